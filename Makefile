@@ -1,0 +1,57 @@
+SHELL := /bin/sh
+PYTHON ?= python3
+PORT ?= 8000
+BIN := .venv/bin
+STAMP := .venv/.made-from-lock
+LOCK := --group dev --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
+
+.PHONY: help up test lint fmt bench lock clean
+
+help: ## show this list
+	@sed -n "s/^\([a-z]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
+
+up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make up PORT=8001)
+	@$(BIN)/python manage.py migrate --verbosity 0
+	@$(BIN)/python manage.py collectstatic --no-input --verbosity 0
+	@echo "FleetUI: http://127.0.0.1:$(PORT)/  (stop with Ctrl-C)"
+	@exec $(BIN)/python manage.py runserver --noreload 127.0.0.1:$(PORT)
+
+test: lint ## every check: ruff, mypy, import-linter, pytest
+	@$(BIN)/python -m pytest
+
+lint: $(STAMP) ## the checks that run no code
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+
+fmt: $(STAMP) ## put the code in order
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(STAMP) ## measure the scheduling engine
+	@$(BIN)/python -m tests.load.bench_engine
+
+# A uv of its own where there is none: only this target needs one.
+lock: ## write requirements.lock anew, keeping its pins (take newer ones: make lock UPGRADE=--upgrade)
+	@uv=$$(command -v uv) || { $(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install -q uv && uv=.venv-lock/bin/uv; }; \
+	$$uv pip compile --quiet $(LOCK) $(UPGRADE) -o requirements.lock pyproject.toml
+	@rm -rf .venv-lock
+
+clean: ## remove what the tools made; the data in var/ stays
+	@rm -rf .venv .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache var/static
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Made anew whenever the lock is newer, so that nothing stays installed that it no longer names.
+# pip takes over where uv is missing or cannot reach the packages; both check every hash.
+$(STAMP): requirements.lock
+	@$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit(\"FleetUI needs Python 3.11 or newer: make PYTHON=python3.11\")"
+	@echo "Installing requirements.lock into .venv"
+	@$(WITH_UV) || $(WITH_PIP)
+	@touch $@
+
+WITH_UV = { command -v uv && uv venv --quiet --clear --no-python-downloads --python $(PYTHON) .venv \
+	&& uv pip install --quiet --require-hashes --python $(BIN)/python -r requirements.lock; } >/dev/null
+WITH_PIP = { $(PYTHON) -m venv --clear .venv \
+	&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; }

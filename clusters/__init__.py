@@ -1,0 +1,1 @@
+"""The member clusters of the fleet, and how to talk to one."""

@@ -1,0 +1,9 @@
+"""The clusters app, as Django knows it."""
+
+from django.apps import AppConfig
+
+
+class ClustersConfig(AppConfig):
+    """Member clusters: join, label, taint, cordon, drain, leave."""
+
+    name = "clusters"

@@ -1,0 +1,1 @@
+"""The project: settings, addresses and servers. Wiring only, nothing about fleets."""

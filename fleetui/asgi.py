@@ -1,0 +1,9 @@
+"""The ASGI application, for a server that speaks ASGI."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
+
+application = get_asgi_application()

@@ -1,0 +1,80 @@
+"""Environment variables become typed settings, or are refused with a message that says what is allowed."""
+
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+_HOST = re.compile(r"\*|\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]", re.IGNORECASE)
+_SHORTEST_SECRET = 32
+
+
+class SettingRefused(ImproperlyConfigured):
+    """An environment variable has a value that FleetUI does not accept."""
+
+    def __init__(self, name: str, value: str, allowed: str) -> None:
+        super().__init__(f"{name}={value!r} is refused: {allowed}.")
+
+
+def read_flag(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Read a yes or no; absent gives the default, anything unclear raises SettingRefused."""
+    value = environ.get(name)
+    if value is None:
+        return default
+    word = value.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise SettingRefused(name, value, "write 1, true, yes or on, or else 0, false, no or off")
+    return word in _TRUE
+
+
+def read_hosts(environ: Mapping[str, str], name: str, *, default: tuple[str, ...]) -> list[str]:
+    """Read host names divided by commas; a scheme, port or path would never match, so it is refused."""
+    value = environ.get(name)
+    if value is None:
+        return list(default)
+    hosts = [host.strip() for host in value.split(",")]
+    if not all(_HOST.fullmatch(host) for host in hosts):
+        raise SettingRefused(name, value, "list host names divided by commas, without scheme, port or path")
+    return hosts
+
+
+def read_folder(environ: Mapping[str, str], name: str, *, default: Path) -> Path:
+    """Read a folder that exists already; one made on a typing error would hide the data of the right one."""
+    value = environ.get(name)
+    if value is None:
+        return default
+    folder = Path(value)
+    if not (folder.is_absolute() and folder.is_dir()):
+        raise SettingRefused(name, value, "name an existing folder by its absolute path")
+    return folder
+
+
+def read_secret(environ: Mapping[str, str], name: str) -> str | None:
+    """Read a secret long enough to sign with; the message never repeats what was given."""
+    value = environ.get(name)
+    if value is not None and len(value) < _SHORTEST_SECRET:
+        raise SettingRefused(name, "…", f"use {_SHORTEST_SECRET} characters or more, or leave it unset")
+    return value
+
+
+def keep_secret(path: Path) -> str:
+    """Return the secret kept at `path`, making it first when there is none.
+
+    It is written aside and linked into place, so that of two processes which start at once
+    both use the same secret, and neither can read half of it.
+    """
+    if not path.exists():
+        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(50))
+        with suppress(FileExistsError):
+            os.link(aside, path)
+        Path(aside).unlink()
+    return path.read_text(encoding="ascii")

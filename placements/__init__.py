@@ -1,0 +1,1 @@
+"""Placing resources on member clusters, and rolling them out."""

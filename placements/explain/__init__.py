@@ -1,0 +1,1 @@
+"""Renderers of a decision: sentences, tables, text. The record holds codes; the words are here."""

@@ -1,0 +1,145 @@
+"""Sentences about what would have to change, and about the traps that a decision ran into."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from placements.explain.wording import ELIGIBILITY_WORDS, joined
+from placements.scheduling.advice.changes import Change, ChangeKind
+from placements.scheduling.advice.feasibility import Bound, feasibility_bound
+from placements.scheduling.advice.search import Suggestion
+from placements.scheduling.advice.traps import PinnedGroup, dead_end, over_limits, pinned_groups, stale_picks
+from placements.scheduling.decision import Decision
+from placements.scheduling.fleet import EligibilityKind
+
+Facts = Mapping[str, Any]
+_NAMES_SHOWN = 5
+
+
+def change_words(change: Change) -> str:
+    """Name a change."""
+    return _CHANGES[change.kind](change.facts)
+
+
+def suggestion_sentence(suggestion: Suggestion) -> str:
+    """Name a change that helps, and what else it would do."""
+    effects = [("then placed:", suggestion.gains), ("no longer:", suggestion.losses)]
+    told = [f"{verb} {_listed(names)}" for verb, names in effects if names]
+    return (
+        f"{change_words(suggestion.change)}  [{'; '.join(told)}]" if told else change_words(suggestion.change)
+    )
+
+
+def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:
+    """Name the changes that do not help; those that differ only in a cluster or a label share a line."""
+    sentences: list[str] = []
+    leaving: list[str] = []
+    labels: dict[str, list[str]] = {}
+    for one in suggestions:
+        facts = one.change.facts
+        if one.change.kind is ChangeKind.LEAVE:
+            leaving.append(facts["cluster"])
+        elif one.change.kind is ChangeKind.LABEL:
+            labels.setdefault(facts["key"], []).append(facts["value"] or "no value")
+        else:
+            sentences.append(_failure(one))
+    sentences += [f"another label {key}: {joined(values, 'or')}" for key, values in labels.items()]
+    return sentences + ([f"{joined(leaving, 'or')} leaving the fleet"] if leaving else [])
+
+
+def _failure(one: Suggestion) -> str:
+    if one.furthest is None:
+        return change_words(one.change)
+    field = _VALUE_OF[one.change.kind]
+    span = f"{one.change.facts[field]} to {one.furthest.facts[field]}"
+    return _CHANGES[one.change.kind]({**one.change.facts, field: span})
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+def trap_sentences(decision: Decision) -> Iterator[str]:
+    """Name what an unfulfilled or surprising decision ran into."""
+    yield from (_pinned(one) for one in pinned_groups(decision))
+    yield from _dead_end(decision)
+    for over in over_limits(decision):
+        yield f"{over.topology_key}: the skew was {over.skew} before the first pick, limit {over.max_skew}"
+    stale = stale_picks(decision)
+    if stale:
+        yield f"stale: {_listed(stale)} stay placed, a run from scratch would not pick them"
+    if not decision.is_fulfilled:
+        bound = feasibility_bound(decision.cycle)
+        if bound is not None:
+            yield bound_sentence(bound)
+
+
+def bound_sentence(bound: Bound) -> str:
+    """Say how many clusters can be reached."""
+    return f"at most {bound.most} possible on this fleet" + ("" if bound.is_exact else " (an upper bound)")
+
+
+def _pinned(one: PinnedGroup) -> str:
+    cause = "its clusters are used up" if one.has_candidates else "no cluster of it can be picked"
+    return f"pinned group: {one.topology_key}={one.group} holds the minimum at {one.count}: {cause}"
+
+
+def _dead_end(decision: Decision) -> Iterator[str]:
+    found = dead_end(decision)
+    if found is None:
+        return
+    if found.clusters is not None:
+        names = joined(found.clusters)
+        yield f"dead end: not found by picking one at a time, but {names} together break no hard limit"
+    elif found.is_settled:
+        yield "impossible: no larger set of clusters keeps all hard limits"
+    else:
+        yield "whether a larger set keeps all hard limits was not determined"
+
+
+def _report(facts: Facts) -> str:
+    return f"it reported as it should; now it {ELIGIBILITY_WORDS[EligibilityKind(facts['kind'])]}"
+
+
+def _label(facts: Facts) -> str:
+    today = "none" if facts["today"] is None else facts["today"]
+    if facts["value"] is None:
+        return f"{facts['cluster']} had no label {facts['key']} (now {today})"
+    return f"{facts['cluster']} had {facts['key']}={facts['value']} (now {today})"
+
+
+def _hardness(facts: Facts) -> str:
+    return f"{facts['topologyKey']} {facts['whenUnsatisfiable']}"
+
+
+def _max_skew(facts: Facts) -> str:
+    return f"{facts['topologyKey']} maxSkew {facts['maxSkew']} (now {facts['today']})"
+
+
+def _requirement(facts: Facts) -> str:
+    return f"{facts['requirement']} dropped from required term {facts['term'] + 1}"
+
+
+def _weight(facts: Facts) -> str:
+    return f"weight {facts['weight']} in preferred term {facts['term'] + 1} (now {facts['today']})"
+
+
+_VALUE_OF = {
+    ChangeKind.NUMBER: "number",
+    ChangeKind.MAX_SKEW: "maxSkew",
+    ChangeKind.WEIGHT: "weight",
+}
+_CHANGES: dict[ChangeKind, Callable[[Facts], str]] = {
+    ChangeKind.NUMBER: lambda facts: f"numberOfClusters {facts['number']} (now {facts['today']})",
+    ChangeKind.MAX_SKEW: _max_skew,
+    ChangeKind.WHEN_UNSATISFIABLE: _hardness,
+    ChangeKind.DROP_CONSTRAINT: lambda facts: f"the {facts['topologyKey']} constraint dropped",
+    ChangeKind.TOLERATION: lambda facts: f"a toleration for the taint {facts['key']}={facts['value']}",
+    ChangeKind.DROP_TERM: lambda facts: f"required term {facts['term'] + 1} dropped",
+    ChangeKind.DROP_REQUIREMENT: _requirement,
+    ChangeKind.LABEL: _label,
+    ChangeKind.WEIGHT: _weight,
+    ChangeKind.LEAVE: lambda facts: f"{facts['cluster']} left the fleet",
+    ChangeKind.REPORT: _report,
+    ChangeKind.NAME: lambda facts: f"{facts['name']} added to clusterNames",
+}

@@ -1,0 +1,134 @@
+"""A decision as one plain document, for JSON and YAML: the same record that the pages read."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from placements.explain.hub_status import condition_of
+from placements.scheduling.advice.changes import Change
+from placements.scheduling.advice.search import Advice, Suggestion
+from placements.scheduling.decision import Decision
+from placements.scheduling.faults import Caveat
+from placements.scheduling.outcomes import ClusterOutcome, Outcomes
+from placements.scheduling.reasons import Reason
+from placements.scheduling.replay import Candidate, Replay, Step
+
+Plain = dict[str, Any]
+
+
+def decision_document(
+    decision: Decision, *, warnings: Iterable[Caveat] = (), step: int | None = None
+) -> Plain:
+    """Give the whole decision; `step` asks for the candidates of that round too. Raises IndexError."""
+    replay = Replay(decision)
+    condition = condition_of(decision)
+    rounds = [_round(one) for one in replay]
+    if step is not None:
+        decision.round(step)  # raises for a round that is not there
+        rounds[step - 1]["candidates"] = [_candidate(one) for one in replay.candidates(step)]
+    return {
+        "apiVersion": "fleetui.io/v1",
+        "kind": "Decision",
+        "id": decision.id,
+        "semantics": str(decision.cycle.semantics),
+        "fulfilled": decision.is_fulfilled,
+        "picked": list(decision.picked_names),
+        "kept": list(decision.kept),
+        "unscheduled": list(decision.unscheduled),
+        "notFound": list(decision.not_found),
+        "scores": scores_of(decision),
+        "condition": None if condition is None else {"type": "Scheduled", **condition.plain()},
+        "warnings": [{"code": one.code, "path": one.path, "message": one.message} for one in warnings],
+        "rounds": rounds,
+        "outcomes": [_outcome(one) for one in Outcomes(decision)],
+    }
+
+
+def scores_of(decision: Decision) -> Plain:
+    """Give the scores of every cluster picked in this cycle; a PickFixed placement has none."""
+    return {
+        one.cluster: {"topologySpreadScore": one.topology_spread_score, "affinityScore": one.affinity_score}
+        for one in decision.picked
+        if one.topology_spread_score is not None
+    }
+
+
+def _round(step: Step) -> Plain:
+    plain: Plain = {
+        "round": step.number,
+        "groups": {spread.topology_key: spread.before for spread in step.spreads},
+        "skewBefore": {spread.topology_key: spread.skew_before for spread in step.spreads},
+        "skewAfter": {spread.topology_key: spread.skew_after for spread in step.spreads},
+        "winner": step.winner,
+        "runnerUp": step.runner_up,
+        "decidedBy": step.decided_by,
+    }
+    if step.cut is not None:
+        plain["cut"] = {
+            "picked": step.cut.size,
+            "lastIn": step.cut.last_in,
+            "firstOut": step.cut.first_out,
+            "decidedBy": step.cut.decided_by,
+        }
+    return plain
+
+
+def _candidate(one: Candidate) -> Plain:
+    return {
+        "cluster": one.cluster,
+        "rank": one.rank,
+        "topologySpreadScore": one.topology_spread_score,
+        "affinityScore": one.affinity_score,
+        "wasHere": one.was_here,
+        "decidedBy": one.decided_by,
+        "constraints": [verdict.facts for verdict in one.constraints],
+        "preferred": list(one.preferred),
+    }
+
+
+def _outcome(one: ClusterOutcome) -> Plain:
+    return {
+        "cluster": one.cluster,
+        "outcome": str(one.outcome),
+        "round": one.round,
+        "stays": one.stays,
+        "reasons": [_reason(reason) for reason in one.reasons],
+    }
+
+
+def _reason(one: Reason) -> Plain:
+    return {"code": str(one.code), "deciding": one.is_deciding, "facts": _plain(one.facts)}
+
+
+def _plain(value: Any) -> Any:
+    """Turn enums into text and tuples into lists, so that YAML and JSON show the same."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def advice_document(advice: Advice) -> Plain:
+    """Give why one cluster was not picked, and what would and would not change that."""
+    return {
+        "cluster": advice.outcome.cluster,
+        "outcome": _outcome(advice.outcome),
+        "wouldHelp": [_suggestion(one) for one in advice.helps],
+        "wouldNotHelp": [_suggestion(one) for one in advice.fails],
+        "notTried": [_change(one) for one in advice.not_tried],
+    }
+
+
+def _suggestion(one: Suggestion) -> Plain:
+    return {
+        "change": _change(one.change),
+        "upTo": None if one.furthest is None else _change(one.furthest),
+        "gains": list(one.gains),
+        "losses": list(one.losses),
+    }
+
+
+def _change(one: Change) -> Plain:
+    return {"kind": str(one.kind), "facts": _plain(dict(one.facts))}

@@ -1,0 +1,77 @@
+"""A change of a placement or of the fleet, as if it were saved: the raw material of advice.
+
+Changing only the number keeps the bindings current; any other change of the policy makes a new policy
+snapshot, so all bindings become obsolete (`spec/scheduler.md` 1). A change of the fleet leaves them be.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.fleet import ELIGIBLE
+from placements.scheduling.policy import PlacementPolicy, parse_policy
+
+Edit = Callable[[dict[str, Any]], None]
+
+
+class ChangeKind(StrEnum):
+    """The fixed menu of `design/ui.md` 6.2; combinations are not tried."""
+
+    NUMBER = "number"
+    MAX_SKEW = "max-skew"
+    WHEN_UNSATISFIABLE = "when-unsatisfiable"
+    DROP_CONSTRAINT = "drop-constraint"
+    TOLERATION = "toleration"
+    DROP_TERM = "drop-term"
+    DROP_REQUIREMENT = "drop-requirement"
+    LABEL = "label"
+    WEIGHT = "weight"
+    LEAVE = "leave"
+    REPORT = "report"
+    NAME = "name"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change: what it is, in facts, and the cycle as it would then run."""
+
+    kind: ChangeKind
+    facts: Mapping[str, Any]
+    changed: Callable[[], Cycle] = field(repr=False, compare=False)
+
+
+def with_policy(cycle: Cycle, policy: PlacementPolicy) -> Cycle:
+    """Give the cycle as it runs after this policy was saved."""
+    bindings = cycle.bindings
+    if policy.without_number() != cycle.policy.without_number():
+        bindings = tuple(replace(binding, is_current=False) for binding in bindings)
+    return replace(cycle, policy=policy, bindings=bindings)
+
+
+def edited(cycle: Cycle, edit: Edit) -> Cycle:
+    """Give the cycle after an edit of the policy's plain form. Raises Faults when no door would take it."""
+    plain = cycle.policy.canonical()
+    edit(plain)
+    return with_policy(cycle, parse_policy(plain, semantics=cycle.semantics))
+
+
+def without_cluster(cycle: Cycle, name: str) -> Cycle:
+    """Give the cycle after a cluster has left the fleet."""
+    return replace(cycle, fleet=cycle.fleet.without(name))
+
+
+def with_label(cycle: Cycle, name: str, key: str, value: str | None) -> Cycle:
+    """Give the cycle with one label of a cluster set, or removed when the value is None."""
+    cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
+    labels = {other: text for other, text in cluster.labels.items() if other != key}
+    if value is not None:
+        labels[key] = value
+    return replace(cycle, fleet=cycle.fleet.with_cluster(cluster._replace(labels=labels)))
+
+
+def with_eligible(cycle: Cycle, name: str) -> Cycle:
+    """Give the cycle in which a cluster reports all that makes it eligible."""
+    cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
+    return replace(cycle, fleet=cycle.fleet.with_cluster(cluster._replace(eligibility=ELIGIBLE)))

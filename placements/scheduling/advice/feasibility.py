@@ -1,0 +1,36 @@
+"""How many clusters a policy can reach at all: "at most 7 possible"."""
+
+from dataclasses import dataclass, replace
+
+from placements.scheduling.candidates import is_hard
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.policy import PlacementType, TopologySpreadConstraint
+from placements.scheduling.scheduler import schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No number above `most` can be reached; `is_exact` says that `most` itself can."""
+
+    most: int
+    is_exact: bool
+
+
+def feasibility_bound(cycle: Cycle) -> Bound | None:
+    """Bound what a PickN placement can have on this fleet; None for other placement types.
+
+    Under one hard constraint the greedy loop reaches the largest possible set: a group below the fullest
+    one can always be filled, and the fullest may grow as far as the emptiest allows, in any order. So the
+    bound is exact there. With several, each constraint by itself bounds the number from above.
+    """
+    if cycle.policy.placement_type is not PlacementType.PICK_N:
+        return None
+    hard = [one for one in cycle.policy.topology_spread_constraints if is_hard(one)]
+    reached = [_reached(cycle, (one,)) for one in hard] or [_reached(cycle, ())]
+    return Bound(min(reached), is_exact=len(hard) <= 1)
+
+
+def _reached(cycle: Cycle, constraints: tuple[TopologySpreadConstraint, ...]) -> int:
+    update = {"topology_spread_constraints": constraints, "number_of_clusters": len(cycle.fleet)}
+    decision = schedule(replace(cycle, policy=cycle.policy.model_copy(update=update)))
+    return len(decision.picked_names) + len(decision.kept)

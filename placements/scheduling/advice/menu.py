@@ -1,0 +1,223 @@
+"""The menu of changes that advice tries for one cluster (`design/ui.md` 6.2).
+
+An axis holds changes of one kind in one direction, the nearest to today's value first, so that the first
+that succeeds is the minimal one.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from placements.scheduling.advice.changes import (
+    Change,
+    ChangeKind,
+    Edit,
+    edited,
+    with_eligible,
+    with_label,
+    without_cluster,
+)
+from placements.scheduling.decision import Decision
+from placements.scheduling.filters.taints import untolerated
+from placements.scheduling.policy import PlacementType, WhenUnsatisfiable
+from placements.scheduling.reads import labels_read
+from placements.scheduling.scheduler import schedule
+
+Axis = Iterable[Change]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_WEIGHTS = range(-100, 101)
+
+
+def axes(decision: Decision, cluster: str) -> Iterator[Axis]:
+    """Give every axis worth trying for a cluster that was not picked, the most telling first."""
+    placement_type = decision.cycle.policy.placement_type
+    if placement_type is PlacementType.PICK_FIXED:
+        yield from _names(decision, cluster)
+    else:
+        yield from _reports(decision, cluster)
+        yield from _tolerations(decision, cluster)
+        yield from _terms(decision)
+    if placement_type is PlacementType.PICK_N:
+        yield from _numbers(decision, cluster)
+        yield from _constraints(decision)
+        yield from _labels(decision, cluster)
+        yield from _weights(decision)
+        yield from _departures(decision, cluster)
+    elif placement_type is PlacementType.PICK_ALL:
+        yield from _labels(decision, cluster)
+
+
+def _edit(decision: Decision, kind: ChangeKind, facts: dict[str, Any], edit: Edit) -> Change:
+    return Change(kind, facts, partial(edited, decision.cycle, edit))
+
+
+def _names(decision: Decision, cluster: str) -> Iterator[Axis]:
+    yield from _reports(decision, cluster)
+    if cluster not in decision.cycle.policy.cluster_names:
+        edit = partial(_append_name, name=cluster)
+        yield [_edit(decision, ChangeKind.NAME, {"name": cluster}, edit)]
+
+
+def _append_name(plain: dict[str, Any], *, name: str) -> None:
+    plain["clusterNames"] = [*plain.get("clusterNames", []), name]
+
+
+def _reports(decision: Decision, cluster: str) -> Iterator[Axis]:
+    fleet = decision.cycle.fleet
+    eligibility = fleet.clusters[fleet.positions[cluster]].eligibility
+    if eligibility.kind is not None:
+        facts = {"kind": str(eligibility.kind), "reason": eligibility.reason}
+        yield [Change(ChangeKind.REPORT, facts, partial(with_eligible, decision.cycle, cluster))]
+
+
+def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
+    cycle = decision.cycle
+    taints = cycle.fleet.clusters[cycle.fleet.positions[cluster]].taints
+    for taint in untolerated(taints, cycle.policy.tolerations):
+        toleration = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+        edit = partial(_append_toleration, toleration=toleration)
+        yield [_edit(decision, ChangeKind.TOLERATION, {"key": taint.key, "value": taint.value}, edit)]
+
+
+def _append_toleration(plain: dict[str, Any], *, toleration: dict[str, Any]) -> None:
+    plain["tolerations"] = [*plain.get("tolerations", []), toleration]
+
+
+def _terms(decision: Decision) -> Iterator[Axis]:
+    for index, term in enumerate(decision.cycle.policy.required_terms):
+        yield [_edit(decision, ChangeKind.DROP_TERM, {"term": index}, partial(_drop_term, index=index))]
+        for path, name in _requirements(term.to_plain()):
+            facts = {"term": index, "requirement": name}
+            edit = partial(_drop_requirement, index=index, path=path)
+            yield [_edit(decision, ChangeKind.DROP_REQUIREMENT, facts, edit)]
+
+
+def _required_terms(plain: dict[str, Any]) -> list[dict[str, Any]]:
+    terms: list[dict[str, Any]] = plain["affinity"]["clusterAffinity"][_REQUIRED]["clusterSelectorTerms"]
+    return terms
+
+
+def _drop_term(plain: dict[str, Any], *, index: int) -> None:
+    """Leave one required term out; without the last one nothing is required any more."""
+    terms = _required_terms(plain)
+    del terms[index]
+    if not terms:
+        del plain["affinity"]["clusterAffinity"][_REQUIRED]
+
+
+def _requirements(term: dict[str, Any]) -> list[tuple[tuple[str, str, Any], str]]:
+    """Give where each requirement of a term stands, and its name; a lone one goes with its term."""
+    labels, properties = term.get("labelSelector", {}), term.get("propertySelector", {})
+    found: list[tuple[tuple[str, str, Any], str]] = [
+        *((("labelSelector", "matchLabels", key), key) for key in labels.get("matchLabels", {})),
+        *_listed("labelSelector", labels, "key"),
+        *_listed("propertySelector", properties, "name"),
+    ]
+    return found if len(found) > 1 else []
+
+
+def _listed(selector: str, plain: dict[str, Any], name: str) -> Iterator[tuple[tuple[str, str, Any], str]]:
+    for place, requirement in enumerate(plain.get("matchExpressions", [])):
+        yield (selector, "matchExpressions", place), requirement[name]
+
+
+def _drop_requirement(plain: dict[str, Any], *, index: int, path: tuple[str, str, Any]) -> None:
+    selector, collection, key = path
+    del _required_terms(plain)[index][selector][collection][key]
+
+
+def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
+    """Give the smallest number that would reach the cluster: picks for N begin the picks for N + 1."""
+    cycle, today = decision.cycle, decision.cycle.policy.number_of_clusters or 0
+    largest = edited(cycle, lambda plain: plain.update(numberOfClusters=len(cycle.fleet)))
+    reached = schedule(largest)
+    if cluster in reached.picked_names:
+        number = len(reached.kept) + reached.picked_names.index(cluster) + 1
+        yield [_number(decision, nearer) for nearer in (number - 1, number) if nearer > today]
+    elif len(cycle.fleet) > today:
+        yield [_number(decision, len(cycle.fleet))]
+
+
+def _number(decision: Decision, number: int) -> Change:
+    facts = {"number": number, "today": decision.cycle.policy.number_of_clusters}
+    return _edit(decision, ChangeKind.NUMBER, facts, lambda plain: plain.update(numberOfClusters=number))
+
+
+def _constraints(decision: Decision) -> Iterator[Axis]:
+    policy = decision.cycle.policy
+    most = max(policy.number_of_clusters or 0, len(decision.kept))
+    for index, constraint in enumerate(policy.topology_spread_constraints):
+        today, key = constraint.max_skew, constraint.topology_key
+        for values in (range(today + 1, max(most, today + 1) + 1), range(today - 1, 0, -1)):
+            yield map(partial(_max_skew, decision, index, key, today), values)
+        yield [_other_hardness(decision, index, key, constraint.when_unsatisfiable)]
+        facts = {"constraint": index, "topologyKey": key}
+        yield [_edit(decision, ChangeKind.DROP_CONSTRAINT, facts, partial(_drop_constraint, index=index))]
+
+
+def _max_skew(decision: Decision, index: int, key: str, today: int, value: int) -> Change:
+    facts = {"constraint": index, "topologyKey": key, "maxSkew": value, "today": today}
+    return _edit(decision, ChangeKind.MAX_SKEW, facts, partial(_set_constraint, index=index, maxSkew=value))
+
+
+def _other_hardness(decision: Decision, index: int, key: str, today: WhenUnsatisfiable) -> Change:
+    hard, soft = WhenUnsatisfiable.DO_NOT_SCHEDULE.value, WhenUnsatisfiable.SCHEDULE_ANYWAY.value
+    other = soft if today == hard else hard
+    facts = {"constraint": index, "topologyKey": key, "whenUnsatisfiable": other}
+    edit = partial(_set_constraint, index=index, whenUnsatisfiable=other)
+    return _edit(decision, ChangeKind.WHEN_UNSATISFIABLE, facts, edit)
+
+
+def _set_constraint(plain: dict[str, Any], *, index: int, **fields: object) -> None:
+    plain["topologySpreadConstraints"][index].update(fields)
+
+
+def _drop_constraint(plain: dict[str, Any], *, index: int) -> None:
+    del plain["topologySpreadConstraints"][index]
+
+
+def _labels(decision: Decision, cluster: str) -> Iterator[Axis]:
+    fleet = decision.cycle.fleet
+    position = fleet.positions[cluster]
+    for key in labels_read(decision.cycle.policy):
+        column = fleet.label(key)
+        today = column.value_at(position)
+        values: list[str | None] = [value for value in column.values if value != today]
+        for value in values + ([None] if today is not None else []):
+            facts = {"cluster": cluster, "key": key, "value": value, "today": today}
+            yield [Change(ChangeKind.LABEL, facts, partial(with_label, decision.cycle, cluster, key, value))]
+
+
+def _weights(decision: Decision) -> Iterator[Axis]:
+    for index, term in enumerate(decision.cycle.policy.preferred_terms):
+        for values in (range(term.weight + 1, _WEIGHTS.stop), range(term.weight - 1, _WEIGHTS.start - 1, -1)):
+            yield map(partial(_weight, decision, index, term.weight), values)
+
+
+def _weight(decision: Decision, index: int, today: int, value: int) -> Change:
+    facts = {"term": index, "weight": value, "today": today}
+    return _edit(decision, ChangeKind.WEIGHT, facts, partial(_set_weight, index=index, weight=value))
+
+
+def _set_weight(plain: dict[str, Any], *, index: int, weight: int) -> None:
+    plain["affinity"]["clusterAffinity"][_PREFERRED][index]["weight"] = weight
+
+
+def _departures(decision: Decision, cluster: str) -> Iterator[Axis]:
+    for name in _worth_leaving(decision):
+        if name != cluster:
+            change = partial(without_cluster, decision.cycle, name)
+            yield [Change(ChangeKind.LEAVE, {"cluster": name}, change)]
+
+
+def _worth_leaving(decision: Decision) -> list[str]:
+    """Give the picked clusters, then those of the groups at the minimum: others change nothing."""
+    names = dict.fromkeys(decision.picked_names + decision.kept)
+    if decision.number_of_rounds and decision.candidates is not None:
+        for bid in decision.round(decision.number_of_rounds).bids:
+            at_minimum = (bid.counts == bid.levels.smallest).nonzero()[0].tolist()
+            for name, code in zip(decision.cycle.fleet.names, bid.groups.codes.tolist(), strict=True):
+                if code in at_minimum:
+                    names.setdefault(name)
+    return list(names)

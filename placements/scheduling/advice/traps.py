@@ -1,0 +1,100 @@
+"""Traps that an explanation has to show (`spec/scheduler.md` 6): named, with their facts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placements.scheduling.advice.larger_set import LargerSet, find_larger_set
+from placements.scheduling.candidates import is_hard
+from placements.scheduling.columns import ABSENT, Bools
+from placements.scheduling.decision import Decision
+from placements.scheduling.rounds import Bid, Round
+from placements.scheduling.scheduler import schedule
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedGroup:
+    """A group that cannot grow holds the minimum down, so a hard constraint blocks the others.
+
+    `has_candidates` tells a group whose clusters are all used up from one that never had any.
+    """
+
+    topology_key: str
+    group: str
+    count: int
+    has_candidates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    """The skew was above the limit of a constraint before the first pick."""
+
+    topology_key: str
+    skew: int
+    max_skew: int
+
+
+def pinned_groups(decision: Decision) -> tuple[PinnedGroup, ...]:
+    """List the groups that ended an unfulfilled run: at the minimum, with nobody left to pick."""
+    if decision.is_fulfilled or not decision.number_of_rounds:
+        return ()
+    last = decision.round(decision.number_of_rounds)
+    return tuple(pinned for bid in last.bids if _blocks(bid, last) for pinned in _pinned(bid, last))
+
+
+def _blocks(bid: Bid, last: Round) -> bool:
+    return bool((bid.is_forbidden & _left(last)).any())
+
+
+def _left(last: Round) -> Bools:
+    left = last.candidates.passes.copy()
+    left[last.taken] = False
+    return left
+
+
+def _pinned(bid: Bid, last: Round) -> Iterator[PinnedGroup]:
+    left = set(bid.groups.codes[_left(last)].tolist())
+    ever = set(bid.groups.codes[last.candidates.passes].tolist())
+    for group in np.nonzero(bid.counts == bid.levels.smallest)[0].tolist():
+        if group not in left:
+            name = bid.groups.values[group]
+            yield PinnedGroup(bid.constraint.topology_key, name, int(bid.counts[group]), group in ever)
+
+
+def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
+    """List the constraints that the bindings break already, before any pick."""
+    if not decision.number_of_rounds:
+        return ()
+    bids = decision.round(1).bids
+    return tuple(
+        OverLimit(bid.constraint.topology_key, bid.levels.skew, bid.constraint.max_skew)
+        for bid in bids
+        if bid.levels.skew > bid.constraint.max_skew
+    )
+
+
+def favoured_without_key(decision: Decision) -> dict[str, tuple[str, ...]]:
+    """Give, by topology key, the picked clusters that lack it and so scored 0 where others score −1."""
+    if decision.candidates is None:
+        return {}
+    found = {}
+    for constraint, groups in zip(decision.candidates.constraints, decision.candidates.groups, strict=True):
+        lacking = decision.chosen[groups.codes[decision.chosen] == ABSENT].tolist()
+        if lacking:
+            found[constraint.topology_key] = tuple(map(decision.cycle.fleet.names.__getitem__, lacking))
+    return found
+
+
+def stale_picks(decision: Decision) -> tuple[str, ...]:
+    """List the clusters that stay placed although a run from scratch would not pick them today."""
+    fresh = set(schedule(replace(decision.cycle, bindings=())).picked_names)
+    return tuple(name for name in decision.kept if name not in fresh)
+
+
+def dead_end(decision: Decision, *, most_steps: int = 20_000) -> LargerSet | None:
+    """Find a larger valid set where two or more hard constraints ended the run short, else None."""
+    hard = [one for one in decision.cycle.policy.topology_spread_constraints if is_hard(one)]
+    if decision.is_fulfilled or decision.picks is None or len(hard) < 2:
+        return None
+    return find_larger_set(decision, most_steps=most_steps)

@@ -1,0 +1,79 @@
+"""One scheduling cycle: everything that a decision depends on, and nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+
+from placements.scheduling.bindings import Binding, Standing, classify
+from placements.scheduling.columns import Bools, Codes
+from placements.scheduling.fleet import Fleet
+from placements.scheduling.policy import PlacementPolicy, Semantics
+
+NOBODY: Codes = np.zeros(0, dtype=np.int32)
+NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
+
+
+class DuplicateBindingError(ValueError):
+    """Two bindings of one placement name the same cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(f"two bindings name the cluster {cluster!r}")
+        self.cluster = cluster
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """The inputs of one run of the scheduler for one placement. Raises DuplicateBindingError."""
+
+    fleet: Fleet
+    policy: PlacementPolicy = field(default_factory=PlacementPolicy)
+    bindings: tuple[Binding, ...] = ()
+    semantics: Semantics = Semantics.FLEET
+    options: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
+
+    def __post_init__(self) -> None:
+        clusters = [binding.cluster for binding in self.live_bindings]
+        for name, following in pairwise(clusters):
+            if name == following:
+                raise DuplicateBindingError(name)
+
+    @cached_property
+    def live_bindings(self) -> tuple[Binding, ...]:
+        """Give the bindings that are not being deleted, by cluster name."""
+        live = (binding for binding in self.bindings if not binding.is_deleting)
+        return tuple(sorted(live, key=lambda binding: binding.cluster))
+
+    @cached_property
+    def standing(self) -> Standing:
+        """Classify the bindings against this fleet."""
+        return classify(self.live_bindings, self.fleet)
+
+    @cached_property
+    def placed(self) -> Codes:
+        """Give the positions of the clusters with a current scheduled or bound binding."""
+        return self._positions(self.standing.current)
+
+    @cached_property
+    def was_here(self) -> Bools:
+        """Mark the clusters with an obsolete binding of this placement."""
+        return self._mask(self._positions(self.standing.obsolete))
+
+    @cached_property
+    def is_placed(self) -> Bools:
+        """Mark the clusters with a current scheduled or bound binding."""
+        return self._mask(self.placed)
+
+    def _positions(self, bindings: tuple[Binding, ...]) -> Codes:
+        if not bindings:
+            return NOBODY
+        positions = self.fleet.positions
+        return np.array([positions[binding.cluster] for binding in bindings], dtype=np.int32)
+
+    def _mask(self, positions: Codes) -> Bools:
+        mask = np.zeros(len(self.fleet), dtype=np.bool_)
+        mask[positions] = True
+        return mask

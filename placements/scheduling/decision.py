@@ -1,0 +1,158 @@
+"""The record of a scheduling cycle: what was decided, and all that is needed to explain it.
+
+A page, a chart, the API, a table in the terminal: all of them render this one record. What can be
+rebuilt from picks and columns is rebuilt when asked for: rounds here, outcomes in `outcomes.py`.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+
+from placements.scheduling.bindings import Binding, BindingState
+from placements.scheduling.candidates import Candidates, Verdicts
+from placements.scheduling.columns import Codes
+from placements.scheduling.cycle import NOBODY, Cycle
+from placements.scheduling.picker import Picks
+from placements.scheduling.reads import labels_read, properties_read
+from placements.scheduling.rounds import Round
+from placements.scheduling.selectors import Malformed
+from placements.scheduling.version import ENGINE_VERSION
+
+
+class CycleKind(StrEnum):
+    """What sort of cycle it was."""
+
+    PICK_FIXED = "pick-fixed"
+    NO_NAMES = "no-names"
+    PICK_ALL = "pick-all"
+    PICK = "pick"
+    SCALE_DOWN = "scale-down"
+    NOTHING_TO_DO = "nothing-to-do"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """One cluster chosen in this cycle, with the scores of its round; PickFixed has none."""
+
+    cluster: str
+    topology_spread_score: float | None = None
+    affinity_score: float | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The result of one scheduling cycle.
+
+    `chosen` has the positions of the clusters picked, in the order of picking; `kept` and `unscheduled`
+    are names, sorted, the latter with clusters that are no longer in the fleet. `verdicts` are the
+    filters' where filters ran; `candidates` and `picks` are there when a PickN cycle picked.
+    """
+
+    cycle: Cycle
+    kind: CycleKind
+    chosen: Codes = field(default_factory=lambda: NOBODY)
+    kept: tuple[str, ...] = ()
+    unscheduled: tuple[str, ...] = ()
+    not_found: tuple[str, ...] = ()
+    is_fulfilled: bool = False
+    verdicts: Verdicts | None = None
+    candidates: Candidates | None = None
+    picks: Picks | None = None
+    malformed: tuple[Malformed, ...] = ()
+
+    @cached_property
+    def id(self) -> str:
+        """Give the content hash of the inputs: `d-` and 32 hex digits (`spec/scheduler.md` 5)."""
+        text = json.dumps(self._identity(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        return "d-" + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def _identity(self) -> dict[str, object]:
+        cycle = self.cycle
+        return {
+            "engine": ENGINE_VERSION,
+            "semantics": cycle.semantics,
+            "options": dict(cycle.options),
+            "policy": cycle.policy.canonical(),
+            "bindings": [binding_facts(binding) for binding in cycle.live_bindings],
+            "fleet": cycle.fleet.digest(labels_read(cycle.policy), properties_read(cycle.policy)),
+        }
+
+    @cached_property
+    def picked_names(self) -> tuple[str, ...]:
+        """Give the clusters chosen in this cycle, in the order of picking."""
+        return tuple(map(self.cycle.fleet.names.__getitem__, self.chosen.tolist()))
+
+    @cached_property
+    def picked(self) -> tuple[Picked, ...]:
+        """Give the clusters chosen in this cycle with the scores of their rounds, in the order of picking."""
+        if self.kind is CycleKind.PICK_FIXED:
+            return tuple(map(Picked, self.picked_names))
+        if self.candidates is None or self.picks is None:
+            return tuple(Picked(name, 0, 0) for name in self.picked_names)
+        affinity = self.candidates.affinity[self.chosen].tolist()
+        return tuple(map(Picked, self.picked_names, self.picks.spread_scores.tolist(), affinity))
+
+    @property
+    def is_failed(self) -> bool:
+        """Tell whether the cycle failed: nothing was decided."""
+        return self.kind is CycleKind.FAILED
+
+    @property
+    def number_of_rounds(self) -> int:
+        """Give how many rounds were evaluated; the last one may have found nobody."""
+        if self.candidates is None or self.picks is None:
+            return 0
+        if not self.candidates.constraints:
+            return 1
+        return len(self.picks.positions) + self.picks.ran_dry
+
+    def round(self, number: int) -> Round:
+        """Rebuild one round, numbered from 1. Raises IndexError when there was no such round."""
+        if self.candidates is None or self.picks is None or not 1 <= number <= self.number_of_rounds:
+            raise IndexError(f"there is no round {number}: this decision has {self.number_of_rounds}")
+        return Round(self.candidates, number, self.picks.positions[: number - 1])
+
+    @cached_property
+    def bindings_after(self) -> tuple[Binding, ...]:
+        """Give the placement's bindings as the decision leaves them, by cluster name."""
+        before = {binding.cluster: binding for binding in self.cycle.live_bindings}
+        after = dict(before)
+        for name in self.unscheduled:
+            binding = before[name]
+            after[name] = replace(binding, state=BindingState.UNSCHEDULED, previous_state=binding.state)
+        for one in self.picked:
+            after[one.cluster] = _bound_again(before.get(one.cluster), one)
+        return tuple(after[name] for name in sorted(after))
+
+
+def _bound_again(before: Binding | None, picked: Picked) -> Binding:
+    if before is None:
+        state = BindingState.SCHEDULED
+    else:
+        state = before.state if before.is_active else before.previous_state
+    return Binding(
+        picked.cluster,
+        state,
+        topology_spread_score=picked.topology_spread_score,
+        affinity_score=picked.affinity_score,
+    )
+
+
+def binding_facts(binding: Binding) -> dict[str, object]:
+    """Give a binding as plain data: what an id and a stored record keep of it."""
+    return {
+        "cluster": binding.cluster,
+        "state": binding.state,
+        "policy": "current" if binding.is_current else "obsolete",
+        "previousState": binding.previous_state,
+        "topologySpreadScore": _score_identity(binding.topology_spread_score),
+        "affinityScore": _score_identity(binding.affinity_score),
+    }
+
+
+def _score_identity(score: float | None) -> float | None:
+    """Write 1 and 1.0 alike: a database gives back the one where the scheduler gave the other."""
+    return None if score is None else float(score) + 0.0

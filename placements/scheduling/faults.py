@@ -1,0 +1,143 @@
+"""What is wrong with a document, where, and what would be allowed: the same at every door."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Keys: TypeAlias = tuple[str | int, ...]
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_STEP = re.compile(
+    r"\.?(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|\[(?P<index>[0-9]+)\]"
+    r'|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]'
+)
+_LISTED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One reason to refuse a document; codes are stable, messages are for people."""
+
+    path: str
+    code: str
+    message: str
+    allowed: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Write the fault in one line."""
+        place = self.path or "document"
+        line = "" if self.line is None else f" (line {self.line})"
+        allowed = f" (allowed: {self.allowed})" if self.allowed else ""
+        return f"{place}{line}: {self.message}{allowed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Caveat:
+    """Something accepted that may not do what its author expects."""
+
+    code: str
+    path: str
+    message: str
+
+
+class Faults(ValueError):  # noqa: N818 -- it holds several; the name says so
+    """Every fault found in one document, in document order."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(dict.fromkeys(faults))
+        super().__init__(self.faults)
+
+    def __str__(self) -> str:
+        """List the faults, one in each line; a flood is cut after 200."""
+        lines = [str(fault) for fault in self.faults[:_LISTED]]
+        if len(self.faults) > _LISTED:
+            lines.append(f"… and {len(self.faults) - _LISTED} more")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A fault whose place is still a tuple of keys, relative to some value."""
+
+    keys: Keys
+    code: str
+    message: str
+    allowed: str = ""
+
+    def under(self, *outer: str | int) -> "Problem":
+        """Give the same problem seen from further out."""
+        return Problem((*outer, *self.keys), self.code, self.message, self.allowed)
+
+
+def format_path(keys: Iterable[str | int]) -> str:
+    """Write keys as a path such as `spec.items[0].labels["example.com/zone"]`."""
+    parts: list[str] = []
+    for key in keys:
+        if isinstance(key, int):
+            parts.append(f"[{key}]")
+        elif _PLAIN_KEY.fullmatch(key):
+            parts.append(f".{key}" if parts else key)
+        else:
+            parts.append(f"[{json.dumps(key, ensure_ascii=False)}]")
+    return "".join(parts)
+
+
+def split_path(path: str) -> Keys:
+    """Read a path that `format_path` wrote; raise ValueError for anything else."""
+    keys: list[str | int] = []
+    position = 0
+    while position < len(path):
+        step = _STEP.match(path, position)
+        if step is None:
+            raise ValueError(f"not a path: {path!r}")
+        keys.append(_key_of(step))
+        position = step.end()
+    return tuple(keys)
+
+
+def _key_of(step: re.Match[str]) -> str | int:
+    if step["index"] is not None:
+        return int(step["index"])
+    return str(json.loads(step["quoted"])) if step["quoted"] is not None else step["name"]
+
+
+def faults_of(problems: Iterable[Problem], document: object, *, path: str = "") -> Faults:
+    """Turn problems into Faults in the order in which their places stand in the document."""
+    place = document_order(document)
+    outer = split_path(path)
+    ordered = sorted(problems, key=lambda problem: place(problem.keys))
+    return Faults(
+        Fault(format_path((*outer, *problem.keys)), problem.code, problem.message, problem.allowed)
+        for problem in ordered
+    )
+
+
+def document_order(document: object) -> Callable[[Keys], tuple[int, ...]]:
+    """Give a sort key for places in a document; a missing key comes after the present ones."""
+    positions: dict[int, dict[object, int]] = {}
+
+    def place(keys: Keys) -> tuple[int, ...]:
+        ranks: list[int] = []
+        here: object = document
+        for key in keys:
+            rank, here = _step_into(here, key, positions)
+            ranks.append(rank)
+        return tuple(ranks)
+
+    return place
+
+
+def _step_into(here: object, key: str | int, positions: dict[int, dict[object, int]]) -> tuple[int, object]:
+    if isinstance(here, Mapping):
+        ranks = positions.get(id(here))
+        if ranks is None:
+            ranks = positions[id(here)] = {each: rank for rank, each in enumerate(here)}
+        return ranks.get(key, len(ranks)), here.get(key)
+    if isinstance(key, int):
+        inside = isinstance(here, Sequence) and not isinstance(here, str) and key < len(here)
+        return key, here[key] if inside and isinstance(here, Sequence) else None
+    return 0, None

@@ -1,0 +1,1 @@
+"""Filters: each rules clusters out for one reason. None knows another."""

@@ -1,0 +1,68 @@
+"""Filter: the required terms of the cluster affinity (`spec/scheduler.md` 4.1, point 1)."""
+
+from placements.scheduling.columns import Bools
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.fleet import Fleet
+from placements.scheduling.policy import ClusterSelectorTerm
+from placements.scheduling.reasons import Reason, ReasonCode
+from placements.scheduling.selectors import (
+    label_requirements,
+    match_any_term,
+    match_labels,
+    meets_property,
+    property_requirements,
+)
+
+
+class AffinityFilter:
+    """A cluster passes when it matches any required term, or when there is none."""
+
+    name = "affinity"
+
+    def passes(self, cycle: Cycle) -> Bools:
+        """Mark the clusters that match."""
+        return match_any_term(cycle.policy.required_terms, cycle.fleet).passes
+
+    def reason(self, cycle: Cycle, position: int) -> Reason:
+        """List, term by term, the requirements that the cluster does not meet and what it has instead."""
+        terms = [_unmet(term, cycle.fleet, position) for term in cycle.policy.required_terms]
+        return Reason(ReasonCode.REQUIRED_AFFINITY, {"terms": terms})
+
+
+def _unmet(term: ClusterSelectorTerm, fleet: Fleet, position: int) -> list[dict[str, object]]:
+    return _unmet_labels(term, fleet, position) + _unmet_properties(term, fleet, position)
+
+
+def _unmet_labels(term: ClusterSelectorTerm, fleet: Fleet, position: int) -> list[dict[str, object]]:
+    unmet: list[dict[str, object]] = []
+    if match_labels(term.label_selector, fleet)[position]:
+        return unmet
+    for requirement in label_requirements(term.label_selector):
+        actual = fleet.label(requirement.key).value_at(position)
+        if not _holds(requirement.operator, requirement.values, actual):
+            facts = {"label": requirement.key, "operator": str(requirement.operator)}
+            unmet.append({**facts, "values": list(requirement.values), "actual": actual})
+    return unmet
+
+
+def _holds(operator: str, values: tuple[str, ...], actual: str | None) -> bool:
+    answers = {
+        "In": actual in values,
+        "NotIn": actual not in values,
+        "Exists": actual is not None,
+        "DoesNotExist": actual is None,
+    }
+    return answers[operator]
+
+
+def _unmet_properties(term: ClusterSelectorTerm, fleet: Fleet, position: int) -> list[dict[str, object]]:
+    return [
+        {
+            "property": requirement.name,
+            "operator": str(requirement.operator),
+            "values": list(requirement.values),
+            "actual": fleet.property(requirement.name).texts[position],
+        }
+        for requirement in property_requirements(term)
+        if not meets_property(requirement, fleet)[position]
+    ]

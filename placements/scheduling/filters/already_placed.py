@@ -1,0 +1,21 @@
+"""Filter: a cluster that the current policy has placed already (`spec/scheduler.md` 4.1, point 4)."""
+
+from placements.scheduling.columns import Bools
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.reasons import Reason, ReasonCode
+
+
+class AlreadyPlacedFilter:
+    """A cluster passes when it has no scheduled or bound binding of the current policy."""
+
+    name = "already placed"
+
+    def passes(self, cycle: Cycle) -> Bools:
+        """Mark the clusters that can still be picked."""
+        return ~cycle.is_placed
+
+    def reason(self, cycle: Cycle, position: int) -> Reason:
+        """Give the state of the binding that is there."""
+        name = cycle.fleet.names[position]
+        states = {binding.cluster: binding.state for binding in cycle.standing.current}
+        return Reason(ReasonCode.ALREADY_PLACED, {"state": states[name]})

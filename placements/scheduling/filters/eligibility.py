@@ -1,0 +1,25 @@
+"""Filter: a cluster must be eligible at all (`spec/scheduler.md` 2)."""
+
+from placements.scheduling.columns import Bools
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.reasons import Reason, ReasonCode
+
+
+class EligibilityFilter:
+    """A cluster passes when its agent reports, has joined and is healthy, and it is not leaving."""
+
+    name = "eligibility"
+
+    def passes(self, cycle: Cycle) -> Bools:
+        """Mark the eligible clusters."""
+        return cycle.fleet.is_eligible
+
+    def reason(self, cycle: Cycle, position: int) -> Reason:
+        """Give the first reason for which the cluster is not eligible."""
+        return not_eligible(cycle, position)
+
+
+def not_eligible(cycle: Cycle, position: int) -> Reason:
+    """Say why a cluster is not eligible, in the words of whoever judged it."""
+    eligibility = cycle.fleet.clusters[position].eligibility
+    return Reason(ReasonCode.NOT_ELIGIBLE, {"kind": eligibility.kind, "reason": eligibility.reason})

@@ -1,0 +1,236 @@
+"""The member clusters of a fleet, and the columns over them that all placements share."""
+
+import gc
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from placements.scheduling.columns import (
+    Bools,
+    Codes,
+    LabelColumn,
+    PropertyColumn,
+    label_column,
+    property_column,
+)
+
+NO_SCHEDULE = "NoSchedule"
+RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class EligibilityKind(StrEnum):
+    """Why a cluster is not eligible, in the order in which the reasons are looked for (spec 2)."""
+
+    LEAVING = "leaving"
+    NO_AGENT = "noAgent"
+    STALE_HEARTBEAT = "staleHeartbeat"
+    NOT_JOINED = "notJoined"
+    NO_HEALTH = "noHealth"
+    UNHEALTHY = "unhealthy"
+    UNSPECIFIED = "unspecified"
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Whether a cluster may be picked at all; without a kind it may."""
+
+    kind: EligibilityKind | None = None
+    reason: str = ""
+
+
+ELIGIBLE = Eligibility()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A cluster repels placements that do not tolerate this."""
+
+    key: str
+    value: str = ""
+    effect: str = NO_SCHEDULE
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUsage:
+    """Quantities by resource name, as the member agent reports them."""
+
+    capacity: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    allocatable: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    available: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+
+
+NO_USAGE = ResourceUsage()
+
+
+class Cluster(NamedTuple):
+    """One member cluster as the scheduler sees it.
+
+    A named tuple, not a dataclass: a fleet of 100,000 is made in a third of the time.
+    """
+
+    name: str
+    labels: Mapping[str, str] = _NOTHING
+    taints: tuple[Taint, ...] = ()
+    properties: Mapping[str, str] = _NOTHING
+    usage: ResourceUsage = NO_USAGE
+    eligibility: Eligibility = ELIGIBLE
+
+    @property
+    def is_leaving(self) -> bool:
+        """Tell whether the cluster is on its way out of the fleet."""
+        return self.eligibility.kind is EligibilityKind.LEAVING
+
+    def property_text(self, name: str) -> str | None:
+        """Give a property, or for `resources.kubernetes-fleet.io/…` the reported resource usage."""
+        return _property_reader(name)(self)
+
+
+class DuplicateClusterError(ValueError):
+    """Two clusters of one fleet have the same name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"two clusters are named {name!r}")
+        self.name = name
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from walking a growing fleet over and over; nothing here makes cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class Fleet:
+    """All member clusters, sorted by name: a cluster's position is the rank of its name.
+
+    Names compare by code point, which is the byte order of their UTF-8 form. Columns are made when
+    first asked for and kept, so one fleet serves many placements. Raises DuplicateClusterError.
+    """
+
+    def __init__(self, clusters: Iterable[Cluster] = ()) -> None:
+        # Columns are read in the order given, which is that of memory, and sorted as numbers.
+        with collector_paused():
+            self._given = tuple(clusters)
+        names = [cluster.name for cluster in self._given]
+        order = sorted(range(len(names)), key=names.__getitem__)
+        self._order = np.array(order, dtype=np.int64)
+        self.names = tuple(map(names.__getitem__, order))
+        self._refuse_duplicates()
+        self._labels: dict[str, LabelColumn] = {}
+        self._properties: dict[str, PropertyColumn] = {}
+        self._digests: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+
+    def _refuse_duplicates(self) -> None:
+        if len(set(self.names)) == len(self.names):
+            return
+        neighbours = zip(self.names, self.names[1:], strict=False)
+        raise DuplicateClusterError(next(name for name, following in neighbours if name == following))
+
+    @cached_property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """Give the clusters by name."""
+        return tuple(map(self._given.__getitem__, self._order.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Cluster]:
+        return iter(self.clusters)
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Give the position of each cluster by name."""
+        return {name: position for position, name in enumerate(self.names)}
+
+    def label(self, key: str) -> LabelColumn:
+        """Give the column of one label key."""
+        column = self._labels.get(key)
+        if column is None:
+            texts = [cluster.labels.get(key) for cluster in self._given]
+            column = self._labels[key] = label_column(texts, self._order)
+        return column
+
+    def property(self, name: str) -> PropertyColumn:
+        """Give the column of one property or reported resource."""
+        column = self._properties.get(name)
+        if column is None:
+            texts = list(map(_property_reader(name), self.clusters))
+            column = self._properties[name] = property_column(texts)
+        return column
+
+    @cached_property
+    def is_eligible(self) -> Bools:
+        """Mark the clusters that may be picked (spec 2)."""
+        verdicts = [cluster.eligibility.kind is None for cluster in self._given]
+        return np.array(verdicts, dtype=np.bool_)[self._order]
+
+    @cached_property
+    def taint_sets(self) -> tuple[tuple[Taint, ...], ...]:
+        """Give the distinct lists of taints in this fleet, in order of first appearance."""
+        return tuple(dict.fromkeys([cluster.taints for cluster in self._given]))
+
+    @cached_property
+    def taint_codes(self) -> Codes:
+        """Give for each cluster the index of its list of taints in `taint_sets`."""
+        code_of = {taints: code for code, taints in enumerate(self.taint_sets)}
+        return np.array([code_of[cluster.taints] for cluster in self._given], dtype=np.int32)[self._order]
+
+    def without(self, name: str) -> "Fleet":
+        """Give the fleet as it would be if one cluster left it."""
+        return Fleet(cluster for cluster in self.clusters if cluster.name != name)
+
+    def with_cluster(self, changed: Cluster) -> "Fleet":
+        """Give the fleet with one cluster replaced by, or extended by, the given one."""
+        return Fleet((*(cluster for cluster in self.clusters if cluster.name != changed.name), changed))
+
+    def digest(self, label_keys: tuple[str, ...], property_names: tuple[str, ...]) -> str:
+        """Hash what a policy that reads these labels and properties can see of the fleet (spec 5).
+
+        Times are never part of it: only the kind of ineligibility is.
+        """
+        reads = (tuple(sorted(set(label_keys))), tuple(sorted(set(property_names))))
+        if reads not in self._digests:
+            seen = [_visible(cluster, *reads) for cluster in self.clusters]
+            text = json.dumps(seen, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+            self._digests[reads] = hashlib.sha256(text.encode()).hexdigest()
+        return self._digests[reads]
+
+
+def _visible(
+    cluster: Cluster, label_keys: tuple[str, ...], property_names: tuple[str, ...]
+) -> dict[str, object]:
+    properties = ((name, cluster.property_text(name)) for name in property_names)
+    return {
+        "name": cluster.name,
+        "labels": {key: cluster.labels[key] for key in label_keys if key in cluster.labels},
+        "properties": {name: text for name, text in properties if text is not None},
+        "taints": [[taint.key, taint.value, taint.effect] for taint in cluster.taints],
+        "eligibility": cluster.eligibility.kind,
+    }
+
+
+def _property_reader(name: str) -> Callable[[Cluster], str | None]:
+    if not name.startswith(RESOURCE_PREFIX):
+        return lambda cluster: cluster.properties.get(name)
+    sort, _, resource = name.removeprefix(RESOURCE_PREFIX).partition("-")
+    if sort == "total":
+        return lambda cluster: cluster.usage.capacity.get(resource)
+    if sort == "allocatable":
+        return lambda cluster: cluster.usage.allocatable.get(resource)
+    if sort == "available":
+        return lambda cluster: cluster.usage.available.get(resource)
+    return lambda cluster: cluster.properties.get(name)

@@ -1,0 +1,86 @@
+"""What a door warns of once it knows the fleet: accepted, but perhaps not what was meant."""
+
+from collections.abc import Iterable, Iterator
+
+from placements.scheduling.decision import Decision
+from placements.scheduling.faults import Caveat, format_path
+from placements.scheduling.fleet import Fleet
+from placements.scheduling.policy import ClusterSelectorTerm, PlacementPolicy, TopologySpreadConstraint
+from placements.scheduling.selectors import label_requirements, match_labels, property_requirements
+
+_LISTED = 5
+_AFFINITY = "affinity.clusterAffinity"
+
+
+def fleet_caveats(policy: PlacementPolicy, fleet: Fleet, *, path: str = "policy") -> tuple[Caveat, ...]:
+    """List where a policy and a fleet do not fit: unknown keys, one group only, terms without a match."""
+    if not len(fleet):
+        return (Caveat("empty-fleet", path, "the fleet has no cluster"),)
+    found: list[Caveat] = []
+    for index, constraint in enumerate(policy.topology_spread_constraints):
+        place = f"{path}.topologySpreadConstraints[{index}].topologyKey"
+        found += _constraint(constraint, fleet, place)
+    required = f"{path}.{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
+    for index, term in enumerate(policy.required_terms):
+        found += _unknown_names(term, fleet, f"{required}[{index}]")
+    preferred = f"{path}.{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
+    for index, wish in enumerate(policy.preferred_terms):
+        found += _preference(wish.preference, fleet, f"{preferred}[{index}].preference")
+    return tuple(found)
+
+
+def decision_caveats(decision: Decision) -> tuple[Caveat, ...]:
+    """List the property values that the cycle needed as numbers and that are none."""
+    clusters: dict[str, list[str]] = {}
+    for one in decision.malformed:
+        clusters.setdefault(one.property, []).append(one.cluster)
+    effect = "the cycle fails" if decision.is_failed else "it counts as absent"
+    return tuple(
+        Caveat(
+            "malformed-property",
+            format_path(("properties", name)),
+            f"no quantity on {_some(names)}: {effect}",
+        )
+        for name, names in clusters.items()
+    )
+
+
+def _constraint(constraint: TopologySpreadConstraint, fleet: Fleet, path: str) -> Iterator[Caveat]:
+    key, column = constraint.topology_key, fleet.label(constraint.topology_key)
+    if not column.values:
+        yield Caveat("unknown-key", path, f"no cluster carries the label {key}: the constraint does nothing")
+        return
+    if len(column.values) == 1:
+        message = f"the label {key} has one value only, {column.values[0]!r}: one group, so nothing is spread"
+        yield Caveat("single-group", path, message)
+    lacking = [fleet.names[position] for position in (~column.is_present).nonzero()[0].tolist()]
+    if lacking:
+        message = f"{_some(lacking)} without the label {key}: no limit there, so they are often picked first"
+        yield Caveat("clusters-lack-key", path, message)
+
+
+def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterator[Caveat]:
+    for key in dict.fromkeys(one.key for one in label_requirements(term.label_selector)):
+        if not fleet.label(key).values:
+            yield Caveat("unknown-key", f"{path}.labelSelector", f"no cluster carries the label {key}")
+    names = [one.name for one in property_requirements(term)]
+    if term.property_sorter is not None:
+        names.append(term.property_sorter.name)
+    for name in dict.fromkeys(names):
+        if all(text is None for text in fleet.property(name).texts):
+            yield Caveat("unknown-property", path, f"no cluster reports the property {name}")
+
+
+def _preference(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterator[Caveat]:
+    yield from _unknown_names(term, fleet, path)
+    if not match_labels(term.label_selector, fleet).any():
+        yield Caveat(
+            "matches-nothing", f"{path}.labelSelector", "no cluster matches: the term changes nothing"
+        )
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    word = "cluster" if len(listed) == 1 else "clusters"
+    return f"{len(listed)} {word} ({', '.join(listed[:_LISTED])}{more})"

@@ -1,0 +1,347 @@
+"""The MemberCluster document, and the scheduler's `Cluster` made from it.
+
+Rules: `spec/lifecycle.md` B.1.6. The status is a hub's own writing: it is read leniently, and only
+where it matters. Eligibility follows `spec/scheduler.md` 2; nothing here knows what time it is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, ClassVar, TypeAlias
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from placements.scheduling.case_clusters import parse_case_cluster, parse_clusters
+from placements.scheduling.faults import Caveat, Fault, Faults, Problem, format_path
+from placements.scheduling.fields import (
+    FilledText,
+    LabelKey,
+    LabelValue,
+    Moment,
+    Text,
+    api_version,
+    listed,
+    one_of,
+    quantities,
+    whole,
+    word_of,
+)
+from placements.scheduling.fleet import (
+    ELIGIBLE,
+    NO_SCHEDULE,
+    NO_USAGE,
+    Cluster,
+    Eligibility,
+    EligibilityKind,
+    ResourceUsage,
+    Taint,
+)
+from placements.scheduling.kinds import MEMBER_KIND, MEMBER_VERSIONS, refuse_other_kinds
+from placements.scheduling.metadata import WRITTEN_BY_A_HUB, ObjectMeta
+from placements.scheduling.parsing import (
+    Parsed,
+    Raw,
+    failure,
+    items_at,
+    mapping_at,
+    parse_model,
+    problems_in,
+    wrong_type,
+)
+from placements.scheduling.quantity import QuantityError, parse_quantity
+from placements.scheduling.semantics import Semantics
+
+__all__ = [
+    "FIVE_MINUTES",
+    "MemberCluster",
+    "newest_heartbeat_of",
+    "parse_case_cluster",
+    "parse_clusters",
+    "parse_member",
+    "parse_members",
+]
+
+FIVE_MINUTES = timedelta(minutes=5)
+MOST_TAINTS = 100
+_AGENT = "MemberAgent"
+_NOT_CONNECTED = "cluster is not connected to the fleet: "
+
+
+class ValidationMode(StrEnum):
+    """Whether leaving the fleet is refused while the cluster still exports services."""
+
+    STRICT = "Strict"
+    SKIP = "Skip"
+
+
+class Identity(Parsed):
+    """Who the member agent is on the hub (an RBAC subject)."""
+
+    noun: ClassVar[str] = "member identity"
+
+    kind: FilledText
+    name: FilledText
+    namespace: Text = ""
+    api_group: Text = ""
+
+
+class MemberTaint(Parsed):
+    """A taint as a MemberCluster states it."""
+
+    noun: ClassVar[str] = "taint"
+
+    key: LabelKey
+    value: LabelValue = ""
+    effect: Annotated[str, word_of(NO_SCHEDULE)]
+
+
+class DeleteOptions(Parsed):
+    """How leaving the fleet is checked."""
+
+    noun: ClassVar[str] = "list of delete options"
+
+    validation_mode: Annotated[ValidationMode, one_of(ValidationMode)] = ValidationMode.STRICT
+
+
+class MemberSpec(Parsed):
+    """What an administrator says of a cluster (lifecycle B.1.6)."""
+
+    noun: ClassVar[str] = "member cluster's spec"
+
+    identity: Identity
+    heartbeat_period_seconds: Annotated[int, whole(1, 600)] = 60
+    taints: Annotated[tuple[MemberTaint, ...], listed(high=MOST_TAINTS)] = ()
+    delete_options: DeleteOptions = Field(default_factory=DeleteOptions)
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[Problem]:
+        """No taint stands twice."""
+        seen: set[tuple[str, ...]] = set()
+        for index, item in enumerate(items_at(raw, "taints")[:MOST_TAINTS]):
+            taint = mapping_at(item)
+            entry = tuple(str(taint.get(key) or "") for key in ("key", "value", "effect"))
+            if entry in seen:
+                yield Problem(("taints", index), "duplicate", "repeats an entry above", "each taint once")
+            seen.add(entry)
+
+
+class Reported(Parsed):
+    """Part of a status: a newer hub may write more into it than is known here."""
+
+    takes_unknown: ClassVar[bool] = True
+
+
+class AgentCondition(Reported):
+    """What a member agent says of one aspect of itself."""
+
+    type: FilledText
+    status: FilledText
+    last_transition_time: Moment | None = None
+
+
+class AgentStatus(Reported):
+    """The last report of one agent of a cluster."""
+
+    type: FilledText
+    conditions: Annotated[tuple[AgentCondition, ...], listed()] = ()
+    last_received_heartbeat: Moment | None = None
+
+    def condition(self, kind: str) -> AgentCondition | None:
+        """Give the condition of this type, if the agent reports it."""
+        return next((each for each in self.conditions if each.type == kind), None)
+
+
+def _property_values(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise failure([wrong_type(value, "an object of properties")])
+    odd = [name for name, item in value.items() if not isinstance(item, Mapping)]
+    if odd:
+        raise failure(wrong_type(value[name], "an object with a value").under(name) for name in odd)
+    try:
+        return quantities({name: item.get("value") for name, item in value.items()})
+    except ValidationError as error:
+        raise failure(_inside_value(problem) for problem in problems_in(error)) from error
+
+
+def _inside_value(problem: Problem) -> Problem:
+    return replace(problem, keys=(*problem.keys, "value"))
+
+
+Quantities: TypeAlias = Annotated[dict[str, str], BeforeValidator(quantities)]
+
+
+class ReportedUsage(Reported):
+    """Resources of a cluster by name, as its agent measured them."""
+
+    capacity: Quantities = Field(default_factory=dict)
+    allocatable: Quantities = Field(default_factory=dict)
+    available: Quantities = Field(default_factory=dict)
+
+
+class MemberStatus(Reported):
+    """The parts of a MemberCluster's status that scheduling reads; properties are name and value."""
+
+    agent_status: Annotated[tuple[AgentStatus, ...], listed()] = ()
+    properties: Annotated[dict[str, str], BeforeValidator(_property_values)] = Field(default_factory=dict)
+    resource_usage: ReportedUsage | None = None
+
+
+class MemberMeta(ObjectMeta):
+    """Metadata, and since when the cluster is leaving the fleet."""
+
+    left_aside: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB - {"deletionTimestamp"}
+
+    deletion_timestamp: Moment | None = None
+
+
+class MemberCluster(Parsed):
+    """A whole MemberCluster document."""
+
+    noun: ClassVar[str] = MEMBER_KIND
+
+    api_version: Annotated[str, api_version(*MEMBER_VERSIONS)]
+    kind: Annotated[str, word_of(MEMBER_KIND)]
+    metadata: MemberMeta
+    spec: MemberSpec
+    status: MemberStatus | None = None
+
+    @property
+    def newest_heartbeat(self) -> datetime | None:
+        """Give the time of the member agent's last heartbeat."""
+        agent = self._agent
+        return agent.last_received_heartbeat if agent else None
+
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        """List what was accepted and may surprise (`spec/scheduler.md` 4.4)."""
+        if self.status is None:
+            return (Caveat("no-status", "status", "without a status the cluster counts as eligible"),)
+        odd = (name for name, text in self.status.properties.items() if not _is_quantity(text))
+        return tuple(_odd_property(name, self.status.properties[name]) for name in odd)
+
+    def cluster(
+        self,
+        *,
+        now: datetime,
+        heartbeat_limit: timedelta = FIVE_MINUTES,
+        unhealthy_limit: timedelta = FIVE_MINUTES,
+        strict_health: bool = False,
+    ) -> Cluster:
+        """Give the cluster as the scheduler sees it at a moment.
+
+        Without any status it counts as eligible, unless health is strict.
+        """
+        status = self.status or MemberStatus()
+        usage = status.resource_usage
+        return Cluster(
+            name=self.metadata.name,
+            labels=self.metadata.labels,
+            taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in self.spec.taints),
+            properties=status.properties,
+            usage=ResourceUsage(usage.capacity, usage.allocatable, usage.available) if usage else NO_USAGE,
+            eligibility=self._eligibility(now, heartbeat_limit, unhealthy_limit, strict_health=strict_health),
+        )
+
+    @property
+    def _agent(self) -> AgentStatus | None:
+        agents = self.status.agent_status if self.status else ()
+        return next((agent for agent in agents if agent.type == _AGENT), None)
+
+    def _eligibility(
+        self, now: datetime, heartbeat_limit: timedelta, unhealthy_limit: timedelta, *, strict_health: bool
+    ) -> Eligibility:
+        """Find the first thing that keeps the cluster from being picked (`spec/scheduler.md` 2)."""
+        if self.metadata.deletion_timestamp:
+            return Eligibility(EligibilityKind.LEAVING, "cluster has left the fleet")
+        if self.status is None and not strict_health:
+            return ELIGIBLE
+        agent = self._agent
+        if agent is None:
+            return _not_connected(EligibilityKind.NO_AGENT, "member agent not online yet")
+        if _is_older(agent.last_received_heartbeat, now, heartbeat_limit):
+            since = _minutes("received", agent.last_received_heartbeat, now)
+            return _not_connected(EligibilityKind.STALE_HEARTBEAT, f"no recent heartbeat signals ({since})")
+        return _health(agent, now, unhealthy_limit)
+
+
+def _health(agent: AgentStatus, now: datetime, unhealthy_limit: timedelta) -> Eligibility:
+    joined, healthy = agent.condition("Joined"), agent.condition("Healthy")
+    if joined is None or joined.status != "True":
+        return _not_connected(EligibilityKind.NOT_JOINED, "member agent not joined yet")
+    if healthy is None:
+        words = "health condition from member agent is not available"
+        return _not_connected(EligibilityKind.NO_HEALTH, words)
+    if healthy.status != "True" and _is_older(healthy.last_transition_time, now, unhealthy_limit):
+        since = _minutes("transitioned", healthy.last_transition_time, now)
+        words = f"unhealthy for a prolonged period of time ({since})"
+        return _not_connected(EligibilityKind.UNHEALTHY, words)
+    return ELIGIBLE
+
+
+def _not_connected(kind: EligibilityKind, words: str) -> Eligibility:
+    return Eligibility(kind, _NOT_CONNECTED + words)
+
+
+def _is_older(moment: datetime | None, now: datetime, limit: timedelta) -> bool:
+    return moment is None or now - moment > limit
+
+
+def _minutes(verb: str, moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return f"never {verb}"
+    return f"last {verb} {(now - moment).total_seconds() / 60:.2f} minutes ago"
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        parse_quantity(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def _odd_property(name: str, text: str) -> Caveat:
+    path = format_path(("status", "properties", name, "value"))
+    return Caveat("not-a-quantity", path, f"{text[:40]!r} is no quantity, so no policy can compare it")
+
+
+def parse_member(document: object) -> MemberCluster:
+    """Turn a MemberCluster document into a value; raise Faults with all that is wrong."""
+    refuse_other_kinds(document, MEMBER_KIND)
+    return parse_model(MemberCluster, document, semantics=Semantics.FLEET, path="")
+
+
+def parse_members(documents: Iterable[object]) -> tuple[MemberCluster, ...]:
+    """Parse documents whose clusters form one fleet: no name stands twice. Paths begin with `[index]`."""
+    members: list[MemberCluster] = []
+    faults: list[Fault] = []
+    seen: set[str] = set()
+    for index, document in enumerate(documents):
+        try:
+            member = parse_member(document)
+        except Faults as found:
+            faults += [replace(fault, path=_under(index, fault.path)) for fault in found.faults]
+            continue
+        if member.metadata.name in seen:
+            faults.append(_named_twice(index, member.metadata.name))
+        seen.add(member.metadata.name)
+        members.append(member)
+    if faults:
+        raise Faults(faults)
+    return tuple(members)
+
+
+def _under(index: int, path: str) -> str:
+    return f"[{index}]{'' if path.startswith('[') or not path else '.'}{path}"
+
+
+def _named_twice(index: int, name: str) -> Fault:
+    path = format_path((index, "metadata", "name"))
+    return Fault(path, "duplicate", f"{name} is the name of another cluster above", "each name once")
+
+
+def newest_heartbeat_of(members: Iterable[MemberCluster]) -> datetime | None:
+    """Give the latest heartbeat of several clusters: the moment to judge an old export by."""
+    heartbeats = (member.newest_heartbeat for member in members)
+    return max((moment for moment in heartbeats if moment), default=None)

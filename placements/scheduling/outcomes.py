@@ -1,0 +1,195 @@
+"""What became of one cluster in a decision, and why (`spec/scheduler.md` 5)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+
+from placements.scheduling.bindings import Binding
+from placements.scheduling.decision import CycleKind, Decision
+from placements.scheduling.filters.eligibility import not_eligible
+from placements.scheduling.profile import PROFILES
+from placements.scheduling.reasons import Reason, ReasonCode
+from placements.scheduling.replay import verdict
+from placements.scheduling.rounds import Round
+
+
+class Outcome(StrEnum):
+    """What became of a cluster; the first that applies, in this order."""
+
+    PICKED = "picked"
+    KEPT = "kept"
+    UNSCHEDULED = "unscheduled"
+    NOT_NAMED = "not named"
+    NOT_REACHED = "not reached"
+    NOT_ELIGIBLE = "not eligible"
+    FILTERED = "filtered"
+    OUTRANKED = "outranked"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOutcome:
+    """One cluster's outcome; exactly one of the reasons is the deciding one.
+
+    A kept cluster also lists the filters that it would not pass today.
+    `round` is the round that picked it (PickN only); `stays` says that it was placed before.
+    """
+
+    cluster: str
+    outcome: Outcome
+    reasons: tuple[Reason, ...]
+    round: int | None = None
+    stays: bool = False
+
+
+_NOT_REACHED = {
+    CycleKind.NO_NAMES: ReasonCode.NO_NAMES,
+    CycleKind.SCALE_DOWN: ReasonCode.SCALING_DOWN,
+    CycleKind.NOTHING_TO_DO: ReasonCode.NOTHING_TO_DO,
+    CycleKind.FAILED: ReasonCode.CYCLE_FAILED,
+}
+
+
+class Outcomes:
+    """The outcomes of a decision: any cluster on request, or all of them by name."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        self.cycle = decision.cycle
+
+    def __iter__(self) -> Iterator[ClusterOutcome]:
+        return (self.of(name) for name in self.cycle.fleet.names)
+
+    def of(self, cluster: str) -> ClusterOutcome:
+        """Give the outcome of one cluster. Raises KeyError when the fleet has no such cluster."""
+        position = self.cycle.fleet.positions[cluster]
+        if cluster in self._pick_of:
+            return self._picked(cluster)
+        if cluster in self._kept:
+            kept = Reason(ReasonCode.KEPT, _facts(self._bindings[cluster]))
+            return _outcome(cluster, Outcome.KEPT, kept, *self._filter_reasons(position))
+        if cluster in self._unscheduled:
+            why = self._why_unscheduled(cluster)
+            return _outcome(cluster, Outcome.UNSCHEDULED, why, *self._against(position))
+        if self.decision.kind in _NOT_REACHED:
+            return _outcome(cluster, Outcome.NOT_REACHED, Reason(_NOT_REACHED[self.decision.kind]))
+        return self._passed_over(cluster, position)
+
+    @cached_property
+    def _pick_of(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.decision.picked_names, start=1)}
+
+    @cached_property
+    def _kept(self) -> frozenset[str]:
+        return frozenset(self.decision.kept)
+
+    @cached_property
+    def _unscheduled(self) -> frozenset[str]:
+        return frozenset(self.decision.unscheduled)
+
+    @cached_property
+    def _bindings(self) -> dict[str, Binding]:
+        return {binding.cluster: binding for binding in self.cycle.live_bindings}
+
+    @cached_property
+    def _last_round(self) -> Round | None:
+        rounds = self.decision.number_of_rounds
+        return self.decision.round(rounds) if rounds else None
+
+    @cached_property
+    def _rank_of(self) -> dict[int, int]:
+        ranked = [] if self._last_round is None else self._last_round.ranked.tolist()
+        return {position: rank for rank, position in enumerate(ranked, start=1)}
+
+    def _picked(self, cluster: str) -> ClusterOutcome:
+        number = self._pick_of[cluster]
+        in_round = min(number, self.decision.number_of_rounds) or None
+        before = self._bindings.get(cluster)
+        outcome = _outcome(cluster, Outcome.PICKED, self._why_picked(number, in_round))
+        return replace(outcome, round=in_round, stays=before is not None and before.is_active)
+
+    def _why_picked(self, number: int, in_round: int | None) -> Reason:
+        if self.decision.kind is CycleKind.PICK_FIXED:
+            return Reason(ReasonCode.PICKED_BY_NAME)
+        if in_round is None:
+            return Reason(ReasonCode.PICKED_ALL)
+        picked = self.decision.picked[number - 1]
+        scores = {"topologySpreadScore": picked.topology_spread_score, "affinityScore": picked.affinity_score}
+        return Reason(ReasonCode.PICKED, {"pick": number, "round": in_round, **scores})
+
+    def _why_unscheduled(self, cluster: str) -> Reason:
+        binding = self._bindings[cluster]
+        if binding in self.cycle.standing.dangling:
+            return Reason(ReasonCode.CLUSTER_LEFT, _facts(binding))
+        code = ReasonCode.SCALED_DOWN if binding.is_current else ReasonCode.POLICY_CHANGED
+        return Reason(code, _facts(binding))
+
+    def _passed_over(self, cluster: str, position: int) -> ClusterOutcome:
+        reasons = self._against(position)
+        outcomes = {
+            ReasonCode.NOT_NAMED: Outcome.NOT_NAMED,
+            ReasonCode.NOT_ELIGIBLE: Outcome.NOT_ELIGIBLE,
+            ReasonCode.OUTRANKED: Outcome.OUTRANKED,
+        }
+        return _outcome(cluster, outcomes.get(reasons[0].code, Outcome.FILTERED), *reasons)
+
+    def _against(self, position: int) -> tuple[Reason, ...]:
+        """Give what speaks against the cluster: failing filters, spread last, or that it was outranked."""
+        reasons = self._filter_reasons(position)
+        last = self._last_round
+        if last is None:
+            return reasons
+        reasons += tuple(_spread_reasons(last, position))
+        return reasons or (self._outranked(last, position),)
+
+    def _filter_reasons(self, position: int) -> tuple[Reason, ...]:
+        """Give each failing filter's reason; that the cluster is placed already is no reason against it."""
+        if self.decision.verdicts is None:
+            return self._against_name(self.cycle.fleet.names[position], position)
+        bits = int(self.decision.verdicts[position])
+        filters = enumerate(PROFILES[self.cycle.semantics].filters)
+        reasons = (rule.reason(self.cycle, position) for bit, rule in filters if bits >> bit & 1)
+        return tuple(reason for reason in reasons if reason.code is not ReasonCode.ALREADY_PLACED)
+
+    def _against_name(self, cluster: str, position: int) -> tuple[Reason, ...]:
+        """Give what speaks against the cluster under PickFixed, where only the name and eligibility count."""
+        if self.decision.kind is not CycleKind.PICK_FIXED:
+            return ()
+        if cluster not in self.cycle.policy.cluster_names:
+            return (Reason(ReasonCode.NOT_NAMED),)
+        return () if self.cycle.fleet.is_eligible[position] else (not_eligible(self.cycle, position),)
+
+    def _outranked(self, last: Round, position: int) -> Reason:
+        names = self.cycle.fleet.names
+        last_in = int(last.ranked[0 if last.bids else len(self.decision.picked) - 1])
+        facts = {
+            "round": last.number,
+            "rank": self._rank_of[position],
+            "behind": names[last_in],
+            "decidedBy": last.decided_by(last_in, position),
+            "topologySpreadScore": int(last.spread[position]),
+            "affinityScore": int(last.candidates.affinity[position]),
+            "behindTopologySpreadScore": int(last.spread[last_in]),
+            "behindAffinityScore": int(last.candidates.affinity[last_in]),
+        }
+        return Reason(ReasonCode.OUTRANKED, facts)
+
+
+def _outcome(cluster: str, outcome: Outcome, deciding: Reason, *more: Reason) -> ClusterOutcome:
+    return ClusterOutcome(cluster, outcome, (replace(deciding, is_deciding=True), *more))
+
+
+def _facts(binding: Binding) -> dict[str, object]:
+    return {
+        "state": binding.state,
+        "topologySpreadScore": binding.topology_spread_score,
+        "affinityScore": binding.affinity_score,
+    }
+
+
+def _spread_reasons(last: Round, position: int) -> list[Reason]:
+    return [
+        Reason(ReasonCode.TOPOLOGY_SPREAD, {"round": last.number, **verdict(bid, position).facts})
+        for bid in last.bids
+        if bid.is_forbidden[position]
+    ]

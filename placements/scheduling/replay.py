@@ -1,0 +1,217 @@
+"""The replay of a decision: any round, and any cluster in any round, after the fact.
+
+All of it is rebuilt from the picks and the columns of the record (`decision.py`), so nothing has to be
+kept per round.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from placements.scheduling.candidates import is_hard
+from placements.scheduling.decision import Decision
+from placements.scheduling.rounds import Bid, Round
+from placements.scheduling.scores.preferred import term_scores
+from placements.scheduling.spread.base import Prospect, levels_of
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one constraint says of one cluster in a round; without a group the counts are None."""
+
+    topology_key: str
+    max_skew: int
+    is_hard: bool
+    group: str | None
+    count: int | None
+    smallest: int
+    skew_before: int
+    skew_after: int | None
+    score: int
+    violates: bool
+    is_forbidden: bool
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """Give the verdict as plain data."""
+        return {
+            "topologyKey": self.topology_key,
+            "maxSkew": self.max_skew,
+            "hard": self.is_hard,
+            "group": self.group,
+            "count": self.count,
+            "smallest": self.smallest,
+            "skewBefore": self.skew_before,
+            "skewAfter": self.skew_after,
+            "score": self.score,
+            "violates": self.violates,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One cluster in a round.
+
+    `rank` counts from 1 and is None for a cluster that could not be picked; one that a hard constraint
+    forbids has no topology spread score either. `decided_by` is the column of the rank tuple that put the
+    winner before it, None for the winner itself.
+    """
+
+    cluster: str
+    rank: int | None
+    topology_spread_score: int | None
+    affinity_score: int
+    was_here: int
+    decided_by: str | None
+    constraints: tuple[Verdict, ...]
+    preferred: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One constraint's groups in a round: counts before and after the pick, by group."""
+
+    topology_key: str
+    max_skew: int
+    is_hard: bool
+    before: dict[str, int]
+    after: dict[str, int]
+    skew_before: int
+    skew_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a round without spread constraints drew its line: the last one in, the first one out."""
+
+    size: int
+    last_in: str
+    first_out: str | None
+    decided_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One round as a person reads it; `winner` is None when nobody could be picked."""
+
+    number: int
+    winner: str | None
+    runner_up: str | None
+    decided_by: str | None
+    spreads: tuple[Spread, ...]
+    cut: Cut | None
+
+
+class Replay:
+    """Rebuilds rounds of one decision."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        self.names = decision.cycle.fleet.names
+
+    def __iter__(self) -> Iterator[Step]:
+        return (self.step(number) for number in range(1, self.decision.number_of_rounds + 1))
+
+    def step(self, number: int) -> Step:
+        """Give one round, numbered from 1. Raises IndexError."""
+        one = self.decision.round(number)
+        first, second = _best_two(one)
+        return Step(
+            number=number,
+            winner=None if first is None else self.names[first],
+            runner_up=None if second is None else self.names[second],
+            decided_by=None if first is None or second is None else one.decided_by(first, second),
+            spreads=tuple(_spread(bid, first) for bid in one.bids),
+            cut=None if one.bids else self._cut(one),
+        )
+
+    def candidates(self, number: int) -> list[Candidate]:
+        """Give who passed the filters and was not picked yet: ranked, then those a constraint forbids."""
+        one = self.decision.round(number)
+        passes = one.candidates.passes.copy()
+        passes[one.taken] = False
+        forbidden = np.nonzero(passes & one.is_forbidden)[0].tolist()
+        ranked = one.ranked.tolist()
+        in_order = [self._candidate(one, position, rank) for rank, position in enumerate(ranked, start=1)]
+        return in_order + [self._candidate(one, position, None) for position in forbidden]
+
+    def candidate(self, number: int, cluster: str) -> Candidate:
+        """Give one cluster in one round, whether or not it could be picked. Raises IndexError, KeyError."""
+        one = self.decision.round(number)
+        position = self.decision.cycle.fleet.positions[cluster]
+        places = np.nonzero(one.ranked == position)[0]
+        return self._candidate(one, position, int(places[0]) + 1 if len(places) else None)
+
+    def _candidate(self, one: Round, position: int, rank: int | None) -> Candidate:
+        winner = None if not rank or rank == 1 else int(one.ranked[0])
+        return Candidate(
+            cluster=self.names[position],
+            rank=rank,
+            topology_spread_score=None if one.is_forbidden[position] else int(one.spread[position]),
+            affinity_score=int(one.candidates.affinity[position]),
+            was_here=int(one.candidates.was_here_in(one.number)[position]),
+            decided_by=None if winner is None else one.decided_by(winner, position),
+            constraints=tuple(verdict(bid, position) for bid in one.bids),
+            preferred=tuple(int(column[position]) for column in self._term_columns),
+        )
+
+    @cached_property
+    def _term_columns(self) -> tuple[np.ndarray, ...]:
+        cycle = self.decision.cycle
+        return tuple(term_scores(term, cycle.fleet) for term in cycle.policy.preferred_terms)
+
+    def _cut(self, one: Round) -> Cut | None:
+        size = len(self.decision.picked)
+        if not size:
+            return None
+        last = int(one.ranked[size - 1])
+        first_out = int(one.ranked[size]) if len(one.ranked) > size else None
+        return Cut(
+            size=size,
+            last_in=self.names[last],
+            first_out=None if first_out is None else self.names[first_out],
+            decided_by=None if first_out is None else one.decided_by(last, first_out),
+        )
+
+
+def verdict(bid: Bid, position: int) -> Verdict:
+    """Say what one constraint makes of the cluster at a position."""
+    code = int(bid.groups.codes[position])
+    has_group = code >= 0
+    count = int(bid.counts[code]) if has_group else None
+    after = int(Prospect(bid.counts[[code]], bid.levels).after[0]) if has_group else None
+    return Verdict(
+        topology_key=bid.constraint.topology_key,
+        max_skew=bid.constraint.max_skew,
+        is_hard=is_hard(bid.constraint),
+        group=bid.groups.values[code] if has_group else None,
+        count=count,
+        smallest=bid.levels.smallest,
+        skew_before=bid.levels.skew,
+        skew_after=after,
+        score=int(bid.score[position]),
+        violates=bool(bid.violates[position]),
+        is_forbidden=bool(bid.is_forbidden[position]),
+    )
+
+
+def _best_two(one: Round) -> tuple[int | None, int | None]:
+    best = one.ranked[:2].tolist()
+    return (best[0] if best else None), (best[1] if len(best) > 1 else None)
+
+
+def _spread(bid: Bid, winner: int | None) -> Spread:
+    after = bid.counts.copy()
+    if winner is not None and bid.groups.codes[winner] >= 0:
+        after[bid.groups.codes[winner]] += 1
+    return Spread(
+        topology_key=bid.constraint.topology_key,
+        max_skew=bid.constraint.max_skew,
+        is_hard=is_hard(bid.constraint),
+        before=dict(zip(bid.groups.values, bid.counts.tolist(), strict=True)),
+        after=dict(zip(bid.groups.values, after.tolist(), strict=True)),
+        skew_before=bid.levels.skew,
+        skew_after=levels_of(after).skew,
+    )

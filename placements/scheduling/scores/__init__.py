@@ -1,0 +1,1 @@
+"""Scores: each ranks the clusters that are left by one measure. None knows another."""

@@ -1,0 +1,103 @@
+"""Label and property selectors, answered as columns over a fleet (`spec/scheduler.md` 4.1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placements.scheduling.columns import Bools
+from placements.scheduling.fleet import Fleet
+from placements.scheduling.policy import (
+    ClusterSelectorTerm,
+    LabelOperator,
+    LabelRequirement,
+    LabelSelector,
+    PropertyRequirement,
+)
+from placements.scheduling.quantity import parse_quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A property value that is no quantity, met where a number was needed."""
+
+    cluster: str
+    property: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TermsColumn:
+    """Which clusters match any of the terms, and what was malformed on the way there."""
+
+    passes: Bools
+    malformed: tuple[Malformed, ...]
+
+
+def match_labels(selector: LabelSelector | None, fleet: Fleet) -> Bools:
+    """Mark the clusters that meet every requirement; an absent or empty selector matches all."""
+    matches = np.ones(len(fleet), dtype=np.bool_)
+    for requirement in label_requirements(selector):
+        matches &= _meets(requirement, fleet)
+    return matches
+
+
+def label_requirements(selector: LabelSelector | None) -> tuple[LabelRequirement, ...]:
+    """Give all requirements of a selector, `matchLabels` written as `In` with one value."""
+    if selector is None:
+        return ()
+    exact = (
+        LabelRequirement.model_construct(key=key, operator=LabelOperator.IN, values=(value,))
+        for key, value in selector.match_labels.items()
+    )
+    return (*exact, *selector.match_expressions)
+
+
+def _meets(requirement: LabelRequirement, fleet: Fleet) -> Bools:
+    column = fleet.label(requirement.key)
+    match requirement.operator:
+        case LabelOperator.IN:
+            return column.is_any_of(requirement.values)
+        case LabelOperator.NOT_IN:
+            return ~column.is_any_of(requirement.values)
+        case LabelOperator.EXISTS:
+            return column.is_present
+        case LabelOperator.DOES_NOT_EXIST:
+            return ~column.is_present
+
+
+def property_requirements(term: ClusterSelectorTerm) -> tuple[PropertyRequirement, ...]:
+    """Give the property requirements of a term."""
+    return () if term.property_selector is None else term.property_selector.match_expressions
+
+
+def meets_property(requirement: PropertyRequirement, fleet: Fleet) -> Bools:
+    """Mark the clusters whose property stands in the wanted relation; absent or malformed never does."""
+    wanted = parse_quantity(requirement.values[0])
+    return fleet.property(requirement.name).compare(requirement.operator, wanted)
+
+
+def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsColumn:
+    """Mark the clusters that match at least one term; no terms match all.
+
+    A malformed property is reported only where it is reached: terms and requirements are evaluated
+    in order, and a cluster that has matched, or has failed a requirement, is not looked at again.
+    """
+    if not terms:
+        return TermsColumn(np.ones(len(fleet), dtype=np.bool_), ())
+    passes = np.zeros(len(fleet), dtype=np.bool_)
+    malformed: list[Malformed] = []
+    for term in terms:
+        reached = ~passes & match_labels(term.label_selector, fleet)
+        for requirement in property_requirements(term):
+            malformed += malformed_values(requirement.name, fleet, among=reached)
+            reached &= meets_property(requirement, fleet)
+        passes |= reached
+    return TermsColumn(passes, tuple(malformed))
+
+
+def malformed_values(name: str, fleet: Fleet, *, among: Bools) -> list[Malformed]:
+    """List the clusters among the given ones whose value of this property is no quantity."""
+    column = fleet.property(name)
+    positions = np.nonzero(column.is_malformed & among)[0].tolist()
+    return [Malformed(fleet.names[position], name, column.texts[position] or "") for position in positions]

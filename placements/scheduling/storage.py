@@ -1,0 +1,165 @@
+"""A decision as bytes and back: picks, the columns they competed on, and the policy.
+
+Names and what filters cite as evidence stay with the fleet, which is stored once per version; the blob
+holds what belongs to this decision alone. Layout: four bytes with the length of a JSON header, the header,
+the arrays that it lists; all of it compressed with zlib's fastest level, since higher ones cost ten times
+as much for the same size.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placements.scheduling.bindings import Binding, BindingState
+from placements.scheduling.candidates import Candidates
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.decision import CycleKind, Decision, binding_facts
+from placements.scheduling.fleet import Fleet
+from placements.scheduling.picker import Picks
+from placements.scheduling.policy import Semantics, parse_policy
+from placements.scheduling.profile import PROFILES
+from placements.scheduling.selectors import Malformed
+from placements.scheduling.spread.base import Groups
+from placements.scheduling.version import ENGINE_VERSION
+
+Arrays = dict[str, NDArray[Any]]
+_FASTEST = 1
+_LENGTH_BYTES = 4
+
+
+class UnreadableRecordError(ValueError):
+    """A stored record was written by another engine, or does not belong to this fleet."""
+
+
+def pack(decision: Decision) -> bytes:
+    """Write a decision as bytes, without the fleet."""
+    arrays = {name: _narrow(array) for name, array in _arrays(decision).items()}
+    header = _header(decision)
+    header["arrays"] = [[name, array.dtype.str, len(array)] for name, array in arrays.items()]
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    parts = (len(text).to_bytes(_LENGTH_BYTES, "big"), text, *(array.tobytes() for array in arrays.values()))
+    return zlib.compress(b"".join(parts), _FASTEST)
+
+
+def unpack(blob: bytes, fleet: Fleet) -> Decision:
+    """Read a decision back, given the fleet it was made on. Raises UnreadableRecordError."""
+    raw = zlib.decompress(blob)
+    start = _LENGTH_BYTES + int.from_bytes(raw[:_LENGTH_BYTES], "big")
+    header = json.loads(raw[_LENGTH_BYTES:start])
+    if header["engine"] != ENGINE_VERSION:
+        raise UnreadableRecordError(f"record of engine {header['engine']}, this one is {ENGINE_VERSION}")
+    if header["clusters"] != len(fleet):
+        raise UnreadableRecordError(f"record of {header['clusters']} clusters, this fleet has {len(fleet)}")
+    return _decision(header, _read_arrays(header["arrays"], memoryview(raw)[start:]), fleet)
+
+
+def _header(decision: Decision) -> dict[str, Any]:
+    cycle, candidates = decision.cycle, decision.candidates
+    return {
+        "engine": ENGINE_VERSION,
+        "clusters": len(cycle.fleet),
+        "semantics": cycle.semantics,
+        "options": dict(cycle.options),
+        "policy": cycle.policy.canonical(),
+        "bindings": [binding_facts(binding) for binding in cycle.live_bindings],
+        "kind": decision.kind,
+        "kept": decision.kept,
+        "unscheduled": decision.unscheduled,
+        "notFound": decision.not_found,
+        "fulfilled": decision.is_fulfilled,
+        "malformed": [[one.cluster, one.property, one.text] for one in decision.malformed],
+        "groups": None if candidates is None else [groups.values for groups in candidates.groups],
+        "ranDry": None if decision.picks is None else decision.picks.ran_dry,
+    }
+
+
+def _arrays(decision: Decision) -> Arrays:
+    arrays: Arrays = {"chosen": decision.chosen}
+    if decision.verdicts is not None:
+        arrays["verdicts"] = decision.verdicts
+    if decision.candidates is not None and decision.picks is not None:
+        candidates = decision.candidates
+        arrays["spreadScores"] = decision.picks.spread_scores
+        arrays["affinity"] = candidates.affinity
+        arrays["wasHere"] = candidates.was_here
+        arrays["placed"] = candidates.placed
+        arrays |= {f"codes{index}": groups.codes for index, groups in enumerate(candidates.groups)}
+    return arrays
+
+
+def _narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Use the smallest integers that hold the values, little end first on every machine."""
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    smallest = np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high))
+    return array.astype(smallest.newbyteorder("<"))
+
+
+def _read_arrays(listed: list[list[Any]], raw: memoryview) -> Arrays:
+    arrays: Arrays = {}
+    offset = 0
+    for name, dtype, length in listed:
+        arrays[name] = np.frombuffer(raw, dtype=dtype, count=length, offset=offset)
+        offset += arrays[name].nbytes
+    return arrays
+
+
+def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decision:
+    cycle = _cycle(header, fleet)
+    candidates, picks = None, None
+    if header["groups"] is not None:
+        candidates = _candidates(header, arrays, cycle)
+        scores = arrays["spreadScores"].astype(np.int64)
+        picks = Picks(arrays["chosen"].astype(np.int32), scores, ran_dry=header["ranDry"])
+    return Decision(
+        cycle,
+        CycleKind(header["kind"]),
+        chosen=arrays["chosen"].astype(np.int32),
+        kept=tuple(header["kept"]),
+        unscheduled=tuple(header["unscheduled"]),
+        not_found=tuple(header["notFound"]),
+        is_fulfilled=header["fulfilled"],
+        verdicts=arrays["verdicts"].astype(np.uint8) if "verdicts" in arrays else None,
+        candidates=candidates,
+        picks=picks,
+        malformed=tuple(Malformed(*one) for one in header["malformed"]),
+    )
+
+
+def _cycle(header: Mapping[str, Any], fleet: Fleet) -> Cycle:
+    semantics = Semantics(header["semantics"])
+    return Cycle(
+        fleet,
+        parse_policy(header["policy"], semantics=semantics),
+        tuple(_binding(facts) for facts in header["bindings"]),
+        semantics,
+        header["options"],
+    )
+
+
+def _binding(facts: Mapping[str, Any]) -> Binding:
+    return Binding(
+        facts["cluster"],
+        BindingState(facts["state"]),
+        is_current=facts["policy"] == "current",
+        topology_spread_score=facts["topologySpreadScore"],
+        affinity_score=facts["affinityScore"],
+        previous_state=BindingState(facts["previousState"]),
+    )
+
+
+def _candidates(header: Mapping[str, Any], arrays: Arrays, cycle: Cycle) -> Candidates:
+    codes = (arrays[f"codes{index}"].astype(np.int32) for index in range(len(header["groups"])))
+    values = (tuple(names) for names in header["groups"])
+    return Candidates(
+        strategy=PROFILES[cycle.semantics].strategy,
+        constraints=cycle.policy.topology_spread_constraints,
+        groups=tuple(map(Groups, values, codes)),
+        failed=arrays["verdicts"].astype(np.uint8),
+        affinity=arrays["affinity"].astype(np.int64),
+        was_here=arrays["wasHere"].astype(np.int64),
+        placed=arrays["placed"].astype(np.int32),
+    )

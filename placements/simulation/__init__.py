@@ -1,0 +1,1 @@
+"""Scheduling without a database: files and recorded cases in, decisions out."""

@@ -1,0 +1,83 @@
+"""Conformance cases: one JSON object a line in, one answer a line out (`conformance/README.md`)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from placements.explain.document import scores_of
+from placements.scheduling.binding_documents import parse_case_bindings
+from placements.scheduling.case_clusters import parse_clusters
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.decision import Decision
+from placements.scheduling.faults import Fault, Faults, format_path
+from placements.scheduling.fleet import Fleet
+from placements.scheduling.json_text import load_json
+from placements.scheduling.policy import parse_policy, parse_semantics
+from placements.scheduling.scheduler import schedule
+from placements.simulation.scenario import run_scenario
+
+Answer = dict[str, Any]
+
+
+def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
+    """Answer each line; one that cannot be read or is invalid is answered with its first fault."""
+    return (_answer(line, position) for position, line in enumerate(lines, start=1))
+
+
+def is_refusal(answer: Answer) -> bool:
+    """Tell whether an answer says that its line was unreadable or invalid."""
+    return "error" in answer and "line" in answer
+
+
+def _answer(line: bytes, position: int) -> Answer:
+    identity: Answer = {}
+    try:
+        case = load_json(_text(line))
+        if not isinstance(case, dict):
+            raise Faults([Fault("", "wrong-type", "a case is a JSON object", "one object a line")])
+        if "id" in case:
+            identity = {"id": case["id"]}
+        answer = {"steps": run_scenario(case)} if "steps" in case else _single(case)
+    except Faults as found:
+        return {**identity, "line": position, "error": _error(found.faults[0])}
+    return {**identity, **answer}
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise Faults([Fault("", "not-text", "the line is not UTF-8 text", "UTF-8")]) from error
+
+
+def _error(fault: Fault) -> Answer:
+    return {"code": fault.code, "path": fault.path, "message": fault.message}
+
+
+def _single(case: Mapping[str, Any]) -> Answer:
+    decision = schedule(_cycle(case))
+    if decision.is_failed:
+        return {"error": _error(malformed_fault(decision))}
+    return {
+        "picked": list(decision.picked_names),
+        "scores": scores_of(decision),
+        "fulfilled": decision.is_fulfilled,
+        "unscheduled": list(decision.unscheduled),
+        "kept": list(decision.kept),
+    }
+
+
+def _cycle(case: Mapping[str, Any]) -> Cycle:
+    semantics = parse_semantics(case.get("semantics"))
+    return Cycle(
+        Fleet(parse_clusters(case.get("clusters"))),
+        parse_policy(case.get("policy"), semantics=semantics),
+        parse_case_bindings(case.get("bindings")),
+        semantics,
+    )
+
+
+def malformed_fault(decision: Decision) -> Fault:
+    """Give the property value that made the cycle fail, as a fault."""
+    first = decision.malformed[0]
+    path = format_path(("clusters", first.cluster, "properties", first.property))
+    return Fault(path, "malformed-property", f"{first.text[:60]!r} is no quantity; the policy compares it")

@@ -1,0 +1,1 @@
+"""The pages about placements: functions that ask one question and render its answer."""

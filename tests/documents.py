@@ -1,0 +1,62 @@
+"""Documents for tests of the doors: good ones, to be spoilt in one place, and the faults they then get."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placements.scheduling.faults import Faults
+
+Document = dict[str, Any]
+
+OURS = Path(__file__).resolve().parent / "data" / "documents"
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+NAMESPACE = {"group": "", "version": "v1", "kind": "Namespace", "name": "work"}
+
+
+def placement(**spec: Any) -> Document:
+    """Write a placement of one namespace; arguments are fields of its spec."""
+    return {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacement",
+        "metadata": {"name": "crp"},
+        "spec": {"resourceSelectors": [dict(NAMESPACE)], **spec},
+    }
+
+
+def annotated(**annotations: str) -> Document:
+    """Write a placement with annotations of this console, named without their prefix."""
+    document = placement()
+    keys = {f"fleetui.io/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    return {**document, "metadata": {**document["metadata"], "annotations": keys}}
+
+
+def member(*, status: Document | None = None, metadata: Document | None = None, **spec: Any) -> Document:
+    """Write a member cluster; further arguments are fields of its spec."""
+    identity = {"kind": "ServiceAccount", "name": "agent", "namespace": "fleet-system", "apiGroup": ""}
+    document: Document = {
+        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
+        "kind": "MemberCluster",
+        "metadata": {"name": "bravelion", **(metadata or {})},
+        "spec": {"identity": identity, **spec},
+    }
+    return document if status is None else {**document, "status": status}
+
+
+def changed(document: Document, *keys: str | int, to: Any) -> Document:
+    """Give a copy of a document with one place changed."""
+    copy = deepcopy(document)
+    inner: Any = copy
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = to
+    return copy
+
+
+def faults_in(parse: Callable[..., object], *arguments: Any, **options: Any) -> list[tuple[str, str]]:
+    """Give path and code of every fault that parsing finds."""
+    with pytest.raises(Faults) as raised:
+        parse(*arguments, **options)
+    return [(fault.path, fault.code) for fault in raised.value.faults]

@@ -1,0 +1,1 @@
+"""Tests of what lies around the cores: documents, operations, explanations."""

@@ -1,0 +1,1 @@
+"""Tests of the scheduling core: no database, no clock, milliseconds."""

@@ -1,0 +1,138 @@
+"""Settings come from the environment, typed, and odd ones are refused in words that help."""
+
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from django.db import connections
+from django.db.utils import ConnectionHandler
+
+from fleetui.environment import SettingRefused, keep_secret, read_flag, read_folder, read_hosts, read_secret
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = ("localhost",)
+
+
+@pytest.mark.parametrize(("text", "meant"), [("1", True), ("Yes", True), ("off", False), ("FALSE", False)])
+def test_flag_reads_the_usual_spellings(text: str, meant: bool) -> None:
+    assert read_flag({"F": text}, "F", default=not meant) is meant
+
+
+@pytest.mark.parametrize("text", ["", "maybe", "2", "tru"])
+def test_flag_refuses_what_is_unclear_and_says_what_is_allowed(text: str) -> None:
+    with pytest.raises(SettingRefused) as refusal:
+        read_flag({"F": text}, "F", default=True)
+
+    assert str(refusal.value) == (
+        f"F={text!r} is refused: write 1, true, yes or on, or else 0, false, no or off."
+    )
+
+
+def test_hosts_are_divided_by_commas() -> None:
+    text = "console.example.org, .example.net,10.0.0.7,[::1]"
+
+    assert read_hosts({"H": text}, "H", default=HERE) == [
+        "console.example.org",
+        ".example.net",
+        "10.0.0.7",
+        "[::1]",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a,,b", "https://a.example", "a.example:8000", "a.example/x", "a b", "a.example;b"]
+)
+def test_hosts_refuse_what_could_never_match(text: str) -> None:
+    with pytest.raises(SettingRefused, match=r"^H=.* without scheme, port or path\.$"):
+        read_hosts({"H": text}, "H", default=HERE)
+
+
+def test_folder_has_to_exist_and_to_be_absolute(tmp_path: Path) -> None:
+    assert read_folder({"D": str(tmp_path)}, "D", default=ROOT) == tmp_path
+    for text in ("", "var", str(tmp_path / "missing")):
+        with pytest.raises(SettingRefused, match="existing folder by its absolute path"):
+            read_folder({"D": text}, "D", default=ROOT)
+
+
+def test_short_secret_is_refused_without_being_repeated() -> None:
+    with pytest.raises(SettingRefused, match="32 characters or more") as refusal:
+        read_secret({"S": "hunter2"}, "S")
+
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_absent_variables_give_the_defaults(tmp_path: Path) -> None:
+    assert read_flag({}, "F", default=True) is True
+    assert read_hosts({}, "H", default=HERE) == ["localhost"]
+    assert read_folder({}, "D", default=tmp_path) == tmp_path
+    assert read_secret({}, "S") is None
+
+
+def test_secret_is_made_once_kept_and_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "secret-key"
+
+    made = keep_secret(path)
+
+    assert len(made) >= 50
+    assert keep_secret(path) == made
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [file.name for file in tmp_path.iterdir()] == ["secret-key"]
+
+
+def test_processes_that_start_at_once_share_one_secret(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        secrets = set(pool.map(keep_secret, [tmp_path / "secret-key"] * 8))
+
+    assert len(secrets) == 1
+
+
+def test_console_is_closed_by_default() -> None:
+    probe = "from fleetui import settings as s; print(s.DEBUG, s.ALLOWED_HOSTS)"
+
+    answer = _python("-c", probe)
+
+    assert answer.stdout == "False ['localhost', '.localhost', '127.0.0.1', '[::1]']\n"
+
+
+def test_loading_the_settings_writes_nothing(tmp_path: Path) -> None:
+    answer = _python("-c", "import django; django.setup()", FLEETUI_VAR_DIR=str(tmp_path))
+
+    assert answer.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_command_line_says_in_one_line_what_it_refuses() -> None:
+    answer = _python("manage.py", "check", FLEETUI_DEBUG="maybe")
+
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("manage.py: FLEETUI_DEBUG='maybe' is refused: ")
+    assert answer.stderr.count("\n") == 1
+
+
+@pytest.mark.django_db
+def test_database_lets_pages_read_while_a_worker_writes(tmp_path: Path) -> None:
+    configured = connections.settings["default"] | {"NAME": tmp_path / "fleet.sqlite3"}
+    connection = ConnectionHandler({"default": configured})["default"]
+
+    with connection.cursor() as cursor:
+        mode = cursor.execute("PRAGMA journal_mode").fetchone()
+    connection.close()
+
+    assert mode == ("wal",)
+    assert configured["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+
+
+def _python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETUI_")}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment | {"DJANGO_SETTINGS_MODULE": "fleetui.settings"} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -1,0 +1,1 @@
+"""Tests of the pages, as a browser gets them."""
