@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placements.scheduling.faults import Faults
+from placements.scheduling.faults import CODES, Faults
 
 Document = dict[str, Any]
 
@@ -59,4 +59,40 @@ def faults_in(parse: Callable[..., object], *arguments: Any, **options: Any) -> 
     """Give path and code of every fault that parsing finds."""
     with pytest.raises(Faults) as raised:
         parse(*arguments, **options)
+    assert {fault.code for fault in raised.value.faults} <= CODES
     return [(fault.path, fault.code) for fault in raised.value.faults]
+
+
+def requiring(*terms: Any) -> Document:
+    """Write a PickAll policy with these required terms."""
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": list(terms)}}
+    return {"placementType": "PickAll", "affinity": {"clusterAffinity": affinity}}
+
+
+def preferring(*terms: Any) -> Document:
+    """Write a PickN policy with these preferred terms."""
+    affinity = {"preferredDuringSchedulingIgnoredDuringExecution": list(terms)}
+    return pick_n(affinity={"clusterAffinity": affinity})
+
+
+def pick_n(**fields: Any) -> Document:
+    """Write a PickN policy of three; arguments are further fields."""
+    return {"placementType": "PickN", "numberOfClusters": 3, **fields}
+
+
+def spreading(*constraints: Any) -> Document:
+    """Write a PickN policy with these spread constraints."""
+    return pick_n(topologySpreadConstraints=list(constraints))
+
+
+def tolerating(*tolerations: Any) -> Document:
+    """Write a policy with these tolerations."""
+    return {"tolerations": list(tolerations)}
+
+
+def measuring(*requirements: tuple[str, str, str]) -> Document:
+    """Write a policy with requirements (property, operator, quantity) in one term."""
+    found = [
+        {"name": name, "operator": operator, "values": [value]} for name, operator, value in requirements
+    ]
+    return requiring({"propertySelector": {"matchExpressions": found}})

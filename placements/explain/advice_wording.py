@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from placements.explain.wording import ELIGIBILITY_WORDS, joined
+from placements.explain.wording import ELIGIBILITY_WORDS, joined, taint_words
 from placements.scheduling.advice.changes import Change, ChangeKind
 from placements.scheduling.advice.feasibility import Bound, feasibility_bound
 from placements.scheduling.advice.search import Suggestion
@@ -98,14 +98,14 @@ def _dead_end(decision: Decision) -> Iterator[str]:
 
 
 def _report(facts: Facts) -> str:
-    return f"it reported as it should; now it {ELIGIBILITY_WORDS[EligibilityKind(facts['kind'])]}"
+    return f"a report that makes it eligible (now it {ELIGIBILITY_WORDS[EligibilityKind(facts['kind'])]})"
 
 
 def _label(facts: Facts) -> str:
     today = "none" if facts["today"] is None else facts["today"]
     if facts["value"] is None:
-        return f"{facts['cluster']} had no label {facts['key']} (now {today})"
-    return f"{facts['cluster']} had {facts['key']}={facts['value']} (now {today})"
+        return f"{facts['cluster']} without the label {facts['key']} (now {today})"
+    return f"{facts['cluster']} labelled {facts['key']}={facts['value']} (now {today})"
 
 
 def _hardness(facts: Facts) -> str:
@@ -117,7 +117,7 @@ def _max_skew(facts: Facts) -> str:
 
 
 def _requirement(facts: Facts) -> str:
-    return f"{facts['requirement']} dropped from required term {facts['term'] + 1}"
+    return f"{facts['requirement']} left out of required term {facts['term'] + 1}"
 
 
 def _weight(facts: Facts) -> str:
@@ -133,13 +133,13 @@ _CHANGES: dict[ChangeKind, Callable[[Facts], str]] = {
     ChangeKind.NUMBER: lambda facts: f"numberOfClusters {facts['number']} (now {facts['today']})",
     ChangeKind.MAX_SKEW: _max_skew,
     ChangeKind.WHEN_UNSATISFIABLE: _hardness,
-    ChangeKind.DROP_CONSTRAINT: lambda facts: f"the {facts['topologyKey']} constraint dropped",
-    ChangeKind.TOLERATION: lambda facts: f"a toleration for the taint {facts['key']}={facts['value']}",
-    ChangeKind.DROP_TERM: lambda facts: f"required term {facts['term'] + 1} dropped",
+    ChangeKind.DROP_CONSTRAINT: lambda facts: f"no spread constraint on {facts['topologyKey']}",
+    ChangeKind.TOLERATION: lambda facts: f"a toleration for the taint {taint_words(facts)}",
+    ChangeKind.DROP_TERM: lambda facts: f"required term {facts['term'] + 1} left out",
     ChangeKind.DROP_REQUIREMENT: _requirement,
     ChangeKind.LABEL: _label,
     ChangeKind.WEIGHT: _weight,
-    ChangeKind.LEAVE: lambda facts: f"{facts['cluster']} left the fleet",
+    ChangeKind.LEAVE: lambda facts: f"{facts['cluster']} leaving the fleet",
     ChangeKind.REPORT: _report,
     ChangeKind.NAME: lambda facts: f"{facts['name']} added to clusterNames",
 }

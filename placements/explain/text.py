@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from placements.explain import advice_wording, wording
-from placements.scheduling.advice.search import Advice
+from placements.scheduling.advice.search import Advice, how_to_fulfil
 from placements.scheduling.bindings import Binding
 from placements.scheduling.decision import Decision, Picked
 from placements.scheduling.faults import Caveat
@@ -14,6 +14,7 @@ _ROUNDS_SHOWN = 20
 _CANDIDATES_SHOWN = 5
 _CLUSTERS_SHOWN = 50
 _GROUPS_SHOWN = 12
+_WAYS_SHOWN = 12
 _NONE = "–"  # noqa: RUF001 -- the dash of tables, not a minus
 
 
@@ -40,6 +41,9 @@ def _head(decision: Decision, placement: str) -> Iterator[str]:
     for name in decision.not_found:
         yield f"{name} is named but not in the fleet"
     yield from advice_wording.trap_sentences(decision)
+    ways = [advice_wording.change_words(one.change) for one in how_to_fulfil(decision)]
+    if ways:
+        yield f"it would be fulfilled with {'; or '.join(ways[:_WAYS_SHOWN])}"
 
 
 def _rounds(decision: Decision) -> Iterator[str]:
@@ -153,11 +157,17 @@ def _why(outcome: ClusterOutcome) -> str:
 def advice_text(advice: Advice) -> str:
     """Write why one cluster was not picked, and what would and would not change that."""
     lines = [f"WHY {advice.outcome.cluster}: {advice.outcome.outcome}. {_why(advice.outcome)}"]
+    if advice.helps:
+        lines.append("would be picked with")
     lines += [f"  ✓ {advice_wording.suggestion_sentence(one)}" for one in advice.helps]
+    if advice.fails:
+        lines.append("would still not be picked with")
     lines += [f"  ✗ {words}" for words in advice_wording.failure_sentences(advice.fails)]
     lines += [f"  ? not tried: {advice_wording.change_words(one)}" for one in advice.not_tried]
     if advice.helps or advice.fails:
-        lines.append("  Each line was tried by itself, by running the scheduler; combinations were not.")
+        lines.append(
+            "Each change was tried by itself, by running the scheduler; combinations were not tried."
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Every sentence about a decision: reason codes and facts in, words for people out."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from placements.scheduling.decision import CycleKind, Decision
@@ -54,7 +54,7 @@ def headline(decision: Decision) -> str:
 def round_sentence(step: Step) -> str:
     """Say what one round did, and what decided it."""
     if step.winner is None:
-        return "nobody left: " + (_blocked(step.spreads) or "no cluster passes the filters")
+        return f"nobody left: {_nobody(step)}"
     if step.cut is not None:
         return _cut_sentence(step)
     if step.runner_up is None:
@@ -70,9 +70,13 @@ def _cut_sentence(step: Step) -> str:
     return f"the best {cut.size} of one ranking; {cut.last_in} before {cut.first_out}, by {deciding}"
 
 
-def _blocked(spreads: Iterable[Spread]) -> str:
-    full = [one for one in spreads if one.is_hard]
-    return "every pick would break " + " or ".join(spread_limit(one) for one in full) if full else ""
+def _nobody(step: Step) -> str:
+    limits = [spread_limit(one) for one in step.spreads if one.forbids]
+    if limits:
+        return "every pick would break " + " or ".join(limits)
+    if step.number > 1:
+        return "every cluster that passes the filters is picked"
+    return "no cluster passes the filters"
 
 
 def spread_limit(spread: Spread) -> str:
@@ -122,8 +126,13 @@ def _not_eligible(facts: Facts) -> str:
 
 
 def _untolerated(facts: Facts) -> str:
-    written = [f"{one['key']}={one['value']}" if one["value"] else one["key"] for one in facts["taints"]]
+    written = [taint_words(one) for one in facts["taints"]]
     return f"has {'a taint' if len(written) == 1 else 'taints'} that nothing tolerates: {joined(written)}"
+
+
+def taint_words(facts: Facts) -> str:
+    """Write a taint as people do: its key, and its value where it has one."""
+    return f"{facts['key']}={facts['value']}" if facts["value"] else str(facts["key"])
 
 
 def _topology_spread(facts: Facts) -> str:

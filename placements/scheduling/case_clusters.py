@@ -145,7 +145,7 @@ def _one_taint_problems(taint: dict[Any, Any]) -> Iterator[Problem]:
         yield _text_problem(taint.get("key")).under("key")
     if taint.get("value") is not None and not is_good_text(taint["value"]):
         yield wrong_type(taint["value"], "text").under("value")
-    if taint.get("effect", NO_SCHEDULE) != NO_SCHEDULE:
+    if taint.get("effect") not in (None, NO_SCHEDULE):
         yield Problem(("effect",), "not-one-of", f"{shown(taint['effect'])} is no known effect", NO_SCHEDULE)
 
 

@@ -92,10 +92,14 @@ class PropertyColumn:
         values = (np.nan if quantity is None else quantity.approximate for quantity in self.quantities)
         return np.fromiter(values, np.float64, len(self.quantities))
 
-    def compare(self, operator: str, wanted: Quantity) -> Bools:
-        """Mark the clusters whose value stands in the relation (`Gt Ge Eq Ne Lt Le`) to the one wanted."""
+    def compare(self, operator: str, wanted: Quantity, *, only: int | None = None) -> Bools:
+        """Mark the clusters whose value stands in the relation (`Gt Ge Eq Ne Lt Le`) to the one wanted.
+
+        With `only` the answer is about the cluster at that position alone.
+        """
         low, high = bisect_left(self.distinct, wanted.nano), bisect_right(self.distinct, wanted.nano)
-        ranks, present = self.ranks, np.not_equal(self.ranks, ABSENT)
+        ranks = self.ranks if only is None else self.ranks[only : only + 1]
+        present = np.not_equal(ranks, ABSENT)
         answers: dict[str, Bools] = {
             "Gt": ranks >= high,
             "Ge": ranks >= low,

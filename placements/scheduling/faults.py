@@ -8,6 +8,38 @@ from typing import TypeAlias
 
 Keys: TypeAlias = tuple[str | int, ...]
 
+CODES = frozenset(
+    [
+        "required",
+        "unknown-field",
+        "wrong-type",
+        "not-one-of",
+        "out-of-range",
+        "too-few",
+        "too-many",
+        "too-long",
+        "bad-format",
+        "duplicate",
+        "conflict",
+        "misplaced",
+        "forbidden-for-type",
+        "unsatisfiable-requirements",
+        "reserved-namespace",
+        "too-many-faults",
+        "kind-not-supported",
+        "api-version-not-supported",
+        "not-supported",
+        "semantics-not-supported",
+        "field-of-other-semantics",
+        "bad-syntax",
+        "not-text",
+        "too-deep",
+        "too-large",
+        "unknown-tag",
+    ]
+)
+"""Every code that a fault may have: what programs can rely on."""
+
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STEP = re.compile(
     r"\.?(?P<name>[A-Za-z_][A-Za-z0-9_]*)"

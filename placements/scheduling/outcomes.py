@@ -119,7 +119,7 @@ class Outcomes:
 
     def _why_unscheduled(self, cluster: str) -> Reason:
         binding = self._bindings[cluster]
-        if binding in self.cycle.standing.dangling:
+        if self.cycle.fleet.clusters[self.cycle.fleet.positions[cluster]].is_leaving:
             return Reason(ReasonCode.CLUSTER_LEFT, _facts(binding))
         code = ReasonCode.SCALED_DOWN if binding.is_current else ReasonCode.POLICY_CHANGED
         return Reason(code, _facts(binding))

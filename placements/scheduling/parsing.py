@@ -23,7 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from placements.scheduling.amounts import IntOrPercent
 from placements.scheduling.faults import Keys, Problem, faults_of
-from placements.scheduling.plain import plain_problems
+from placements.scheduling.plain import LARGEST_INTEGER, plain_problems
 from placements.scheduling.semantics import Semantics
 
 Raw: TypeAlias = Mapping[str, Any]
@@ -224,6 +224,8 @@ def shown(value: object) -> str:
     if isinstance(value, str):
         short = value if len(value) <= _LONGEST_SHOWN else value[: _LONGEST_SHOWN - 1] + "…"
         return json.dumps(short, ensure_ascii=False)
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        return "a huge number"
     if value is None or isinstance(value, (bool, int, float)):
         return json.dumps(value)
     return "an object" if isinstance(value, Mapping) else "a list"

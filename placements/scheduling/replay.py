@@ -71,7 +71,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One constraint's groups in a round: counts before and after the pick, by group."""
+    """One constraint's groups in a round: counts before and after the pick, by group.
+
+    `forbids` counts the clusters that could otherwise have been picked in this round.
+    """
 
     topology_key: str
     max_skew: int
@@ -80,6 +83,7 @@ class Spread:
     after: dict[str, int]
     skew_before: int
     skew_after: int
+    forbids: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +121,21 @@ class Replay:
     def step(self, number: int) -> Step:
         """Give one round, numbered from 1. Raises IndexError."""
         one = self.decision.round(number)
-        first, second = _best_two(one)
+        first = one.best()
+        second = None if first is None else one.best(besides=first)
         return Step(
             number=number,
             winner=None if first is None else self.names[first],
             runner_up=None if second is None else self.names[second],
             decided_by=None if first is None or second is None else one.decided_by(first, second),
-            spreads=tuple(_spread(bid, first) for bid in one.bids),
+            spreads=tuple(_spread(bid, one, first) for bid in one.bids),
             cut=None if one.bids else self._cut(one),
         )
 
     def candidates(self, number: int) -> list[Candidate]:
         """Give who passed the filters and was not picked yet: ranked, then those a constraint forbids."""
         one = self.decision.round(number)
-        passes = one.candidates.passes.copy()
-        passes[one.taken] = False
-        forbidden = np.nonzero(passes & one.is_forbidden)[0].tolist()
+        forbidden = np.nonzero(one.is_left & one.is_forbidden)[0].tolist()
         ranked = one.ranked.tolist()
         in_order = [self._candidate(one, position, rank) for rank, position in enumerate(ranked, start=1)]
         return in_order + [self._candidate(one, position, None) for position in forbidden]
@@ -197,12 +200,7 @@ def verdict(bid: Bid, position: int) -> Verdict:
     )
 
 
-def _best_two(one: Round) -> tuple[int | None, int | None]:
-    best = one.ranked[:2].tolist()
-    return (best[0] if best else None), (best[1] if len(best) > 1 else None)
-
-
-def _spread(bid: Bid, winner: int | None) -> Spread:
+def _spread(bid: Bid, one: Round, winner: int | None) -> Spread:
     after = bid.counts.copy()
     if winner is not None and bid.groups.codes[winner] >= 0:
         after[bid.groups.codes[winner]] += 1
@@ -214,4 +212,5 @@ def _spread(bid: Bid, winner: int | None) -> Spread:
         after=dict(zip(bid.groups.values, after.tolist(), strict=True)),
         skew_before=bid.levels.skew,
         skew_after=levels_of(after).skew,
+        forbids=int(np.count_nonzero(bid.is_forbidden & one.is_left)),
     )

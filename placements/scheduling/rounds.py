@@ -77,9 +77,14 @@ class Round:
     @cached_property
     def contends(self) -> Bools:
         """Mark the clusters that can be picked in this round."""
-        contends = self.candidates.passes & ~self.is_forbidden
-        contends[self.taken] = False
-        return contends
+        return self.is_left & ~self.is_forbidden
+
+    @cached_property
+    def is_left(self) -> Bools:
+        """Mark the clusters that pass the filters and were not picked before."""
+        left = self.candidates.passes.copy()
+        left[self.taken] = False
+        return left
 
     @cached_property
     def spread(self) -> Ints:
@@ -102,6 +107,17 @@ class Round:
         """Give the positions of the candidates, best first."""
         positions = np.nonzero(self.contends)[0]
         return positions[descending([column[positions] for column in self.rank_columns])]
+
+    def best(self, *, besides: int | None = None) -> int | None:
+        """Give the position of the best candidate, or of the best besides one; None if nobody is left."""
+        contends = self.contends.copy()
+        if besides is not None:
+            contends[besides] = False
+        positions = np.nonzero(contends)[0]
+        for column in self.rank_columns:
+            values = column[positions]
+            positions = positions[values == values.max(initial=np.iinfo(np.int64).min)]
+        return int(positions[-1]) if len(positions) else None
 
     def decided_by(self, ahead: int, behind: int) -> str:
         """Name the column of the rank tuple that puts one candidate before another."""

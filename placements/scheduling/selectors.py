@@ -71,10 +71,13 @@ def property_requirements(term: ClusterSelectorTerm) -> tuple[PropertyRequiremen
     return () if term.property_selector is None else term.property_selector.match_expressions
 
 
-def meets_property(requirement: PropertyRequirement, fleet: Fleet) -> Bools:
-    """Mark the clusters whose property stands in the wanted relation; absent or malformed never does."""
+def meets_property(requirement: PropertyRequirement, fleet: Fleet, *, only: int | None = None) -> Bools:
+    """Mark the clusters whose property stands in the wanted relation; absent or malformed never does.
+
+    With `only` the answer is about the cluster at that position alone.
+    """
     wanted = parse_quantity(requirement.values[0])
-    return fleet.property(requirement.name).compare(requirement.operator, wanted)
+    return fleet.property(requirement.name).compare(requirement.operator, wanted, only=only)
 
 
 def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsColumn:

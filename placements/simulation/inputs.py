@@ -194,8 +194,9 @@ def _called(item: Document) -> str:
     return name[:63] if isinstance(name, str) else f"document {item.number}"
 
 
-def _kind(data: Any) -> object:
-    return data.get("kind") if isinstance(data, dict) else None
+def _kind(data: Any) -> str | None:
+    kind = data.get("kind") if isinstance(data, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 def _fault(path: str, code: str, message: str, allowed: str = "") -> Faults:

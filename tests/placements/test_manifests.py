@@ -266,28 +266,8 @@ def test_a_list_needs_a_list_of_items() -> None:
     assert items_of(Document({"kind": "List", "items": None}, 1)) == []
 
 
-ODD_WORDS = [
-    "yes",
-    "y",
-    "1e3",
-    "0o17",
-    "0x1",
-    "017",
-    "1_000",
-    "1:30",
-    "~",
-    "<<",
-    "=",
-    "2024-01-01",
-    "-",
-    ":",
-    "#",
-    "null",
-    "25%",
-    "*a",
-    "&a",
-    "!a",
-]
+NUMBER_LIKE = ["1e3", "0o17", "0x1", "017", "1_000", "1:30", "2024-01-01", "25%", "."]
+ODD_WORDS = ["yes", "y", "~", "<<", "=", "null", "-", ":", "#", "*a", "&a", "!a", *NUMBER_LIKE]
 TEXTS = st.text(
     st.characters(exclude_categories=("Cs", "Cc"), include_characters="\n\t"), max_size=30
 ) | st.sampled_from([*ODD_WORDS, "", " ", "- a", "\n", "\n a", " a\n", "a: b"])

@@ -175,20 +175,24 @@ def plain_rounds(case: Case, *, kubefleet: bool = False) -> Iterator[PlainRound]
     """Pick one cluster a round for as long as somebody asks; the last round is the one that finds nobody."""
     policy = case["policy"]
     fleet = [(one["name"], one.get("labels", {})) for one in case["clusters"]]
-    taken, was_here = _placed(case, "current"), _placed(case, "obsolete")
-    affinity = affinity_scores(case["clusters"], policy)
     passing = [
         (one["name"], one.get("labels", {})) for one in case["clusters"] if passes_filters(one, policy)
     ]
+    affinity = affinity_scores(case["clusters"], policy)
     constraints = policy.get("topologySpreadConstraints", [])
-    while True:
-        one = _round(fleet, passing, constraints, taken, affinity, was_here, kubefleet=kubefleet)
-        yield one
-        if one.winner is None:
-            return
-        taken.add(one.winner[-1])
-        if kubefleet and constraints:
-            was_here = set()
+    taken, was_here = _placed(case, "current"), _placed(case, "obsolete")
+
+    def rounds() -> Iterator[PlainRound]:
+        here = was_here
+        while True:
+            one = _round(fleet, passing, constraints, taken, affinity, here, kubefleet=kubefleet)
+            yield one
+            if one.winner is None:
+                return
+            taken.add(one.winner[-1])
+            here = set() if kubefleet and constraints else was_here
+
+    return rounds()
 
 
 def plain_picks(case: Case, *, wanted: int, kubefleet: bool = False) -> list[Rank]:

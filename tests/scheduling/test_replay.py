@@ -37,7 +37,7 @@ def test_a_step_shows_the_groups_before_and_after_the_pick() -> None:
         winner="e2",
         runner_up="e1",
         decided_by="name",
-        spreads=(Spread("region", 2, True, before, after, skew_before=1, skew_after=0),),
+        spreads=(Spread("region", 2, True, before, after, skew_before=1, skew_after=0, forbids=0),),
         cut=None,
     )
 

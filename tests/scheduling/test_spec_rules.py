@@ -7,7 +7,6 @@ import pytest
 from placements.scheduling.amounts import IntOrPercent
 from placements.scheduling.policy import PlacementPolicy, Semantics
 from placements.scheduling.spec import (
-    PlacementSpec,
     StrategyType,
     parse_placement,
     parse_placement_spec,
@@ -391,12 +390,3 @@ def test_the_export_keeps_version_labels_and_annotations() -> None:
 )
 def test_warns_about_what_was_accepted_all_the_same(document: Raw, caveats: list[tuple[str, str]]) -> None:
     assert caveat_codes(document) == caveats
-
-
-def test_the_spec_of_a_document_is_what_the_spec_door_gives() -> None:
-    document = placement(policy={"placementType": "PickN", "numberOfClusters": 2})
-
-    spec = parse_placement_spec(document["spec"])
-
-    assert isinstance(spec, PlacementSpec)
-    assert parse_placement(document).spec == spec

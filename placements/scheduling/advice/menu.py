@@ -4,6 +4,7 @@ An axis holds changes of one kind in one direction, the nearest to today's value
 that succeeds is the minimal one.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -46,6 +47,20 @@ def axes(decision: Decision, cluster: str) -> Iterator[Axis]:
         yield from _departures(decision, cluster)
     elif placement_type is PlacementType.PICK_ALL:
         yield from _labels(decision, cluster)
+
+
+def fulfilment_axes(decision: Decision, pinned: Iterable[str]) -> Iterator[Axis]:
+    """Give every axis worth trying for an unfulfilled placement, given the clusters of pinned groups."""
+    yield from _constraints(decision)
+    yield from _terms(decision)
+    keys = {one.topology_key for one in decision.cycle.policy.topology_spread_constraints}
+    for cluster in pinned:
+        yield from _reports(decision, cluster)
+        yield from _tolerations(decision, cluster)
+        yield [_departure(decision, cluster)]
+        for key in sorted(keys):
+            if decision.cycle.fleet.label(key).value_at(decision.cycle.fleet.positions[cluster]) is not None:
+                yield [_label(decision, cluster, key, None)]
 
 
 def _edit(decision: Decision, kind: ChangeKind, facts: dict[str, Any], edit: Edit) -> Change:
@@ -128,15 +143,22 @@ def _drop_requirement(plain: dict[str, Any], *, index: int, path: tuple[str, str
 
 
 def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
-    """Give the smallest number that would reach the cluster: picks for N begin the picks for N + 1."""
-    cycle, today = decision.cycle, decision.cycle.policy.number_of_clusters or 0
-    largest = edited(cycle, lambda plain: plain.update(numberOfClusters=len(cycle.fleet)))
-    reached = schedule(largest)
-    if cluster in reached.picked_names:
-        number = len(reached.kept) + reached.picked_names.index(cluster) + 1
-        yield [_number(decision, nearer) for nearer in (number - 1, number) if nearer > today]
-    elif len(cycle.fleet) > today:
-        yield [_number(decision, len(cycle.fleet))]
+    """Give the smallest number that would reach the cluster, and the one below it.
+
+    Found by bisection: what is placed for N is placed for N + 1 as well, trimmed or picked.
+    """
+    today, most = decision.cycle.policy.number_of_clusters or 0, len(decision.cycle.fleet)
+    larger = range(today + 1, most + 1)
+    place = bisect_left(larger, True, key=lambda number: _reaches(decision, number, cluster))
+    if place < len(larger):
+        yield [_number(decision, number) for number in larger[max(0, place - 1) : place + 1]]
+    elif larger:
+        yield [_number(decision, most)]
+
+
+def _reaches(decision: Decision, number: int, cluster: str) -> bool:
+    changed = schedule(_number(decision, number).changed())
+    return cluster in changed.picked_names or cluster in changed.kept
 
 
 def _number(decision: Decision, number: int) -> Change:
@@ -185,8 +207,14 @@ def _labels(decision: Decision, cluster: str) -> Iterator[Axis]:
         today = column.value_at(position)
         values: list[str | None] = [value for value in column.values if value != today]
         for value in values + ([None] if today is not None else []):
-            facts = {"cluster": cluster, "key": key, "value": value, "today": today}
-            yield [Change(ChangeKind.LABEL, facts, partial(with_label, decision.cycle, cluster, key, value))]
+            yield [_label(decision, cluster, key, value)]
+
+
+def _label(decision: Decision, cluster: str, key: str, value: str | None) -> Change:
+    fleet = decision.cycle.fleet
+    today = fleet.clusters[fleet.positions[cluster]].labels.get(key)
+    facts = {"cluster": cluster, "key": key, "value": value, "today": today}
+    return Change(ChangeKind.LABEL, facts, partial(with_label, decision.cycle, cluster, key, value))
 
 
 def _weights(decision: Decision) -> Iterator[Axis]:
@@ -207,8 +235,11 @@ def _set_weight(plain: dict[str, Any], *, index: int, weight: int) -> None:
 def _departures(decision: Decision, cluster: str) -> Iterator[Axis]:
     for name in _worth_leaving(decision):
         if name != cluster:
-            change = partial(without_cluster, decision.cycle, name)
-            yield [Change(ChangeKind.LEAVE, {"cluster": name}, change)]
+            yield [_departure(decision, name)]
+
+
+def _departure(decision: Decision, name: str) -> Change:
+    return Change(ChangeKind.LEAVE, {"cluster": name}, partial(without_cluster, decision.cycle, name))
 
 
 def _worth_leaving(decision: Decision) -> list[str]:

@@ -4,10 +4,12 @@ Each answer is verified by a run of `schedule()` as if the change were saved. *M
 value of the same kind nearer to today's, in the same direction, succeeds.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from placements.scheduling.advice.changes import Change
-from placements.scheduling.advice.menu import Axis, axes
+from placements.scheduling.advice.menu import Axis, axes, fulfilment_axes
+from placements.scheduling.advice.traps import pinned_groups
 from placements.scheduling.decision import Decision
 from placements.scheduling.faults import Faults
 from placements.scheduling.outcomes import ClusterOutcome, Outcomes
@@ -60,8 +62,26 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
         return Advice(outcome)
     budget = _Budget(_affordable_runs(decision) if runs is None else runs)
     for axis in axes(decision, cluster):
-        _try_axis(decision, cluster, axis, budget)
+        _try_axis(decision, axis, budget, lambda changed: cluster in _placed(changed))
     return Advice(outcome, tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
+
+
+def how_to_fulfil(decision: Decision, *, runs: int | None = None) -> tuple[Suggestion, ...]:
+    """List the single changes, each minimal and verified, with which a PickN placement would be fulfilled."""
+    if decision.is_fulfilled or not decision.number_of_rounds:
+        return ()
+    budget = _Budget(_affordable_runs(decision) if runs is None else runs)
+    for axis in fulfilment_axes(decision, _clusters_of_pinned_groups(decision)):
+        _try_axis(decision, axis, budget, lambda changed: changed.is_fulfilled)
+    return tuple(budget.helps)
+
+
+def _clusters_of_pinned_groups(decision: Decision) -> list[str]:
+    fleet = decision.cycle.fleet
+    pinned = {(one.topology_key, one.group) for one in pinned_groups(decision)}
+    return [
+        cluster.name for cluster in fleet if any(cluster.labels.get(key) == group for key, group in pinned)
+    ]
 
 
 def _affordable_runs(decision: Decision) -> int:
@@ -69,7 +89,7 @@ def _affordable_runs(decision: Decision) -> int:
     return min(_MOST_RUNS, max(_FEWEST_RUNS, affordable))
 
 
-def _try_axis(decision: Decision, cluster: str, axis: Axis, budget: _Budget) -> None:
+def _try_axis(decision: Decision, axis: Axis, budget: _Budget, succeeds: Callable[[Decision], bool]) -> None:
     """Try the changes of one axis, nearest first, until one succeeds; keep the nearest failure too."""
     nearest, last = None, None
     for change in axis:
@@ -77,7 +97,7 @@ def _try_axis(decision: Decision, cluster: str, axis: Axis, budget: _Budget) -> 
             budget.not_tried.append(change)
             break
         budget.runs -= 1
-        suggestion = _tried(decision, cluster, change)
+        suggestion = _tried(decision, change, succeeds)
         if suggestion is None:
             continue
         if suggestion.helps:
@@ -90,7 +110,7 @@ def _try_axis(decision: Decision, cluster: str, axis: Axis, budget: _Budget) -> 
         budget.fails.append(replace(nearest, furthest=furthest))
 
 
-def _tried(decision: Decision, cluster: str, change: Change) -> Suggestion | None:
+def _tried(decision: Decision, change: Change, succeeds: Callable[[Decision], bool]) -> Suggestion | None:
     """Run the scheduler with a change; None when no door would take it."""
     try:
         changed = schedule(change.changed())
@@ -99,7 +119,7 @@ def _tried(decision: Decision, cluster: str, change: Change) -> Suggestion | Non
     before, after = _placed(decision), _placed(changed)
     return Suggestion(
         change,
-        helps=cluster in after,
+        helps=succeeds(changed),
         gains=tuple(name for name in after if name not in before),
         losses=tuple(name for name in before if name not in after),
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from placements.scheduling.advice.larger_set import LargerSet, find_larger_set
 from placements.scheduling.candidates import is_hard
-from placements.scheduling.columns import ABSENT, Bools
+from placements.scheduling.columns import ABSENT
 from placements.scheduling.decision import Decision
 from placements.scheduling.rounds import Bid, Round
 from placements.scheduling.scheduler import schedule
@@ -44,17 +44,11 @@ def pinned_groups(decision: Decision) -> tuple[PinnedGroup, ...]:
 
 
 def _blocks(bid: Bid, last: Round) -> bool:
-    return bool((bid.is_forbidden & _left(last)).any())
-
-
-def _left(last: Round) -> Bools:
-    left = last.candidates.passes.copy()
-    left[last.taken] = False
-    return left
+    return bool((bid.is_forbidden & last.is_left).any())
 
 
 def _pinned(bid: Bid, last: Round) -> Iterator[PinnedGroup]:
-    left = set(bid.groups.codes[_left(last)].tolist())
+    left = set(bid.groups.codes[last.is_left].tolist())
     ever = set(bid.groups.codes[last.candidates.passes].tolist())
     for group in np.nonzero(bid.counts == bid.levels.smallest)[0].tolist():
         if group not in left:

@@ -8,7 +8,6 @@ from placements.scheduling.reasons import Reason, ReasonCode
 from placements.scheduling.selectors import (
     label_requirements,
     match_any_term,
-    match_labels,
     meets_property,
     property_requirements,
 )
@@ -34,15 +33,17 @@ def _unmet(term: ClusterSelectorTerm, fleet: Fleet, position: int) -> list[dict[
 
 
 def _unmet_labels(term: ClusterSelectorTerm, fleet: Fleet, position: int) -> list[dict[str, object]]:
-    unmet: list[dict[str, object]] = []
-    if match_labels(term.label_selector, fleet)[position]:
-        return unmet
-    for requirement in label_requirements(term.label_selector):
-        actual = fleet.label(requirement.key).value_at(position)
-        if not _holds(requirement.operator, requirement.values, actual):
-            facts = {"label": requirement.key, "operator": str(requirement.operator)}
-            unmet.append({**facts, "values": list(requirement.values), "actual": actual})
-    return unmet
+    labels = fleet.clusters[position].labels
+    return [
+        {
+            "label": requirement.key,
+            "operator": str(requirement.operator),
+            "values": list(requirement.values),
+            "actual": labels.get(requirement.key),
+        }
+        for requirement in label_requirements(term.label_selector)
+        if not _holds(requirement.operator, requirement.values, labels.get(requirement.key))
+    ]
 
 
 def _holds(operator: str, values: tuple[str, ...], actual: str | None) -> bool:
@@ -64,5 +65,5 @@ def _unmet_properties(term: ClusterSelectorTerm, fleet: Fleet, position: int) ->
             "actual": fleet.property(requirement.name).texts[position],
         }
         for requirement in property_requirements(term)
-        if not meets_property(requirement, fleet)[position]
+        if not meets_property(requirement, fleet, only=position).all()
     ]

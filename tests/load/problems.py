@@ -1,0 +1,125 @@
+"""Problems of any size for measuring: the same for the product and for the plain baseline.
+
+Everything comes from one fixed seed, and names are shuffled against all else. A problem's clusters are
+dictionaries as in the conformance files, so both sides start from the very same data.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from placements.scheduling.bindings import Binding, BindingState
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.fleet import Cluster, Eligibility, EligibilityKind, Fleet, collector_paused
+from placements.scheduling.policy import PlacementPolicy, Semantics
+from tests.builders import Document, expression, labelled, measured, pick_n, prefer, sorted_by, spread
+
+SEED = 20260710
+SPREAD_KEYS = tuple(f"spread-{index}" for index in range(10))
+_PREFERRED = [prefer(30, labelled(tier="edge")), prefer(-20, expression("stage", "In", "canary", "test"))]
+_MORE_PREFERRED = [prefer(5, expression("tier", "NotIn", "lab")), prefer(40, sorted_by("cpu"))]
+_REQUIRED = [{**labelled(tier="edge"), **measured("cpu", "Ge", "2")}, expression("stage", "NotIn", "test")]
+_TIERS, _STAGES = ("edge", "core", "lab"), ("prod", "canary", "test")
+_SICK = {"value": False, "kind": "unhealthy", "reason": ""}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A fleet and what a placement wants of it; `domains` are how many values each spread key has.
+
+    Shapes: `uniform`; `zipf`, few values on most clusters; `stuck`, zipf with one group per key that nobody
+    can be picked from; `bound`, 30 % placed already; `keyless`, 10 % without each key. Two preferred terms
+    always score; with `is_selective` there are two required terms, two more preferred ones and a sorter.
+    """
+
+    name: str
+    clusters: int
+    wanted: int
+    domains: tuple[int, ...] = ()
+    max_skew: int = 5
+    hard: bool = False
+    shape: str = "uniform"
+    is_selective: bool = False
+    semantics: Semantics = Semantics.FLEET
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Give the topology keys."""
+        return SPREAD_KEYS[: len(self.domains)]
+
+    @property
+    def rows(self) -> list[Document]:
+        """Give the clusters as dictionaries, made once."""
+        return _rows(self.clusters, self.domains, self.shape, self.is_selective)
+
+    @property
+    def placed(self) -> list[str]:
+        """Give the clusters with a bound binding."""
+        share = 0.3 if self.shape == "bound" else 0
+        return random.Random(SEED).sample([row["name"] for row in self.rows], int(self.clusters * share))
+
+    def fleet(self) -> Fleet:
+        """Build the fleet from its dictionaries, without any column yet."""
+        if self.is_selective or self.shape == "stuck":
+            return Fleet(map(_cluster, self.rows))
+        return Fleet(Cluster(row["name"], row["labels"]) for row in self.rows)
+
+    def policy(self) -> PlacementPolicy:
+        """Give the policy; its number includes what is placed already."""
+        return pick_n(
+            self.wanted + len(self.placed),
+            required=_REQUIRED if self.is_selective else [],
+            prefer=[*_PREFERRED, *_MORE_PREFERRED] if self.is_selective else _PREFERRED,
+            spread=[spread(key, self.max_skew, hard=self.hard) for key in self.keys],
+        )
+
+    def cycle(self, fleet: Fleet) -> Cycle:
+        """Give the inputs of a cycle on a fleet of this problem."""
+        bindings = tuple(Binding(name, BindingState.BOUND) for name in self.placed)
+        return Cycle(fleet, self.policy(), bindings, self.semantics)
+
+    def case(self) -> dict[str, Any]:
+        """Give the same as a case, for the plain baseline."""
+        bindings = [{"cluster": name, "state": "Bound", "policy": "current"} for name in self.placed]
+        return {"clusters": self.rows, "bindings": bindings, "policy": self.policy().canonical()}
+
+
+def _cluster(row: Document) -> Cluster:
+    eligibility = Eligibility(EligibilityKind(row["eligible"]["kind"])) if "eligible" in row else Eligibility()
+    return Cluster(row["name"], row["labels"], (), row.get("properties", {}), eligibility=eligibility)
+
+
+@lru_cache(maxsize=2)
+def _rows(size: int, domains: tuple[int, ...], shape: str, is_selective: bool) -> list[Document]:
+    draw = random.Random(SEED)
+    with collector_paused():
+        numbers = draw.sample(range(size), size)
+        columns = {"tier": draw.choices(_TIERS, k=size), "stage": draw.choices(_STAGES, k=size)}
+        for key, domain in zip(SPREAD_KEYS, domains, strict=False):
+            columns[key] = _column(draw, size, domain, shape)
+        table = zip(*columns.values(), strict=True)
+        rows: list[Document] = [
+            {"name": f"cluster-{number:07}", "labels": {key: v for key, v in zip(columns, values, strict=True) if v}}
+            for number, values in zip(numbers, table, strict=True)
+        ]
+        if is_selective:
+            for row in rows:
+                row["properties"] = {"cpu": f"{draw.randrange(1, 64_000)}m"}
+        if shape == "stuck":
+            rows[0]["eligible"] = _SICK
+    return rows
+
+
+def _column(draw: random.Random, size: int, domain: int, shape: str) -> list[str]:
+    """Draw one label of every cluster; an empty text stands for a cluster without the key."""
+    values = [f"v{index:06}" for index in range(domain)]
+    if domain == size:
+        return draw.sample(values, size)
+    skewed = [1 / (rank + 1) for rank in range(domain)] if shape in ("zipf", "stuck") else None
+    column = draw.choices(values, skewed, k=size)
+    if shape == "keyless":
+        column = ["" if draw.random() < 0.1 else value for value in column]
+    if shape == "stuck":
+        column[0] = "nobody-can-be-picked-here"
+    return column

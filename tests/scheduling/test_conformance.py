@@ -1,0 +1,53 @@
+"""The conformance cases come out equal (`conformance/README.md`); the files are kept compressed."""
+
+import json
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placements.simulation.cases import answers
+
+FOLDER = Path(__file__).parent.parent / "data" / "conformance"
+SIZES = {
+    "guide-examples": 29,
+    "fleet-topology-spread": 200,
+    "kubefleet-topology-spread": 372,
+    "kubefleet-scenarios": 400,
+}
+
+
+def _cases(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    lines = lzma.decompress((FOLDER / f"{name}.jsonl.xz").read_bytes()).splitlines()
+    return zip(map(json.loads, lines), answers(lines), strict=True)
+
+
+def _differences(case: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    if "steps" not in case:
+        return _unequal(case["expect"], answer)
+    found: dict[str, Any] = {}
+    for number, (expected, actual) in enumerate(zip(case["expect"], answer["steps"], strict=True)):
+        step = _unequal(_by_cluster(expected), _by_cluster({"error": None, **actual}))
+        if step:
+            found[f"step {number}"] = step
+    return found
+
+
+def _by_cluster(step: dict[str, Any]) -> dict[str, Any]:
+    decisions = {one["cluster"]: one for one in step["decisions"]}
+    assert len(decisions) == len(step["decisions"]), "a cluster is listed twice"
+    return {**{key: step[key] for key in step if key != "cycles"}, "decisions": decisions}
+
+
+def _unequal(expected: dict[str, Any], actual: dict[str, Any]) -> dict[str, Any]:
+    return {key: (actual.get(key), want) for key, want in expected.items() if actual.get(key) != want}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_case_comes_out_equal(name: str) -> None:
+    found = {case["id"]: _differences(case, answer) for case, answer in _cases(name)}
+
+    assert len(found) == SIZES[name]
+    assert {case: differences for case, differences in found.items() if differences} == {}
