@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
+from placements.scheduling.door.json_text import load_json
+from placements.scheduling.door.plain import DEEPEST, MOST_VALUES
+from placements.scheduling.door.scalars import Scalar, ScalarError, reads_as_text, resolve, resolve_tagged
 from placements.scheduling.faults import Fault, Faults, Keys, format_path, split_path
-from placements.scheduling.json_text import load_json
-from placements.scheduling.plain import DEEPEST, MOST_VALUES
-from placements.scheduling.scalars import Scalar, ScalarError, reads_as_text, resolve, resolve_tagged
 
 MEBIBYTE = 1024 * 1024
 MOST_DOCUMENTS = 100_000

@@ -1,9 +1,12 @@
 """The README tells a newcomer what is there: all of it, and nothing that is not."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+from django.core.management import load_command_class
 from packaging.requirements import Requirement
 
 from placements.scheduling.profile import FILTERS
@@ -67,6 +70,37 @@ def test_every_setting_has_a_line() -> None:
     named = re.findall(r"^\| `(FLEETUI_\w+)` \| \S", _section("Settings"), re.MULTILINE)
 
     assert sorted(named) == sorted(set(re.findall(r"FLEETUI_\w+", settings)))
+
+
+def test_the_example_prints_what_it_shows() -> None:
+    shown = re.search(
+        r"^\$ \.venv/bin/python manage\.py (simulate .*)\n((?:.*\n)*?)^```", README, re.MULTILINE
+    )
+    assert shown
+
+    run = subprocess.run(
+        [sys.executable, "manage.py", *shown[1].split()], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert run.stdout == shown[2]
+
+
+def test_every_option_of_simulate_has_a_line() -> None:
+    parser = load_command_class("placements", "simulate").create_parser("manage.py", "simulate")
+    usual = {
+        "--help",
+        "--version",
+        "--settings",
+        "--pythonpath",
+        "--traceback",
+        "--no-color",
+        "--force-color",
+    }
+    options = {action.option_strings[-1 if action.dest != "output" else 0] for action in parser._actions}
+
+    named = set(re.findall(r"(?<=`)--?[a-z][a-z-]*", _section("Simulate")))
+
+    assert named == options - usual - {"--verbosity", "--skip-checks"}
 
 
 def _section(title: str) -> str:

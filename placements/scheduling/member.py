@@ -12,9 +12,8 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from placements.scheduling.case_clusters import parse_case_cluster, parse_clusters
-from placements.scheduling.faults import Caveat, Fault, Faults, Problem, format_path
-from placements.scheduling.fields import (
+from placements.scheduling.door.case_clusters import parse_case_cluster, parse_clusters
+from placements.scheduling.door.fields import (
     FilledText,
     LabelKey,
     LabelValue,
@@ -27,6 +26,19 @@ from placements.scheduling.fields import (
     whole,
     word_of,
 )
+from placements.scheduling.door.kinds import MEMBER_KIND, MEMBER_VERSIONS, refuse_other_kinds
+from placements.scheduling.door.metadata import WRITTEN_BY_A_HUB, ObjectMeta
+from placements.scheduling.door.parsing import (
+    Parsed,
+    Raw,
+    failure,
+    items_at,
+    mapping_at,
+    parse_model,
+    problems_in,
+    wrong_type,
+)
+from placements.scheduling.faults import Caveat, Fault, Faults, Problem, format_path
 from placements.scheduling.fleet import (
     ELIGIBLE,
     NO_SCHEDULE,
@@ -36,18 +48,6 @@ from placements.scheduling.fleet import (
     EligibilityKind,
     ResourceUsage,
     Taint,
-)
-from placements.scheduling.kinds import MEMBER_KIND, MEMBER_VERSIONS, refuse_other_kinds
-from placements.scheduling.metadata import WRITTEN_BY_A_HUB, ObjectMeta
-from placements.scheduling.parsing import (
-    Parsed,
-    Raw,
-    failure,
-    items_at,
-    mapping_at,
-    parse_model,
-    problems_in,
-    wrong_type,
 )
 from placements.scheduling.quantity import QuantityError, parse_quantity
 from placements.scheduling.semantics import Semantics

@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ValidationInfo
 
-from placements.scheduling.faults import Caveat, Problem
-from placements.scheduling.fields import (
+from placements.scheduling.door.fields import (
     ClusterName,
     LabelKey,
     LabelValue,
@@ -21,9 +20,8 @@ from placements.scheduling.fields import (
     whole,
     word_of,
 )
-from placements.scheduling.parsing import Parsed, Raw, failure, items_at, mapping_at, parse_model
-from placements.scheduling.semantics import Semantics, parse_semantics
-from placements.scheduling.terms import (
+from placements.scheduling.door.parsing import Parsed, Raw, failure, items_at, mapping_at, parse_model
+from placements.scheduling.door.terms import (
     Affinity,
     ClusterAffinity,
     ClusterSelectorTerm,
@@ -38,6 +36,8 @@ from placements.scheduling.terms import (
     RequiredTerms,
     SortOrder,
 )
+from placements.scheduling.faults import Caveat, Problem
+from placements.scheduling.semantics import Semantics, parse_semantics
 
 __all__ = [
     "Affinity",

@@ -10,21 +10,21 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from placements.scheduling.faults import Caveat, Problem
-from placements.scheduling.fields import api_version, listed, one_of, whole, word_of
-from placements.scheduling.kinds import PLACEMENT_KIND, PLACEMENT_VERSIONS, refuse_other_kinds
-from placements.scheduling.metadata import ObjectMeta
-from placements.scheduling.parsing import Parsed, Raw, items_at, mapping_at, parse_model
-from placements.scheduling.plain import plain_problems
-from placements.scheduling.policy import PlacementPolicy, policy_caveats
-from placements.scheduling.resource_selectors import (
+from placements.scheduling.door.fields import api_version, listed, one_of, whole, word_of
+from placements.scheduling.door.kinds import PLACEMENT_KIND, PLACEMENT_VERSIONS, refuse_other_kinds
+from placements.scheduling.door.metadata import ObjectMeta
+from placements.scheduling.door.parsing import Parsed, Raw, items_at, mapping_at, parse_model
+from placements.scheduling.door.plain import plain_problems
+from placements.scheduling.door.resource_selectors import (
     ResourceSelector,
     SelectionScope,
     scope_problems,
     selects_namespace,
 )
+from placements.scheduling.door.strategy import ApplyStrategy, RollingUpdate, RolloutStrategy, StrategyType
+from placements.scheduling.faults import Caveat, Problem
+from placements.scheduling.policy import PlacementPolicy, policy_caveats
 from placements.scheduling.semantics import Semantics, semantics_problem
-from placements.scheduling.strategy import ApplyStrategy, RollingUpdate, RolloutStrategy, StrategyType
 
 __all__ = [
     "SEMANTICS_ANNOTATION",

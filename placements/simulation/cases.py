@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from placements.explain.document import scores_of
-from placements.scheduling.binding_documents import parse_case_bindings
-from placements.scheduling.case_clusters import parse_clusters
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import Decision
+from placements.scheduling.door.binding_documents import parse_case_bindings
+from placements.scheduling.door.case_clusters import parse_clusters
+from placements.scheduling.door.json_text import load_json
 from placements.scheduling.faults import Fault, Faults, format_path
 from placements.scheduling.fleet import Fleet
-from placements.scheduling.json_text import load_json
 from placements.scheduling.policy import parse_policy, parse_semantics
 from placements.scheduling.scheduler import schedule
 from placements.simulation.scenario import run_scenario

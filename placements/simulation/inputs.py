@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from placements.manifests import Document, attach_lines, items_of, load_documents
-from placements.scheduling.binding_documents import (
+from placements.scheduling.bindings import Binding
+from placements.scheduling.door.binding_documents import (
     BINDING_KIND,
     BindingDocument,
     newest_snapshot,
     parse_binding,
     parse_case_bindings,
 )
-from placements.scheduling.bindings import Binding
-from placements.scheduling.case_clusters import parse_case_cluster, parse_clusters
+from placements.scheduling.door.case_clusters import parse_case_cluster, parse_clusters
+from placements.scheduling.door.kinds import MEMBER_KIND, PLACEMENT_KIND
 from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.fleet import Cluster, DuplicateClusterError, Fleet
-from placements.scheduling.kinds import MEMBER_KIND, PLACEMENT_KIND
 from placements.scheduling.member import MemberCluster, newest_heartbeat_of, parse_member
 from placements.scheduling.spec import ClusterResourcePlacement, parse_placement
 

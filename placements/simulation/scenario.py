@@ -6,9 +6,9 @@ from typing import Any
 
 from placements.explain.hub_status import HubStatus, hub_status
 from placements.scheduling.bindings import Binding, BindingState
-from placements.scheduling.case_clusters import parse_case_cluster, parse_clusters
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import Decision
+from placements.scheduling.door.case_clusters import parse_case_cluster, parse_clusters
 from placements.scheduling.faults import Fault, Faults
 from placements.scheduling.fleet import Cluster, Fleet
 from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy, parse_semantics

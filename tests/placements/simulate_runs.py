@@ -8,8 +8,8 @@ from unittest import mock
 
 from django.core.management import CommandError, call_command
 
-DEMO = Path(__file__).parent.parent / "data" / "demo"
-NINE, WEB = DEMO / "nine.yaml", DEMO / "web.yaml"
+EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"
+NINE, WEB = EXAMPLES / "nine.yaml", EXAMPLES / "web.yaml"
 
 
 @dataclass(frozen=True)

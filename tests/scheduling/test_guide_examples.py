@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from placements.scheduling.amounts import IntOrPercent
 from placements.scheduling.decision import CycleKind, Decision
+from placements.scheduling.door.amounts import IntOrPercent
 from placements.scheduling.fleet import Cluster, Fleet
 from placements.scheduling.outcomes import Outcome, Outcomes
 from placements.scheduling.policy import PlacementPolicy

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from placements.scheduling.amounts import IntOrPercent
+from placements.scheduling.door.amounts import IntOrPercent
 from placements.scheduling.policy import PlacementPolicy, Semantics
 from placements.scheduling.spec import (
     StrategyType,

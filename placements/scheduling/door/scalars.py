@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from placements.scheduling.json_text import LONGEST_NUMBER
+from placements.scheduling.door.json_text import LONGEST_NUMBER
 
 Scalar = str | int | float | bool | None
 

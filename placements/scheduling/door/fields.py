@@ -9,9 +9,9 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from placements.scheduling import names
+from placements.scheduling.door import names
+from placements.scheduling.door.parsing import failure, problems_in, shown, wrong_type
 from placements.scheduling.faults import Problem
-from placements.scheduling.parsing import failure, problems_in, shown, wrong_type
 from placements.scheduling.quantity import QuantityError, parse_quantity
 
 _MOMENT = re.compile(

@@ -7,10 +7,9 @@ from typing import Annotated, ClassVar, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from placements.scheduling.bindings import Binding, BindingState
-from placements.scheduling.faults import Problem
-from placements.scheduling.fields import FilledText, Moment, Text, api_version, listed, one_of, word_of
-from placements.scheduling.kinds import PLACEMENT_VERSIONS
-from placements.scheduling.parsing import (
+from placements.scheduling.door.fields import FilledText, Moment, Text, api_version, listed, one_of, word_of
+from placements.scheduling.door.kinds import PLACEMENT_VERSIONS
+from placements.scheduling.door.parsing import (
     Parsed,
     Raw,
     failure,
@@ -20,6 +19,7 @@ from placements.scheduling.parsing import (
     shown,
     wrong_type,
 )
+from placements.scheduling.faults import Problem
 from placements.scheduling.semantics import Semantics
 
 BINDING_KIND = "ClusterResourceBinding"

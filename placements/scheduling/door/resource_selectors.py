@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
-from placements.scheduling import names
+from placements.scheduling.door import names
+from placements.scheduling.door.fields import one_of, spelled
+from placements.scheduling.door.parsing import Parsed, Raw, mapping_at, shown
+from placements.scheduling.door.terms import LabelSelector
 from placements.scheduling.faults import Problem
-from placements.scheduling.fields import one_of, spelled
-from placements.scheduling.parsing import Parsed, Raw, mapping_at, shown
-from placements.scheduling.terms import LabelSelector
 
 _RESERVED_PREFIXES = ("fleet-", "kube-")
 _RESERVED_NAMES = ("default",)

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from placements.scheduling.amounts import IntOrPercent
+from placements.scheduling.door.amounts import IntOrPercent
+from placements.scheduling.door.fields import INT32_MAX, Flag, one_of, whole
+from placements.scheduling.door.parsing import Parsed, Raw, Refusal, failure, shown
 from placements.scheduling.faults import Problem
-from placements.scheduling.fields import INT32_MAX, Flag, one_of, whole
-from placements.scheduling.parsing import Parsed, Raw, Refusal, failure, shown
 
 _AMOUNT = re.compile(r"(?P<percent>100|[0-9]{1,2})%|(?P<number>[0-9]{1,10})")
 _ZERO = re.compile(r"0+%?")

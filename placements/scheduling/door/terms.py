@@ -6,8 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from placements.scheduling.faults import Problem
-from placements.scheduling.fields import (
+from placements.scheduling.door.fields import (
     LabelKey,
     Labels,
     LabelValue,
@@ -17,8 +16,9 @@ from placements.scheduling.fields import (
     one_of,
     whole,
 )
-from placements.scheduling.intervals import Interval
-from placements.scheduling.parsing import Parsed, Raw, items_at, mapping_at
+from placements.scheduling.door.intervals import Interval
+from placements.scheduling.door.parsing import Parsed, Raw, items_at, mapping_at
+from placements.scheduling.faults import Problem
 from placements.scheduling.quantity import QuantityError, parse_quantity
 
 MOST_REQUIRED_TERMS = 10

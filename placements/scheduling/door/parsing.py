@@ -21,9 +21,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from placements.scheduling.amounts import IntOrPercent
+from placements.scheduling.door.amounts import IntOrPercent
+from placements.scheduling.door.plain import LARGEST_INTEGER, plain_problems
 from placements.scheduling.faults import Keys, Problem, faults_of
-from placements.scheduling.plain import LARGEST_INTEGER, plain_problems
 from placements.scheduling.semantics import Semantics
 
 Raw: TypeAlias = Mapping[str, Any]

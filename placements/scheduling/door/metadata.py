@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from placements.scheduling.fields import Annotations, ClusterName, Labels
-from placements.scheduling.parsing import Parsed, Refusal
+from placements.scheduling.door.fields import Annotations, ClusterName, Labels
+from placements.scheduling.door.parsing import Parsed, Refusal
 
 WRITTEN_BY_A_HUB = frozenset(
     {

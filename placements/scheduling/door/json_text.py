@@ -4,8 +4,8 @@ import json
 import math
 from typing import Any
 
+from placements.scheduling.door.plain import DEEPEST, plain_problems
 from placements.scheduling.faults import Fault, Faults, faults_of
-from placements.scheduling.plain import DEEPEST, plain_problems
 
 LONGEST_NUMBER = 64
 

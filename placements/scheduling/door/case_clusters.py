@@ -6,8 +6,10 @@ Names, labels and taints are any text here; a case may hold what no real cluster
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from placements.scheduling.door.fields import written
+from placements.scheduling.door.parsing import shown, wrong_type
+from placements.scheduling.door.plain import is_good_scalar, is_good_text
 from placements.scheduling.faults import Problem, faults_of
-from placements.scheduling.fields import written
 from placements.scheduling.fleet import (
     ELIGIBLE,
     NO_SCHEDULE,
@@ -18,8 +20,6 @@ from placements.scheduling.fleet import (
     ResourceUsage,
     Taint,
 )
-from placements.scheduling.parsing import shown, wrong_type
-from placements.scheduling.plain import is_good_scalar, is_good_text
 
 _CLUSTER_KEYS = frozenset({"name", "labels", "taints", "properties", "resourceUsage", "eligible"})
 _TAINT_KEYS = frozenset({"key", "value", "effect"})

@@ -1,0 +1,1 @@
+"""How documents from outside are read: fields and their syntax, faults with paths, plain and safe data."""
