@@ -59,6 +59,13 @@ def test_the_last_step_of_a_run_that_stopped_short_has_no_winner() -> None:
     assert step.spreads[0].before == step.spreads[0].after == {"east": 1, "north": 0, "west": 1}
 
 
+def test_picking_a_cluster_without_the_key_changes_no_count() -> None:
+    step = Replay(decide(fleet(*EAST_WEST, "keyless"), pick_n(1, spread=[spread("region")]))).step(1)
+
+    assert step.winner == "keyless"
+    assert step.spreads[0].before == step.spreads[0].after == {"east": 0, "west": 0}
+
+
 @pytest.mark.parametrize(
     ("labels", "obsolete", "decided_by"),
     [

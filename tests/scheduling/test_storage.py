@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 
 from placements.scheduling.decision import Decision
+from placements.scheduling.fleet import ResourceUsage
 from placements.scheduling.outcomes import Outcomes
 from placements.scheduling.replay import Replay
-from placements.scheduling.storage import UnreadableRecordError, pack, unpack
+from placements.scheduling.storage import UnreadableRecordError, pack, pack_fleet, unpack, unpack_fleet
 from tests.builders import (
     binding,
     cluster,
@@ -18,6 +19,7 @@ from tests.builders import (
     pick_n,
     prefer,
     sorted_by,
+    taint,
 )
 from tests.scheduling.test_advice import decisions
 
@@ -68,3 +70,16 @@ def test_a_record_of_another_engine_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(UnreadableRecordError, match="record of engine 1, this one is 0"):
         unpack(record, fleet("a"))
+
+
+def test_a_fleet_read_back_is_the_same_whatever_order_it_was_given_in() -> None:
+    usage = ResourceUsage(capacity={"cpu": "4"}, available={"cpu": "500m"})
+    members = [
+        cluster("b", region="east", taints=[taint("gpu", "true")], properties={"cost": "1"}, usage=usage),
+        cluster("a", not_eligible="staleHeartbeat"),
+    ]
+
+    blob = pack_fleet(fleet(*members))
+
+    assert unpack_fleet(blob).clusters == fleet(*members).clusters
+    assert blob == pack_fleet(fleet(*reversed(members)))
