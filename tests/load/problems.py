@@ -11,7 +11,14 @@ from typing import Any
 
 from placements.scheduling.bindings import Binding, BindingState
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.fleet import Cluster, Eligibility, EligibilityKind, Fleet, collector_paused
+from placements.scheduling.fleet import (
+    ELIGIBLE,
+    Cluster,
+    Eligibility,
+    EligibilityKind,
+    Fleet,
+    collector_paused,
+)
 from placements.scheduling.policy import PlacementPolicy, Semantics
 from tests.builders import Document, expression, labelled, measured, pick_n, prefer, sorted_by, spread
 
@@ -21,7 +28,7 @@ _PREFERRED = [prefer(30, labelled(tier="edge")), prefer(-20, expression("stage",
 _MORE_PREFERRED = [prefer(5, expression("tier", "NotIn", "lab")), prefer(40, sorted_by("cpu"))]
 _REQUIRED = [{**labelled(tier="edge"), **measured("cpu", "Ge", "2")}, expression("stage", "NotIn", "test")]
 _TIERS, _STAGES = ("edge", "core", "lab"), ("prod", "canary", "test")
-_SICK = {"value": False, "kind": "unhealthy", "reason": ""}
+_UNHEALTHY = Eligibility(EligibilityKind.UNHEALTHY)
 
 
 @dataclass(frozen=True)
@@ -56,8 +63,9 @@ class Problem:
     @property
     def placed(self) -> list[str]:
         """Give the clusters with a bound binding."""
-        share = 0.3 if self.shape == "bound" else 0
-        return random.Random(SEED).sample([row["name"] for row in self.rows], int(self.clusters * share))
+        if self.shape != "bound":
+            return []
+        return random.Random(SEED).sample([row["name"] for row in self.rows], self.clusters * 3 // 10)
 
     def fleet(self) -> Fleet:
         """Build the fleet from its dictionaries, without any column yet."""
@@ -86,7 +94,7 @@ class Problem:
 
 
 def _cluster(row: Document) -> Cluster:
-    eligibility = Eligibility(EligibilityKind(row["eligible"]["kind"])) if "eligible" in row else Eligibility()
+    eligibility = _UNHEALTHY if "eligible" in row else ELIGIBLE
     return Cluster(row["name"], row["labels"], (), row.get("properties", {}), eligibility=eligibility)
 
 
@@ -100,14 +108,17 @@ def _rows(size: int, domains: tuple[int, ...], shape: str, is_selective: bool) -
             columns[key] = _column(draw, size, domain, shape)
         table = zip(*columns.values(), strict=True)
         rows: list[Document] = [
-            {"name": f"cluster-{number:07}", "labels": {key: v for key, v in zip(columns, values, strict=True) if v}}
+            {
+                "name": f"cluster-{number:07}",
+                "labels": {key: v for key, v in zip(columns, values, strict=True) if v},
+            }
             for number, values in zip(numbers, table, strict=True)
         ]
         if is_selective:
             for row in rows:
                 row["properties"] = {"cpu": f"{draw.randrange(1, 64_000)}m"}
         if shape == "stuck":
-            rows[0]["eligible"] = _SICK
+            rows[0]["eligible"] = {"value": False, "kind": "unhealthy", "reason": ""}
     return rows
 
 

@@ -1,4 +1,4 @@
-"""The demo of nine clusters, number by number as `design/ui.md` 4.6 draws it (W1 to W3, W5, W6)."""
+"""The demo of nine clusters, number by number as `design/ui.md` 4.6 draws it (W1 to W3)."""
 
 import pytest
 
@@ -21,7 +21,6 @@ from tests.builders import (
     pick_n,
     prefer,
     spread,
-    taint,
 )
 
 BOTH = pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
@@ -42,7 +41,8 @@ CRITICAL, CANARY = prefer(20, labelled(system="critical")), prefer(-10, labelled
 PICKS = ("quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger")
 
 
-def _web(number: int = 5, spreads: tuple[Document, ...] = (REGION, ENV)) -> PlacementPolicy:
+def web(number: int = 5, spreads: tuple[Document, ...] = (REGION, ENV)) -> PlacementPolicy:
+    """Make the policy of `web`."""
     return pick_n(number, spread=spreads, prefer=[CRITICAL, CANARY])
 
 
@@ -55,26 +55,12 @@ def _placed(decision: Decision, *lost: str) -> list[Binding]:
     return [binding(name) for name in decision.picked_names if name not in lost]
 
 
-def _in_region(name: str) -> list[str]:
-    return [one.name for one in NINE if one.labels["region"] == name]
-
-
-def _without_east() -> Fleet:
-    return Fleet(one for one in NINE if one.labels["region"] != "east")
-
-
-def _with_east_cordoned() -> Fleet:
-    return Fleet(
-        one._replace(taints=(taint("cordoned"),)) if one.labels["region"] == "east" else one for one in NINE
-    )
-
-
 # W2, the editor
 
 
 @BOTH
 def test_web_picks_five_with_these_scores(semantics: str) -> None:
-    decision = decide(NINE, _web(), semantics=semantics)
+    decision = decide(NINE, web(), semantics=semantics)
 
     picked = [(one.cluster, one.topology_spread_score, one.affinity_score) for one in decision.picked]
     assert picked == [
@@ -88,7 +74,7 @@ def test_web_picks_five_with_these_scores(semantics: str) -> None:
 
 @BOTH
 def test_web_says_what_decided_each_step(semantics: str) -> None:
-    steps = list(Replay(decide(NINE, _web(), semantics=semantics)))
+    steps = list(Replay(decide(NINE, web(), semantics=semantics)))
 
     decided = [(step.winner, step.runner_up, step.decided_by) for step in steps]
     assert decided == [
@@ -102,7 +88,7 @@ def test_web_says_what_decided_each_step(semantics: str) -> None:
 
 @BOTH
 def test_web_has_four_tied_on_the_first_step_two_on_the_second(semantics: str) -> None:
-    replay = Replay(decide(NINE, _web(), semantics=semantics))
+    replay = Replay(decide(NINE, web(), semantics=semantics))
 
     def tied(number: int) -> list[str]:
         candidates = replay.candidates(number)
@@ -115,7 +101,7 @@ def test_web_has_four_tied_on_the_first_step_two_on_the_second(semantics: str) -
 
 @BOTH
 def test_web_spread_after_the_last_pick(semantics: str) -> None:
-    region, env = list(Replay(decide(NINE, _web(), semantics=semantics)))[-1].spreads
+    region, env = list(Replay(decide(NINE, web(), semantics=semantics)))[-1].spreads
 
     assert (region.after, region.skew_after) == ({"east": 1, "north": 2, "south": 1, "west": 1}, 1)
     assert (env.after, env.skew_after) == ({"canary": 2, "prod": 3}, 1)
@@ -123,7 +109,7 @@ def test_web_spread_after_the_last_pick(semantics: str) -> None:
 
 @BOTH
 def test_web_outranks_the_other_four(semantics: str) -> None:
-    outcomes = {one.cluster: one.outcome for one in Outcomes(decide(NINE, _web(), semantics=semantics))}
+    outcomes = {one.cluster: one.outcome for one in Outcomes(decide(NINE, web(), semantics=semantics))}
 
     others = ("amberotter", "bravelion", "flyingpenguin", "jumpingcat")
     assert {
@@ -133,23 +119,23 @@ def test_web_outranks_the_other_four(semantics: str) -> None:
 
 @BOTH
 def test_web_reaches_at_most_seven(semantics: str) -> None:
-    assert len(decide(NINE, _web(7), semantics=semantics).picked) == 7
-    assert len(decide(NINE, _web(8), semantics=semantics).picked) == 7
+    assert len(decide(NINE, web(7), semantics=semantics).picked) == 7
+    assert len(decide(NINE, web(8), semantics=semantics).picked) == 7
 
 
 @BOTH
 def test_web_before_the_last_edit_had_only_prod(semantics: str) -> None:
-    before = decide(NINE, _web(spreads=(REGION,)), semantics=semantics)
+    before = decide(NINE, web(spreads=(REGION,)), semantics=semantics)
 
     assert set(before.picked_names) == {"quietheron", "nimblefox", "palemoth", "bravelion", "jumpingcat"}
 
 
 @BOTH
 def test_the_last_edit_of_web_swaps_two_clusters_and_keeps_three(semantics: str) -> None:
-    before = decide(NINE, _web(spreads=(REGION,)), semantics=semantics)
+    before = decide(NINE, web(spreads=(REGION,)), semantics=semantics)
     obsolete = [binding(name, obsolete=True) for name in before.picked_names]
 
-    after = decide(NINE, _web(), *obsolete, semantics=semantics)
+    after = decide(NINE, web(), *obsolete, semantics=semantics)
 
     assert set(after.picked_names) == set(PICKS)
     assert after.unscheduled == ("bravelion", "jumpingcat")
@@ -160,7 +146,7 @@ def test_the_last_edit_of_web_swaps_two_clusters_and_keeps_three(semantics: str)
 def test_smartfish_without_its_env_label_is_picked_first(semantics: str) -> None:
     one = NINE.with_cluster(cluster("smartfish", region="east"))
 
-    assert decide(one, _web(), semantics=semantics).picked_names[0] == "smartfish"
+    assert decide(one, web(), semantics=semantics).picked_names[0] == "smartfish"
 
 
 # W3, the replay
@@ -168,7 +154,7 @@ def test_smartfish_without_its_env_label_is_picked_first(semantics: str) -> None
 
 @BOTH
 def test_web_step_two_ranks_six_and_forbids_two(semantics: str) -> None:
-    candidates = Replay(decide(NINE, _web(), semantics=semantics)).candidates(2)
+    candidates = Replay(decide(NINE, web(), semantics=semantics)).candidates(2)
 
     rows = [
         (
@@ -194,7 +180,7 @@ def test_web_step_two_ranks_six_and_forbids_two(semantics: str) -> None:
 
 @BOTH
 def test_web_step_two_shows_west_filtered_because_it_would_be_two_to_none(semantics: str) -> None:
-    verdict = Replay(decide(NINE, _web(), semantics=semantics)).candidate(2, "jumpingcat").constraints[0]
+    verdict = Replay(decide(NINE, web(), semantics=semantics)).candidate(2, "jumpingcat").constraints[0]
 
     assert (verdict.group, verdict.count, verdict.smallest, verdict.skew_after) == ("west", 1, 0, 2)
     assert verdict.is_forbidden
@@ -202,7 +188,7 @@ def test_web_step_two_shows_west_filtered_because_it_would_be_two_to_none(semant
 
 @BOTH
 def test_web_groups_after_step_two(semantics: str) -> None:
-    region, env = Replay(decide(NINE, _web(), semantics=semantics)).step(2).spreads
+    region, env = Replay(decide(NINE, web(), semantics=semantics)).step(2).spreads
 
     assert region.after == {"east": 1, "north": 0, "south": 0, "west": 1}
     assert env.after == {"canary": 1, "prod": 1}
@@ -210,7 +196,7 @@ def test_web_groups_after_step_two(semantics: str) -> None:
 
 @BOTH
 def test_web_skew_step_by_step(semantics: str) -> None:
-    steps = list(Replay(decide(NINE, _web(), semantics=semantics)))
+    steps = list(Replay(decide(NINE, web(), semantics=semantics)))
 
     assert [step.spreads[0].skew_after for step in steps] == [1, 1, 1, 0, 1]
     assert [step.spreads[1].skew_after for step in steps] == [1, 0, 1, 2, 1]
@@ -218,7 +204,7 @@ def test_web_skew_step_by_step(semantics: str) -> None:
 
 @BOTH
 def test_bravelion_competes_in_steps_one_two_and_five(semantics: str) -> None:
-    replay = Replay(decide(NINE, _web(), semantics=semantics))
+    replay = Replay(decide(NINE, web(), semantics=semantics))
 
     ranks = {number: replay.candidate(number, "bravelion").rank for number in range(1, 6)}
 
@@ -227,7 +213,7 @@ def test_bravelion_competes_in_steps_one_two_and_five(semantics: str) -> None:
 
 @BOTH
 def test_bravelion_is_outranked_because_a_fourth_prod_costs_a_thousand(semantics: str) -> None:
-    decision = decide(NINE, _web(), semantics=semantics)
+    decision = decide(NINE, web(), semantics=semantics)
 
     facts = Outcomes(decision).of("bravelion").reasons[0].facts
     env = Replay(decision).candidate(5, "bravelion").constraints[1]
@@ -244,10 +230,10 @@ def _bravelion_in_canary() -> Fleet:
 @pytest.mark.parametrize(
     ("one", "policy"),
     [
-        (NINE, _web(7)),
-        (NINE, _web(spreads=(REGION,))),
-        (_bravelion_in_canary(), _web()),
-        (NINE.without("smartfish"), _web()),
+        (NINE, web(7)),
+        (NINE, web(spreads=(REGION,))),
+        (_bravelion_in_canary(), web()),
+        (NINE.without("smartfish"), web()),
     ],
     ids=["seven clusters", "without env", "env=canary", "smartfish left"],
 )
@@ -257,7 +243,7 @@ def test_bravelion_would_be_picked_if(one: Fleet, policy: PlacementPolicy, seman
 
 @BOTH
 def test_bravelion_in_canary_replaces_oldbadger(semantics: str) -> None:
-    picked = set(decide(_bravelion_in_canary(), _web(), semantics=semantics).picked_names)
+    picked = set(decide(_bravelion_in_canary(), web(), semantics=semantics).picked_names)
 
     assert picked ^ set(PICKS) == {"bravelion", "oldbadger"}
 
@@ -266,10 +252,10 @@ def test_bravelion_in_canary_replaces_oldbadger(semantics: str) -> None:
 @pytest.mark.parametrize(
     "policy",
     [
-        _web(spreads=(spread("region", 2), ENV)),
-        _web(spreads=(REGION, spread("env", 3, hard=False))),
-        _web(spreads=(spread("region", hard=False), ENV)),
-        _web(6),
+        web(spreads=(spread("region", 2), ENV)),
+        web(spreads=(REGION, spread("env", 3, hard=False))),
+        web(spreads=(spread("region", hard=False), ENV)),
+        web(6),
     ],
     ids=["region 2", "env 3", "region soft", "six clusters"],
 )
@@ -279,7 +265,7 @@ def test_bravelion_would_still_not_be_picked_if(policy: PlacementPolicy, semanti
 
 @BOTH
 def test_the_sixth_cluster_of_web_is_flyingpenguin(semantics: str) -> None:
-    assert decide(NINE, _web(6), semantics=semantics).picked_names == (*PICKS, "flyingpenguin")
+    assert decide(NINE, web(6), semantics=semantics).picked_names == (*PICKS, "flyingpenguin")
 
 
 # W1, the other placements
@@ -331,78 +317,3 @@ def test_config_and_batch_take_what_they_name_and_all() -> None:
 
     assert decide(NINE, pick_fixed(*names)).picked_names == names
     assert decide(NINE, pick_all()).picked_names == NINE.names
-
-
-# W5, draining nimblefox
-
-
-def _drained() -> Fleet:
-    return NINE.with_cluster(NINE.clusters[NINE.positions["nimblefox"]]._replace(taints=(taint("drain"),)))
-
-
-@BOTH
-def test_draining_nimblefox_brings_jumpingcat_into_web(semantics: str) -> None:
-    placed = _placed(decide(NINE, _web(), semantics=semantics), "nimblefox")
-
-    decision = decide(_drained(), _web(), *placed, semantics=semantics)
-
-    picked = [(one.cluster, one.topology_spread_score, one.affinity_score) for one in decision.picked]
-    assert (picked, decision.is_fulfilled) == ([("jumpingcat", -2, 20)], True)
-
-
-@BOTH
-def test_draining_nimblefox_leaves_ledger_without_a_replacement(semantics: str) -> None:
-    placed = _placed(decide(NINE, LEDGER, semantics=semantics), "nimblefox")
-
-    decision = decide(_drained(), LEDGER, *placed, semantics=semantics)
-
-    assert (decision.kept, decision.picked, decision.is_fulfilled) == (("bravelion", "quietheron"), (), False)
-    facts = Outcomes(decision).of("jumpingcat").reasons[0].facts
-    assert (facts["group"], facts["count"], facts["smallest"]) == ("west", 1, 0)
-
-
-def test_draining_nimblefox_takes_it_out_of_batch_only() -> None:
-    batch = decide(_drained(), pick_all(), *_placed(decide(NINE, pick_all()), "nimblefox"))
-    config = pick_fixed("nimblefox", "bravelion", "quietheron")
-
-    assert (len(batch.kept), batch.picked, batch.is_fulfilled) == (8, (), True)
-    assert "nimblefox" in decide(_drained(), config, *_placed(decide(NINE, config))).kept
-
-
-# W6, region east goes down
-
-
-@BOTH
-def test_when_east_leaves_flyingpenguin_takes_smartfishs_place(semantics: str) -> None:
-    placed = _placed(decide(NINE, _web(), semantics=semantics))
-
-    decision = decide(_without_east(), _web(), *placed, semantics=semantics)
-
-    picked = [(one.cluster, one.topology_spread_score, one.affinity_score) for one in decision.picked]
-    assert (picked, decision.unscheduled, decision.is_fulfilled) == (
-        [("flyingpenguin", 1, -10)],
-        ("smartfish",),
-        True,
-    )
-
-
-@pytest.mark.parametrize(("semantics", "picked"), [("fleet", ("flyingpenguin",)), ("kubefleet", ())])
-def test_when_east_is_cordoned_web_is_stuck_under_kubefleet_only(
-    semantics: str, picked: tuple[str, ...]
-) -> None:
-    placed = _placed(decide(NINE, _web(), semantics=semantics), *_in_region("east"))
-
-    decision = decide(_with_east_cordoned(), _web(), *placed, semantics=semantics)
-
-    assert (decision.picked_names, decision.is_fulfilled) == (picked, bool(picked))
-
-
-@BOTH
-@pytest.mark.parametrize("cordoned", [True, False])
-def test_when_east_goes_down_ledger_is_stuck_at_two_either_way(cordoned: bool, semantics: str) -> None:
-    placed = _placed(decide(NINE, LEDGER, semantics=semantics), *_in_region("east"))
-    one = _with_east_cordoned() if cordoned else _without_east()
-
-    decision = decide(one, LEDGER, *placed, semantics=semantics)
-
-    assert (decision.kept, decision.picked, decision.is_fulfilled) == (("nimblefox", "quietheron"), (), False)

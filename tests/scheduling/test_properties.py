@@ -68,7 +68,6 @@ def test_every_round_ranks_and_forbids_what_the_plain_evaluation_does(case: Case
         assert forbidden - taken == set(plain.forbidden)
 
 
-@THOROUGH
 @given(PICK_N)
 def test_replay_of_every_round_and_cluster_is_that_of_the_plain_evaluation(case: Case) -> None:
     decision = _picking(case)
@@ -203,7 +202,6 @@ def test_the_order_of_clusters_and_bindings_never_matters(case: Case, random: An
     assert list(Outcomes(one)) == list(Outcomes(other))
 
 
-@THOROUGH
 @given(PICK_N)
 def test_picks_for_n_are_a_prefix_of_picks_for_one_more(case: Case) -> None:
     more = {**case, "policy": {**case["policy"], "numberOfClusters": case["policy"]["numberOfClusters"] + 1}}

@@ -1,5 +1,8 @@
 """Filter: a cluster that the current policy has placed already (`spec/scheduler.md` 4.1, point 4)."""
 
+from bisect import bisect_left
+from operator import attrgetter
+
 from placements.scheduling.columns import Bools
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.reasons import Reason, ReasonCode
@@ -17,5 +20,6 @@ class AlreadyPlacedFilter:
     def reason(self, cycle: Cycle, position: int) -> Reason:
         """Give the state of the binding that is there."""
         name = cycle.fleet.names[position]
-        states = {binding.cluster: binding.state for binding in cycle.standing.current}
-        return Reason(ReasonCode.ALREADY_PLACED, {"state": states[name]})
+        current = cycle.standing.current  # sorted by cluster name
+        found = bisect_left(current, name, key=attrgetter("cluster"))
+        return Reason(ReasonCode.ALREADY_PLACED, {"state": current[found].state})

@@ -1,0 +1,154 @@
+"""Gates on the engine's speed: ratios and counts at small sizes, never seconds, with ample room for noise.
+
+`bench_engine` measures the goals; these only tell when a change has made the engine slower by a class.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from time import perf_counter
+
+import pytest
+
+from placements.scheduling import fleet as fleet_module
+from placements.scheduling.candidates import candidates_of
+from placements.scheduling.columns import Ints, LabelColumn, label_column
+from placements.scheduling.outcomes import Outcomes
+from placements.scheduling.picker import pick
+from placements.scheduling.policy import Semantics, TopologySpreadConstraint
+from placements.scheduling.scheduler import schedule
+from placements.scheduling.spread.base import Prospect
+from placements.scheduling.spread.fleet import FleetSpread
+from placements.scheduling.storage import pack
+from tests.load.problems import Problem
+from tests.scheduling.plain_evaluation import plain_rounds
+
+GATE = Problem("gate", 2_000, 200, (7, 7, 6))
+BOTH = pytest.mark.parametrize("semantics", [Semantics.FLEET, Semantics.KUBEFLEET])
+
+
+def _best(action: Callable[[], object], repeats: int) -> float:
+    """Give the shortest time of several, which other work on the machine disturbs least."""
+    times = []
+    for _ in range(repeats):
+        start = perf_counter()
+        action()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def _seconds_a_pick(problem: Problem) -> float:
+    cycle = problem.cycle(problem.fleet())
+    picks = len(schedule(cycle).picked)
+    return _best(lambda: schedule(replace(cycle)), 8) / picks
+
+
+def _plain_seconds_a_pick(problem: Problem) -> float:
+    rounds = plain_rounds(problem.case(), kubefleet=problem.semantics is Semantics.KUBEFLEET)
+    return _best(lambda: next(rounds), 15)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("problem", "times"),
+    [
+        (GATE, 40),
+        (replace(GATE, hard=True, max_skew=1), 30),
+        (replace(GATE, domains=(2_000, 20)), 40),
+        (replace(GATE, shape="bound"), 20),
+    ],
+    ids=["soft", "hard", "unique key", "bound"],
+)
+def test_a_pick_is_many_times_faster_than_evaluating_every_cluster(
+    problem: Problem, times: int, semantics: Semantics
+) -> None:
+    problem = replace(problem, semantics=semantics)
+
+    assert _plain_seconds_a_pick(problem) >= times * _seconds_a_pick(problem)
+
+
+def test_a_pick_costs_about_the_same_in_a_fleet_eight_times_as_large() -> None:
+    small, large = _seconds_a_pick(GATE), _seconds_a_pick(replace(GATE, clusters=16_000, wanted=1_600))
+
+    assert large <= 3 * small
+
+
+def test_building_a_fleet_and_scheduling_is_within_sight_of_reading_and_sorting_it() -> None:
+    problem = replace(GATE, clusters=8_000, wanted=800)
+    cycle, rows = problem.cycle(problem.fleet()), problem.rows
+
+    def floor() -> object:
+        columns = [[row["labels"].get(key) for row in rows] for key in problem.keys]
+        return columns, sorted([row["name"] for row in rows]), sorted(range(len(rows)))
+
+    assert _best(lambda: schedule(replace(cycle, fleet=problem.fleet())), 5) <= 40 * _best(floor, 5)
+
+
+class _Counting(FleetSpread):
+    """The rules of `fleet`, noting how many counts each question was about."""
+
+    def __init__(self) -> None:
+        self.questions: list[int] = []
+
+    def score(self, constraint: TopologySpreadConstraint, prospect: Prospect) -> Ints:
+        self.questions.append(len(prospect.counts))
+        return super().score(constraint, prospect)
+
+
+@pytest.mark.parametrize("wanted", [200, 1_600])
+def test_the_rules_are_asked_once_per_standing_not_once_per_pick_or_cluster(wanted: int) -> None:
+    counting = _Counting()
+    candidates = replace(candidates_of(GATE.cycle(GATE.fleet())), strategy=counting)
+
+    picks = pick(candidates, wanted)
+
+    assert len(picks.positions) == wanted
+    assert len(counting.questions) <= 10 * len(GATE.domains)
+    assert max(counting.questions) <= 10
+
+
+def test_columns_of_a_fleet_are_made_once_for_all_placements(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[LabelColumn] = []
+
+    def counted(values: list[str | None], order: Ints) -> LabelColumn:
+        made.append(label_column(values, order))
+        return made[-1]
+
+    monkeypatch.setattr(fleet_module, "label_column", counted)
+    fleet = GATE.fleet()
+
+    for wanted in (10, 20, 30):
+        schedule(replace(GATE, wanted=wanted).cycle(fleet))
+
+    assert len(made) == len({"tier", "stage", *GATE.keys})
+
+
+@BOTH
+def test_a_record_takes_a_few_bytes_a_cluster_and_a_pick(semantics: Semantics) -> None:
+    decision = schedule(replace(GATE, semantics=semantics).cycle(GATE.fleet()))
+
+    assert len(pack(decision)) <= 2_000 + 5 * GATE.clusters + 3 * GATE.wanted
+
+
+def test_the_baseline_is_no_straw_man() -> None:
+    """Its pick costs what its work has to: labels read and counted, clusters scored and sorted."""
+    rows = [(row["name"], row["labels"]) for row in GATE.rows]
+
+    def least_work() -> object:
+        scored = [(len([labels.get(key) for key in GATE.keys]), 0, 0, name) for name, labels in rows]
+        return sorted(scored, reverse=True)
+
+    rounds = list(islice(plain_rounds(GATE.case()), 1))
+
+    assert len(rounds[0].ranked) == GATE.clusters
+    assert _plain_seconds_a_pick(GATE) <= 4 * _best(least_work, 15)
+
+
+def test_asking_what_became_of_every_cluster_grows_no_faster_than_the_fleet() -> None:
+    def seconds(problem: Problem) -> float:
+        decision = schedule(problem.cycle(problem.fleet()))
+        return _best(lambda: list(Outcomes(decision)), 3)
+
+    small = replace(GATE, clusters=1_000, wanted=100, shape="bound")
+
+    assert seconds(replace(small, clusters=8_000)) <= 15 * seconds(small)
