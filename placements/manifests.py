@@ -37,17 +37,9 @@ class Document:
     source: str = field(repr=False, compare=False, default="")
     within: Keys = ()
 
-    def line_of(self, place: Keys) -> int | None:
-        """Give the line on which something stands, or what should contain it; None if unknown."""
-        return self.lines_of([place]).get(place)
-
-    def lines_of(self, places: Iterable[Keys]) -> dict[Keys, int]:
-        """Give the lines of several places in one more reading of the text."""
-        wanted = {place: (*self.within, *place) for place in places}
-        prefixes = {full[:end] for full in wanted.values() for end in range(len(full) + 1)}
-        lines = _lines(self.source, self.number, prefixes)
-        found = {place: _nearest(full, lines) for place, full in wanted.items()}
-        return {place: line for place, line in found.items() if line is not None}
+    def place_of(self, path: str) -> Keys:
+        """Give where a path of this document, or item, stands in its text."""
+        return (*self.within, *split_path(path))
 
 
 def load_documents(
@@ -68,13 +60,29 @@ def load_documents(
     return found
 
 
-def attach_lines(faults: Faults, document: Document) -> Faults:
-    """Give the same faults with the lines on which they stand, where those can be found."""
-    lines = document.lines_of(split_path(fault.path) for fault in faults.faults)
-    return Faults(
-        fault if fault.line else replace(fault, line=lines.get(split_path(fault.path)))
-        for fault in faults.faults
-    )
+def attach_lines(found: Iterable[tuple[Document, Fault]]) -> list[Fault]:
+    """Give faults with the lines on which they stand, where those can be found.
+
+    Each text is read once more, however many of its documents and items have faults.
+    """
+    pairs = list(found)
+    places: dict[tuple[str, int], set[Keys]] = {}
+    for document, fault in pairs:
+        places.setdefault((document.source, document.number), set()).add(document.place_of(fault.path))
+    lines = {where: _lines_with_outer(*where, wanted) for where, wanted in places.items()}
+    return [
+        fault if fault.line else replace(fault, line=_line_of(document, fault, lines))
+        for document, fault in pairs
+    ]
+
+
+def _line_of(document: Document, fault: Fault, lines: dict[tuple[str, int], dict[Keys, int]]) -> int | None:
+    return _nearest(document.place_of(fault.path), lines[document.source, document.number])
+
+
+def _lines_with_outer(source: str, number: int, wanted: set[Keys]) -> dict[Keys, int]:
+    """Find the lines of places and of all that they are inside."""
+    return _lines(source, number, {place[:end] for place in wanted for end in range(len(place) + 1)})
 
 
 def items_of(document: Document) -> list[Document]:
@@ -103,7 +111,8 @@ def dump_yaml(data: object) -> str:
 def _decoded(text: str | bytes, max_bytes: int) -> str:
     """Give the text as characters that YAML may hold."""
     if len(text) > max_bytes:
-        raise _fault("too-large", f"has more than {max_bytes} bytes", allowed=f"at most {max_bytes} bytes")
+        limit = max_bytes // MEBIBYTE
+        raise _fault("too-large", f"has more than {limit} MiB", allowed=f"at most {limit} MiB")
     try:
         source = text.decode() if isinstance(text, bytes) else text
         source.encode()

@@ -9,6 +9,7 @@ from pathlib import Path
 from django.core.management import load_command_class
 from packaging.requirements import Requirement
 
+from placements.scheduling.filters.topology_keys import TopologyKeyFilter
 from placements.scheduling.profile import FILTERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +54,7 @@ def test_table_has_a_row_for_every_filter_score_and_strategy() -> None:
 def test_table_names_the_filters_in_the_order_of_the_profile() -> None:
     rows = re.findall(r"`filters/(\w+)\.py`", _section(PLUGINS))
 
-    assert rows == [type(each).__module__.rpartition(".")[2] for each in FILTERS]
+    assert rows == [type(each).__module__.rpartition(".")[2] for each in (*FILTERS, TopologyKeyFilter())]
 
 
 def test_every_dependency_has_a_line() -> None:

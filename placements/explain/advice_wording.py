@@ -7,12 +7,21 @@ from placements.explain.wording import ELIGIBILITY_WORDS, joined, taint_words
 from placements.scheduling.advice.changes import Change, ChangeKind
 from placements.scheduling.advice.feasibility import Bound, feasibility_bound
 from placements.scheduling.advice.search import Suggestion
-from placements.scheduling.advice.traps import PinnedGroup, dead_end, over_limits, pinned_groups, stale_picks
+from placements.scheduling.advice.traps import (
+    PinnedGroup,
+    dead_end,
+    favoured_without_key,
+    over_limits,
+    pinned_groups,
+    stale_picks,
+)
 from placements.scheduling.decision import Decision
 from placements.scheduling.fleet import EligibilityKind
 
 Facts = Mapping[str, Any]
 _NAMES_SHOWN = 5
+_ALTERNATIVES_SHOWN = 12
+_GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
 
 
 def change_words(change: Change) -> str:
@@ -31,19 +40,30 @@ def suggestion_sentence(suggestion: Suggestion) -> str:
 
 def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:
     """Name the changes that do not help; those that differ only in a cluster or a label share a line."""
-    sentences: list[str] = []
-    leaving: list[str] = []
+    listed = list(suggestions)
+    told = [_failure(one) for one in listed if one.change.kind not in _GROUPED]
+    return told + _grouped([one.change for one in listed])
+
+
+def untried_sentences(changes: Iterable[Change]) -> list[str]:
+    """Name the changes that there was no time for, in the same way."""
+    listed = list(changes)
+    return [change_words(one) for one in listed if one.kind not in _GROUPED] + _grouped(listed)
+
+
+def _grouped(changes: list[Change]) -> list[str]:
+    leaving = [one.facts["cluster"] for one in changes if one.kind is ChangeKind.LEAVE]
     labels: dict[str, list[str]] = {}
-    for one in suggestions:
-        facts = one.change.facts
-        if one.change.kind is ChangeKind.LEAVE:
-            leaving.append(facts["cluster"])
-        elif one.change.kind is ChangeKind.LABEL:
-            labels.setdefault(facts["key"], []).append(facts["value"] or "no value")
-        else:
-            sentences.append(_failure(one))
-    sentences += [f"another label {key}: {joined(values, 'or')}" for key, values in labels.items()]
-    return sentences + ([f"{joined(leaving, 'or')} leaving the fleet"] if leaving else [])
+    for one in changes:
+        if one.kind is ChangeKind.LABEL:
+            labels.setdefault(one.facts["key"], []).append(one.facts["value"] or "no value")
+    sentences = [f"another label {key}: {_either(values)}" for key, values in labels.items()]
+    return sentences + ([f"{_either(leaving)} leaving the fleet"] if leaving else [])
+
+
+def _either(names: list[str]) -> str:
+    more = [f"{len(names) - _ALTERNATIVES_SHOWN} others"] if len(names) > _ALTERNATIVES_SHOWN else []
+    return joined([*names[:_ALTERNATIVES_SHOWN], *more], "or")
 
 
 def _failure(one: Suggestion) -> str:
@@ -61,13 +81,17 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def trap_sentences(decision: Decision) -> Iterator[str]:
     """Name what an unfulfilled or surprising decision ran into."""
+    if decision.is_failed:
+        return
     yield from (_pinned(one) for one in pinned_groups(decision))
     yield from _dead_end(decision)
     for over in over_limits(decision):
         yield f"{over.topology_key}: the skew was {over.skew} before the first pick, limit {over.max_skew}"
+    for key, names in favoured_without_key(decision).items():
+        yield f"picked without the label {key}, so no limit held there: {_listed(names)}"
     stale = stale_picks(decision)
     if stale:
-        yield f"stale: {_listed(stale)} stay placed, a run from scratch would not pick them"
+        yield f"stale, placed still though a run from scratch would pass over: {_listed(stale)}"
     if not decision.is_fulfilled:
         bound = feasibility_bound(decision.cycle)
         if bound is not None:
@@ -97,8 +121,20 @@ def _dead_end(decision: Decision) -> Iterator[str]:
         yield "whether a larger set keeps all hard limits was not determined"
 
 
+_REPORTS = {
+    EligibilityKind.NO_AGENT: "a first report of the member agent",
+    EligibilityKind.STALE_HEARTBEAT: "a fresh heartbeat",
+    EligibilityKind.NOT_JOINED: "a report of having joined",
+    EligibilityKind.NO_HEALTH: "a report of the health",
+    EligibilityKind.UNHEALTHY: "a report of good health",
+    EligibilityKind.UNSPECIFIED: "the eligibility",
+    EligibilityKind.LEAVING: "the return",
+}
+
+
 def _report(facts: Facts) -> str:
-    return f"a report that makes it eligible (now it {ELIGIBILITY_WORDS[EligibilityKind(facts['kind'])]})"
+    today = facts["reason"] or ELIGIBILITY_WORDS[EligibilityKind(facts["kind"])]
+    return f"{_REPORTS[EligibilityKind(facts['kind'])]} of {facts['cluster']} (now: {today})"
 
 
 def _label(facts: Facts) -> str:

@@ -1,14 +1,17 @@
 """A decision as one plain document, for JSON and YAML: the same record that the pages read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from placements.explain.hub_status import condition_of
+from placements.explain.wording import difference_sentence
 from placements.scheduling.advice.changes import Change
 from placements.scheduling.advice.search import Advice, Suggestion
+from placements.scheduling.comparison import Comparison, Difference
 from placements.scheduling.decision import Decision
 from placements.scheduling.faults import Caveat
 from placements.scheduling.outcomes import ClusterOutcome, Outcomes
+from placements.scheduling.policy import Semantics
 from placements.scheduling.reasons import Reason
 from placements.scheduling.replay import Candidate, Replay, Step
 
@@ -46,7 +49,10 @@ def decision_document(
 def scores_of(decision: Decision) -> Plain:
     """Give the scores of every cluster picked in this cycle; a PickFixed placement has none."""
     return {
-        one.cluster: {"topologySpreadScore": one.topology_spread_score, "affinityScore": one.affinity_score}
+        one.cluster: {
+            "topologySpreadScore": _plain(one.topology_spread_score),
+            "affinityScore": one.affinity_score,
+        }
         for one in decision.picked
         if one.topology_spread_score is not None
     }
@@ -76,7 +82,7 @@ def _candidate(one: Candidate) -> Plain:
     return {
         "cluster": one.cluster,
         "rank": one.rank,
-        "topologySpreadScore": one.topology_spread_score,
+        "topologySpreadScore": _plain(one.topology_spread_score),
         "affinityScore": one.affinity_score,
         "wasHere": one.was_here,
         "decidedBy": one.decided_by,
@@ -132,3 +138,25 @@ def _suggestion(one: Suggestion) -> Plain:
 
 def _change(one: Change) -> Plain:
     return {"kind": str(one.kind), "facts": _plain(dict(one.facts))}
+
+
+def comparison_document(
+    comparison: Comparison, *, warnings: Mapping[Semantics, Iterable[Caveat]] | None = None
+) -> Plain:
+    """Give the decisions under several semantics, and where their choices part."""
+    difference = comparison.first_difference
+    return {
+        "semantics": {
+            str(semantics): decision_document(decision, warnings=(warnings or {}).get(semantics, ()))
+            for semantics, decision in comparison.decisions.items()
+        },
+        "firstDifference": None if difference is None else _difference(difference),
+    }
+
+
+def _difference(one: Difference) -> Plain:
+    return {
+        "place": one.place,
+        "choices": {str(semantics): name for semantics, name in one.choices.items()},
+        "because": difference_sentence(one),
+    }

@@ -10,6 +10,7 @@ from placements.scheduling.bindings import Binding, BindingState
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.outcomes import ClusterOutcome, Outcome, Outcomes
 from placements.scheduling.reasons import Reason, ReasonCode
+from placements.scheduling.rounds import SpreadScore
 
 MOST_UNSELECTED = 20
 
@@ -34,7 +35,7 @@ class ClusterDecision:
     cluster: str
     is_selected: bool
     affinity_score: float | None
-    topology_spread_score: float | None
+    topology_spread_score: SpreadScore | None
     reason: str
 
     def plain(self) -> dict[str, object]:
@@ -141,6 +142,9 @@ def _unselected(decision: Decision) -> list[ClusterDecision]:
         else:
             is_hidden = outcome.outcome is Outcome.KEPT and decision.kind is not CycleKind.PICK_FIXED
             others.append(None if is_hidden else _refused(decision, outcome.cluster, reason))
+    if decision.kind is CycleKind.PICK_FIXED:
+        order = {name: place for place, name in enumerate(decision.cycle.policy.cluster_names)}
+        others.sort(key=lambda line: order[line.cluster] if line is not None else -1)
     lines = [line for _, line in sorted(ranked, key=lambda pair: pair[0])] + others
     return [line for line in lines[:MOST_UNSELECTED] if line is not None]
 

@@ -2,9 +2,11 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from placements.explain.text import visible
 from placements.explain.wording import reason_sentence
+from placements.scheduling.comparison import Comparison
 from placements.scheduling.decision import Decision
 from placements.scheduling.outcomes import Outcomes
 
@@ -30,11 +32,16 @@ def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
             str(one.outcome),
             one.round,
             "yes" if one.stays else "no",
-            *scores.get(one.cluster, (None, None)),
+            *map(_score, scores.get(one.cluster, (None, None))),
             next(str(reason.code) for reason in one.reasons if reason.is_deciding),
             " ".join(str(reason.code) for reason in one.reasons),
             "; ".join(reason_sentence(reason) for reason in one.reasons),
         )
+
+
+def _score(value: object) -> object:
+    """Write a score of several levels with spaces: a spreadsheet takes 1/2 for a date."""
+    return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def outcome_csv(decision: Decision) -> str:
@@ -42,5 +49,26 @@ def outcome_csv(decision: Decision) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(OUTCOME_COLUMNS)
-    writer.writerows(outcome_rows(decision))
+    writer.writerows(map(_safe, outcome_rows(decision)))
+    return text.getvalue()
+
+
+def _safe(row: Iterable[object]) -> list[object]:
+    """Keep a spreadsheet from taking a name for a formula, and a terminal from taking it for a command."""
+    return [_safe_text(cell) if isinstance(cell, str) else cell for cell in row]
+
+
+def _safe_text(text: str) -> str:
+    return visible(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)
+
+
+def comparison_csv(comparison: Comparison) -> str:
+    """Write each cluster's outcome under every semantics as CSV with a header line."""
+    columns = [
+        {one.cluster: str(one.outcome) for one in Outcomes(each)} for each in comparison.decisions.values()
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("cluster", *map(str, comparison.decisions)))
+    writer.writerows(_safe((name, *(column[name] for column in columns))) for name in columns[0])
     return text.getvalue()

@@ -1,11 +1,13 @@
 """A decision as text that one would paste into a ticket."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from placements.explain import advice_wording, wording
 from placements.scheduling.advice.search import Advice, how_to_fulfil
 from placements.scheduling.bindings import Binding
-from placements.scheduling.decision import Decision, Picked
+from placements.scheduling.comparison import Comparison, Difference
+from placements.scheduling.decision import CycleKind, Decision, Picked
 from placements.scheduling.faults import Caveat
 from placements.scheduling.outcomes import ClusterOutcome, Outcome, Outcomes
 from placements.scheduling.replay import Candidate, Replay, Spread, Step
@@ -15,29 +17,49 @@ _CANDIDATES_SHOWN = 5
 _CLUSTERS_SHOWN = 50
 _GROUPS_SHOWN = 12
 _WAYS_SHOWN = 12
-_NONE = "–"  # noqa: RUF001 -- the dash of tables, not a minus
 
 
 def decision_text(
-    decision: Decision, *, placement: str, warnings: Iterable[Caveat] = (), step: int | None = None
+    decision: Decision,
+    *,
+    placement: str,
+    notes: Iterable[str] = (),
+    step: int | None = None,
+    advice: Advice | None = None,
 ) -> str:
-    """Write the decision: how it came out, a sentence a round, who was not picked and why.
+    """Write how the decision came out, who is placed, who is not and why, and a sentence a round.
 
-    With `step` only that round, with all its candidates. Raises IndexError when there is no such round.
+    With `step` only that round, with all its candidates; with `advice` only why, and what would change it.
+    `notes` go under the headline. Raises IndexError when there is no such round.
     """
-    parts = [list(_head(decision, placement)), [f"warning: {one.path}: {one.message}" for one in warnings]]
-    if step is None:
-        parts += [list(_rounds(decision)), list(_placed(decision)), list(_unplaced(decision))]
-    else:
-        parts += [list(_step(Replay(decision), step, candidates=None))]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    parts = [[*_head(decision, placement), *notes]]
+    if step is not None:
+        parts.append(list(_step(Replay(decision), step, candidates=None)))
+    if advice is not None:
+        parts.append(_advice(advice))
+    if step is None and advice is None:
+        parts += [list(_placed(decision)), list(_unplaced(decision)), *_rounds(decision)]
+    return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
+
+
+def visible(line: str) -> str:
+    """Write what a terminal would act on, or would not show, as its code."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+
+
+def warning_note(caveat: Caveat) -> str:
+    """Write a warning as a line."""
+    return f"warning: {caveat.path}: {caveat.message}"
 
 
 def _head(decision: Decision, placement: str) -> Iterator[str]:
     verdict = "fulfilled" if decision.is_fulfilled else "NOT FULFILLED"
-    yield f"{placement}: {wording.headline(decision)} ({verdict})"
     cycle = decision.cycle
-    yield f"{len(cycle.fleet)} clusters, {cycle.semantics} semantics, decision {decision.id}"
+    yield f"{placement}: {wording.headline(decision)} ({verdict})"
+    size = wording.counted(len(cycle.fleet), "cluster")
+    yield f"{size}, {cycle.semantics} semantics, decision {decision.id}"
+    if cycle.bindings:
+        yield wording.bindings_sentence(cycle)
     for name in decision.not_found:
         yield f"{name} is named but not in the fleet"
     yield from advice_wording.trap_sentences(decision)
@@ -46,27 +68,29 @@ def _head(decision: Decision, placement: str) -> Iterator[str]:
         yield f"it would be fulfilled with {'; or '.join(ways[:_WAYS_SHOWN])}"
 
 
-def _rounds(decision: Decision) -> Iterator[str]:
+def _rounds(decision: Decision) -> Iterator[list[str]]:
     replay, count = Replay(decision), decision.number_of_rounds
     shown = [*range(1, min(count, _ROUNDS_SHOWN) + 1)]
     if count > _ROUNDS_SHOWN:
         shown[-1] = count
     for number in shown:
         if number == count and count > _ROUNDS_SHOWN:
-            yield f"… steps {_ROUNDS_SHOWN} to {count - 1} left out; any of them: --step N"
-        yield from _step(replay, number, candidates=_CANDIDATES_SHOWN)
+            yield [f"… steps {_ROUNDS_SHOWN} to {count - 1} left out; any of them: --step N"]
+        yield list(_step(replay, number, candidates=_CANDIDATES_SHOWN))
 
 
 def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[str]:
     """Write one round: the sentence, the groups against their limits, the ranked candidates."""
     step = replay.step(number)
-    yield f"STEP {number} of {replay.decision.number_of_rounds}: {wording.round_sentence(step)}"
+    name = f"STEP {number} of {replay.decision.number_of_rounds}" if step.winner else f"END in step {number}"
+    yield f"{name}: {wording.round_sentence(step)}"
     yield from (f"  {_spread_line(spread)}" for spread in step.spreads)
     listed = replay.candidates(number)
     most = candidates or len(listed)
     if step.cut is not None and candidates is not None:
         most = max(most, min(step.cut.size + 2, _CLUSTERS_SHOWN))
-    yield from (f"  {line}" for line in _candidate_table(listed[:most], step))
+    if listed:
+        yield from (f"  {line}" for line in _candidate_table(listed[:most], step))
     if len(listed) > most:
         yield f"  … {len(listed) - most} more: --step {number}"
 
@@ -75,7 +99,9 @@ def _spread_line(spread: Spread) -> str:
     changed = [name for name in spread.before if spread.after[name] != spread.before[name]]
     quiet = [name for name in spread.before if name not in changed]
     names = [*changed, *quiet][:_GROUPS_SHOWN]
-    counts = ", ".join(f"{name} {_change(spread.before[name], spread.after[name])}" for name in sorted(names))
+    counts = ", ".join(
+        f"{name}: {_change(spread.before[name], spread.after[name])}" for name in sorted(names)
+    )
     more = f", … {len(spread.before) - len(names)} more groups" if len(spread.before) > len(names) else ""
     skew = _change(spread.skew_before, spread.skew_after)
     return f"{wording.spread_limit(spread)}: {counts or 'no groups'}{more}; skew {skew}"
@@ -92,18 +118,21 @@ def _candidate_table(candidates: Sequence[Candidate], step: Step) -> list[str]:
     for one in candidates:
         scores = [_verdict_cell(verdict.score, forbidden=verdict.is_forbidden) for verdict in one.constraints]
         row = [
-            _score(one.rank),
+            wording.score_text(one.rank),
             one.cluster,
             *scores,
-            _score(one.topology_spread_score),
-            _score(one.affinity_score),
+            wording.score_text(one.topology_spread_score),
+            wording.score_text(one.affinity_score),
         ]
         rows.append([*row, *([str(one.was_here)] if has_history else []), _place(one, step)])
     return table(rows)
 
 
-def _verdict_cell(score: int, *, forbidden: bool) -> str:
-    return "forbidden" if forbidden else f"{score:+d}" if score else "0"
+def _verdict_cell(score: float, *, forbidden: bool) -> str:
+    if forbidden:
+        return "forbidden"
+    is_cost = isinstance(score, float)  # of `kubernetes`: the more, the worse
+    return f"+{wording.score_text(score)}" if score > 0 and not is_cost else wording.score_text(score)
 
 
 def _place(one: Candidate, step: Step) -> str:
@@ -111,25 +140,34 @@ def _place(one: Candidate, step: Step) -> str:
         return "filtered"
     if step.cut is not None:
         return "picked" if one.rank <= step.cut.size else "below the cut"
-    return "PICKED" if one.rank == 1 else wording.COLUMN_WORDS[one.decided_by]
+    return "picked" if one.rank == 1 else wording.COLUMN_WORDS[one.decided_by]
 
 
 def _placed(decision: Decision) -> Iterator[str]:
     if not decision.picked and not decision.kept:
         return
     yield "PLACED"
-    rows = [["cluster", "", "topology", "affinity"]]
-    stored = {binding.cluster: binding for binding in decision.cycle.live_bindings}
-    placed: list[tuple[str, Picked | Binding]] = [("picked", one) for one in decision.picked]
-    placed += [("kept", stored[name]) for name in decision.kept]
+    has_scores = decision.kind is not CycleKind.PICK_ALL
+    rows = [["cluster", "how", *(["topology", "affinity"] if has_scores else [])]]
+    before = {binding.cluster: binding for binding in decision.cycle.live_bindings}
+    placed: list[tuple[str, Picked | Binding]] = [(_how(one.cluster, before), one) for one in decision.picked]
+    placed += [("kept", before[name]) for name in decision.kept]
     for how, one in placed:
-        rows.append([one.cluster, how, _score(one.topology_spread_score), _score(one.affinity_score)])
+        scores = (
+            [wording.score_text(one.topology_spread_score), wording.score_text(one.affinity_score)]
+            if has_scores
+            else []
+        )
+        rows.append([one.cluster, how, *scores])
     yield from (f"  {line}" for line in table(rows[: _CLUSTERS_SHOWN + 1]))
     yield from _more(len(rows) - 1)
 
 
-def _score(value: float | None) -> str:
-    return _NONE if value is None else str(value)
+def _how(cluster: str, before: Mapping[str, Binding]) -> str:
+    binding = before.get(cluster)
+    if binding is None:
+        return "picked"
+    return "picked again" if binding.is_active else "restored"
 
 
 def _unplaced(decision: Decision) -> Iterator[str]:
@@ -137,11 +175,23 @@ def _unplaced(decision: Decision) -> Iterator[str]:
     others = [one for one in Outcomes(decision) if one.outcome not in placed]
     gone = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
     if others or gone:
-        yield "NOT PLACED"
+        yield "NOT PLACED" + (f": {_tally(others)}" if len(others) > _CLUSTERS_SHOWN else "")
     yield from (f"  {name}: unscheduled, no longer in the fleet" for name in gone)
+    others.sort(key=_best_first)
     rows = [[one.cluster, str(one.outcome), _why(one)] for one in others[:_CLUSTERS_SHOWN]]
     yield from (f"  {line}" for line in table(rows))
     yield from _more(len(others))
+
+
+def _tally(others: Sequence[ClusterOutcome]) -> str:
+    counts = Counter(f"{one.outcome} ({one.reasons[0].code})" for one in others)
+    return ", ".join(f"{count} {what}" for what, count in counts.most_common())
+
+
+def _best_first(one: ClusterOutcome) -> int:
+    """Order outranked clusters by rank, the others after them in the order they have."""
+    rank = one.reasons[0].facts.get("rank")
+    return rank if isinstance(rank, int) else 1 << 62
 
 
 def _more(count: int) -> Iterator[str]:
@@ -154,27 +204,58 @@ def _why(outcome: ClusterOutcome) -> str:
     return "; also: ".join(sentences) if len(sentences) > 1 else sentences[0]
 
 
-def advice_text(advice: Advice) -> str:
-    """Write why one cluster was not picked, and what would and would not change that."""
-    lines = [f"WHY {advice.outcome.cluster}: {advice.outcome.outcome}. {_why(advice.outcome)}"]
+def comparison_text(comparison: Comparison, *, placement: str, notes: Iterable[str] = ()) -> str:
+    """Write whom each semantics places, side by side, with the first difference marked."""
+    difference = comparison.first_difference
+    parts = "all place the same clusters in the same order"
+    if difference is not None:
+        parts = wording.difference_sentence(difference)
+    lines = [f"{placement} under {len(comparison.decisions)} semantics", parts, *notes, ""]
+    lines += (f"  {line}" for line in table(_comparison_rows(comparison, difference)))
+    return "\n".join(map(visible, [*lines, *_more(len(comparison.rows))])) + "\n"
+
+
+def _comparison_rows(comparison: Comparison, difference: Difference | None) -> list[list[str]]:
+    names = list(comparison.decisions)
+    rows = [["", *map(str, names), ""]]
+    for place, choices in enumerate(comparison.rows[:_CLUSTERS_SHOWN], start=1):
+        mark = "◄" if difference is not None and place == difference.place else ""
+        rows.append([str(place), *(choices[one] or wording.NONE for one in names), mark])
+    decisions = comparison.decisions.values()
+    return [*rows, ["", *("fulfilled" if one.is_fulfilled else "NOT FULFILLED" for one in decisions), ""]]
+
+
+def _advice(advice: Advice) -> list[str]:
+    """Write why one cluster is where it is, and what would and would not change that."""
+    lines = [f"WHY {advice.outcome.cluster} ({advice.outcome.outcome}): {_why(advice.outcome)}"]
     if advice.helps:
         lines.append("would be picked with")
     lines += [f"  ✓ {advice_wording.suggestion_sentence(one)}" for one in advice.helps]
     if advice.fails:
         lines.append("would still not be picked with")
     lines += [f"  ✗ {words}" for words in advice_wording.failure_sentences(advice.fails)]
-    lines += [f"  ? not tried: {advice_wording.change_words(one)}" for one in advice.not_tried]
+    lines += [f"  ? not tried: {words}" for words in advice_wording.untried_sentences(advice.not_tried)]
     if advice.helps or advice.fails:
-        lines.append(
-            "Each change was tried by itself, by running the scheduler; combinations were not tried."
-        )
-    return "\n".join(lines) + "\n"
+        lines.append("Each change was tried alone, by running the scheduler; combinations were not tried.")
+    return lines
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Line up columns, two blanks apart."""
+    """Line up columns, two blanks apart, numbers to the right."""
     if not rows:
         return []
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
-    return ["  ".join(cells).rstrip() for cells in padded]
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    numeric = [all(map(_is_number, column[1:])) and len(rows) > 1 for column in columns]
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, numeric, strict=True)
+        padded = (cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells)
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def _is_number(cell: str) -> bool:
+    return cell in (wording.NONE, "forbidden") or all(
+        part.lstrip("+-").replace(".", "", 1).isdigit() for part in cell.split("/")
+    )

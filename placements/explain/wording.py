@@ -3,18 +3,27 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from placements.scheduling.comparison import Difference
+from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.fleet import EligibilityKind
+from placements.scheduling.policy import Semantics
 from placements.scheduling.reasons import Reason, ReasonCode
 from placements.scheduling.replay import Spread, Step
+from placements.scheduling.rounds import SpreadScore
 
 Facts = Mapping[str, Any]
+
+NONE = "–"  # noqa: RUF001 -- the dash of tables, not a minus
 
 COLUMN_WORDS = {
     "topology": "topology spread",
     "affinity": "affinity",
     "was-here": "having been here before",
-    "name": "the larger name",
+    "name": "name",
+    "preference": "preference",
+    "score": "spread and affinity together",
+    "final": "spread and preference together",
     None: "only one left",
 }
 ELIGIBILITY_WORDS = {
@@ -27,6 +36,15 @@ ELIGIBILITY_WORDS = {
     EligibilityKind.UNSPECIFIED: "is not eligible",
 }
 _OPERATOR_WORDS = {"Gt": ">", "Ge": "≥", "Eq": "=", "Ne": "≠", "Lt": "<", "Le": "≤"}
+
+
+def score_text(value: SpreadScore | None) -> str:
+    """Write a score: whole where it is, level by level where it has levels, a dash where there is none."""
+    if isinstance(value, tuple):
+        return "/".join(map(score_text, value)) or NONE
+    if value is None:
+        return NONE
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else str(int(value))
 
 
 def reason_sentence(reason: Reason) -> str:
@@ -84,6 +102,26 @@ def spread_limit(spread: Spread) -> str:
     return f"{spread.topology_key} (max skew {spread.max_skew}, {'hard' if spread.is_hard else 'soft'})"
 
 
+def counted(number: int, noun: str) -> str:
+    """Count things: "1 cluster", "2 clusters"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def bindings_sentence(cycle: Cycle) -> str:
+    """Say how the cycle took the bindings that it was given."""
+    standing = cycle.standing
+    deleting = len(cycle.bindings) - len(cycle.live_bindings)
+    counts = {
+        "current": len(standing.current),
+        "obsolete": len(standing.obsolete),
+        "of clusters that left": len(standing.dangling),
+        "unscheduled before": len(standing.unscheduled),
+        "being deleted and ignored": deleting,
+    }
+    told = [f"{count} {what}" for what, count in counts.items() if count]
+    return f"{counted(len(cycle.bindings), 'binding')}: {joined(told)}"
+
+
 def joined(words: Sequence[str], last: str = "and") -> str:
     """Join words with commas and a last conjunction."""
     if len(words) < 2:
@@ -92,16 +130,18 @@ def joined(words: Sequence[str], last: str = "and") -> str:
 
 
 def _picked(facts: Facts) -> str:
-    scores = f"topology spread {facts['topologySpreadScore']}, affinity {facts['affinityScore']}"
-    return f"picked in step {facts['round']} ({scores})"
+    spread, affinity = score_text(facts["topologySpreadScore"]), score_text(facts["affinityScore"])
+    return f"in step {facts['round']} (topology spread {spread}, affinity {affinity})"
 
 
 def _kept(facts: Facts) -> str:
-    return f"placed already ({facts['state']}); a placed cluster stays"
+    return f"placed already ({facts['state']}), and a placed cluster stays"
 
 
 def _required_affinity(facts: Facts) -> str:
     terms = [joined([_requirement(one) for one in term]) for term in facts["terms"]]
+    if len(terms) == 1:
+        return f"does not match the required term: {terms[0]}"
     return "matches no required term: " + "; or ".join(terms)
 
 
@@ -121,8 +161,7 @@ def _requirement(facts: Facts) -> str:
 
 
 def _not_eligible(facts: Facts) -> str:
-    words = ELIGIBILITY_WORDS[EligibilityKind(facts["kind"])]
-    return f"{words} ({facts['reason']})" if facts["reason"] else words
+    return facts["reason"] or ELIGIBILITY_WORDS[EligibilityKind(facts["kind"])]
 
 
 def _untolerated(facts: Facts) -> str:
@@ -139,29 +178,33 @@ def _topology_spread(facts: Facts) -> str:
     group, count = f"{facts['topologyKey']}={facts['group']}", facts["count"]
     if facts["group"] is None:
         return f"has no label {facts['topologyKey']}, which the spread needs"
-    after = f"one more makes the skew {facts['skewAfter']}, limit {facts['maxSkew']}"
-    return f"{group} has {count} already, the emptiest group {facts['smallest']}: {after}"
+    if "skewAfter" in facts:
+        after = f"one more makes the skew {facts['skewAfter']}, limit {facts['maxSkew']}"
+    else:
+        after = f"one more would be {facts['aboveSmallest']} above it, limit {facts['maxSkew']}"
+    return f"in step {facts['round']} {group} has {count}, the emptiest group {facts['smallest']}: {after}"
 
 
 def _outranked(facts: Facts) -> str:
     behind = f"place {facts['rank']} in step {facts['round']}, behind {facts['behind']}"
     if facts["decidedBy"] == "topology":
-        scores = f"{facts['topologySpreadScore']} against {facts['behindTopologySpreadScore']}"
-        return f"{behind} on topology spread ({scores})"
+        own, best = score_text(facts["topologySpreadScore"]), score_text(facts["behindTopologySpreadScore"])
+        return f"{behind} on topology spread ({own} against {best})"
     if facts["decidedBy"] == "affinity":
-        return f"{behind} on affinity ({facts['affinityScore']} against {facts['behindAffinityScore']})"
+        own, best = score_text(facts["affinityScore"]), score_text(facts["behindAffinityScore"])
+        return f"{behind} on affinity ({own} against {best})"
     return f"{behind}, by {COLUMN_WORDS[facts['decidedBy']]}"
 
 
 _SENTENCES: dict[ReasonCode, Callable[[Facts], str]] = {
     ReasonCode.PICKED: _picked,
-    ReasonCode.PICKED_ALL: lambda _: "picked: it passes every filter",
-    ReasonCode.PICKED_BY_NAME: lambda _: "picked by name",
+    ReasonCode.PICKED_ALL: lambda _: "it passes every filter",
+    ReasonCode.PICKED_BY_NAME: lambda _: "it is named and eligible",
     ReasonCode.KEPT: _kept,
-    ReasonCode.CLUSTER_LEFT: lambda _: "unscheduled: the cluster has left the fleet, or is leaving it",
-    ReasonCode.POLICY_CHANGED: lambda _: "unscheduled: placed by an older policy, not picked by this one",
-    ReasonCode.SCALED_DOWN: lambda _: "unscheduled: fewer clusters are wanted, and it was the first to go",
-    ReasonCode.NOT_NAMED: lambda _: "is not in the list of cluster names",
+    ReasonCode.CLUSTER_LEFT: lambda _: "the cluster is leaving the fleet",
+    ReasonCode.POLICY_CHANGED: lambda _: "placed by an older policy, not picked by this one",
+    ReasonCode.SCALED_DOWN: lambda _: "fewer clusters are wanted, and it was the first to go",
+    ReasonCode.NOT_NAMED: lambda _: "the list of cluster names leaves it out",
     ReasonCode.SCALING_DOWN: lambda _: "was not looked at: this cycle only removes clusters",
     ReasonCode.NOTHING_TO_DO: lambda _: "was not looked at: enough clusters are placed already",
     ReasonCode.NO_NAMES: lambda _: "was not looked at: the list of cluster names is empty",
@@ -170,6 +213,28 @@ _SENTENCES: dict[ReasonCode, Callable[[Facts], str]] = {
     ReasonCode.NOT_ELIGIBLE: _not_eligible,
     ReasonCode.UNTOLERATED_TAINT: _untolerated,
     ReasonCode.ALREADY_PLACED: lambda facts: f"has the placement already ({facts['state']})",
+    ReasonCode.MISSING_TOPOLOGY_KEY: lambda facts: f"lacks {joined(facts['keys'])}, which the spread needs",
     ReasonCode.TOPOLOGY_SPREAD: _topology_spread,
     ReasonCode.OUTRANKED: _outranked,
 }
+
+
+def difference_sentence(difference: Difference) -> str:
+    """Say at which place the semantics part, whom each takes there, and what it goes by."""
+    by_choice: dict[str | None, list[Semantics]] = {}
+    for semantics, name in difference.choices.items():
+        by_choice.setdefault(name, []).append(semantics)
+    parts = [_choice(difference, name, which) for name, which in by_choice.items()]
+    return f"place {difference.place}: {'; '.join(parts)}"
+
+
+def _choice(difference: Difference, name: str | None, which: list[Semantics]) -> str:
+    who = joined([str(one) for one in which])
+    step = difference.steps[which[0]]
+    verb = "takes" if len(which) == 1 else "take"
+    if name is None:
+        ending = f" ({_nobody(step)})" if step is not None and step.winner is None else ""
+        return f"{who} {verb} nobody{ending}"
+    if step is None or step.winner != name or step.runner_up is None:
+        return f"{who} {verb} {name}"
+    return f"{who} {verb} {name}, before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}"

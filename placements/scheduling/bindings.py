@@ -16,14 +16,6 @@ class BindingState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """The scores of a cluster at the moment it was picked."""
-
-    topology_spread: float
-    affinity: float
-
-
-@dataclass(frozen=True, slots=True)
 class Binding:
     """A placement joined to one cluster.
 
@@ -34,7 +26,7 @@ class Binding:
     cluster: str
     state: BindingState
     is_current: bool = True
-    topology_spread_score: float | None = None
+    topology_spread_score: float | tuple[float, ...] | None = None
     affinity_score: float | None = None
     previous_state: BindingState = BindingState.SCHEDULED
     is_deleting: bool = False

@@ -125,16 +125,19 @@ def _quantity_or_none(text: str | None) -> Quantity | None:
         return None
 
 
-def descending(keys: Sequence[Ints]) -> Ints:
+def descending(keys: Sequence[Ints | Floats]) -> Ints:
     """Order places by the keys, the first key first, each descending; the later place wins a tie."""
     size = len(keys[0])
     if not size:
         return np.zeros(0, dtype=np.int64)
-    packed, room = np.zeros(size, dtype=np.int64), size
+    packed: Ints = np.zeros(size, dtype=np.int64)
+    room = size
     for key in keys:
+        if key.dtype != np.int64:
+            return np.lexsort(tuple(reversed(keys)))[::-1]
         low, high = int(key.min()), int(key.max())
         room *= high - low + 1
         if room >= 1 << 62:
             return np.lexsort(tuple(reversed(keys)))[::-1]
-        packed = packed * (high - low + 1) + (key - low)
+        packed = packed * (high - low + 1) + (key - low).astype(np.int64)
     return np.argsort(packed * size + np.arange(size))[::-1]

@@ -63,6 +63,11 @@ class Cycle:
         return self._mask(self._positions(self.standing.obsolete))
 
     @cached_property
+    def is_active(self) -> Bools:
+        """Mark the clusters with a scheduled or bound binding, whatever policy made it."""
+        return self._mask(self._positions((*self.standing.current, *self.standing.obsolete)))
+
+    @cached_property
     def is_placed(self) -> Bools:
         """Mark the clusters with a current scheduled or bound binding."""
         return self._mask(self.placed)

@@ -14,9 +14,9 @@ from placements.scheduling.bindings import Binding, BindingState
 from placements.scheduling.candidates import Candidates, Verdicts
 from placements.scheduling.columns import Codes
 from placements.scheduling.cycle import NOBODY, Cycle
-from placements.scheduling.picker import Picks
+from placements.scheduling.picks import Picks
 from placements.scheduling.reads import labels_read, properties_read
-from placements.scheduling.rounds import Round
+from placements.scheduling.rounds import Round, SpreadScore, told
 from placements.scheduling.selectors import Malformed
 from placements.scheduling.version import ENGINE_VERSION
 
@@ -38,7 +38,7 @@ class Picked:
     """One cluster chosen in this cycle, with the scores of its round; PickFixed has none."""
 
     cluster: str
-    topology_spread_score: float | None = None
+    topology_spread_score: SpreadScore | None = None
     affinity_score: float | None = None
 
 
@@ -93,7 +93,10 @@ class Decision:
         if self.candidates is None or self.picks is None:
             return tuple(Picked(name, 0, 0) for name in self.picked_names)
         affinity = self.candidates.affinity[self.chosen].tolist()
-        return tuple(map(Picked, self.picked_names, self.picks.spread_scores.tolist(), affinity))
+        columns = [column.tolist() for column in self.picks.spread]
+        rows = zip(*columns, strict=True) if columns else ((),) * len(affinity)
+        spread = (told(list(row), self.candidates.strategy) for row in rows)
+        return tuple(map(Picked, self.picked_names, spread, affinity))
 
     @property
     def is_failed(self) -> bool:
@@ -153,6 +156,8 @@ def binding_facts(binding: Binding) -> dict[str, object]:
     }
 
 
-def _score_identity(score: float | None) -> float | None:
+def _score_identity(score: SpreadScore | None) -> SpreadScore | None:
     """Write 1 and 1.0 alike: a database gives back the one where the scheduler gave the other."""
+    if isinstance(score, tuple):
+        return tuple(float(one) + 0.0 for one in score)
     return None if score is None else float(score) + 0.0

@@ -22,6 +22,7 @@ CODES = frozenset(
         "duplicate",
         "conflict",
         "misplaced",
+        "namespaced-kind",
         "forbidden-for-type",
         "unsatisfiable-requirements",
         "reserved-namespace",
@@ -36,6 +37,11 @@ CODES = frozenset(
         "too-deep",
         "too-large",
         "unknown-tag",
+        "unreadable",
+        "unknown-placement",
+        "unknown-cluster",
+        "malformed-property",
+        "unsatisfiable",
     ]
 )
 """Every code that a fault may have: what programs can rely on."""
@@ -61,10 +67,10 @@ class Fault:
 
     def __str__(self) -> str:
         """Write the fault in one line."""
-        place = self.path or "document"
         line = "" if self.line is None else f" (line {self.line})"
         allowed = f" (allowed: {self.allowed})" if self.allowed else ""
-        return f"{place}{line}: {self.message}{allowed}"
+        place = f"{self.path}{line}: " if self.path or line else ""
+        return f"{place}{self.message}{allowed}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,7 @@ class Fleet:
         self.names = tuple(map(names.__getitem__, order))
         self._refuse_duplicates()
         self._labels: dict[str, LabelColumn] = {}
+        self._claims: dict[str, LabelColumn] = {}
         self._properties: dict[str, PropertyColumn] = {}
         self._digests: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
 
@@ -162,6 +163,18 @@ class Fleet:
         if column is None:
             texts = [cluster.labels.get(key) for cluster in self._given]
             column = self._labels[key] = label_column(texts, self._order)
+        return column
+
+    def topology(self, key: str, key_type: str | None) -> LabelColumn:
+        """Give the column of a topology key: a label, or for the type `Claim` a property compared as text."""
+        return self.claim(key) if key_type == "Claim" else self.label(key)
+
+    def claim(self, name: str) -> LabelColumn:
+        """Give the column of one property as text, which is what Open Cluster Management calls a claim."""
+        column = self._claims.get(name)
+        if column is None:
+            texts = [cluster.properties.get(name) for cluster in self._given]
+            column = self._claims[name] = label_column(texts, self._order)
         return column
 
     def property(self, name: str) -> PropertyColumn:
@@ -204,23 +217,46 @@ class Fleet:
         """
         reads = (tuple(sorted(set(label_keys))), tuple(sorted(set(property_names))))
         if reads not in self._digests:
-            seen = [_visible(cluster, *reads) for cluster in self.clusters]
-            text = json.dumps(seen, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-            self._digests[reads] = hashlib.sha256(text.encode()).hexdigest()
+            self._digests[reads] = _digest(self.clusters, *reads)
         return self._digests[reads]
 
 
-def _visible(
-    cluster: Cluster, label_keys: tuple[str, ...], property_names: tuple[str, ...]
-) -> dict[str, object]:
-    properties = ((name, cluster.property_text(name)) for name in property_names)
-    return {
-        "name": cluster.name,
-        "labels": {key: cluster.labels[key] for key in label_keys if key in cluster.labels},
-        "properties": {name: text for name, text in properties if text is not None},
-        "taints": [[taint.key, taint.value, taint.effect] for taint in cluster.taints],
-        "eligibility": cluster.eligibility.kind,
+def _digest(clusters: Iterable[Cluster], label_keys: tuple[str, ...], property_names: tuple[str, ...]) -> str:
+    """Hash the canonical JSON of the clusters; those that differ in their names only share the rest of it."""
+    around: dict[tuple[object, ...], tuple[str, str]] = {}
+    readers = [_property_reader(name) for name in property_names]
+    parts = []
+    for cluster in clusters:
+        labels, kind = tuple(map(cluster.labels.get, label_keys)), cluster.eligibility.kind
+        seen = (labels, tuple([read(cluster) for read in readers]), cluster.taints, kind)
+        if seen not in around:
+            around[seen] = _around_the_name(label_keys, property_names, *seen)
+        before, after = around[seen]
+        parts.append(f"{before}{json.dumps(cluster.name, ensure_ascii=False)}{after}")
+    return hashlib.sha256(f"[{','.join(parts)}]".encode()).hexdigest()
+
+
+def _around_the_name(
+    label_keys: tuple[str, ...],
+    property_names: tuple[str, ...],
+    labels: tuple[str | None, ...],
+    properties: tuple[str | None, ...],
+    taints: tuple[Taint, ...],
+    kind: EligibilityKind | None,
+) -> tuple[str, str]:
+    first = {"eligibility": kind, "labels": _present(label_keys, labels)}
+    last = {
+        "properties": _present(property_names, properties),
+        "taints": [[taint.key, taint.value, taint.effect] for taint in taints],
     }
+    before, after = (
+        json.dumps(part, ensure_ascii=False, sort_keys=True, separators=(",", ":")) for part in (first, last)
+    )
+    return f'{before[:-1]},"name":', f",{after[1:]}"
+
+
+def _present(keys: tuple[str, ...], values: tuple[str | None, ...]) -> dict[str, str]:
+    return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
 
 
 def _property_reader(name: str) -> Callable[[Cluster], str | None]:

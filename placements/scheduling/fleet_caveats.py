@@ -29,6 +29,21 @@ def fleet_caveats(policy: PlacementPolicy, fleet: Fleet, *, path: str = "policy"
     return tuple(found)
 
 
+def property_caveats(fleet: Fleet) -> tuple[Caveat, ...]:
+    """List the properties that some cluster reports with a value that no policy can compare."""
+    names = sorted({name for cluster in fleet for name in cluster.properties})
+    found = ((name, fleet.property(name).is_malformed.nonzero()[0].tolist()) for name in names)
+    return tuple(
+        Caveat("not-a-quantity", format_path(("properties", name)), f"no quantity on {_some_at(fleet, odd)}")
+        for name, odd in found
+        if odd
+    )
+
+
+def _some_at(fleet: Fleet, positions: list[int]) -> str:
+    return _some(map(fleet.names.__getitem__, positions))
+
+
 def decision_caveats(decision: Decision) -> tuple[Caveat, ...]:
     """List the property values that the cycle needed as numbers and that are none."""
     clusters: dict[str, list[str]] = {}
@@ -55,7 +70,7 @@ def _constraint(constraint: TopologySpreadConstraint, fleet: Fleet, path: str) -
         yield Caveat("single-group", path, message)
     lacking = [fleet.names[position] for position in (~column.is_present).nonzero()[0].tolist()]
     if lacking:
-        message = f"{_some(lacking)} without the label {key}: no limit there, so they are often picked first"
+        message = f"{_some(lacking)} without the label {key}: no limit there, and often the first pick"
         yield Caveat("clusters-lack-key", path, message)
 
 
@@ -72,8 +87,9 @@ def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterat
 
 
 def _preference(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterator[Caveat]:
-    yield from _unknown_names(term, fleet, path)
-    if not match_labels(term.label_selector, fleet).any():
+    unknown = list(_unknown_names(term, fleet, path))
+    yield from unknown
+    if not unknown and not match_labels(term.label_selector, fleet).any():
         yield Caveat(
             "matches-nothing", f"{path}.labelSelector", "no cluster matches: the term changes nothing"
         )

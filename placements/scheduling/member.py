@@ -38,7 +38,7 @@ from placements.scheduling.door.parsing import (
     problems_in,
     wrong_type,
 )
-from placements.scheduling.faults import Caveat, Fault, Faults, Problem, format_path
+from placements.scheduling.faults import Problem
 from placements.scheduling.fleet import (
     ELIGIBLE,
     NO_SCHEDULE,
@@ -49,7 +49,6 @@ from placements.scheduling.fleet import (
     ResourceUsage,
     Taint,
 )
-from placements.scheduling.quantity import QuantityError, parse_quantity
 from placements.scheduling.semantics import Semantics
 
 __all__ = [
@@ -59,7 +58,6 @@ __all__ = [
     "parse_case_cluster",
     "parse_clusters",
     "parse_member",
-    "parse_members",
 ]
 
 FIVE_MINUTES = timedelta(minutes=5)
@@ -212,14 +210,6 @@ class MemberCluster(Parsed):
         agent = self._agent
         return agent.last_received_heartbeat if agent else None
 
-    @property
-    def caveats(self) -> tuple[Caveat, ...]:
-        """List what was accepted and may surprise (`spec/scheduler.md` 4.4)."""
-        if self.status is None:
-            return (Caveat("no-status", "status", "without a status the cluster counts as eligible"),)
-        odd = (name for name, text in self.status.properties.items() if not _is_quantity(text))
-        return tuple(_odd_property(name, self.status.properties[name]) for name in odd)
-
     def cluster(
         self,
         *,
@@ -293,52 +283,10 @@ def _minutes(verb: str, moment: datetime | None, now: datetime) -> str:
     return f"last {verb} {(now - moment).total_seconds() / 60:.2f} minutes ago"
 
 
-def _is_quantity(text: str) -> bool:
-    try:
-        parse_quantity(text)
-    except QuantityError:
-        return False
-    return True
-
-
-def _odd_property(name: str, text: str) -> Caveat:
-    path = format_path(("status", "properties", name, "value"))
-    return Caveat("not-a-quantity", path, f"{text[:40]!r} is no quantity, so no policy can compare it")
-
-
 def parse_member(document: object) -> MemberCluster:
     """Turn a MemberCluster document into a value; raise Faults with all that is wrong."""
     refuse_other_kinds(document, MEMBER_KIND)
     return parse_model(MemberCluster, document, semantics=Semantics.FLEET, path="")
-
-
-def parse_members(documents: Iterable[object]) -> tuple[MemberCluster, ...]:
-    """Parse documents whose clusters form one fleet: no name stands twice. Paths begin with `[index]`."""
-    members: list[MemberCluster] = []
-    faults: list[Fault] = []
-    seen: set[str] = set()
-    for index, document in enumerate(documents):
-        try:
-            member = parse_member(document)
-        except Faults as found:
-            faults += [replace(fault, path=_under(index, fault.path)) for fault in found.faults]
-            continue
-        if member.metadata.name in seen:
-            faults.append(_named_twice(index, member.metadata.name))
-        seen.add(member.metadata.name)
-        members.append(member)
-    if faults:
-        raise Faults(faults)
-    return tuple(members)
-
-
-def _under(index: int, path: str) -> str:
-    return f"[{index}]{'' if path.startswith('[') or not path else '.'}{path}"
-
-
-def _named_twice(index: int, name: str) -> Fault:
-    path = format_path((index, "metadata", "name"))
-    return Fault(path, "duplicate", f"{name} is the name of another cluster above", "each name once")
 
 
 def newest_heartbeat_of(members: Iterable[MemberCluster]) -> datetime | None:

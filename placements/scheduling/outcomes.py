@@ -6,9 +6,10 @@ from enum import StrEnum
 from functools import cached_property
 
 from placements.scheduling.bindings import Binding
+from placements.scheduling.candidates import Verdicts, verdicts
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.filters.eligibility import not_eligible
-from placements.scheduling.profile import PROFILES
+from placements.scheduling.profile import profile_of
 from placements.scheduling.reasons import Reason, ReasonCode
 from placements.scheduling.replay import verdict
 from placements.scheduling.rounds import Round
@@ -97,6 +98,13 @@ class Outcomes:
         return self.decision.round(rounds) if rounds else None
 
     @cached_property
+    def _verdicts(self) -> Verdicts | None:
+        """Give the filters' verdicts; down-scaling does not need them, but whom it ends wants to know."""
+        if self.decision.kind is CycleKind.SCALE_DOWN:
+            return verdicts(self.cycle)
+        return self.decision.verdicts
+
+    @cached_property
     def _rank_of(self) -> dict[int, int]:
         ranked = [] if self._last_round is None else self._last_round.ranked.tolist()
         return {position: rank for rank, position in enumerate(ranked, start=1)}
@@ -144,10 +152,11 @@ class Outcomes:
 
     def _filter_reasons(self, position: int) -> tuple[Reason, ...]:
         """Give each failing filter's reason; that the cluster is placed already is no reason against it."""
-        if self.decision.verdicts is None:
+        failed = self._verdicts
+        if failed is None:
             return self._against_name(self.cycle.fleet.names[position], position)
-        bits = int(self.decision.verdicts[position])
-        filters = enumerate(PROFILES[self.cycle.semantics].filters)
+        bits = int(failed[position])
+        filters = enumerate(profile_of(self.cycle).filters)
         reasons = (rule.reason(self.cycle, position) for bit, rule in filters if bits >> bit & 1)
         return tuple(reason for reason in reasons if reason.code is not ReasonCode.ALREADY_PLACED)
 
@@ -167,10 +176,10 @@ class Outcomes:
             "rank": self._rank_of[position],
             "behind": names[last_in],
             "decidedBy": last.decided_by(last_in, position),
-            "topologySpreadScore": int(last.spread[position]),
-            "affinityScore": int(last.candidates.affinity[position]),
-            "behindTopologySpreadScore": int(last.spread[last_in]),
-            "behindAffinityScore": int(last.candidates.affinity[last_in]),
+            "topologySpreadScore": last.spread_score(position),
+            "affinityScore": last.candidates.affinity[position].item(),
+            "behindTopologySpreadScore": last.spread_score(last_in),
+            "behindAffinityScore": last.candidates.affinity[last_in].item(),
         }
         return Reason(ReasonCode.OUTRANKED, facts)
 
@@ -189,7 +198,10 @@ def _facts(binding: Binding) -> dict[str, object]:
 
 def _spread_reasons(last: Round, position: int) -> list[Reason]:
     return [
-        Reason(ReasonCode.TOPOLOGY_SPREAD, {"round": last.number, **verdict(bid, position).facts})
+        Reason(
+            ReasonCode.TOPOLOGY_SPREAD,
+            {"round": last.number, **verdict(bid, position, last.candidates.strategy).facts},
+        )
         for bid in last.bids
         if bid.is_forbidden[position]
     ]

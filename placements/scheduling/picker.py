@@ -7,18 +7,19 @@ score. The design and its measurements are in `design/engine-performance.md`, de
 strategies that add the constraints' scores up and rank by their sum first.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placements.scheduling.candidates import Candidates, is_hard
-from placements.scheduling.columns import Codes, Ints, descending
+from placements.scheduling.candidates import Candidates, preference_order
+from placements.scheduling.cells import cells_of, narrow
+from placements.scheduling.columns import Codes, Ints
+from placements.scheduling.cycle import NOBODY
+from placements.scheduling.picks import Picks
 from placements.scheduling.policy import TopologySpreadConstraint
+from placements.scheduling.round_picker import pick_by_round
 from placements.scheduling.rounds import Round
-from placements.scheduling.spread.base import Levels, Prospect, SpreadStrategy, levels_of
+from placements.scheduling.spread.base import GroupStrategy, Levels, Prospect, Race, is_hard, levels_of
 
 _SCORE_UNIT = 1 << 32  # a spread score of 1; ranks, which are below it, break ties
 _FORBIDDEN = -(1 << 55)  # once per hard constraint that a pick would break; 60 of them fit
@@ -27,45 +28,36 @@ _NOBODY = -(1 << 54)  # no allowed pick is as low as this
 _FEW = 2  # up to so many changed groups are updated one by one
 
 
-@dataclass(frozen=True)
-class Picks:
-    """The positions picked, in order, with the spread score that each had in its round.
-
-    `ran_dry` says that a last round was evaluated and found no candidate.
-    """
-
-    positions: Codes
-    spread_scores: Ints
-    ran_dry: bool
-
-
 def pick(candidates: Candidates, wanted: int) -> Picks:
     """Pick up to `wanted` clusters: all at once without spread constraints, else one a round."""
     if not candidates.constraints:
-        best = Round(candidates, 1, np.zeros(0, dtype=np.int32)).ranked[:wanted].astype(np.int32)
-        return Picks(best, np.zeros(len(best), dtype=np.int64), ran_dry=len(best) < wanted)
+        best = Round(candidates, 1, NOBODY).ranked[:wanted].astype(np.int32)
+        unspread = candidates.strategy.combine(Race((), (), (), candidates.passes), [], candidates.passes)
+        return Picks(best, tuple(column[best] for column in unspread), ran_dry=len(best) < wanted)
+    if not isinstance(candidates.strategy, GroupStrategy):
+        return pick_by_round(candidates, wanted)
     if candidates.strategy.was_here_in_first_round_only and candidates.was_here.any():
-        return _first_round_apart(candidates, wanted)
-    return _Greedy(candidates, candidates.was_here, np.zeros(0, dtype=np.int32)).run(wanted)
+        return _first_round_apart(candidates, candidates.strategy, wanted)
+    return _Greedy(candidates, candidates.strategy, candidates.was_here, NOBODY).run(wanted)
 
 
-def _first_round_apart(candidates: Candidates, wanted: int) -> Picks:
-    first = Round(candidates, 1, np.zeros(0, dtype=np.int32))
+def _first_round_apart(candidates: Candidates, strategy: GroupStrategy, wanted: int) -> Picks:
+    first = Round(candidates, 1, NOBODY)
     if not len(first.ranked):
-        return Picks(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), ran_dry=True)
+        return Picks(NOBODY, (np.zeros(0, dtype=np.int64),), ran_dry=True)
     winner = first.ranked[:1].astype(np.int32)
-    rest = _Greedy(candidates, candidates.was_here_in(2), winner).run(wanted - 1)
-    scores = np.concatenate([first.spread[winner], rest.spread_scores])
-    return Picks(np.concatenate([winner, rest.positions]), scores, rest.ran_dry)
+    rest = _Greedy(candidates, strategy, candidates.was_here_in(2), winner).run(wanted - 1)
+    scores = np.concatenate([first.spread[0][winner], rest.spread[0]])
+    return Picks(np.concatenate([winner, rest.positions]), (scores,), rest.ran_dry)
 
 
 class _Greedy:
     """The state of a run: a total per cell, kept up to date by one track per constraint."""
 
-    def __init__(self, candidates: Candidates, was_here: Ints, taken: Codes) -> None:
-        self.order = _preference_order(candidates, was_here, taken)
-        cell_of, groups_of_cells = _cells([groups.codes[self.order] for groups in candidates.groups])
-        by_cell = np.argsort(_narrow(cell_of), kind="stable")
+    def __init__(self, candidates: Candidates, strategy: GroupStrategy, was_here: Ints, taken: Codes) -> None:
+        self.order = preference_order(candidates, was_here, taken)
+        cell_of, groups_of_cells = cells_of([groups.codes[self.order] for groups in candidates.groups])
+        by_cell = np.argsort(narrow(cell_of), kind="stable")
         sizes = np.bincount(cell_of, minlength=groups_of_cells.shape[1])
         ends = np.cumsum(sizes)
         self.members = by_cell.tolist()
@@ -74,7 +66,7 @@ class _Greedy:
         self.total = -by_cell[ends - sizes].astype(np.int64)
         starts = candidates.starting_counts()
         self.tracks = [
-            _Track(candidates.strategy, constraint, start + groups.count(taken), codes, self.total)
+            _Track(strategy, constraint, start + groups.count(taken), codes, self.total)
             for constraint, groups, start, codes in zip(
                 candidates.constraints, candidates.groups, starts, groups_of_cells, strict=True
             )
@@ -105,7 +97,7 @@ class _Greedy:
     def _picks(self, ranks: list[int], values: list[int], wanted: int) -> Picks:
         taken = np.array(ranks, dtype=np.int64)
         scores = (np.array(values, dtype=np.int64) + taken) // _SCORE_UNIT
-        return Picks(self.order[taken].astype(np.int32), scores, ran_dry=len(ranks) < wanted)
+        return Picks(self.order[taken].astype(np.int32), (scores,), ran_dry=len(ranks) < wanted)
 
 
 class _Track:
@@ -113,7 +105,7 @@ class _Track:
 
     def __init__(
         self,
-        strategy: SpreadStrategy,
+        strategy: GroupStrategy,
         constraint: TopologySpreadConstraint,
         counts: Ints,
         group_of_cell: Codes,
@@ -190,48 +182,6 @@ class _Track:
     def _keyless_share(self) -> int:
         score = self.strategy.keyless_score(self.constraint)
         return _FORBIDDEN if score is None else score * _SCORE_UNIT
-
-
-def _preference_order(candidates: Candidates, was_here: Ints, taken: Codes) -> Ints:
-    """Give the positions of the clusters that pass the filters, best first, the spread left aside."""
-    passes = candidates.passes.copy()
-    passes[taken] = False
-    positions = np.nonzero(passes)[0]
-    columns = candidates.strategy.rank(
-        spread=np.zeros(len(positions), dtype=np.int64),
-        affinity=candidates.affinity[positions],
-        was_here=was_here[positions],
-    )
-    return positions[descending(columns)]
-
-
-def _cells(columns: list[Codes]) -> tuple[Ints, NDArray[np.int32]]:
-    """Number the distinct combinations of groups; give each cluster's cell, and each cell's groups."""
-    cell_of = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        low = int(column.min(initial=0))
-        cell_of = cell_of * (int(column.max(initial=0)) - low + 1) + (column - low)
-        cell_of = _renumber(cell_of)
-    count = int(cell_of.max(initial=-1)) + 1
-    groups = np.zeros((len(columns), count), dtype=np.int32)
-    for index, column in enumerate(columns):
-        groups[index, cell_of] = column
-    return cell_of, groups
-
-
-def _renumber(codes: Ints) -> Ints:
-    """Number the values that occur from 0 without gaps, keeping their order."""
-    room = int(codes.max(initial=0)) + 1
-    if room > 4 * len(codes) + 1024:
-        return np.unique(codes, return_inverse=True)[1]
-    occurs = np.zeros(room, dtype=np.bool_)
-    occurs[codes] = True
-    return (np.cumsum(occurs) - 1)[codes]
-
-
-def _narrow(codes: Ints) -> NDArray[np.integer[Any]]:
-    """Use 16 bits where they suffice, which makes a stable sort a radix sort."""
-    return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
 
 
 def _cells_by_group(group_of_cell: Codes, groups: int) -> list[Ints]:

@@ -101,6 +101,13 @@ class InclusionPolicy(StrEnum):
     IGNORE = "Ignore"
 
 
+class KeyType(StrEnum):
+    """Whether a topology key names a label or a claim, which is a property here (`ocm` semantics)."""
+
+    LABEL = "Label"
+    CLAIM = "Claim"
+
+
 class TolerationOperator(StrEnum):
     """Whether a toleration compares the taint's value."""
 
@@ -108,15 +115,21 @@ class TolerationOperator(StrEnum):
     EXISTS = "Exists"
 
 
-def _kubernetes_only(value: object, info: ValidationInfo) -> object:
-    semantics = (info.context or {}).get("semantics")
-    if semantics and semantics is not Semantics.KUBERNETES:
-        message = f"is a field of kubernetes semantics; this placement has {semantics} semantics"
-        raise failure([Problem((), "field-of-other-semantics", message)])
-    return value
+def _only_under(*allowed: Semantics) -> BeforeValidator:
+    def check(value: object, info: ValidationInfo) -> object:
+        semantics = (info.context or {}).get("semantics")
+        if semantics and semantics not in allowed:
+            message = f"is a field of {allowed[0]} semantics; this placement has {semantics} semantics"
+            raise failure([Problem((), "field-of-other-semantics", message)])
+        return value
+
+    return BeforeValidator(check)
 
 
-_KUBERNETES_ONLY = BeforeValidator(_kubernetes_only)
+# Side by side, a policy runs under every semantics; `ocm` looks at the policies of Kubernetes as little as
+# the proposal does.
+_KUBERNETES_ONLY = _only_under(Semantics.KUBERNETES, Semantics.OCM)
+_OCM_ONLY = _only_under(Semantics.OCM)
 
 
 class TopologySpreadConstraint(Parsed):
@@ -132,6 +145,7 @@ class TopologySpreadConstraint(Parsed):
     min_domains: Annotated[int, whole(1), _KUBERNETES_ONLY] | None = None
     node_affinity_policy: Annotated[InclusionPolicy, one_of(InclusionPolicy), _KUBERNETES_ONLY] | None = None
     node_taints_policy: Annotated[InclusionPolicy, one_of(InclusionPolicy), _KUBERNETES_ONLY] | None = None
+    topology_key_type: Annotated[KeyType, one_of(KeyType), _OCM_ONLY] | None = None
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[Problem]:
@@ -176,11 +190,13 @@ class PlacementPolicy(Parsed):
     tolerations: Annotated[tuple[Toleration, ...], listed(high=MOST_TOLERATIONS)] = ()
 
     @classmethod
-    def rules(cls, raw: Raw) -> Iterator[Problem]:
+    def rules_under(cls, raw: Raw, semantics: Semantics) -> Iterator[Problem]:
         """The table of fields for each placement type, and lists without duplicates (lifecycle B.1.3)."""
         placement_type = raw.get("placementType", "PickAll")
         if placement_type in list(PlacementType):
             yield from _type_problems(raw, placement_type)
+            if semantics in (Semantics.FLEET, Semantics.KUBEFLEET):
+                yield from _preference_problems(raw, placement_type)
         yield from _duplicate_names(items_at(raw, "clusterNames")[:MOST_CLUSTER_NAMES])
         yield from _duplicate_tolerations(items_at(raw, "tolerations")[:MOST_TOLERATIONS])
 
@@ -215,6 +231,10 @@ def _type_problems(raw: Raw, placement_type: str) -> Iterator[Problem]:
             yield Problem((key,), "forbidden-for-type", message, f"only with {' or '.join(types)}")
     if placement_type == "PickN" and raw.get("numberOfClusters") is None:
         yield Problem(("numberOfClusters",), "required", "is missing; PickN needs it", "0 or more")
+
+
+def _preference_problems(raw: Raw, placement_type: str) -> Iterator[Problem]:
+    """PickAll has nothing to prefer under Fleet; elsewhere its preferences are merely moot."""
     if placement_type == "PickAll" and items_at(mapping_at(raw, *_PREFERRED[:-1]), _PREFERRED[-1]):
         message = "does not go with placement type PickAll, which picks every cluster that passes"
         yield Problem(_PREFERRED, "forbidden-for-type", message, "required terms, or placement type PickN")

@@ -1,7 +1,8 @@
 """Kubernetes quantities (`500m`, `1Gi`, `1E3`), compared exactly.
 
 The rules are those of the Kubernetes resource quantity format as `spec/scheduler.md` 4.1 states them:
-finer than 10⁻⁹ rounds away from zero to 1n, above 2⁶³ − 1 is capped, `1E` is exa and `1E3` is 1000.
+finer than 10⁻⁹ rounds away from zero to 1n, above 2⁶³ − 1 is capped, `1E` is exa and `1E3` is 1000. As in
+Kubernetes, a sign or suffix without any digit counts as 0.
 """
 
 import re
@@ -47,7 +48,7 @@ class Quantity:
 def parse_quantity(text: str) -> Quantity:
     """Read a quantity; raise QuantityError when the text is none."""
     match = _SHAPE.fullmatch(text) if len(text) <= LONGEST_TEXT else None
-    if match is None or not (match["whole"] or match["part"]):
+    if not text or match is None:
         raise QuantityError(f"{text[:40]!r} is no quantity: write a number such as 4, 0.5, 500m, 1Gi or 1E3")
     part = match["part"] or ""
     unscaled, exponent = _apply_suffix(int((match["whole"] + part) or "0"), -len(part), match["suffix"] or "")

@@ -25,6 +25,7 @@ class ReasonCode(StrEnum):
     NOT_ELIGIBLE = "not-eligible"
     UNTOLERATED_TAINT = "untolerated-taint"
     ALREADY_PLACED = "already-placed"
+    MISSING_TOPOLOGY_KEY = "missing-topology-key"
     TOPOLOGY_SPREAD = "topology-spread"
     OUTRANKED = "outranked"
 

@@ -10,16 +10,19 @@ from functools import cached_property
 
 import numpy as np
 
-from placements.scheduling.candidates import is_hard
 from placements.scheduling.decision import Decision
-from placements.scheduling.rounds import Bid, Round
+from placements.scheduling.rounds import Bid, Round, SpreadScore
 from placements.scheduling.scores.preferred import term_scores
-from placements.scheduling.spread.base import Prospect, levels_of
+from placements.scheduling.spread.base import SpreadStrategy, is_hard, levels_of
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one constraint says of one cluster in a round; without a group the counts are None."""
+    """What one constraint says of one cluster in a round; without a group the counts are None.
+
+    `skew_after` is what the limit is compared with: the skew with one more in the group where `limits_skew`,
+    else how far the group would then be above the smallest.
+    """
 
     topology_key: str
     max_skew: int
@@ -29,7 +32,8 @@ class Verdict:
     smallest: int
     skew_before: int
     skew_after: int | None
-    score: int
+    limits_skew: bool
+    score: float
     violates: bool
     is_forbidden: bool
 
@@ -44,7 +48,7 @@ class Verdict:
             "count": self.count,
             "smallest": self.smallest,
             "skewBefore": self.skew_before,
-            "skewAfter": self.skew_after,
+            "skewAfter" if self.limits_skew else "aboveSmallest": self.skew_after,
             "score": self.score,
             "violates": self.violates,
         }
@@ -61,8 +65,8 @@ class Candidate:
 
     cluster: str
     rank: int | None
-    topology_spread_score: int | None
-    affinity_score: int
+    topology_spread_score: SpreadScore | None
+    affinity_score: float
     was_here: int
     decided_by: str | None
     constraints: tuple[Verdict, ...]
@@ -149,14 +153,15 @@ class Replay:
 
     def _candidate(self, one: Round, position: int, rank: int | None) -> Candidate:
         winner = None if not rank or rank == 1 else int(one.ranked[0])
+        entry = one.alone(position)
         return Candidate(
             cluster=self.names[position],
             rank=rank,
-            topology_spread_score=None if one.is_forbidden[position] else int(one.spread[position]),
-            affinity_score=int(one.candidates.affinity[position]),
+            topology_spread_score=None if entry.is_forbidden else entry.spread_score,
+            affinity_score=one.candidates.affinity[position].item(),
             was_here=int(one.candidates.was_here_in(one.number)[position]),
             decided_by=None if winner is None else one.decided_by(winner, position),
-            constraints=tuple(verdict(bid, position) for bid in one.bids),
+            constraints=tuple(verdict(bid, entry.index, one.candidates.strategy) for bid in entry.bids),
             preferred=tuple(int(column[position]) for column in self._term_columns),
         )
 
@@ -179,24 +184,24 @@ class Replay:
         )
 
 
-def verdict(bid: Bid, position: int) -> Verdict:
-    """Say what one constraint makes of the cluster at a position."""
-    code = int(bid.groups.codes[position])
+def verdict(bid: Bid, index: int, strategy: SpreadStrategy) -> Verdict:
+    """Say what one constraint makes of an entry."""
+    code = int(bid.groups.codes[index])
+    outlook = strategy.outlook(bid.constraint, bid.groups, bid.counts)
     has_group = code >= 0
-    count = int(bid.counts[code]) if has_group else None
-    after = int(Prospect(bid.counts[[code]], bid.levels).after[0]) if has_group else None
     return Verdict(
         topology_key=bid.constraint.topology_key,
         max_skew=bid.constraint.max_skew,
         is_hard=is_hard(bid.constraint),
         group=bid.groups.values[code] if has_group else None,
-        count=count,
-        smallest=bid.levels.smallest,
+        count=int(bid.counts[code]) if has_group else None,
+        smallest=int(outlook.smallest[code]) if has_group else bid.levels.smallest,
         skew_before=bid.levels.skew,
-        skew_after=after,
-        score=int(bid.score[position]),
-        violates=bool(bid.violates[position]),
-        is_forbidden=bool(bid.is_forbidden[position]),
+        skew_after=int(outlook.after[code]) if has_group else None,
+        limits_skew=outlook.is_skew,
+        score=bid.score[index].item(),
+        violates=bool(bid.violates[index]),
+        is_forbidden=bool(bid.is_forbidden[index]),
     )
 
 

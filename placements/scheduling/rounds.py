@@ -4,17 +4,28 @@ The picker keeps the same numbers up to date from pick to pick; this module comp
 any round, which is what a replay shows and what the picker is tested against.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
-from placements.scheduling.candidates import Candidates, is_hard
-from placements.scheduling.columns import Bools, Codes, Ints, descending
+from placements.scheduling.candidates import Candidates
+from placements.scheduling.columns import Bools, Codes, Ints
 from placements.scheduling.policy import TopologySpreadConstraint
-from placements.scheduling.spread.base import Groups, Levels, Prospect, levels_of
+from placements.scheduling.spread.base import (
+    Groups,
+    GroupStrategy,
+    Levels,
+    Race,
+    Scores,
+    SpreadStrategy,
+    Verdict,
+    levels_of,
+)
 
-RANK_COLUMNS = ("topology", "affinity", "was-here", "name")
+NAME_COLUMN = "name"
+SpreadScore: TypeAlias = float | tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -24,14 +35,82 @@ class Bid:
     constraint: TopologySpreadConstraint
     groups: Groups
     counts: Ints
-    score: Ints
+    score: Scores
     violates: Bools
     is_forbidden: Bools
 
-    @cached_property
+    @property
     def levels(self) -> Levels:
         """Give the smallest and largest count before the pick."""
         return levels_of(self.counts)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A race judged by a strategy: what is forbidden, who contends, how well each does for the spread."""
+
+    strategy: SpreadStrategy
+    race: Race
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """Give every constraint's verdict on every entry."""
+        return self.strategy.verdicts(self.race)
+
+    @cached_property
+    def is_forbidden(self) -> Bools:
+        """Mark the entries that a hard constraint rules out in this round."""
+        forbidden = np.zeros(len(self.race.left), dtype=np.bool_)
+        for verdict in self.verdicts:
+            forbidden |= verdict.forbids
+        return forbidden
+
+    @cached_property
+    def contends(self) -> Bools:
+        """Mark the entries that can be picked in this round."""
+        return self.race.left & ~self.is_forbidden
+
+    @cached_property
+    def scores(self) -> list[Scores]:
+        """Give every constraint's score of every entry."""
+        return self.strategy.scores(self.race, self.contends)
+
+    @cached_property
+    def spread(self) -> tuple[Scores, ...]:
+        """Give every entry's topology spread score, in one column or several."""
+        return self.strategy.combine(self.race, self.scores, self.contends)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of an evaluated race."""
+
+    evaluation: Evaluation
+    bids: tuple[Bid, ...]
+    index: int
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Tell whether a hard constraint rules the entry out."""
+        return bool(self.evaluation.is_forbidden[self.index])
+
+    @property
+    def spread_score(self) -> SpreadScore:
+        """Give the topology spread score as it is told."""
+        values = [column[self.index].item() for column in self.evaluation.spread]
+        return told(values, self.evaluation.strategy)
+
+
+def _bids(evaluation: Evaluation) -> tuple[Bid, ...]:
+    race = evaluation.race
+    parts = zip(race.constraints, race.groups, race.counts, strict=True)
+    judged = zip(parts, evaluation.scores, evaluation.verdicts, strict=True)
+    return tuple(Bid(*part, score, verdict.violates, verdict.forbids) for part, score, verdict in judged)
+
+
+def told(values: list[float], strategy: SpreadStrategy) -> SpreadScore:
+    """Give a spread score as it is told: a number, or a list with a number per level."""
+    return tuple(values) if strategy.has_score_list else values[0]
 
 
 @dataclass(frozen=True)
@@ -50,34 +129,45 @@ class Round:
         return tuple(start + groups.count(self.taken) for start, groups in pairs)
 
     @cached_property
+    def evaluation(self) -> Evaluation:
+        """Judge every cluster of the fleet."""
+        candidates = self.candidates
+        race = Race(candidates.constraints, candidates.groups, self.counts, self.is_left)
+        return Evaluation(candidates.strategy, race)
+
+    @cached_property
     def bids(self) -> tuple[Bid, ...]:
         """Give every constraint's scores and verdicts for every cluster."""
-        parts = zip(self.candidates.constraints, self.candidates.groups, self.counts, strict=True)
-        return tuple(self._bid(constraint, groups, counts) for constraint, groups, counts in parts)
+        return _bids(self.evaluation)
 
-    def _bid(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> Bid:
-        strategy = self.candidates.strategy
-        prospect = Prospect(counts, levels_of(counts))
-        keyless = strategy.keyless_score(constraint)
-        violates = np.append(strategy.violates(constraint, prospect), False)[groups.codes]
-        score = np.append(strategy.score(constraint, prospect), keyless or 0)[groups.codes]
-        forbidden = violates & is_hard(constraint)
-        if keyless is None:
-            forbidden = forbidden | (groups.codes < 0)
-        return Bid(constraint, groups, counts, score, violates, forbidden)
+    def alone(self, position: int) -> "Entry":
+        """Judge one cluster by itself where the strategy allows it, which is much faster than all of them."""
+        if not isinstance(self.candidates.strategy, GroupStrategy):
+            return Entry(self.evaluation, _bids(self.evaluation), position)
+        groups = tuple(replace(one, codes=one.codes[[position]]) for one in self.candidates.groups)
+        left = np.array([self.candidates.passes[position] and position not in self.taken])
+        race = Race(self.candidates.constraints, groups, self.counts, left)
+        evaluation = Evaluation(self.candidates.strategy, race)
+        return Entry(evaluation, _bids(evaluation), 0)
 
-    @cached_property
+    @property
     def is_forbidden(self) -> Bools:
         """Mark the clusters that a hard constraint rules out in this round."""
-        forbidden = np.zeros(len(self.candidates.failed), dtype=np.bool_)
-        for bid in self.bids:
-            forbidden |= bid.is_forbidden
-        return forbidden
+        return self.evaluation.is_forbidden
 
-    @cached_property
+    @property
     def contends(self) -> Bools:
         """Mark the clusters that can be picked in this round."""
-        return self.is_left & ~self.is_forbidden
+        return self.evaluation.contends
+
+    @property
+    def spread(self) -> tuple[Scores, ...]:
+        """Give every cluster's topology spread score, in one column or several."""
+        return self.evaluation.spread
+
+    def spread_score(self, position: int) -> SpreadScore:
+        """Give the topology spread score of one cluster as it is told."""
+        return Entry(self.evaluation, (), position).spread_score
 
     @cached_property
     def is_left(self) -> Bools:
@@ -87,18 +177,11 @@ class Round:
         return left
 
     @cached_property
-    def spread(self) -> Ints:
-        """Give every cluster's topology spread score."""
-        if not self.bids:
-            return np.zeros(len(self.candidates.failed), dtype=np.int64)
-        return self.candidates.strategy.combine([bid.score for bid in self.bids])
-
-    @cached_property
-    def rank_columns(self) -> tuple[Ints, ...]:
+    def rank_columns(self) -> tuple[Scores, ...]:
         """Give the columns that rank the candidates, without the name."""
         return self.candidates.strategy.rank(
             spread=self.spread,
-            affinity=self.candidates.affinity,
+            preference=self.candidates.preference,
             was_here=self.candidates.was_here_in(self.number),
         )
 
@@ -106,7 +189,7 @@ class Round:
     def ranked(self) -> Ints:
         """Give the positions of the candidates, best first."""
         positions = np.nonzero(self.contends)[0]
-        return positions[descending([column[positions] for column in self.rank_columns])]
+        return self.candidates.in_order(positions, [column[positions] for column in self.rank_columns])
 
     def best(self, *, besides: int | None = None) -> int | None:
         """Give the position of the best candidate, or of the best besides one; None if nobody is left."""
@@ -116,12 +199,16 @@ class Round:
         positions = np.nonzero(contends)[0]
         for column in self.rank_columns:
             values = column[positions]
-            positions = positions[values == values.max(initial=np.iinfo(np.int64).min)]
-        return int(positions[-1]) if len(positions) else None
+            positions = positions[values == values.max()] if len(values) else positions
+        if not len(positions):
+            return None
+        return int(positions[0 if self.candidates.strategy.smaller_name_wins else -1])
 
     def decided_by(self, ahead: int, behind: int) -> str:
         """Name the column of the rank tuple that puts one candidate before another."""
-        for name, column in zip(RANK_COLUMNS, self.rank_columns, strict=False):
+        names = self.candidates.strategy.rank_names
+        names = (names[0],) * (len(self.rank_columns) - len(names) + 1) + names[1:]
+        for name, column in zip(names, self.rank_columns, strict=True):
             if column[ahead] != column[behind]:
                 return name
-        return RANK_COLUMNS[-1]
+        return NAME_COLUMN

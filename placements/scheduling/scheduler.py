@@ -12,7 +12,7 @@ from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.picker import pick
 from placements.scheduling.policy import PlacementType
-from placements.scheduling.profile import PROFILES
+from placements.scheduling.profile import profile_of
 from placements.scheduling.scores.preferred import malformed_sorter_values
 from placements.scheduling.selectors import Malformed, match_any_term
 
@@ -30,7 +30,8 @@ def schedule(cycle: Cycle) -> Decision:
 def _pick_fixed(cycle: Cycle) -> Decision:
     names, fleet, standing = cycle.policy.cluster_names, cycle.fleet, cycle.standing
     if not names:
-        return Decision(cycle, CycleKind.NO_NAMES, unscheduled=_names(standing.dangling))
+        untouched, dangling = _names(standing.current), _names(standing.dangling)
+        return Decision(cycle, CycleKind.NO_NAMES, kept=untouched, unscheduled=dangling, is_fulfilled=True)
     valid = {name for name in names if _is_valid(name, fleet)}
     kept = {binding.cluster for binding in standing.current}
     chosen = [fleet.positions[name] for name in names if name in valid and name not in kept]
@@ -53,7 +54,7 @@ def _is_valid(name: str, fleet: Fleet) -> bool:
 
 def _pick_all(cycle: Cycle) -> Decision:
     malformed = match_any_term(cycle.policy.required_terms, cycle.fleet).malformed
-    if malformed and PROFILES[cycle.semantics].fails_on_malformed_property:
+    if malformed and profile_of(cycle).fails_on_malformed_property:
         return _failed(cycle, malformed)
     failed = verdicts(cycle)
     chosen = np.nonzero(failed == 0)[0].astype(np.int32)
@@ -61,7 +62,7 @@ def _pick_all(cycle: Cycle) -> Decision:
         cycle,
         CycleKind.PICK_ALL,
         chosen=chosen,
-        kept=_names(cycle.standing.current),
+        kept=_kept(cycle),
         unscheduled=_unscheduled(cycle, chosen),
         is_fulfilled=True,
         verdicts=failed,
@@ -71,6 +72,8 @@ def _pick_all(cycle: Cycle) -> Decision:
 
 def _pick_n(cycle: Cycle) -> Decision:
     wanted, present = cycle.policy.number_of_clusters or 0, len(cycle.standing.current)
+    if wanted and profile_of(cycle).chooses_anew:
+        return _pick_more(cycle, wanted)
     if wanted < present or (wanted == present and cycle.standing.obsolete):
         return _scale_down(cycle, present - wanted)
     if wanted == present:
@@ -81,7 +84,10 @@ def _pick_n(cycle: Cycle) -> Decision:
 
 
 def _scale_down(cycle: Cycle, surplus: int) -> Decision:
-    current = sorted(cycle.standing.current, key=_trim_order)
+    by_name = cycle.standing.current
+    if profile_of(cycle).strategy.smaller_name_wins:
+        by_name = by_name[::-1]
+    current = sorted(by_name, key=_trim_order)
     unscheduled = (*cycle.standing.dangling, *cycle.standing.obsolete, *current[:surplus])
     return Decision(
         cycle,
@@ -93,24 +99,26 @@ def _scale_down(cycle: Cycle, surplus: int) -> Decision:
 
 
 def _trim_order(binding: Binding) -> tuple[object, ...]:
-    """Order by what goes first: scheduled before bound, no score before any, low score, name."""
+    """Order by what goes first: scheduled before bound; for each score none, then the lowest."""
     spread, affinity = binding.topology_spread_score, binding.affinity_score
-    has_scores = spread is not None and affinity is not None
     is_bound = binding.state is BindingState.BOUND
-    return is_bound, has_scores, spread or 0, affinity or 0, binding.cluster
+    return is_bound, spread is not None, spread or 0, affinity is not None, affinity or 0
 
 
 def _pick_more(cycle: Cycle, wanted: int) -> Decision:
     malformed = _malformed(cycle)
-    if malformed and PROFILES[cycle.semantics].fails_on_malformed_property:
+    profile = profile_of(cycle)
+    if malformed and profile.fails_on_malformed_property:
         return _failed(cycle, malformed)
     candidates = candidates_of(cycle)
     picks = pick(candidates, wanted)
+    if picks.ran_dry and not profile.strategy.stops_without_candidate():
+        return _failed(cycle, malformed)
     return Decision(
         cycle,
         CycleKind.PICK,
         chosen=picks.positions,
-        kept=_names(cycle.standing.current),
+        kept=_kept(cycle),
         unscheduled=_unscheduled(cycle, picks.positions),
         is_fulfilled=not picks.ran_dry,
         verdicts=candidates.failed,
@@ -140,11 +148,17 @@ def _failed(cycle: Cycle, malformed: tuple[Malformed, ...]) -> Decision:
 def _unscheduled(cycle: Cycle, chosen: Codes) -> tuple[str, ...]:
     """Give whose binding ends: it dangles, or it is obsolete and its cluster was not picked again."""
     standing = cycle.standing
-    if not standing.obsolete:
+    at_stake = standing.obsolete + (standing.current if profile_of(cycle).chooses_anew else ())
+    if not at_stake:
         return _names(standing.dangling)
     again = set(map(cycle.fleet.names.__getitem__, chosen.tolist()))
-    dropped = (binding for binding in standing.obsolete if binding.cluster not in again)
+    dropped = (binding for binding in at_stake if binding.cluster not in again)
     return _names((*standing.dangling, *dropped))
+
+
+def _kept(cycle: Cycle) -> tuple[str, ...]:
+    """Give whose current binding the cycle does not touch; a choice made anew leaves none aside."""
+    return () if profile_of(cycle).chooses_anew else _names(cycle.standing.current)
 
 
 def _names(bindings: Iterable[Binding]) -> tuple[str, ...]:

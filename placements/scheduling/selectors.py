@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placements.scheduling.columns import Bools
+from placements.scheduling.columns import Bools, LabelColumn
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import (
     ClusterSelectorTerm,
@@ -34,11 +34,16 @@ class TermsColumn:
     malformed: tuple[Malformed, ...]
 
 
-def match_labels(selector: LabelSelector | None, fleet: Fleet) -> Bools:
-    """Mark the clusters that meet every requirement; an absent or empty selector matches all."""
+def match_labels(selector: LabelSelector | None, fleet: Fleet, *, claims: bool = False) -> Bools:
+    """Mark the clusters that meet every requirement; an absent or empty selector matches all.
+
+    With `claims` the requirements are about properties, compared as text.
+    """
     matches = np.ones(len(fleet), dtype=np.bool_)
     for requirement in label_requirements(selector):
-        matches &= _meets(requirement, fleet)
+        matches &= _meets(
+            requirement, fleet.claim(requirement.key) if claims else fleet.label(requirement.key)
+        )
     return matches
 
 
@@ -53,8 +58,7 @@ def label_requirements(selector: LabelSelector | None) -> tuple[LabelRequirement
     return (*exact, *selector.match_expressions)
 
 
-def _meets(requirement: LabelRequirement, fleet: Fleet) -> Bools:
-    column = fleet.label(requirement.key)
+def _meets(requirement: LabelRequirement, column: LabelColumn) -> Bools:
     match requirement.operator:
         case LabelOperator.IN:
             return column.is_any_of(requirement.values)
@@ -92,6 +96,8 @@ def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsC
     malformed: list[Malformed] = []
     for term in terms:
         reached = ~passes & match_labels(term.label_selector, fleet)
+        if term.claim_selector is not None:
+            reached &= match_labels(term.claim_selector, fleet, claims=True)
         for requirement in property_requirements(term):
             malformed += malformed_values(requirement.name, fleet, among=reached)
             reached &= meets_property(requirement, fleet)

@@ -14,7 +14,7 @@ class Semantics(StrEnum):
     KUBERNETES = "kubernetes"
 
 
-SUPPORTED_SEMANTICS = (Semantics.FLEET, Semantics.KUBEFLEET)
+SUPPORTED_SEMANTICS = tuple(Semantics)
 
 
 def parse_semantics(raw: object, *, path: str = "semantics") -> Semantics:

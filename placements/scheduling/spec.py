@@ -18,6 +18,7 @@ from placements.scheduling.door.plain import plain_problems
 from placements.scheduling.door.resource_selectors import (
     ResourceSelector,
     SelectionScope,
+    namespaced_problems,
     scope_problems,
     selects_namespace,
 )
@@ -73,7 +74,8 @@ class PlacementSpec(Parsed):
     def rules(cls, raw: Raw) -> Iterator[Problem]:
         """What resource selectors demand of each other and of the status scope (lifecycle B.1.1)."""
         selectors = items_at(raw, "resourceSelectors")[:MOST_SELECTORS]
-        yield from (problem.under("resourceSelectors") for problem in scope_problems(selectors))
+        across = (*scope_problems(selectors), *namespaced_problems(selectors))
+        yield from (problem.under("resourceSelectors") for problem in across)
         namespaces = sum(selects_namespace(mapping_at(selector)) for selector in selectors)
         if raw.get("statusReportingScope") == StatusReportingScope.NAMESPACE_ACCESSIBLE and namespaces != 1:
             message = "NamespaceAccessible needs exactly one resource selector of kind Namespace"

@@ -26,11 +26,11 @@ from placements.scheduling.fleet import (
     ResourceUsage,
     Taint,
 )
-from placements.scheduling.picker import Picks
+from placements.scheduling.picks import Picks
 from placements.scheduling.policy import Semantics, parse_policy
-from placements.scheduling.profile import PROFILES
+from placements.scheduling.profile import profile_of
 from placements.scheduling.selectors import Malformed
-from placements.scheduling.spread.base import Groups
+from placements.scheduling.spread.base import Groups, Scores
 from placements.scheduling.version import ENGINE_VERSION
 
 Arrays = dict[str, NDArray[Any]]
@@ -61,7 +61,10 @@ def unpack(blob: bytes, fleet: Fleet) -> Decision:
         raise UnreadableRecordError(f"record of engine {header['engine']}, this one is {ENGINE_VERSION}")
     if header["clusters"] != len(fleet):
         raise UnreadableRecordError(f"record of {header['clusters']} clusters, this fleet has {len(fleet)}")
-    return _decision(header, _read_arrays(header["arrays"], memoryview(raw)[start:]), fleet)
+    decision = _decision(header, _read_arrays(header["arrays"], memoryview(raw)[start:]), fleet)
+    if decision.id != header["id"]:
+        raise UnreadableRecordError(f"record of {header['id']}, which is {decision.id} on this fleet")
+    return decision
 
 
 def pack_fleet(fleet: Fleet) -> bytes:
@@ -104,6 +107,7 @@ def _header(decision: Decision) -> dict[str, Any]:
     cycle, candidates = decision.cycle, decision.candidates
     return {
         "engine": ENGINE_VERSION,
+        "id": decision.id,
         "clusters": len(cycle.fleet),
         "semantics": cycle.semantics,
         "options": dict(cycle.options),
@@ -115,7 +119,7 @@ def _header(decision: Decision) -> dict[str, Any]:
         "notFound": decision.not_found,
         "fulfilled": decision.is_fulfilled,
         "malformed": [[one.cluster, one.property, one.text] for one in decision.malformed],
-        "groups": None if candidates is None else [groups.values for groups in candidates.groups],
+        "groups": None if candidates is None else [_group_facts(groups) for groups in candidates.groups],
         "ranDry": None if decision.picks is None else decision.picks.ran_dry,
     }
 
@@ -126,19 +130,28 @@ def _arrays(decision: Decision) -> Arrays:
         arrays["verdicts"] = decision.verdicts
     if decision.candidates is not None and decision.picks is not None:
         candidates = decision.candidates
-        arrays["spreadScores"] = decision.picks.spread_scores
+        arrays |= {f"spread{index}": column for index, column in enumerate(decision.picks.spread)}
         arrays["affinity"] = candidates.affinity
+        if candidates.preference is not candidates.affinity:
+            arrays["preference"] = candidates.preference
         arrays["wasHere"] = candidates.was_here
         arrays["placed"] = candidates.placed
-        arrays |= {f"codes{index}": groups.codes for index, groups in enumerate(candidates.groups)}
+        for index, groups in enumerate(candidates.groups):
+            arrays |= _group_arrays(groups, index)
     return arrays
 
 
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:
     """Use the smallest integers that hold the values, little end first on every machine."""
+    if array.dtype == np.float64:
+        return array.astype("<f8")
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
     smallest = np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high))
     return array.astype(smallest.newbyteorder("<"))
+
+
+def _widen(array: NDArray[Any]) -> Scores:
+    return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
 def _read_arrays(listed: list[list[Any]], raw: memoryview) -> Arrays:
@@ -155,8 +168,9 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
     candidates, picks = None, None
     if header["groups"] is not None:
         candidates = _candidates(header, arrays, cycle)
-        scores = arrays["spreadScores"].astype(np.int64)
-        picks = Picks(arrays["chosen"].astype(np.int32), scores, ran_dry=header["ranDry"])
+        columns = (name for name in arrays if name.startswith("spread"))
+        spread = tuple(_widen(arrays[name]) for name in columns)
+        picks = Picks(arrays["chosen"].astype(np.int32), spread, ran_dry=header["ranDry"])
     return Decision(
         cycle,
         CycleKind(header["kind"]),
@@ -195,14 +209,34 @@ def _binding(facts: Mapping[str, Any]) -> Binding:
 
 
 def _candidates(header: Mapping[str, Any], arrays: Arrays, cycle: Cycle) -> Candidates:
-    codes = (arrays[f"codes{index}"].astype(np.int32) for index in range(len(header["groups"])))
-    values = (tuple(names) for names in header["groups"])
+    affinity = _widen(arrays["affinity"])
     return Candidates(
-        strategy=PROFILES[cycle.semantics].strategy,
+        strategy=profile_of(cycle).strategy,
         constraints=cycle.policy.topology_spread_constraints,
-        groups=tuple(map(Groups, values, codes)),
+        groups=tuple(_read_groups(facts, arrays, index) for index, facts in enumerate(header["groups"])),
         failed=arrays["verdicts"].astype(np.uint8),
-        affinity=arrays["affinity"].astype(np.int64),
+        affinity=affinity,
+        preference=_widen(arrays["preference"]) if "preference" in arrays else affinity,
         was_here=arrays["wasHere"].astype(np.int64),
         placed=arrays["placed"].astype(np.int32),
     )
+
+
+def _group_facts(groups: Groups) -> dict[str, Any]:
+    return {"values": groups.values, "weights": groups.weights}
+
+
+def _group_arrays(groups: Groups, index: int) -> Arrays:
+    arrays: Arrays = {f"codes{index}": groups.codes}
+    if groups.families is not None and groups.family_of is not None:
+        arrays |= {f"families{index}": groups.families, f"familyOf{index}": groups.family_of}
+    return arrays
+
+
+def _read_groups(facts: Mapping[str, Any], arrays: Arrays, index: int) -> Groups:
+    codes, families = arrays[f"codes{index}"].astype(np.int32), arrays.get(f"families{index}")
+    values, weights = tuple(facts["values"]), tuple(facts["weights"])
+    if families is None:
+        return Groups(values, codes, weights=weights)
+    family_of = arrays[f"familyOf{index}"].astype(np.int64)
+    return Groups(values, codes, families.astype(np.int64), family_of, weights)

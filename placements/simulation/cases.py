@@ -9,9 +9,11 @@ from placements.scheduling.decision import Decision
 from placements.scheduling.door.binding_documents import parse_case_bindings
 from placements.scheduling.door.case_clusters import parse_clusters
 from placements.scheduling.door.json_text import load_json
+from placements.scheduling.door.ocm_options import parse_ocm_options, refuse_weighted_limits
+from placements.scheduling.door.ocm_placement import parse_ocm_placement
 from placements.scheduling.faults import Fault, Faults, format_path
 from placements.scheduling.fleet import Fleet
-from placements.scheduling.policy import parse_policy, parse_semantics
+from placements.scheduling.policy import Semantics, parse_policy, parse_semantics
 from placements.scheduling.scheduler import schedule
 from placements.simulation.scenario import run_scenario
 
@@ -56,7 +58,7 @@ def _error(fault: Fault) -> Answer:
 def _single(case: Mapping[str, Any]) -> Answer:
     decision = schedule(_cycle(case))
     if decision.is_failed:
-        return {"error": _error(malformed_fault(decision))}
+        return {"error": _error(failure_fault(decision))}
     return {
         "picked": list(decision.picked_names),
         "scores": scores_of(decision),
@@ -68,16 +70,25 @@ def _single(case: Mapping[str, Any]) -> Answer:
 
 def _cycle(case: Mapping[str, Any]) -> Cycle:
     semantics = parse_semantics(case.get("semantics"))
-    return Cycle(
-        Fleet(parse_clusters(case.get("clusters"))),
-        parse_policy(case.get("policy"), semantics=semantics),
-        parse_case_bindings(case.get("bindings")),
-        semantics,
-    )
+    fleet = Fleet(parse_clusters(case.get("clusters")))
+    bindings = parse_case_bindings(case.get("bindings"))
+    if semantics is not Semantics.OCM:
+        return Cycle(fleet, parse_policy(case.get("policy"), semantics=semantics), bindings, semantics)
+    if case.get("placement") is not None:
+        wish = parse_ocm_placement(case["placement"], options=case.get("ocm"), path="placement")
+        return Cycle(fleet, wish.policy, bindings, semantics, wish.options.to_plain())
+    policy = parse_policy(case.get("policy"), semantics=semantics)
+    options = parse_ocm_options(case.get("ocm"))
+    refuse_weighted_limits(policy, options)
+    return Cycle(fleet, policy, bindings, semantics, options.to_plain())
 
 
-def malformed_fault(decision: Decision) -> Fault:
-    """Give the property value that made the cycle fail, as a fault."""
+def failure_fault(decision: Decision) -> Fault:
+    """Say what made the cycle fail, as a fault: a malformed property, or a limit that cannot be met."""
+    if not decision.malformed:
+        number = decision.cycle.policy.number_of_clusters
+        message = f"no {number} clusters meet the hard constraints, and fewer are not wanted"
+        return Fault("policy.topologySpreadConstraints", "unsatisfiable", message)
     first = decision.malformed[0]
     path = format_path(("clusters", first.cluster, "properties", first.property))
     return Fault(path, "malformed-property", f"{first.text[:60]!r} is no quantity; the policy compares it")

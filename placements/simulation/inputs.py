@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from placements.manifests import Document, attach_lines, items_of, load_documents
+from placements.manifests import MEBIBYTE, Document, attach_lines, items_of, load_documents
 from placements.scheduling.bindings import Binding
 from placements.scheduling.door.binding_documents import (
     BINDING_KIND,
@@ -16,23 +16,28 @@ from placements.scheduling.door.binding_documents import (
 )
 from placements.scheduling.door.case_clusters import parse_case_cluster, parse_clusters
 from placements.scheduling.door.kinds import MEMBER_KIND, PLACEMENT_KIND
+from placements.scheduling.door.ocm_placement import OCM_KIND, OCM_VERSIONS, parse_ocm_placement
 from placements.scheduling.faults import Caveat, Fault, Faults
-from placements.scheduling.fleet import Cluster, DuplicateClusterError, Fleet
+from placements.scheduling.fleet import Cluster, EligibilityKind, Fleet
+from placements.scheduling.fleet_caveats import property_caveats
 from placements.scheduling.member import MemberCluster, newest_heartbeat_of, parse_member
-from placements.scheduling.spec import ClusterResourcePlacement, parse_placement
+from placements.scheduling.spec import parse_placement
+from placements.simulation.wish import Wish, wish_of_ocm, wish_of_placement
 
 Value = TypeVar("Value")
-LARGEST_PLACEMENT_FILE = 8 * 1024 * 1024
+LARGEST_PLACEMENT_FILE = 8 * MEBIBYTE
+LARGEST_FLEET_FILE = 256 * MEBIBYTE
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_OTHER_FILES = frozenset({MEMBER_KIND, PLACEMENT_KIND, BINDING_KIND})
 
 
 @dataclass(frozen=True)
 class FleetFile:
-    """The fleet of a file, and what was assumed in reading it."""
+    """The fleet of a file, what was assumed in reading it, and the moment that heartbeats were judged at."""
 
     fleet: Fleet
     caveats: tuple[Caveat, ...]
+    judged_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -43,29 +48,33 @@ class BindingsFile:
     caveats: tuple[Caveat, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Read(Generic[Value]):
+    """A value, and the document that it was read from."""
+
+    item: Document
+    value: Value
+
+
 def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: bool = False) -> FleetFile:
     """Read MemberCluster objects, a List of them, or plain cases. Raises Faults.
 
     `now` is the moment to judge heartbeats by; None means that the newest heartbeat in the file is now.
     """
-    entries = _each(_items(source), _fleet_entry)
-    members = [one for entry in entries for one in entry if isinstance(one, MemberCluster)]
-    moment = now or newest_heartbeat_of(members) or _LONG_AGO
-    clusters = [
-        one.cluster(now=moment, strict_health=strict_health) if isinstance(one, MemberCluster) else one
-        for entry in entries
-        for one in entry
-    ]
-    if not entries:
+    reads = _each(_items(source), _fleet_entry)
+    if not reads:
         raise _fault("", "required", "holds no member cluster", "MemberCluster objects, their List, or cases")
-    return FleetFile(_fleet(clusters), _without_status(members, strict_health=strict_health))
-
-
-def _fleet(clusters: list[Cluster]) -> Fleet:
-    try:
-        return Fleet(clusters)
-    except DuplicateClusterError as error:
-        raise _fault("metadata.name", "duplicate", str(error), "each name once") from error
+    _refuse_twice(reads, _cluster_name, "metadata.name", "is the name of another cluster above")
+    entries = [one for read in reads for one in read.value]
+    members = [one for one in entries if isinstance(one, MemberCluster)]
+    moment = now or newest_heartbeat_of(members) or _LONG_AGO
+    fleet = Fleet(
+        one.cluster(now=moment, strict_health=strict_health) if isinstance(one, MemberCluster) else one
+        for one in entries
+    )
+    caveats = [*(() if strict_health else _without_status(members)), *_mostly_stale(fleet, moment)]
+    judged_at = moment if any(one.newest_heartbeat for one in members) else None
+    return FleetFile(fleet, (*caveats, *property_caveats(fleet)), judged_at)
 
 
 def _fleet_entry(data: Any) -> list[MemberCluster | Cluster] | None:
@@ -76,115 +85,159 @@ def _fleet_entry(data: Any) -> list[MemberCluster | Cluster] | None:
         if "clusters" in data:
             return list(parse_clusters(data["clusters"]))
         return [parse_case_cluster(data)]
-    if _kind(data) in _OF_OTHER_FILES - {MEMBER_KIND}:
+    if _kind(data) in _OF_OTHER_FILES - {MEMBER_KIND} or _is_ocm(data):
         return None
     return [parse_member(data)]
 
 
-def _without_status(members: list[MemberCluster], *, strict_health: bool) -> tuple[Caveat, ...]:
-    names = [member.metadata.name for member in members if member.status is None]
-    if not names or strict_health:
+def _cluster_name(entries: list[MemberCluster | Cluster]) -> list[str]:
+    return [one.metadata.name if isinstance(one, MemberCluster) else one.name for one in entries]
+
+
+def _without_status(members: list[MemberCluster]) -> tuple[Caveat, ...]:
+    names = [
+        one.metadata.name for one in members if one.status is None and not one.metadata.deletion_timestamp
+    ]
+    if not names:
         return ()
     message = f"{len(names)} without a status, counted as eligible: {', '.join(names[:5])}"
     return (Caveat("no-status", "status", message + (", …" if len(names) > 5 else "")),)
 
 
-def read_placement(source: bytes, *, name: str | None = None) -> ClusterResourcePlacement:
-    """Read the only placement of a file, or the one of that name. Raises Faults."""
-    placements = _each(_items(source, limit=LARGEST_PLACEMENT_FILE), _placement_entry)
-    found = [one for one in placements if name in (None, one.metadata.name)]
+def _mostly_stale(fleet: Fleet, moment: datetime) -> Iterator[Caveat]:
+    """Warn where one odd clock, or an odd --now, may have silenced the fleet."""
+    stale = sum(one.eligibility.kind is EligibilityKind.STALE_HEARTBEAT for one in fleet)
+    if 2 * stale > len(fleet):
+        message = (
+            f"{stale} of {len(fleet)} heartbeats are stale as of {moment.isoformat()}: is that the moment?"
+        )
+        yield Caveat("mostly-stale", "status.agentStatus", message)
+
+
+def read_wish(source: bytes, *, name: str | None = None) -> Wish:
+    """Read the only placement of a file, or the one of that name: Fleet's or OCM's. Raises Faults."""
+    wishes = [read.value for read in _each(_items(source, limit=LARGEST_PLACEMENT_FILE), _wish)]
+    found = [one for one in wishes if name in (None, one.name)]
     if len(found) == 1:
         return found[0]
-    listed = ", ".join(one.metadata.name for one in placements) or "none"
+    listed = ", ".join(one.name for one in wishes) or "none"
     if name is not None:
         problem = "is there more than once" if found else "is not in this file"
         raise _fault("metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {listed}")
-    if not placements:
+    if not wishes:
         raise _fault("", "required", f"holds no {PLACEMENT_KIND}", f"one {PLACEMENT_KIND}")
     raise _fault("metadata.name", "too-many", f"{len(found)} placements: say which with --name", listed)
 
 
-def _placement_entry(data: Any) -> ClusterResourcePlacement | None:
-    return None if _kind(data) in _OF_OTHER_FILES - {PLACEMENT_KIND} else parse_placement(data)
+def _wish(data: Any) -> Wish | None:
+    if _kind(data) in _OF_OTHER_FILES - {PLACEMENT_KIND}:
+        return None
+    return (
+        wish_of_ocm(parse_ocm_placement(data)) if _is_ocm(data) else wish_of_placement(parse_placement(data))
+    )
 
 
 def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None = None) -> BindingsFile:
     """Read the bindings of a placement: plain cases or ClusterResourceBinding objects. Raises Faults.
 
-    Current are those of `snapshot`, or else of the newest policy snapshot that they name.
+    Current are those of `snapshot`, or else of the newest policy snapshot that they name. `placement` None
+    takes those of every placement.
     """
     items = _items(source)
-    documents = [item.data for item in items if _kind(item.data) == BINDING_KIND]
-    if documents:
-        return _hub_bindings(_each(items, _binding_entry), placement, snapshot)
-    plain = [one for item in items for one in _plain_bindings(item.data)]
-    return BindingsFile(parse_case_bindings(plain))
+    if any("kind" in item.data for item in items if isinstance(item.data, dict)):
+        return _hub_bindings(_each(items, _hub_binding), placement, snapshot)
+    if snapshot is not None:
+        raise _fault("", "conflict", "--snapshot goes with ClusterResourceBinding objects", "no --snapshot")
+    reads = _each(items, _plain_bindings)
+    _refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster", "has a binding above")
+    return BindingsFile(tuple(one for read in reads for one in read.value))
 
 
-def _binding_entry(data: Any) -> BindingDocument | None:
+def _hub_binding(data: Any) -> BindingDocument | None:
     if _kind(data) in _OF_OTHER_FILES - {BINDING_KIND}:
         return None
     return parse_binding(data)
 
 
 def _hub_bindings(
-    documents: list[BindingDocument], placement: str | None, snapshot: str | None
+    reads: list[_Read[BindingDocument]], placement: str | None, snapshot: str | None
 ) -> BindingsFile:
-    ours = [one for one in documents if placement is None or one.placement in (None, placement)]
-    names = {one.snapshot for one in ours}
-    if snapshot is not None and snapshot not in names:
-        listed, path = ", ".join(sorted(names)) or "none", "spec.schedulingPolicySnapshotName"
-        raise _fault(path, "unknown-snapshot", f"no binding names {snapshot}", listed)
-    current = newest_snapshot(ours) if snapshot is None else snapshot
-    others = len(documents) - len(ours)
-    message = f"{others} bindings of other placements were left out"
-    caveats = (Caveat("other-bindings", "metadata.labels", message),) if others else ()
-    bindings = tuple(one.binding(current) for one in ours)
-    _refuse_two_on_one_cluster(bindings)
-    return BindingsFile(bindings, caveats)
+    if not reads:
+        raise _fault("", "required", f"holds no {BINDING_KIND}", f"{BINDING_KIND} objects or plain cases")
+    ours = [read for read in reads if placement is None or read.value.placement in (None, placement)]
+    documents = [read.value for read in ours]
+    current = newest_snapshot(documents) if snapshot is None else snapshot
+    live = [read for read in ours if not read.value.is_deleting]
+    _refuse_twice(live, lambda one: [one.spec.target_cluster], "spec.targetCluster", "has a binding above")
+    caveats = [*_of_others(len(reads) - len(ours)), *_unnamed_snapshot(snapshot, documents)]
+    return BindingsFile(tuple(one.binding(current) for one in documents), tuple(caveats))
 
 
-def _refuse_two_on_one_cluster(bindings: tuple[Binding, ...]) -> None:
-    seen: set[str] = set()
-    for binding in bindings:
-        if binding.cluster in seen and not binding.is_deleting:
-            message = f"{binding.cluster} has two bindings"
-            raise _fault("spec.targetCluster", "duplicate", message, "one binding for each cluster")
-        if not binding.is_deleting:
-            seen.add(binding.cluster)
+def _of_others(count: int) -> Iterator[Caveat]:
+    if count:
+        noun = "binding" if count == 1 else "bindings"
+        message = f"left out: {count} {noun} of other placements"
+        yield Caveat("other-bindings", "metadata.labels", message)
 
 
-def _plain_bindings(data: Any) -> list[Any]:
+def _unnamed_snapshot(snapshot: str | None, documents: list[BindingDocument]) -> Iterator[Caveat]:
+    if snapshot is not None and snapshot not in {one.snapshot for one in documents}:
+        message = f"no binding was decided under {snapshot}: all of them are obsolete"
+        yield Caveat("unknown-snapshot", "spec.schedulingPolicySnapshotName", message)
+
+
+def _plain_bindings(data: Any) -> tuple[Binding, ...]:
     if isinstance(data, dict) and "bindings" in data:
-        data = data["bindings"]
-    return data if isinstance(data, list) else [data]
+        return parse_case_bindings(data["bindings"])
+    try:
+        return parse_case_bindings(data if isinstance(data, list) else [data])
+    except Faults as found:
+        prefix = "bindings" if isinstance(data, list) else "bindings[0]"
+        raise Faults(
+            replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in found.faults
+        ) from found
 
 
-def _items(source: bytes, *, limit: int | None = None) -> list[Document]:
-    documents = load_documents(source) if limit is None else load_documents(source, max_bytes=limit)
+def _items(source: bytes, *, limit: int = LARGEST_FLEET_FILE) -> list[Document]:
+    documents = load_documents(source, max_bytes=limit)
     return [item for document in documents for item in items_of(document) if item.data is not None]
 
 
-def _each(items: list[Document], read: Callable[[Any], Value | None]) -> list[Value]:
+def _each(items: list[Document], read: Callable[[Any], Value | None]) -> list[_Read[Value]]:
     """Read every item; raise the faults of all of them together, with their lines."""
-    values: list[Value] = []
-    faults: list[Fault] = []
+    reads: list[_Read[Value]] = []
+    faults: list[tuple[Document, Fault]] = []
     for item in items:
         try:
             value = read(item.data)
         except Faults as found:
-            faults += _placed(found, item, is_only=len(items) == 1)
+            faults += ((item, _of_item(fault, item, items)) for fault in found.faults)
             continue
         if value is not None:
-            values.append(value)
+            reads.append(_Read(item, value))
     if faults:
-        raise Faults(faults)
-    return values
+        raise Faults(attach_lines(faults))
+    return reads
 
 
-def _placed(found: Faults, item: Document, *, is_only: bool) -> Iterator[Fault]:
-    for fault in attach_lines(found, item).faults:
-        yield fault if is_only else replace(fault, message=f"{_called(item)}: {fault.message}")
+def _refuse_twice(
+    reads: list[_Read[Value]], names_of: Callable[[Value], list[str]], path: str, words: str
+) -> None:
+    """Raise a fault for every name that stands in an item above already, with its line."""
+    seen: set[str] = set()
+    faults: list[tuple[Document, Fault]] = []
+    for read in reads:
+        for name in names_of(read.value):
+            if name in seen:
+                faults.append((read.item, Fault(path, "duplicate", f"{name} {words}", "each name once")))
+            seen.add(name)
+    if faults:
+        raise Faults(attach_lines(faults))
+
+
+def _of_item(fault: Fault, item: Document, items: list[Document]) -> Fault:
+    """Say which item a fault is of, where there are several."""
+    return fault if len(items) == 1 else replace(fault, message=f"{_called(item)}: {fault.message}")
 
 
 def _called(item: Document) -> str:
@@ -197,6 +250,12 @@ def _called(item: Document) -> str:
 def _kind(data: Any) -> str | None:
     kind = data.get("kind") if isinstance(data, dict) else None
     return kind if isinstance(kind, str) else None
+
+
+def _is_ocm(data: Any) -> bool:
+    return _kind(data) == OCM_KIND and str(data.get("apiVersion")).startswith(
+        OCM_VERSIONS[0].partition("/")[0]
+    )
 
 
 def _fault(path: str, code: str, message: str, allowed: str = "") -> Faults:

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from placements.scheduling.cycle import Cycle
+from placements.scheduling.bindings import Binding
 from placements.scheduling.decision import Decision
 from placements.scheduling.faults import Caveat, Fault, Faults
+from placements.scheduling.fleet import Fleet
 from placements.scheduling.fleet_caveats import decision_caveats, fleet_caveats
 from placements.scheduling.scheduler import schedule
 from placements.scheduling.semantics import Semantics
-from placements.scheduling.spec import ClusterResourcePlacement, spec_caveats
-from placements.simulation.inputs import BindingsFile, FleetFile, read_bindings, read_fleet, read_placement
+from placements.simulation.inputs import BindingsFile, read_bindings, read_fleet, read_wish
+from placements.simulation.wish import Wish, carried_over
 
 Value = TypeVar("Value")
+_TOLD = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +43,64 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The decision for one placement, and what to warn of."""
+    """The decision for one placement, what to warn of, and when the heartbeats were judged."""
 
     placement: str
     decision: Decision
     warnings: tuple[Caveat, ...]
+    judged_at: datetime | None = None
 
 
 class BadInputError(ValueError):
     """At least one file could not be used; `faults` pairs the name of a file with one of its faults."""
 
     def __init__(self, faults: list[tuple[str, Fault]]) -> None:
-        super().__init__("\n".join(f"{name}: {fault}" for name, fault in faults))
+        told = [f"{name}: {fault}" for name, fault in faults[:_TOLD]]
+        more = [f"… and {len(faults) - _TOLD} more"] if len(faults) > _TOLD else []
+        super().__init__("\n".join([*told, *more]))
         self.faults = tuple(faults)
 
 
 def simulate(request: Request) -> Simulation:
     """Read all files, then run one scheduling cycle. Raises BadInputError with the faults of all files."""
+    inputs = _read(request)
+    wish = inputs.wish if request.semantics is None else carried_over(inputs.wish, request.semantics)
+    return _run(wish, inputs)
+
+
+def simulate_all(request: Request) -> dict[Semantics, Simulation]:
+    """Read all files, then run the same wish under every semantics. Raises BadInputError."""
+    inputs = _read(request)
+    return {semantics: _run(carried_over(inputs.wish, semantics), inputs) for semantics in Semantics}
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    fleet: Fleet
+    wish: Wish
+    bindings: tuple[Binding, ...]
+    caveats: tuple[Caveat, ...]
+    judged_at: datetime | None
+
+
+def _read(request: Request) -> _Inputs:
     reader = _Reader()
     fleet = reader.read(
         request.clusters,
         lambda text: read_fleet(text, now=request.now, strict_health=request.strict_health),
     )
-    placement = reader.read(request.placement, lambda text: read_placement(text, name=request.name))
+    wish = reader.read(request.placement, lambda text: read_wish(text, name=request.name))
     bindings: BindingsFile | None = BindingsFile(())
     if request.bindings is not None:
-        owner = request.name if placement is None else placement.metadata.name
+        owner = request.name if wish is None else wish.name
         bindings = reader.read(
             request.bindings,
             lambda text: read_bindings(text, placement=owner, snapshot=request.snapshot),
         )
-    if fleet is None or placement is None or bindings is None:
+    if fleet is None or wish is None or bindings is None:
         raise BadInputError(reader.faults)
-    return _run(request, fleet, placement, bindings)
+    caveats = (*fleet.caveats, *bindings.caveats)
+    return _Inputs(fleet.fleet, wish, bindings.bindings, caveats, fleet.judged_at)
 
 
 class _Reader:
@@ -94,23 +121,12 @@ class _Reader:
             return None
 
 
-def _run(
-    request: Request, fleet: FleetFile, placement: ClusterResourcePlacement, bindings: BindingsFile
-) -> Simulation:
-    policy = placement.spec.policy
-    cycle = Cycle(
-        fleet.fleet,
-        policy,
-        bindings.bindings,
-        request.semantics or placement.semantics,
-        placement.spread_options,
-    )
-    decision = schedule(cycle)
+def _run(wish: Wish, inputs: _Inputs) -> Simulation:
+    decision = schedule(wish.cycle(inputs.fleet, inputs.bindings))
     warnings = (
-        *fleet.caveats,
-        *bindings.caveats,
-        *spec_caveats(placement.spec),
-        *fleet_caveats(policy, fleet.fleet, path="spec.policy"),
+        *inputs.caveats,
+        *wish.caveats,
+        *fleet_caveats(wish.policy, inputs.fleet, path="spec.policy"),
         *decision_caveats(decision),
     )
-    return Simulation(placement.metadata.name, decision, warnings)
+    return Simulation(wish.name, decision, warnings, inputs.judged_at)

@@ -20,7 +20,7 @@ _CHANGES = ("add", "remove", "relabel", "taint", "eligible")
 
 def run_scenario(case: Raw) -> list[dict[str, Any]]:
     """Run every step of a scenario; give the answer of each. Raises Faults."""
-    semantics = parse_semantics(case.get("semantics", Semantics.KUBEFLEET.value))
+    semantics = parse_semantics(case.get("semantics") or Semantics.KUBEFLEET.value)
     hub = _Hub(semantics, {cluster.name: cluster for cluster in parse_clusters(case.get("clusters"))})
     return [hub.run(step, f"steps[{index}]") for index, step in enumerate(_objects(case["steps"], "steps"))]
 
@@ -79,10 +79,10 @@ class _Hub:
 
     def _bind(self, names: object, path: str) -> None:
         for index, name in enumerate(_list(names, path)):
-            placed = self.placed.get(name) if isinstance(name, str) else None
-            if placed is None:
-                raise _fault(f"{path}[{index}]", "unknown-cluster", "names no cluster with a binding")
-            if placed.binding.state is BindingState.SCHEDULED:
+            if not isinstance(name, str):
+                raise _fault(f"{path}[{index}]", "wrong-type", "is not the name of a cluster", "text")
+            placed = self.placed.get(name)
+            if placed is not None and placed.binding.state is BindingState.SCHEDULED:
                 placed.binding = replace(placed.binding, state=BindingState.BOUND)
 
     def _take_snapshot(self, policy: PlacementPolicy) -> None:

@@ -24,6 +24,7 @@ from placements.scheduling.cycle import Cycle
 from placements.scheduling.policy import Semantics
 from placements.scheduling.reads import labels_read, properties_read
 from placements.scheduling.scheduler import schedule
+from placements.scheduling.storage import pack_fleet
 from tests.builders import expression, pick_n, spread
 from tests.load.goals import Goal, Results, exponent, goals, plain_seconds, warm_seconds
 from tests.load.measuring import Row, measure, timed
@@ -69,6 +70,7 @@ def main() -> None:
     rows = _measure(_quick() if arguments.quick else [*MAIN, *CASES])
     _print_records(row for row in rows if row.problem.name in ("main", "selective"))
     _print_fleet(rows[0].problem if arguments.quick else MAIN[-2])
+    _print_semantics(MAIN[:2] if arguments.quick else MAIN[2:4])
     results = Results(rows, _many_placements(50 if arguments.quick else 1_000))
     _print_growth(results)
     if arguments.million:
@@ -140,8 +142,28 @@ def _print_fleet(problem: Problem) -> None:
     policy = problem.policy()
     reads = labels_read(policy), properties_read(policy)
     digest = timed(lambda _: problem.fleet().digest(*reads)).p50 - timed(lambda _: problem.fleet()).p50
+    size = len(pack_fleet(problem.fleet())) / 1e6
     print(f"\nonce per fleet version, {problem.clusters:,} clusters: digest {digest * 1e3:.0f} ms;", end=" ")
-    print("a stored fleet has no writer yet, its size belongs here")
+    print(f"stored {size:.2f} MB")
+
+
+def _print_semantics(problems: Iterable[Problem]) -> None:
+    """Print the time of a warm run under each semantics, as a multiple of `fleet`."""
+    print()
+    for problem in problems:
+        print(f"{problem.clusters:,} clusters, {problem.wanted:,} picks, domains {problem.domains}:", end=" ")
+        seconds = {semantics: _warm(replace(problem, semantics=semantics)) for semantics in Semantics}
+        parts = (
+            f"{semantics} {spent * 1e3:.1f} ms ({spent / seconds[Semantics.FLEET]:.1f}x)"
+            for semantics, spent in seconds.items()
+        )
+        print(", ".join(parts))
+
+
+def _warm(problem: Problem) -> float:
+    cycle = problem.cycle(problem.fleet())
+    schedule(cycle)
+    return timed(lambda _: schedule(replace(cycle))).p50
 
 
 def _many_placements(count: int) -> float:

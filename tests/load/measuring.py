@@ -181,8 +181,9 @@ def _asking(decision: Decision) -> Asking:
         return number * 7919 % len(names)
 
     def cell(number: int) -> object:
-        one = decision.round(round_of(number))
-        return [verdict(bid, place_of(number)) for bid in one.bids]
+        entry = decision.round(round_of(number)).alone(place_of(number))
+        strategy = entry.evaluation.strategy
+        return [verdict(bid, entry.index, strategy) for bid in entry.bids]
 
     def table(number: int) -> object:
         one = decision.round(round_of(number))

@@ -54,7 +54,7 @@ def test_clusters_that_lack_the_key_are_counted_and_named() -> None:
     assert caveat == Caveat(
         "clusters-lack-key",
         "policy.topologySpreadConstraints[0].topologyKey",
-        "2 clusters (c, d) without the label zone: no limit there, so they are often picked first",
+        "2 clusters (c, d) without the label zone: no limit there, and often the first pick",
     )
 
 

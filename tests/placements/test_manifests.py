@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -206,25 +207,30 @@ spec:
 """
 
 
+def line_of(document: Document, path: str) -> int | None:
+    """Give the line that a fault at this path would be placed on."""
+    return attach_lines([(document, Fault(path, "required", "is missing"))])[0].line
+
+
 @pytest.mark.parametrize(
-    ("place", "line"),
+    ("path", "line"),
     [
-        ((), 3),
-        (("spec",), 3),
-        (("spec", "policy", "tolerations", 1), 7),
-        (("spec", "policy", "tolerations", 1, "x/y"), 8),
-        (("spec", "policy", "missing"), 4),
-        (("spec", "policy", "tolerations", 7, "key"), 5),
+        ("", 3),
+        ("spec", 3),
+        ("spec.policy.tolerations[1]", 7),
+        ('spec.policy.tolerations[1]["x/y"]', 8),
+        ("spec.policy.missing", 4),
+        ("spec.policy.tolerations[7].key", 5),
     ],
 )
-def test_finds_the_line_of_a_place_or_of_what_should_hold_it(place: tuple[str | int, ...], line: int) -> None:
-    assert load_documents(TEXT)[1].line_of(place) == line
+def test_finds_the_line_of_a_place_or_of_what_should_hold_it(path: str, line: int) -> None:
+    assert line_of(load_documents(TEXT)[1], path) == line
 
 
 def test_lines_are_attached_to_faults() -> None:
-    faults = Faults([Fault('spec.policy.tolerations[1]["x/y"]', "unknown-field", "is not a field")])
+    fault = Fault('spec.policy.tolerations[1]["x/y"]', "unknown-field", "is not a field")
 
-    (fault,) = attach_lines(faults, load_documents(TEXT)[1]).faults
+    (fault,) = attach_lines([(load_documents(TEXT)[1], fault)])
 
     assert str(fault) == 'spec.policy.tolerations[1]["x/y"] (line 8): is not a field'
 
@@ -232,7 +238,7 @@ def test_lines_are_attached_to_faults() -> None:
 def test_json_with_tabs_has_the_lines_that_can_be_found() -> None:
     document = load_documents('{\n\t"a": {\n\t\t"b": 1\n\t}\n}')[0]
 
-    assert document.line_of(("a", "b")) in (None, 1, 3)
+    assert line_of(document, "a.b") in (None, 1, 3)
 
 
 def test_items_of_a_list_are_documents_with_their_own_lines() -> None:
@@ -241,7 +247,24 @@ def test_items_of_a_list_are_documents_with_their_own_lines() -> None:
     items = items_of(load_documents(text)[0])
 
     assert [item.data for item in items] == [{"kind": "A"}, {"kind": "B", "x": 1}]
-    assert items[1].line_of(("x",)) == 6
+    assert line_of(items[1], "x") == 6
+
+
+def test_a_text_is_read_once_more_however_many_faults_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: list[int] = []
+    parse = yaml.parse
+    items = items_of(load_documents("kind: List\nitems:\n" + "- a: 1\n" * 500)[0])
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        readings.append(1)
+        return parse(*arguments, **options)
+
+    monkeypatch.setattr("placements.manifests.yaml.parse", counted)
+
+    faults = attach_lines((item, Fault("a", "wrong-type", "is odd")) for item in items)
+
+    assert [fault.line for fault in faults] == list(range(3, 503))
+    assert len(readings) == 1
 
 
 def test_items_of_a_typed_list_know_their_kind() -> None:

@@ -139,9 +139,9 @@ class TestOutputs:
     def test_the_table_has_a_sentence_a_round_and_the_ranked_candidates(self) -> None:
         output = simulate_demo().output
 
-        assert "STEP 2 of 5: smartfish before oldbadger, by the larger name" in output
-        assert "region (max skew 1, hard): east 0→1, north 0, south 0, west 1; skew 1" in output
-        assert "  2     oldbadger  0       +1   1         -10       the larger name" in output
+        assert "STEP 2 of 5: smartfish before oldbadger, by name" in output
+        assert "region (max skew 1, hard): east: 0→1, north: 0, south: 0, west: 1; skew 1" in output
+        assert "     2  oldbadger       0   +1         1       -10  name" in output
 
     def test_the_table_of_one_step_lists_all_its_candidates(self) -> None:
         output = simulate_demo("--step", 3).output
@@ -349,7 +349,7 @@ class TestStatus:
 
         assert (run.status, run.errors.strip()) == (
             2,
-            "nowhere.yaml: document: cannot be read: No such file or directory",
+            "nowhere.yaml: cannot be read: No such file or directory",
         )
 
     @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ class TestStatus:
         run = simulate("--clusters", write("c.yaml", member("a"), member("a")), "--placement", WEB)
 
         assert run.status == 2
-        assert "two clusters are named 'a'" in run.errors
+        assert "metadata.name (line 24): a is the name of another cluster above" in run.errors
 
     def test_two_bindings_on_one_cluster_are_refused(self, write: Any) -> None:
         twice = write("b.yaml", hub_binding("a", "web-0"), hub_binding("a", "web-0"))
@@ -399,7 +399,7 @@ class TestStatus:
         run = simulate("--clusters", NINE, "--placement", WEB, "--bindings", twice)
 
         assert run.status == 2
-        assert "a has two bindings" in run.errors
+        assert "a has a binding above" in run.errors
 
     def test_from_a_shell_the_statuses_are_the_same(self, write: Any) -> None:
         command = [sys.executable, "manage.py", "simulate", "--clusters", str(NINE), "--placement"]
@@ -432,7 +432,7 @@ class TestStandardInput:
         assert json.loads(run.output)["picked"] == PICKS
 
     def test_cases_from_standard_input(self) -> None:
-        lines = b'{"id": 1, "clusters": [{"name": "a"}]}\nnonsense\n{"clusters": [], "semantics": "ocm"}\n'
+        lines = b'{"id": 1, "clusters": [{"name": "a"}]}\nnonsense\n{"clusters": [], "semantics": "nomad"}\n'
 
         run = simulate("--cases", "-", stdin=lines)
 
@@ -447,4 +447,126 @@ class TestStandardInput:
             "kept": [],
         }
         assert (second["line"], second["error"]["code"]) == (2, "bad-syntax")
-        assert (third["line"], third["error"]["code"]) == (3, "semantics-not-supported")
+        assert (third["line"], third["error"]["code"]) == (3, "not-one-of")
+
+
+class TestSemantics:
+    """Other semantics, and all of them side by side."""
+
+    def test_all_shows_where_they_part(self) -> None:
+        run = simulate_demo("--semantics", "all", "-o", "json")
+
+        document = json.loads(run.output)
+        assert run.status == 0
+        assert list(document["semantics"]) == ["fleet", "kubefleet", "ocm", "kubernetes"]
+        assert document["semantics"]["fleet"]["picked"] == PICKS
+        assert document["firstDifference"]["place"] == 1
+        assert document["firstDifference"]["choices"] == {
+            "fleet": "quietheron",
+            "kubefleet": "quietheron",
+            "ocm": "bravelion",
+            "kubernetes": "bravelion",
+        }
+        assert "fleet and kubefleet take quietheron" in document["firstDifference"]["because"]
+
+    def test_all_is_1_when_any_of_them_is_not_fulfilled(self, write: Any) -> None:
+        clusters = write(
+            "c.yaml",
+            *({"name": name, "labels": {"z": name[0]}} for name in ("a1", "a2", "b1")),
+            {"name": "n"},
+        )
+        spread = [{"topologyKey": "z", "maxSkew": 1}]
+        wish = write(
+            "p.yaml", placement(placementType="PickN", numberOfClusters=4, topologySpreadConstraints=spread)
+        )
+
+        run = simulate("--clusters", clusters, "--placement", wish, "--semantics", "all", "-o", "json")
+
+        fulfilled = {name: one["fulfilled"] for name, one in json.loads(run.output)["semantics"].items()}
+        assert run.status == 1
+        assert fulfilled == {"fleet": True, "kubefleet": True, "ocm": True, "kubernetes": False}
+
+    def test_all_agree_where_nothing_spreads(self, write: Any) -> None:
+        wish = write("p.yaml", placement())
+
+        run = simulate("--clusters", NINE, "--placement", wish, "--semantics", "all")
+
+        assert "all place the same clusters in the same order" in run.output
+
+    def test_all_as_csv_has_a_column_per_semantics(self) -> None:
+        rows = list(csv.DictReader(io.StringIO(simulate_demo("--semantics", "all", "-o", "csv").output)))
+
+        bravelion = next(row for row in rows if row["cluster"] == "bravelion")
+        assert bravelion == {
+            "cluster": "bravelion",
+            "fleet": "outranked",
+            "kubefleet": "outranked",
+            "ocm": "picked",
+            "kubernetes": "picked",
+        }
+
+    def test_an_ocm_document_runs_as_it_stands_and_under_the_others(self, write: Any) -> None:
+        spec = {
+            "numberOfClusters": 4,
+            "predicates": [
+                {
+                    "requiredClusterSelector": {
+                        "claimSelector": {"matchExpressions": [{"key": "id", "operator": "Exists"}]}
+                    }
+                }
+            ],
+            "spreadConstraints": [
+                {"type": "Even", "topologyKey": "env", "topologyKeyType": "Label", "maxSkew": 1},
+                {
+                    "type": "Affinity",
+                    "topologyKey": "region",
+                    "topologyWeights": [{"weight": 9, "operator": "In", "values": ["north"]}],
+                },
+            ],
+        }
+        kind = {"apiVersion": "cluster.open-cluster-management.io/v1alpha1", "kind": "Placement"}
+        wish = write("p.yaml", {**kind, "metadata": {"name": "demo"}, "spec": spec})
+        clusters = write(
+            "c.yaml",
+            *(
+                {"name": n, "labels": {"env": n[0], "region": r}, "properties": {"id": "1"}}
+                for n, r in (("a1", "x"), ("a2", "north"), ("b1", "x"))
+            ),
+        )
+
+        own = json.loads(simulate("--clusters", clusters, "--placement", wish, "-o", "json").output)
+        fleet = json.loads(
+            simulate("--clusters", clusters, "--placement", wish, "--semantics", "fleet", "-o", "json").output
+        )
+
+        assert (own["semantics"], own["picked"]) == ("ocm", ["a2", "b1", "a1"])
+        assert own["scores"]["a2"] == {"topologySpreadScore": [0], "affinityScore": 100.0}
+        assert fleet["picked"][0] == "a2"
+        assert "left-out" in [one["code"] for one in fleet["warnings"]]
+
+    def test_the_example_document_is_compared_with_what_the_others_leave_out(self) -> None:
+        run = simulate(
+            "--clusters", NINE, "--placement", NINE.with_name("web-ocm.yaml"), "--semantics", "all"
+        )
+
+        assert run.status == 0
+        assert run.output.count("have no word for steadyWeight and balanceWeight; left out") == 3
+        assert run.output.splitlines()[0] == "web under 4 semantics"
+
+    @pytest.mark.parametrize("extra", [("--step", 1), ("--why", "bravelion")])
+    def test_all_does_not_go_with_one_decisions_questions(self, extra: tuple[object, ...]) -> None:
+        run = simulate_demo("--semantics", "all", *extra)
+
+        assert (run.status, run.errors) == (2, f"{extra[0]} does not go with all")
+
+    def test_options_of_ocm_stand_in_an_annotation(self, write: Any) -> None:
+        wish = placement(placementType="PickN", numberOfClusters=1)
+        wish["metadata"]["annotations"] = {
+            "fleetui.io/semantics": "ocm",
+            "fleetui.io/spread-options": '{"mode": "wild"}',
+        }
+
+        run = simulate("--clusters", NINE, "--placement", write("p.yaml", wish))
+
+        assert run.status == 2
+        assert 'metadata.annotations["fleetui.io/spread-options"].mode' in run.errors

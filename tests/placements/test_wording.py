@@ -5,11 +5,17 @@ import pytest
 from placements.explain import advice_wording, wording
 from placements.scheduling.advice.changes import Change, ChangeKind
 from placements.scheduling.decision import CycleKind, Decision
+from placements.scheduling.door.ocm_options import parse_ocm_options
 from placements.scheduling.fleet import EligibilityKind
 from placements.scheduling.outcomes import Outcomes
 from placements.scheduling.reasons import ReasonCode
 from placements.scheduling.replay import Replay
-from placements.scheduling.rounds import RANK_COLUMNS
+from placements.scheduling.rounds import NAME_COLUMN, SpreadScore
+from placements.scheduling.spread.base import SpreadStrategy
+from placements.scheduling.spread.fleet import FleetSpread
+from placements.scheduling.spread.kubefleet import KubeFleetSpread
+from placements.scheduling.spread.kubernetes import KubernetesSpread
+from placements.scheduling.spread.ocm import OcmSpread
 from tests.builders import (
     Document,
     binding,
@@ -29,6 +35,13 @@ from tests.builders import (
     taint,
 )
 
+STRATEGIES: list[SpreadStrategy] = [
+    FleetSpread(),
+    KubeFleetSpread(),
+    KubernetesSpread(),
+    *(OcmSpread(parse_ocm_options({"mode": mode})) for mode in ("strict", "weighted")),
+]
+
 
 def _said(decision: Decision, name: str) -> list[str]:
     return [wording.reason_sentence(reason) for reason in Outcomes(decision).of(name).reasons]
@@ -38,7 +51,9 @@ def test_every_code_has_words() -> None:
     assert wording._SENTENCES.keys() == set(ReasonCode)
     assert advice_wording._CHANGES.keys() == set(ChangeKind)
     assert wording.ELIGIBILITY_WORDS.keys() == set(EligibilityKind)
-    assert wording.COLUMN_WORDS.keys() == {*RANK_COLUMNS, None}
+    ranked = {name for rules in STRATEGIES for name in rules.rank_names}
+    assert wording.COLUMN_WORDS.keys() == {*ranked, NAME_COLUMN, None}
+    assert advice_wording._REPORTS.keys() == set(EligibilityKind)
 
 
 @pytest.mark.parametrize("kind", CycleKind)
@@ -67,7 +82,7 @@ def test_every_failing_filter_is_told() -> None:
     one = cluster("c", taints=[taint("gpu", "true"), taint("spot")], not_eligible="staleHeartbeat")
 
     assert _said(decide(fleet(one), pick_all()), "c") == [
-        "has sent no recent heartbeat (staleHeartbeat)",
+        "staleHeartbeat",
         "has taints that nothing tolerates: gpu=true and spot",
     ]
 
@@ -78,14 +93,14 @@ def test_a_full_group_is_told_with_its_count_and_limit() -> None:
 
     assert decision.is_fulfilled
     assert _said(stuck, "a1") == [
-        "zone=a has 2 already, the emptiest group 1: one more makes the skew 2, limit 1"
+        "in step 4 zone=a has 2, the emptiest group 1: one more makes the skew 2, limit 1"
     ]
 
 
 @pytest.mark.parametrize(
     ("names", "preferred", "spreads", "told"),
     [
-        ("a b", [], [], "place 2 in step 1, behind b, by the larger name"),
+        ("a b", [], [], "place 2 in step 1, behind b, by name"),
         ("a b", [prefer(5, labelled(zone="b"))], [], "place 2 in step 1, behind b on affinity (0 against 5)"),
         ("a b c", [], [spread("zone")], "place 3 in step 1, behind c on topology spread (-1 against 0)"),
     ],
@@ -103,9 +118,9 @@ def test_outranked_is_told_by_what_decided(
     [
         (
             decide(fleet("a", "b"), pick_n(2, spread=[spread("zone")])),
-            ["b before a, by the larger name", "a, the only one left"],
+            ["b before a, by name", "a, the only one left"],
         ),
-        (decide(fleet("a", "b"), pick_n(1)), ["the best 1 of one ranking; b before a, by the larger name"]),
+        (decide(fleet("a", "b"), pick_n(1)), ["the best 1 of one ranking; b before a, by name"]),
         (decide(fleet("a"), pick_n(1)), ["all that pass the filters, ranked once"]),
         (decide(fleet(), pick_n(1)), ["nobody left: no cluster passes the filters"]),
     ],
@@ -145,8 +160,9 @@ def test_a_round_that_found_nobody_left_does_not_blame_a_limit() -> None:
         ),
         (
             ChangeKind.REPORT,
-            {"kind": "noAgent", "reason": ""},
-            "a report that makes it eligible (now it has never reported: its member agent is not online)",
+            {"cluster": "a", "kind": "noAgent", "reason": ""},
+            "a first report of the member agent of a "
+            "(now: has never reported: its member agent is not online)",
         ),
         (ChangeKind.TOLERATION, {"key": "gpu", "value": "true"}, "a toleration for the taint gpu=true"),
         (ChangeKind.TOLERATION, {"key": "gpu", "value": ""}, "a toleration for the taint gpu"),
@@ -174,7 +190,7 @@ def test_a_stale_pick_is_called_by_name() -> None:
     decision = decide(fleet("a", "b"), pick_n(1), binding("a"))
 
     assert list(advice_wording.trap_sentences(decision)) == [
-        "stale: a stay placed, a run from scratch would not pick them"
+        "stale, placed still though a run from scratch would pass over: a"
     ]
 
 
@@ -182,4 +198,12 @@ def test_pick_fixed_speaks_of_names() -> None:
     decision = decide(fleet("a", "b"), pick_fixed("b"))
 
     assert wording.headline(decision) == "1 of 1 named clusters placed"
-    assert _said(decision, "a") == ["is not in the list of cluster names"]
+    assert _said(decision, "a") == ["the list of cluster names leaves it out"]
+
+
+@pytest.mark.parametrize(
+    ("score", "text"),
+    [(None, "–"), (0, "0"), (-1001, "-1001"), (2.386, "2.39"), (100.0, "100"), ((0, -1), "0/-1"), ((), "–")],  # noqa: RUF001
+)
+def test_scores_read_alike_everywhere(score: SpreadScore | None, text: str) -> None:
+    assert wording.score_text(score) == text

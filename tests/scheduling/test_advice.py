@@ -105,7 +105,7 @@ def test_a_toleration_helps_a_tainted_cluster() -> None:
 
     advice = why_not(decision, "a")
 
-    assert _told(advice.helps, ChangeKind.TOLERATION) == [{"key": "gpu", "value": "true"}]
+    assert _told(advice.helps, ChangeKind.TOLERATION) == [{"cluster": "a", "key": "gpu", "value": "true"}]
 
 
 def test_one_toleration_does_not_help_against_two_taints() -> None:
@@ -133,7 +133,9 @@ def test_an_ineligible_cluster_is_told_what_it_must_report() -> None:
 
     advice = why_not(decision, "a")
 
-    assert _told(advice.helps, ChangeKind.REPORT) == [{"kind": "staleHeartbeat", "reason": "staleHeartbeat"}]
+    assert _told(advice.helps, ChangeKind.REPORT) == [
+        {"cluster": "a", "kind": "staleHeartbeat", "reason": "staleHeartbeat"}
+    ]
 
 
 def test_pick_fixed_needs_the_name() -> None:

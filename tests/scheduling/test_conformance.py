@@ -16,6 +16,8 @@ SIZES = {
     "fleet-topology-spread": 200,
     "kubefleet-topology-spread": 372,
     "kubefleet-scenarios": 400,
+    "kubernetes-topology-spread": 171,
+    "ocm-spread": 236,
 }
 
 
@@ -42,7 +44,19 @@ def _by_cluster(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unequal(expected: dict[str, Any], actual: dict[str, Any]) -> dict[str, Any]:
-    return {key: (actual.get(key), want) for key, want in expected.items() if actual.get(key) != want}
+    differing = (key for key, want in expected.items() if not _is_equal(actual.get(key), want))
+    return {key: (actual.get(key), expected[key]) for key in differing}
+
+
+def _is_equal(actual: Any, want: Any) -> bool:
+    """Compare as `conformance/README.md` says: numbers within 1e-6."""
+    if isinstance(want, dict) and isinstance(actual, dict):
+        return want.keys() == actual.keys() and all(_is_equal(actual[key], want[key]) for key in want)
+    if isinstance(want, list) and isinstance(actual, list):
+        return len(want) == len(actual) and all(map(_is_equal, actual, want))
+    if isinstance(want, float) or isinstance(actual, float):
+        return isinstance(actual, (int, float)) and abs(actual - want) <= 1e-6
+    return bool(actual == want)
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -13,6 +13,7 @@ from placements.scheduling.outcomes import Outcome, Outcomes
 from placements.scheduling.policy import PlacementPolicy
 from placements.scheduling.reasons import ReasonCode
 from placements.scheduling.replay import Replay
+from placements.scheduling.rounds import SpreadScore
 from tests.builders import (
     binding,
     cluster,
@@ -29,7 +30,7 @@ from tests.builders import (
 BOTH = pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
 
 
-def _scores(decision: Decision) -> list[tuple[str, float | None]]:
+def _scores(decision: Decision) -> list[tuple[str, SpreadScore | None]]:
     return [(one.cluster, one.topology_spread_score) for one in decision.picked]
 
 

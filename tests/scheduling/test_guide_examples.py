@@ -13,6 +13,7 @@ from placements.scheduling.door.amounts import IntOrPercent
 from placements.scheduling.fleet import Cluster, Fleet
 from placements.scheduling.policy import PlacementPolicy
 from placements.scheduling.replay import Replay
+from placements.scheduling.rounds import SpreadScore
 from tests.builders import (
     binding,
     cluster,
@@ -44,7 +45,7 @@ EAST_AND_WEST = fleet(
 )
 
 
-def _scores(decision: Decision) -> list[tuple[str, float | None]]:
+def _scores(decision: Decision) -> list[tuple[str, SpreadScore | None]]:
     return [(one.cluster, one.topology_spread_score) for one in decision.picked]
 
 

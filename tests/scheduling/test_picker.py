@@ -5,7 +5,8 @@ import pytest
 
 from placements.scheduling.candidates import candidates_of
 from placements.scheduling.fleet import Fleet
-from placements.scheduling.picker import Picks, pick
+from placements.scheduling.picker import pick
+from placements.scheduling.picks import Picks
 from placements.scheduling.policy import PlacementPolicy
 from placements.scheduling.rounds import Round
 from tests.builders import binding, cluster, cycle, fleet, grouped, labelled, pick_n, prefer, spread
@@ -26,7 +27,7 @@ def test_without_constraints_takes_the_best_ranked_in_one_go() -> None:
     picks = _pick(one, pick_n(2, prefer=[prefer(10, labelled(tier="edge"))]), 2)
 
     assert _names(one, picks) == ["b", "c"]
-    assert picks.spread_scores.tolist() == [0, 0]
+    assert picks.spread[0].tolist() == [0, 0]
     assert not picks.ran_dry
 
 
@@ -44,7 +45,7 @@ def test_does_not_run_dry_when_there_are_just_enough() -> None:
 def test_picks_nobody_from_an_empty_fleet(constraints: list[dict[str, object]]) -> None:
     picks = _pick(Fleet(), pick_n(3, spread=constraints), 3)
 
-    assert (picks.positions.tolist(), picks.spread_scores.tolist(), picks.ran_dry) == ([], [], True)
+    assert (picks.positions.tolist(), picks.spread[0].tolist(), picks.ran_dry) == ([], [], True)
 
 
 def test_alternates_between_groups_and_takes_the_last_name_first() -> None:
@@ -53,7 +54,7 @@ def test_alternates_between_groups_and_takes_the_last_name_first() -> None:
     picks = _pick(one, pick_n(5, spread=[spread("region")]), 5)
 
     assert _names(one, picks) == ["e", "d", "c", "b", "a"]
-    assert picks.spread_scores.tolist() == [-1, 1, -1, 1, -1]
+    assert picks.spread[0].tolist() == [-1, 1, -1, 1, -1]
 
 
 def test_affinity_orders_clusters_inside_a_group_but_never_beats_the_spread() -> None:
@@ -104,7 +105,7 @@ def test_agrees_with_ranking_every_cluster_anew_each_round(semantics: str, hard:
         afresh = Round(candidates, number, picks.positions[: number - 1])
         winner = picks.positions[number - 1]
         assert afresh.ranked[0] == winner
-        assert afresh.spread[winner] == picks.spread_scores[number - 1]
+        assert afresh.spread[0][winner] == picks.spread[0][number - 1]
 
 
 @pytest.mark.parametrize("hard", [True, False])
@@ -116,7 +117,7 @@ def test_bears_as_many_constraints_as_a_policy_may_have(hard: bool) -> None:
     picks = _pick(one, pick_n(6, spread=constraints), 4, "c0", "c2")
 
     assert _names(one, picks) == ["c5", "c3", "c4", "c1"]
-    assert picks.spread_scores.tolist() == [60, 60, -60, 60]
+    assert picks.spread[0].tolist() == [60, 60, -60, 60]
 
 
 def test_more_cells_than_sixteen_bits_can_number() -> None:

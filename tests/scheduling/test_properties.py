@@ -85,8 +85,12 @@ def test_replay_of_every_round_and_cluster_is_that_of_the_plain_evaluation(case:
             ]
             assert [verdict.group for verdict in candidate.constraints] == groups
             assert [(verdict.score, verdict.violates) for verdict in candidate.constraints] == expected
-            if candidate.rank:
-                ranked = (candidate.topology_spread_score, candidate.affinity_score, candidate.was_here)
+            if candidate.rank is not None:
+                ranked: object = (
+                    candidate.topology_spread_score,
+                    candidate.affinity_score,
+                    candidate.was_here,
+                )
                 assert ranked == scores[candidate.cluster]
                 assert plain.ranked[candidate.rank - 1][-1] == candidate.cluster
 
@@ -106,7 +110,7 @@ def test_pick_fixed_picks_the_eligible_clusters_it_names(case: Case) -> None:
     eligible = {one["name"] for one in case["clusters"] if one["eligible"]["value"]}
     named = case["policy"]["clusterNames"]
     assert list(decision.picked_names) == [name for name in named if name in eligible - set(decision.kept)]
-    assert decision.is_fulfilled is (bool(named) and eligible.issuperset(named))
+    assert decision.is_fulfilled is eligible.issuperset(named)
 
 
 # The record

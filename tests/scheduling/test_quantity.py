@@ -91,7 +91,12 @@ def test_approximates_as_integer_times_power_of_ten(text: str, double: float) ->
     assert parse_quantity(text).approximate == double
 
 
-_NO_QUANTITIES = """abc 1x . + m 1ki 1mi 1e 1e+ 1_000 0x10 1,5 --1 1.2.3 १ NaN Inf 1Kim 1e1234567890"""
+_NO_QUANTITIES = """abc 1x 1ki 1mi 1e 1e+ 1_000 0x10 1,5 --1 1.2.3 १ NaN Inf 1Kim 1e1234567890"""
+
+
+@pytest.mark.parametrize("text", [".", "+", "-", "m", "Ki"])
+def test_a_sign_or_suffix_alone_is_zero_as_in_kubernetes(text: str) -> None:
+    assert parse_quantity(text).nano == 0
 
 
 @pytest.mark.parametrize(

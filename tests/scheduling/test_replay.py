@@ -132,6 +132,7 @@ def test_a_candidate_has_its_rank_scores_and_what_put_the_winner_before_it() -> 
         smallest=0,
         skew_before=1,
         skew_after=2,
+        limits_skew=True,
         score=-1,
         violates=False,
         is_forbidden=False,

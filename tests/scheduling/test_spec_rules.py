@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         {
             **placement(
                 statusReportingScope="NamespaceAccessible",
-                resourceSelectors=[selector(group="apps", kind="Deployment")],
+                resourceSelectors=[selector(group="rbac.authorization.k8s.io", kind="ClusterRole")],
             )
         },
         "spec.statusReportingScope",
@@ -232,10 +232,10 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         f"{STRATEGY}.reportBackStrategy",
         "not-supported",
     ),
-    "ocm semantics": (
-        annotated(semantics="ocm"),
-        'metadata.annotations["fleetui.io/semantics"]',
-        "semantics-not-supported",
+    "a kind inside namespaces": (
+        placement(resourceSelectors=[selector(group="apps", kind="Deployment")]),
+        "spec.resourceSelectors[0].kind",
+        "namespaced-kind",
     ),
     "unknown semantics": (
         annotated(semantics="mine"),

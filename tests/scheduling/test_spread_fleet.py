@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from placements.scheduling.policy import TopologySpreadConstraint, WhenUnsatisfiable
-from placements.scheduling.spread.base import Levels, Prospect, levels_of
+from placements.scheduling.spread.base import Levels, Prospect, Setting, levels_of
 from placements.scheduling.spread.fleet import FleetSpread
 from tests.builders import binding, cluster, cycle, decide, fleet, grouped, pick_n, spread
 
@@ -85,7 +85,7 @@ def test_makes_a_group_of_every_value_eligible_or_not() -> None:
     )
     constraint = TopologySpreadConstraint(topology_key="region")
 
-    groups = STRATEGY.groups(constraint, one)
+    (groups,) = STRATEGY.groups(Setting(one, (constraint,), {}))
 
     assert (groups.values, groups.codes.tolist(), len(groups)) == (("east", "west"), [0, 1, -1], 2)
 
@@ -100,7 +100,8 @@ def test_counts_scheduled_and_bound_bindings_of_the_current_policy_only() -> Non
         binding("e", "Bound", deleting=True),
         binding("gone", "Bound"),
     ]
-    groups = STRATEGY.groups(TopologySpreadConstraint(topology_key="region"), one)
+    constraint = TopologySpreadConstraint(topology_key="region")
+    (groups,) = STRATEGY.groups(Setting(one, (constraint,), {}))
 
     assert STRATEGY.starting_counts(groups, cycle(one, None, *bindings).placed).tolist() == [2, 0]
 

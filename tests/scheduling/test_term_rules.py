@@ -233,7 +233,7 @@ def test_not_exists_is_answered_with_the_right_word() -> None:
 
 
 def test_a_number_for_text_is_answered_with_quotes() -> None:
-    with pytest.raises(Faults, match='put it in quotes: "1"'):
+    with pytest.raises(Faults, match="put it in quotes as it is written"):
         parse_policy(requiring({"labelSelector": {"matchLabels": {"level": 1}}}))
 
 

@@ -16,8 +16,8 @@ from placements.scheduling.advice.traps import (
     pinned_groups,
     stale_picks,
 )
-from placements.scheduling.candidates import is_hard
 from placements.scheduling.decision import Decision
+from placements.scheduling.spread.base import is_hard
 from tests.builders import binding, cluster, cycle, decide, fleet, grouped, labelled, pick_all, pick_n, spread
 from tests.scheduling.test_advice import decisions
 

@@ -1,27 +1,32 @@
 """manage.py simulate: which clusters of a fleet would be picked, and why. Needs no database."""
 
+import errno
 import json
+import os
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from placements.explain.document import advice_document, decision_document
-from placements.explain.tables import outcome_csv
-from placements.explain.text import advice_text, decision_text
+from placements.explain.document import advice_document, comparison_document, decision_document
+from placements.explain.tables import comparison_csv, outcome_csv
+from placements.explain.text import comparison_text, decision_text, warning_note
 from placements.manifests import dump_yaml
 from placements.scheduling.advice.search import Advice, why_not
+from placements.scheduling.comparison import Comparison
 from placements.scheduling.semantics import SUPPORTED_SEMANTICS, Semantics
 from placements.simulation.cases import answers, is_refusal
-from placements.simulation.request import BadInputError, Request, Simulation, Source, simulate
+from placements.simulation.request import BadInputError, Request, Simulation, Source, simulate, simulate_all
 
 FULFILLED, NOT_FULFILLED, BAD_INPUT = 0, 1, 2
 STANDARD_INPUT = "-"
+ALL = "all"
+_NOT_WITH_CASES = ("clusters", "placement", "name", "bindings", "snapshot", "semantics", "step", "why")
 
 
 class Command(BaseCommand):
@@ -38,12 +43,12 @@ class Command(BaseCommand):
         """Declare the options."""
         add = parser.add_argument
         add("--clusters", metavar="FILE", help="MemberClusters, their List, or plain cases; - is stdin")
-        add("--placement", metavar="FILE", help="YAML or JSON with a ClusterResourcePlacement")
+        add("--placement", metavar="FILE", help="a ClusterResourcePlacement, or an OCM Placement")
         add("--name", help="which placement of the file, when it holds several")
         add("--bindings", metavar="FILE", help="plain cases or ClusterResourceBinding objects")
         add("--snapshot", metavar="NAME", help="the current policy snapshot (default: the newest named)")
-        semantics = [str(one) for one in SUPPORTED_SEMANTICS]
-        add("--semantics", choices=semantics, help="instead of the annotation's")
+        semantics = [*map(str, SUPPORTED_SEMANTICS), ALL]
+        add("--semantics", choices=semantics, help="instead of the document's; all: side by side")
         add("-o", "--output", choices=["table", "json", "yaml", "csv"], default="table")
         add("--step", type=int, metavar="K", help="all candidates of round K")
         add("--why", metavar="CLUSTER", help="why not this cluster, and what would have to change")
@@ -53,34 +58,75 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         """Run, print, and leave with the exit status that says how it came out."""
-        if options["cases"] is not None:
-            status = self._answer_cases(options["cases"])
-        else:
-            status = self._simulate(options)
+        if sys.stdout is None:  # a shell can close it; then nobody wants an answer
+            sys.exit(BAD_INPUT)
+        _refuse_odd_combinations(options)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            status = self._run(options)
+        except BadInputError as error:
+            self.stderr.write(str(error))
+            status = BAD_INPUT
+        except BrokenPipeError:
+            _forget_output()
+            status = FULFILLED
+        except OSError as error:
+            _forget_output()
+            raise CommandError(f"cannot write: {error.strerror}", returncode=BAD_INPUT) from error
         if status:
             sys.exit(status)
 
+    def _run(self, options: dict[str, Any]) -> int:
+        if options["cases"] is not None:
+            return self._answer_cases(options["cases"])
+        return self._compare(options) if options["semantics"] == ALL else self._simulate(options)
+
     def _answer_cases(self, name: str) -> int:
         status = FULFILLED
-        with _lines(name) as lines:
-            for answer in answers(lines):
-                self.stdout.write(json.dumps(answer, ensure_ascii=False))
-                if is_refusal(answer):
-                    status = BAD_INPUT
+        for answer in answers(_lines(name)):
+            self.stdout.write(json.dumps(answer, ensure_ascii=False))
+            if is_refusal(answer):
+                status = BAD_INPUT
         return status
 
     def _simulate(self, options: dict[str, Any]) -> int:
+        simulation = simulate(_request(options))
+        advice = _advice(simulation, options["why"])
         try:
-            simulation = simulate(_request(options))
-            advice = _advice(simulation, options["why"])
             text = _render(simulation, options["output"], options["step"], advice)
-        except BadInputError as error:
-            self.stderr.write(str(error))
-            return BAD_INPUT
         except IndexError as error:
             raise CommandError(f"--step: {error}", returncode=BAD_INPUT) from error
-        self.stdout.write(text, ending="")
+        self._print(text)
         return FULFILLED if simulation.decision.is_fulfilled else NOT_FULFILLED
+
+    def _compare(self, options: dict[str, Any]) -> int:
+        simulations = simulate_all(_request(options))
+        comparison = Comparison({semantics: one.decision for semantics, one in simulations.items()})
+        self._print(_render_all(simulations, comparison, options["output"]))
+        return FULFILLED if comparison.is_fulfilled else NOT_FULFILLED
+
+    def _print(self, text: str) -> None:
+        self.stdout.write(text, ending="")
+        self.stdout.flush()
+
+
+def _forget_output() -> None:
+    """Keep Python from flushing, at its end, into a stream that takes nothing any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse_odd_combinations(options: dict[str, Any]) -> None:
+    asked = [name for name in ("step", "why") if options[name] is not None]
+    for name, what in (("output", "csv"), ("semantics", ALL)):
+        if asked and options[name] == what:
+            raise CommandError(f"--{asked[0]} does not go with {what}", returncode=BAD_INPUT)
+    if options["snapshot"] is not None and options["bindings"] is None:
+        raise CommandError("--snapshot goes with --bindings", returncode=BAD_INPUT)
+    others = [name for name in _NOT_WITH_CASES if options[name] is not None]
+    if options["cases"] is not None and others:
+        raise CommandError(f"--{others[0]} does not go with --cases", returncode=BAD_INPUT)
 
 
 def _moment(text: str) -> datetime | None:
@@ -111,7 +157,7 @@ def _request(options: dict[str, Any]) -> Request:
         bindings,
         name=options["name"],
         snapshot=options["snapshot"],
-        semantics=None if options["semantics"] is None else Semantics(options["semantics"]),
+        semantics=None if options["semantics"] in (None, ALL) else Semantics(options["semantics"]),
         now=options["now"],
         strict_health=options["strict_health"],
     )
@@ -122,20 +168,22 @@ def _source(name: str) -> Source:
         content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     except OSError as error:
         return Source(name, error)
+    except AttributeError:  # a shell can close standard input, and Python then has none
+        return Source(name, OSError(errno.EBADF, "standard input is closed"))
     return Source(name, content)
 
 
-@contextmanager
-def _lines(name: str) -> Iterator[BinaryIO]:
-    """Open a file of cases, or standard input, for reading line by line."""
+def _lines(name: str) -> Iterator[bytes]:
+    """Read a file of cases, or standard input, line by line."""
     if name == STANDARD_INPUT:
-        yield sys.stdin.buffer
+        yield from sys.stdin.buffer
         return
     try:
-        with Path(name).open("rb") as source:
-            yield source
+        source = Path(name).open("rb")  # noqa: SIM115 -- closed below; an error of the reader is none of the file
     except OSError as error:
         raise CommandError(f"{name}: cannot be read: {error.strerror}", returncode=BAD_INPUT) from error
+    with source:
+        yield from source
 
 
 def _advice(simulation: Simulation, cluster: str | None) -> Advice | None:
@@ -147,15 +195,35 @@ def _advice(simulation: Simulation, cluster: str | None) -> Advice | None:
 
 
 def _render(simulation: Simulation, output: str, step: int | None, advice: Advice | None) -> str:
-    decision, warnings = simulation.decision, simulation.warnings
+    decision = simulation.decision
     if output == "csv":
         return outcome_csv(decision)
     if output == "table":
-        text = decision_text(decision, placement=simulation.placement, warnings=warnings, step=step)
-        return text if advice is None else f"{text}\n{advice_text(advice)}"
-    document = decision_document(decision, warnings=warnings, step=step)
+        notes = [*_judged(simulation), *map(warning_note, simulation.warnings)]
+        return decision_text(decision, placement=simulation.placement, notes=notes, step=step, advice=advice)
+    document = decision_document(decision, warnings=simulation.warnings, step=step)
     if advice is not None:
         document["why"] = advice_document(advice)
-    if output == "yaml":
-        return dump_yaml(document)
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return _written(document, output)
+
+
+def _judged(simulation: Simulation) -> Iterator[str]:
+    if simulation.judged_at is not None:
+        yield f"heartbeats judged at {simulation.judged_at.isoformat()}"
+
+
+def _render_all(simulations: dict[Semantics, Simulation], comparison: Comparison, output: str) -> str:
+    if output == "csv":
+        return comparison_csv(comparison)
+    if output == "table":
+        told = [warning_note(one) for each in simulations.values() for one in each.warnings]
+        placement = next(iter(simulations.values())).placement
+        return comparison_text(comparison, placement=placement, notes=dict.fromkeys(told))
+    warnings = {semantics: one.warnings for semantics, one in simulations.items()}
+    return _written(comparison_document(comparison, warnings=warnings), output)
+
+
+def _written(document: dict[str, Any], output: str) -> str:
+    return (
+        dump_yaml(document) if output == "yaml" else json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    )

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from placements.scheduling.candidates import is_hard
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.policy import PlacementType, TopologySpreadConstraint
 from placements.scheduling.scheduler import schedule
+from placements.scheduling.spread.base import is_hard
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Bound:
 
 
 def feasibility_bound(cycle: Cycle) -> Bound | None:
-    """Bound what a PickN placement can have on this fleet; None for other placement types.
+    """Bound what a PickN placement can have on this fleet; None for other types, or when a run fails.
 
     Under one hard constraint the greedy loop reaches the largest possible set: a group below the fullest
     one can always be filled, and the fullest may grow as far as the emptiest allows, in any order. So the
@@ -27,10 +27,13 @@ def feasibility_bound(cycle: Cycle) -> Bound | None:
         return None
     hard = [one for one in cycle.policy.topology_spread_constraints if is_hard(one)]
     reached = [_reached(cycle, (one,)) for one in hard] or [_reached(cycle, ())]
-    return Bound(min(reached), is_exact=len(hard) <= 1)
+    if None in reached:
+        return None
+    return Bound(min(one for one in reached if one is not None), is_exact=len(hard) <= 1)
 
 
-def _reached(cycle: Cycle, constraints: tuple[TopologySpreadConstraint, ...]) -> int:
+def _reached(cycle: Cycle, constraints: tuple[TopologySpreadConstraint, ...]) -> int | None:
+    """Count what a run for the whole fleet places, None when it fails."""
     update = {"topology_spread_constraints": constraints, "number_of_clusters": len(cycle.fleet)}
     decision = schedule(replace(cycle, policy=cycle.policy.model_copy(update=update)))
-    return len(decision.picked_names) + len(decision.kept)
+    return None if decision.is_failed else len(decision.picked_names) + len(decision.kept)

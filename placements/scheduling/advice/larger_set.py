@@ -5,9 +5,11 @@ from itertools import groupby
 
 import numpy as np
 
-from placements.scheduling.candidates import is_hard
 from placements.scheduling.columns import ABSENT
 from placements.scheduling.decision import Decision
+from placements.scheduling.spread.base import is_hard
+
+_MOST_CELLS = 400  # the search goes one call deeper per cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class LargerSet:
 def find_larger_set(decision: Decision, *, most_steps: int) -> LargerSet:
     """Search sets of candidates, the wanted size first, for one whose skews all stay within the limits."""
     search = _Search(decision, most_steps)
+    if len(search.cells) > _MOST_CELLS:
+        return LargerSet(None, is_settled=False)
     found = len(decision.chosen)
     wanted = (decision.cycle.policy.number_of_clusters or 0) - len(decision.kept)
     for size in range(min(wanted, search.available), found, -1):

@@ -20,6 +20,7 @@ from placements.scheduling.advice.changes import (
 )
 from placements.scheduling.decision import Decision
 from placements.scheduling.filters.taints import untolerated
+from placements.scheduling.fleet import EligibilityKind
 from placements.scheduling.policy import PlacementType, WhenUnsatisfiable
 from placements.scheduling.reads import labels_read
 from placements.scheduling.scheduler import schedule
@@ -81,8 +82,8 @@ def _append_name(plain: dict[str, Any], *, name: str) -> None:
 def _reports(decision: Decision, cluster: str) -> Iterator[Axis]:
     fleet = decision.cycle.fleet
     eligibility = fleet.clusters[fleet.positions[cluster]].eligibility
-    if eligibility.kind is not None:
-        facts = {"kind": str(eligibility.kind), "reason": eligibility.reason}
+    if eligibility.kind not in (None, EligibilityKind.LEAVING):
+        facts = {"cluster": cluster, "kind": str(eligibility.kind), "reason": eligibility.reason}
         yield [Change(ChangeKind.REPORT, facts, partial(with_eligible, decision.cycle, cluster))]
 
 
@@ -92,7 +93,8 @@ def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
     for taint in untolerated(taints, cycle.policy.tolerations):
         toleration = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
         edit = partial(_append_toleration, toleration=toleration)
-        yield [_edit(decision, ChangeKind.TOLERATION, {"key": taint.key, "value": taint.value}, edit)]
+        facts = {"cluster": cluster, "key": taint.key, "value": taint.value}
+        yield [_edit(decision, ChangeKind.TOLERATION, facts, edit)]
 
 
 def _append_toleration(plain: dict[str, Any], *, toleration: dict[str, Any]) -> None:

@@ -15,8 +15,9 @@ from placements.scheduling.faults import Faults
 from placements.scheduling.outcomes import ClusterOutcome, Outcomes
 from placements.scheduling.scheduler import schedule
 
-_CLUSTERS_LOOKED_AT = 2_000_000
-_FEWEST_RUNS = 100
+_ADVICE_LOOKS = 1_000_000  # clusters looked at by all runs together: some seconds at most
+_FULFILMENT_LOOKS = 200_000  # told with every decision that is short, so it must not be noticed
+_FEWEST_RUNS = 4
 _MOST_RUNS = 5_000
 
 
@@ -60,7 +61,7 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
     outcome = Outcomes(decision).of(cluster)
     if cluster in decision.picked_names or cluster in decision.kept:
         return Advice(outcome)
-    budget = _Budget(_affordable_runs(decision) if runs is None else runs)
+    budget = _Budget(_affordable_runs(decision, _ADVICE_LOOKS) if runs is None else runs)
     for axis in axes(decision, cluster):
         _try_axis(decision, axis, budget, lambda changed: cluster in _placed(changed))
     return Advice(outcome, tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
@@ -70,7 +71,7 @@ def how_to_fulfil(decision: Decision, *, runs: int | None = None) -> tuple[Sugge
     """List the single changes, each minimal and verified, with which a PickN placement would be fulfilled."""
     if decision.is_fulfilled or not decision.number_of_rounds:
         return ()
-    budget = _Budget(_affordable_runs(decision) if runs is None else runs)
+    budget = _Budget(_affordable_runs(decision, _FULFILMENT_LOOKS) if runs is None else runs)
     for axis in fulfilment_axes(decision, _clusters_of_pinned_groups(decision)):
         _try_axis(decision, axis, budget, lambda changed: changed.is_fulfilled)
     return tuple(budget.helps)
@@ -84,8 +85,8 @@ def _clusters_of_pinned_groups(decision: Decision) -> list[str]:
     ]
 
 
-def _affordable_runs(decision: Decision) -> int:
-    affordable = _CLUSTERS_LOOKED_AT // max(1, len(decision.cycle.fleet))
+def _affordable_runs(decision: Decision, looks: int) -> int:
+    affordable = looks // max(1, len(decision.cycle.fleet))
     return min(_MOST_RUNS, max(_FEWEST_RUNS, affordable))
 
 

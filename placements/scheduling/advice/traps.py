@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placements.scheduling.advice.larger_set import LargerSet, find_larger_set
-from placements.scheduling.candidates import is_hard
 from placements.scheduling.columns import ABSENT
-from placements.scheduling.decision import Decision
+from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.rounds import Bid, Round
 from placements.scheduling.scheduler import schedule
+from placements.scheduling.spread.base import GroupStrategy, is_hard
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def _blocks(bid: Bid, last: Round) -> bool:
 def _pinned(bid: Bid, last: Round) -> Iterator[PinnedGroup]:
     left = set(bid.groups.codes[last.is_left].tolist())
     ever = set(bid.groups.codes[last.candidates.passes].tolist())
-    for group in np.nonzero(bid.counts == bid.levels.smallest)[0].tolist():
+    outlook = last.candidates.strategy.outlook(bid.constraint, bid.groups, bid.counts)
+    for group in np.nonzero(bid.counts == outlook.smallest)[0].tolist():
         if group not in left:
             name = bid.groups.values[group]
             yield PinnedGroup(bid.constraint.topology_key, name, int(bid.counts[group]), group in ever)
@@ -82,13 +83,19 @@ def favoured_without_key(decision: Decision) -> dict[str, tuple[str, ...]]:
 
 def stale_picks(decision: Decision) -> tuple[str, ...]:
     """List the clusters that stay placed although a run from scratch would not pick them today."""
-    fresh = set(schedule(replace(decision.cycle, bindings=())).picked_names)
-    return tuple(name for name in decision.kept if name not in fresh)
+    fresh = schedule(replace(decision.cycle, bindings=()))
+    if decision.is_failed or fresh.is_failed or decision.kind is CycleKind.NO_NAMES:
+        return ()
+    return tuple(name for name in decision.kept if name not in set(fresh.picked_names))
 
 
 def dead_end(decision: Decision, *, most_steps: int = 20_000) -> LargerSet | None:
-    """Find a larger valid set where two or more hard constraints ended the run short, else None."""
+    """Find a larger valid set where two or more hard constraints ended the run short, else None.
+
+    Only under rules that compare the fullest group with the emptiest; others mean something else by valid.
+    """
     hard = [one for one in decision.cycle.policy.topology_spread_constraints if is_hard(one)]
-    if decision.is_fulfilled or decision.picks is None or len(hard) < 2:
+    is_flat = decision.candidates is not None and isinstance(decision.candidates.strategy, GroupStrategy)
+    if decision.is_fulfilled or not is_flat or len(hard) < 2:
         return None
     return find_larger_set(decision, most_steps=most_steps)

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from placements.scheduling.bindings import Binding, BindingState
 from placements.scheduling.door.fields import FilledText, Moment, Text, api_version, listed, one_of, word_of
-from placements.scheduling.door.kinds import PLACEMENT_VERSIONS
+from placements.scheduling.door.kinds import PLACEMENT_VERSIONS, refuse_other_kinds
 from placements.scheduling.door.parsing import (
     Parsed,
     Raw,
@@ -48,7 +48,7 @@ class CaseBinding(Parsed):
     policy: Annotated[str, word_of("current", "obsolete")] = "current"
     affinity_score: Score | None = None
     topology_spread_score: Score | None = None
-    previous_state: State = BindingState.SCHEDULED
+    previous_state: Annotated[str, word_of("Scheduled", "Bound")] = "Scheduled"
 
     def binding(self) -> Binding:
         """Give the binding as the scheduler sees it."""
@@ -58,7 +58,7 @@ class CaseBinding(Parsed):
             is_current=self.policy == "current",
             topology_spread_score=self.topology_spread_score,
             affinity_score=self.affinity_score,
-            previous_state=self.previous_state,
+            previous_state=BindingState(self.previous_state),
         )
 
 
@@ -134,6 +134,11 @@ class BindingDocument(_FromHub):
         """Give the name of the policy snapshot under which the binding was decided."""
         return self.spec.scheduling_policy_snapshot_name
 
+    @property
+    def is_deleting(self) -> bool:
+        """Tell whether the binding is on its way out."""
+        return self.metadata.deletion_timestamp is not None
+
     def binding(self, current_snapshot: str) -> Binding:
         """Give the binding as the scheduler sees it, given the latest policy snapshot."""
         score = self.spec.cluster_decision.cluster_score
@@ -145,7 +150,7 @@ class BindingDocument(_FromHub):
             topology_spread_score=score.priority_score,
             affinity_score=score.affinity_score,
             previous_state=BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED,
-            is_deleting=self.metadata.deletion_timestamp is not None,
+            is_deleting=self.is_deleting,
         )
 
 
@@ -156,7 +161,8 @@ def parse_case_bindings(raw: object, *, path: str = "") -> tuple[Binding, ...]:
 
 
 def parse_binding(document: object) -> BindingDocument:
-    """Turn a ClusterResourceBinding object into a value. Raises Faults."""
+    """Turn a ClusterResourceBinding object into a value. Raises Faults; only one for another kind."""
+    refuse_other_kinds(document, BINDING_KIND)
     return parse_model(BindingDocument, document, semantics=Semantics.FLEET, path="")
 
 

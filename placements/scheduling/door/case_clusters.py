@@ -8,7 +8,7 @@ from typing import Any
 
 from placements.scheduling.door.fields import written
 from placements.scheduling.door.parsing import shown, wrong_type
-from placements.scheduling.door.plain import is_good_scalar, is_good_text
+from placements.scheduling.door.plain import is_good_scalar, is_good_text, is_one_line
 from placements.scheduling.faults import Problem, faults_of
 from placements.scheduling.fleet import (
     ELIGIBLE,
@@ -75,6 +75,9 @@ def _problems(raw: object) -> list[Problem]:
     name = raw.get("name")
     if not name or not is_good_text(name):
         problems.append(_text_problem(name).under("name"))
+    elif not is_one_line(name):
+        message = "holds a line break or control character"
+        problems.append(Problem(("name",), "bad-format", message, "text on one line"))
     for key, problems_of in _PARTS.items():
         value = raw.get(key)
         if value is not None:

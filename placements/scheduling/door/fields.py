@@ -51,13 +51,18 @@ def whole(low: int, high: int = INT32_MAX) -> BeforeValidator:
     """Take a whole number within bounds."""
 
     def check(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise failure([wrong_type(value, f"a whole number from {low} to {high}")])
-        if not low <= value <= high:
-            raise _refuse("out-of-range", f"{value} is out of range", f"a whole number from {low} to {high}")
-        return value
+        return whole_number(value, low, high)
 
     return BeforeValidator(check)
+
+
+def whole_number(value: object, low: int, high: int) -> int:
+    """Take a whole number within bounds, or raise."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise failure([wrong_type(value, f"a whole number from {low} to {high}")])
+    if not low <= value <= high:
+        raise _refuse("out-of-range", f"{value} is out of range", f"a whole number from {low} to {high}")
+    return value
 
 
 def one_of(closed: type[StrEnum], *, hints: Mapping[str, str] | None = None) -> BeforeValidator:

@@ -91,6 +91,11 @@ class Parsed(BaseModel):
         return ()
 
     @classmethod
+    def rules_under(cls, raw: Raw, semantics: Semantics) -> Iterable[Problem]:  # noqa: ARG003 -- see rules
+        """Find the same where it depends on the semantics; override this one or `rules`."""
+        return cls.rules(raw)
+
+    @classmethod
     def complete(cls, raw: Raw) -> Raw:
         """Fill in defaults that depend on other fields."""
         return raw
@@ -109,21 +114,22 @@ class Parsed(BaseModel):
     def _find_everything(
         cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        return cls._parse(raw, handler, from_door=bool(info.context))
+        return cls._parse(raw, handler, info.context)
 
     @classmethod
-    def _parse(cls, raw: object, handler: ModelWrapValidatorHandler[Self], *, from_door: bool) -> Self:
+    def _parse(
+        cls, raw: object, handler: ModelWrapValidatorHandler[Self], context: Mapping[str, Any] | None
+    ) -> Self:
         if isinstance(raw, cls):
             return raw
         if isinstance(raw, list):
-            raise failure(
-                _stray_list_problems(raw, lambda item: cls._parse(item, handler, from_door=from_door))
-            )
+            raise failure(_stray_list_problems(raw, lambda item: cls._parse(item, handler, context)))
         if not isinstance(raw, Mapping):
             raise failure([wrong_type(raw, "an object")])
-        fields = raw if from_door else cls._by_alias(raw)
+        fields = raw if context else cls._by_alias(raw)
+        semantics = context["semantics"] if context else Semantics.FLEET
         known = {key: fields[key] for key in cls._keys() if fields.get(key) is not None}
-        problems = [*cls._unknown_keys(fields), *cls.rules(known)]
+        problems = [*cls._unknown_keys(fields), *cls.rules_under(known, semantics)]
         try:
             value = handler(cls.complete(known))
         except ValidationError as error:
@@ -235,7 +241,7 @@ def wrong_type(value: object, expected: str) -> Problem:
     """Say that a value is not of the expected sort, and how to write it if it only lacks quotes."""
     hint = ""
     if expected == "text" and isinstance(value, (bool, int, float)):
-        hint = f'; put it in quotes: "{shown(value)}"'
+        hint = "; put it in quotes as it is written"
     return Problem((), "wrong-type", f"{shown(value)} is not {expected}{hint}", expected)
 
 

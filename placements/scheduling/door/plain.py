@@ -5,6 +5,7 @@ cannot be written as UTF-8.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 
 from placements.scheduling.faults import Keys, Problem
@@ -12,6 +13,8 @@ from placements.scheduling.faults import Keys, Problem
 DEEPEST = 64
 MOST_VALUES = 5_000_000
 LARGEST_INTEGER = 2**64
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_BREAK = re.compile("[\t\n\r\u2028\u2029]")
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -44,13 +47,13 @@ def _is_plain(document: object) -> bool:
 
 
 def is_good_text(value: object) -> bool:
-    """Tell whether a value is text that can be written as UTF-8."""
-    return type(value) is str and (value.isascii() or not _has_surrogate(value))
+    """Tell whether a value is text that can be written as UTF-8, without control characters."""
+    return type(value) is str and (value.isprintable() or not any(_scalar_problems((), value)))
 
 
 def is_good_scalar(value: object) -> bool:
     """Tell whether a value is text, a number of sane size, true, false or null."""
-    return is_good_text(value) or not any(_scalar_problems((), value))
+    return (type(value) is str and value.isprintable()) or not any(_scalar_problems((), value))
 
 
 def _search(document: object) -> list[Problem]:
@@ -90,11 +93,19 @@ def _scalar_problems(keys: Keys, value: object) -> Iterator[Problem]:
     elif isinstance(value, str):
         if _has_surrogate(value):
             yield Problem(keys, "bad-format", "holds half a character (a lone surrogate)", "Unicode text")
+        elif control := _CONTROL.search(value):
+            message = f"holds the control character {control.group()!a}"
+            yield Problem(keys, "bad-format", message, "text without control characters")
     elif isinstance(value, float):
         if not math.isfinite(value):
             yield Problem(keys, "out-of-range", "is not a finite number", "a finite number")
     elif isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         yield Problem(keys, "out-of-range", "is an absurdly large number", "numbers of at most 64 bits")
+
+
+def is_one_line(text: str) -> bool:
+    """Tell whether a text can stand in a table as it is: no line breaks, no control characters."""
+    return text.isprintable() or not (_CONTROL.search(text) or _BREAK.search(text) or _has_surrogate(text))
 
 
 def _has_surrogate(text: str) -> bool:

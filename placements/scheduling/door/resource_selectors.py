@@ -10,6 +10,21 @@ from placements.scheduling.door.parsing import Parsed, Raw, mapping_at, shown
 from placements.scheduling.door.terms import LabelSelector
 from placements.scheduling.faults import Problem
 
+_NAMESPACED = {
+    "": (
+        "Binding ConfigMap Endpoints Event LimitRange PersistentVolumeClaim Pod PodTemplate "
+        "ReplicationController ResourceQuota Secret Service ServiceAccount"
+    ),
+    "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    "autoscaling": "HorizontalPodAutoscaler",
+    "batch": "CronJob Job",
+    "coordination.k8s.io": "Lease",
+    "discovery.k8s.io": "EndpointSlice",
+    "events.k8s.io": "Event",
+    "networking.k8s.io": "Ingress NetworkPolicy",
+    "policy": "PodDisruptionBudget",
+    "rbac.authorization.k8s.io": "Role RoleBinding",
+}
 _RESERVED_PREFIXES = ("fleet-", "kube-")
 _RESERVED_NAMES = ("default",)
 
@@ -78,6 +93,22 @@ def scope_problems(selectors: list[Any]) -> Iterator[Problem]:
             f"no other namespace can stand beside one with {SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS}"
         )
         yield Problem((index,), "conflict", message, "one selector of kind Namespace")
+
+
+def namespaced_problems(selectors: list[Any]) -> Iterator[Problem]:
+    """A placement of a whole cluster takes kinds inside namespaces only from a namespace it names (B.1.2).
+
+    Of other groups than Kubernetes' own it is not known here which kinds live in namespaces.
+    """
+    raws = [mapping_at(raw) for raw in selectors]
+    if any(selects_namespace(raw) and _has_own_selectors(raw) for raw in raws):
+        return
+    for index, raw in enumerate(raws):
+        kind, group = raw.get("kind"), raw.get("group")
+        if isinstance(kind, str) and isinstance(group, str) and kind in _NAMESPACED.get(group, "").split():
+            message = f"{kind} lives inside namespaces: select its Namespace, which brings it along"
+            allowed = "cluster-scoped kinds, or a Namespace with NamespaceWithResourceSelectors beside it"
+            yield Problem((index, "kind"), "namespaced-kind", message, allowed)
 
 
 def _has_own_selectors(raw: Raw) -> bool:

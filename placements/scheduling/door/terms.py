@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationInfo
 
 from placements.scheduling.door.fields import (
     LabelKey,
@@ -14,16 +14,18 @@ from placements.scheduling.door.fields import (
     QuantityText,
     listed,
     one_of,
-    whole,
+    whole_number,
 )
 from placements.scheduling.door.intervals import Interval
-from placements.scheduling.door.parsing import Parsed, Raw, items_at, mapping_at
+from placements.scheduling.door.parsing import Parsed, Raw, failure, items_at, mapping_at
 from placements.scheduling.faults import Problem
 from placements.scheduling.quantity import QuantityError, parse_quantity
+from placements.scheduling.semantics import Semantics
 
 MOST_REQUIRED_TERMS = 10
 MOST_PREFERRED_TERMS = 1000
 LARGEST_WEIGHT = 100
+LARGEST_WEIGHT_ELSEWHERE = 1_000_000
 MOST_REQUIREMENTS = 100
 
 
@@ -150,6 +152,13 @@ class PropertySorter(Parsed):
     sort_order: Annotated[SortOrder, one_of(SortOrder)]
 
 
+def _under_ocm(value: object, info: ValidationInfo) -> object:
+    if (info.context or {}).get("semantics", Semantics.OCM) is not Semantics.OCM:
+        message = "is a field of ocm semantics, where claims are properties compared as text"
+        raise failure([Problem((), "field-of-other-semantics", message)])
+    return value
+
+
 class ClusterSelectorTerm(Parsed):
     """What one term asks of a cluster; a property selector filters, a property sorter only scores."""
 
@@ -158,6 +167,7 @@ class ClusterSelectorTerm(Parsed):
     label_selector: LabelSelector | None = None
     property_selector: PropertySelector | None = None
     property_sorter: PropertySorter | None = None
+    claim_selector: Annotated[LabelSelector, BeforeValidator(_under_ocm)] | None = None
 
     @property
     def asks_nothing(self) -> bool:
@@ -165,7 +175,7 @@ class ClusterSelectorTerm(Parsed):
         labels, properties = self.label_selector, self.property_selector
         has_labels = labels is not None and bool(labels.match_labels or labels.match_expressions)
         has_properties = properties is not None and bool(properties.match_expressions)
-        return not (has_labels or has_properties or self.property_sorter)
+        return not (has_labels or has_properties or self.property_sorter or self.claim_selector)
 
 
 class RequiredTerms(Parsed):
@@ -185,12 +195,20 @@ class RequiredTerms(Parsed):
                 yield Problem(keys, "misplaced", message, "labelSelector, propertySelector")
 
 
+def _weight(value: object, info: ValidationInfo) -> int:
+    """Take a weight; the limit of 100 is Fleet's, other semantics weigh against other scores."""
+    semantics = (info.context or {}).get("semantics", Semantics.FLEET)
+    is_fleet = semantics in (Semantics.FLEET, Semantics.KUBEFLEET)
+    limit = LARGEST_WEIGHT if is_fleet else LARGEST_WEIGHT_ELSEWHERE
+    return whole_number(value, -limit, limit)
+
+
 class PreferredTerm(Parsed):
     """A term and the weight that a matching cluster gets."""
 
     noun: ClassVar[str] = "preferred term"
 
-    weight: Annotated[int, whole(-LARGEST_WEIGHT, LARGEST_WEIGHT)]
+    weight: Annotated[int, BeforeValidator(_weight)]
     preference: ClusterSelectorTerm
 
     @classmethod

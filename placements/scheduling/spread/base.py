@@ -4,26 +4,42 @@ The eight questions are those of `design/architecture.md`. All else, filters, pr
 loop, the record and its replay, is shared by every strategy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
 from placements.scheduling.fleet import Fleet
-from placements.scheduling.policy import TopologySpreadConstraint
+from placements.scheduling.policy import TopologySpreadConstraint, WhenUnsatisfiable
 
 SOFT_VIOLATION_SCORE = -1000
+Scores: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+Number = TypeVar("Number", np.int64, np.float64, np.bool_)
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of one constraint: their names, and for each cluster its group or ABSENT."""
+    """The groups of one constraint: their names, and for each cluster its group or ABSENT.
+
+    Groups of the same family are siblings, those above the smallest of which count; without `families` all
+    are. `family_of` gives each cluster the family that it is in, or would be in if it carried the key.
+    `weights` are shares of the picks, where a constraint asks for unequal ones.
+    """
 
     values: tuple[str, ...]
     codes: Codes
+    families: Ints | None = None
+    family_of: Ints | None = None
+    weights: tuple[int, ...] = ()
+
+    @property
+    def siblings(self) -> Ints:
+        """Give each group the number of its family."""
+        return np.zeros(len(self.values), dtype=np.int64) if self.families is None else self.families
 
     def __len__(self) -> int:
         return len(self.values)
@@ -81,36 +97,124 @@ class Prospect:
         return self.after - self.levels.skew
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What a strategy may look at when it forms the groups; `passes` are the filters' columns by name."""
+
+    fleet: Fleet
+    constraints: tuple[TopologySpreadConstraint, ...]
+    passes: Mapping[str, Bools]
+
+    @property
+    def all_pass(self) -> Bools:
+        """Mark the clusters that pass every filter."""
+        passes = np.ones(len(self.fleet), dtype=np.bool_)
+        for column in self.passes.values():
+            passes &= column
+        return passes
+
+
+@dataclass(frozen=True)
+class Race:
+    """One round as a strategy sees it.
+
+    Entries are clusters, or cells of clusters that are in the same groups; `left` marks those that pass
+    the filters and were not picked yet. Counts are per group, a list entry per constraint.
+    """
+
+    constraints: tuple[TopologySpreadConstraint, ...]
+    groups: tuple[Groups, ...]
+    counts: tuple[Ints, ...]
+    left: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What one more in each group would be measured by: the count to compare with, and the result.
+
+    `after` is what maxSkew limits: the skew with one more, or how far the group would be above `smallest`.
+    """
+
+    smallest: Ints
+    after: Ints
+    is_skew: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one constraint says of every entry: does a pick break the limit, and is it forbidden?"""
+
+    violates: Bools
+    forbids: Bools
+
+
 class SpreadStrategy(Protocol):
     """Whose spread rules apply: eight questions, each answered for whole columns.
 
-    `violates` and `score` may depend on a prospect only through each count's distance from the smallest,
-    the skew and `has_lone_smallest`: the picker keeps the answers per such standing.
+    `rank_names` name the columns of `rank`, the first standing for as many as the spread score has; a tie
+    is ended by the name, larger or smaller as `smaller_name_wins` says. A GroupStrategy is picked faster.
     """
 
     name: str
+    smaller_name_wins: bool
+    has_score_list: bool
     was_here_in_first_round_only: bool
 
-    def groups(self, constraint: TopologySpreadConstraint, fleet: Fleet) -> Groups:
+    @property
+    def rank_names(self) -> tuple[str, ...]:
+        """Name the columns of `rank`."""
+
+    def groups(self, setting: Setting) -> tuple[Groups, ...]:
         """1. Which clusters form the groups?"""
 
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
         """2. What are the counts at the start, given the positions of the current bindings?"""
 
-    def keyless_score(self, constraint: TopologySpreadConstraint) -> int | None:
-        """3. What may a cluster without the key do? Its score, or None: it is out."""
+    def outlook(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> Outlook:
+        """4., in numbers. What would one more in each group make?"""
 
-    def violates(self, constraint: TopologySpreadConstraint, prospect: Prospect) -> Bools:
-        """4. When does a pick break the limit? A hard constraint forbids such a pick."""
+    def verdicts(self, race: Race) -> list[Verdict]:
+        """3. and 4. What may a cluster without the key do, and when is a pick forbidden?"""
 
-    def score(self, constraint: TopologySpreadConstraint, prospect: Prospect) -> Ints:
-        """5. How good is a pick for the spread? Larger is better; a forbidden pick's number is unused."""
+    def scores(self, race: Race, contends: Bools) -> list[Scores]:
+        """5. How good is a pick for each constraint, given who can still be picked? Larger is better."""
 
-    def combine(self, scores: Sequence[Ints]) -> Ints:
-        """6. How do several constraints combine into one spread score?"""
+    def combine(self, race: Race, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
+        """6. How do several constraints combine into one spread score, of one number or several?"""
 
-    def rank(self, *, spread: Ints, affinity: Ints, was_here: Ints) -> tuple[Ints, ...]:
-        """7. Which columns rank the candidates, first to last, larger first? The larger name ends a tie."""
+    def rank(self, *, spread: tuple[Scores, ...], preference: Scores, was_here: Ints) -> tuple[Scores, ...]:
+        """7. Which columns rank the candidates, first to last, larger first?"""
 
     def stops_without_candidate(self) -> bool:
         """8. No candidate is left: keep what was picked and stop (True), or fail the cycle (False)?"""
+
+
+@runtime_checkable
+class GroupStrategy(Protocol):
+    """A strategy whose score is a sum, over the constraints, of what a group's count says.
+
+    `violates` and `score` may depend on a prospect only through each count's distance from the smallest,
+    the skew and `has_lone_smallest`: the picker keeps the answers per such standing.
+    """
+
+    was_here_in_first_round_only: bool
+
+    def keyless_score(self, constraint: TopologySpreadConstraint) -> int | None:
+        """Give the score of a cluster without the key, None when it is out."""
+
+    def violates(self, constraint: TopologySpreadConstraint, prospect: Prospect) -> Bools:
+        """Mark the counts at which one more breaks the limit."""
+
+    def score(self, constraint: TopologySpreadConstraint, prospect: Prospect) -> Ints:
+        """Score one more at each count."""
+
+
+def is_hard(constraint: TopologySpreadConstraint) -> bool:
+    """Tell whether the constraint forbids, rather than discourages, a violation."""
+    return constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+
+
+def at_entries(by_group: NDArray[Number], groups: Groups, *, keyless: int) -> NDArray[Number]:
+    """Give each entry the value of its group, and `keyless` where it is in none."""
+    last = np.array([keyless], dtype=by_group.dtype)
+    return np.concatenate([by_group, last]).take(groups.codes)

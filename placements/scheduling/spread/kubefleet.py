@@ -18,3 +18,9 @@ class KubeFleetSpread(SkewRules):
         if prospect.levels.groups == 1:
             return np.ones_like(prospect.counts)
         return prospect.change
+
+    def after(self, prospect: Prospect) -> Ints:
+        """Take the skew with one more in a single group for 1."""
+        if prospect.levels.groups == 1:
+            return np.ones_like(prospect.counts)
+        return prospect.after

@@ -5,18 +5,33 @@ from collections.abc import Sequence
 import numpy as np
 
 from placements.scheduling.columns import Bools, Codes, Ints
-from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import TopologySpreadConstraint
-from placements.scheduling.spread.base import SOFT_VIOLATION_SCORE, Groups, Prospect
+from placements.scheduling.spread.base import (
+    SOFT_VIOLATION_SCORE,
+    Groups,
+    Outlook,
+    Prospect,
+    Race,
+    Scores,
+    Setting,
+    Verdict,
+    at_entries,
+    is_hard,
+    levels_of,
+)
 
 
 class SkewRules:
     """Groups over the whole fleet, −change as score, constraints added, spread before affinity."""
 
-    def groups(self, constraint: TopologySpreadConstraint, fleet: Fleet) -> Groups:
+    rank_names: tuple[str, ...] = ("topology", "affinity", "was-here")
+    smaller_name_wins = False
+    has_score_list = False
+
+    def groups(self, setting: Setting) -> tuple[Groups, ...]:
         """Make one group per value that the key has on any cluster, eligible or not."""
-        column = fleet.label(constraint.topology_key)
-        return Groups(column.values, column.codes)
+        columns = (setting.fleet.label(one.topology_key) for one in setting.constraints)
+        return tuple(Groups(column.values, column.codes) for column in columns)
 
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
         """Count the scheduled and bound bindings of the current policy."""
@@ -26,13 +41,42 @@ class SkewRules:
         """Let a cluster without the key be picked, with score 0."""
         return 0
 
+    def outlook(self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> Outlook:
+        """Compare with the smallest group; what is limited is the skew with one more."""
+        levels = levels_of(counts)
+        smallest = np.full(len(counts), levels.smallest, dtype=np.int64)
+        return Outlook(smallest, self.after(Prospect(counts, levels)), is_skew=True)
+
+    def after(self, prospect: Prospect) -> Ints:
+        """Give the skew with one more in the group."""
+        return prospect.after
+
+    def verdicts(self, race: Race) -> list[Verdict]:
+        """Judge each group by the skew that one more would make; a hard constraint forbids a violation."""
+        return [
+            self._verdict(constraint, groups, counts)
+            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
+        ]
+
+    def _verdict(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> Verdict:
+        by_group = self.violates(constraint, Prospect(counts, levels_of(counts)))
+        violates = at_entries(by_group, groups, keyless=False)
+        return Verdict(violates, violates & is_hard(constraint))
+
     def violates(self, constraint: TopologySpreadConstraint, prospect: Prospect) -> Bools:
         """Compare the skew that would result with maxSkew."""
-        return np.greater(prospect.after, constraint.max_skew)
+        return np.greater(self.after(prospect), constraint.max_skew)
 
     def change(self, prospect: Prospect) -> Ints:
         """Give the change of the skew that the score is made of."""
         return prospect.change
+
+    def scores(self, race: Race, _contends: Bools) -> list[Scores]:
+        """Score each group, whoever else contends."""
+        return [
+            at_entries(self.score(constraint, Prospect(counts, levels_of(counts))), groups, keyless=0)
+            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
+        ]
 
     def score(self, constraint: TopologySpreadConstraint, prospect: Prospect) -> Ints:
         """Score −change, or −1000 when the limit is broken."""
@@ -40,14 +84,16 @@ class SkewRules:
         score[self.violates(constraint, prospect)] = SOFT_VIOLATION_SCORE
         return score
 
-    def combine(self, scores: Sequence[Ints]) -> Ints:
+    def combine(self, race: Race, scores: Sequence[Scores], _contends: Bools) -> tuple[Scores, ...]:
         """Add the scores up; hard constraints score too."""
-        total: Ints = np.sum(np.stack(scores), axis=0, dtype=np.int64)
-        return total
+        total: Scores = np.zeros(len(race.left), dtype=np.int64)
+        for score in scores:
+            total = total + score
+        return (total,)
 
-    def rank(self, *, spread: Ints, affinity: Ints, was_here: Ints) -> tuple[Ints, ...]:
+    def rank(self, *, spread: tuple[Scores, ...], preference: Scores, was_here: Ints) -> tuple[Scores, ...]:
         """Rank by topology spread, then affinity, then a binding of an older policy."""
-        return spread, affinity, was_here
+        return *spread, preference, was_here
 
     def stops_without_candidate(self) -> bool:
         """Keep what was picked; the next change in the fleet tries again."""

@@ -1,0 +1,216 @@
+"""Semantics `ocm`: the spread proposal of Open Cluster Management (`spec/other-schedulers.md` 2 and 6.6)."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from placements.scheduling.columns import ABSENT, Bools, Codes, Floats, Ints, LabelColumn
+from placements.scheduling.door.ocm_options import Mode, OcmOptions, Unsatisfiable, UnsetPolicy
+from placements.scheduling.policy import TopologySpreadConstraint
+from placements.scheduling.spread.base import (
+    Groups,
+    Outlook,
+    Race,
+    Scores,
+    Setting,
+    Verdict,
+    at_entries,
+    is_hard,
+)
+
+UNSET = "(unset)"
+_TOP_LEVEL = 63
+_FULL = 100.0
+_LOWEST = -(1 << 62)
+_DIGITS = 9  # finals that agree to so many decimals are equal: they come from different sums of fractions
+
+
+class OcmSpread:
+    """Even spread by the gap to the emptiest sibling; strictly level by level, or weighed by u."""
+
+    name = "ocm"
+    smaller_name_wins = True
+    was_here_in_first_round_only = False
+
+    def __init__(self, options: OcmOptions) -> None:
+        self.options = options
+        self.is_strict = options.mode is Mode.STRICT
+        self.has_score_list = self.is_strict
+
+    @property
+    def rank_names(self) -> tuple[str, ...]:
+        """Name the columns of `rank`."""
+        return ("topology", "preference") if self.is_strict else ("final", "topology", "preference")
+
+    def groups(self, setting: Setting) -> tuple[Groups, ...]:
+        """Make a group per value among the candidates; nested, per value within the group above."""
+        passes = setting.all_pass
+        family_of, families = np.zeros(len(passes), dtype=np.int64), [""]
+        found = []
+        for constraint in setting.constraints:
+            column = setting.fleet.topology(constraint.topology_key, constraint.topology_key_type)
+            weights = self.options.domain_weights.get(constraint.topology_key, {})
+            found.append(self._level(column, family_of, families, passes, weights))
+            if self.options.nested:
+                family_of, families = _below(column, family_of, families)
+        return tuple(found)
+
+    def _level(
+        self,
+        column: LabelColumn,
+        family_of: Ints,
+        families: list[str],
+        passes: Bools,
+        weights: dict[str, int],
+    ) -> Groups:
+        has_bucket = self.options.unset_policy is UnsetPolicy.BUCKET
+        counted = passes if has_bucket else passes & column.is_present
+        owners, values, inverse = _pairs(family_of[counted], column, column.codes[counted])
+        codes = np.full(len(passes), ABSENT, dtype=np.int32)
+        codes[counted] = inverse
+        return Groups(
+            tuple(f"{families[owner]}{value}" for owner, value in zip(owners, values, strict=True)),
+            codes,
+            families=np.array(owners, dtype=np.int64),
+            family_of=family_of,
+            weights=tuple(_weight(weights, value) for value in values) if weights else (),
+        )
+
+    def starting_counts(self, groups: Groups, _placed: Codes) -> Ints:
+        """Start from nothing: every cycle chooses anew, and Steady protects what was chosen."""
+        return np.zeros(len(groups), dtype=np.int64)
+
+    def outlook(self, _constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> Outlook:
+        """Compare with the emptiest sibling."""
+        smallest = _smallest_sibling(counts, groups)
+        return Outlook(smallest, counts + 1 - smallest, is_skew=False)
+
+    def verdicts(self, race: Race) -> list[Verdict]:
+        """Forbid what would be more than maxSkew above the emptiest sibling."""
+        verdicts = []
+        for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True):
+            too_many = np.greater(self.outlook(constraint, groups, counts).after, constraint.max_skew)
+            forbids = at_entries(too_many & is_hard(constraint), groups, keyless=False)
+            verdicts.append(Verdict(forbids, forbids))
+        return verdicts
+
+    def scores(self, race: Race, contends: Bools) -> list[Scores]:
+        """Give each level's gap: how far a group is above its emptiest sibling, negative."""
+        return [
+            at_entries(_gaps(groups, counts, contends), groups, keyless=0)
+            for groups, counts in zip(race.groups, race.counts, strict=True)
+        ]
+
+    def combine(self, race: Race, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
+        """Strict: the gaps level by level. Weighted: one number, −100 to 100, made of the levels' scores."""
+        if self.is_strict:
+            return tuple(scores)
+        if not scores:
+            return (np.zeros(len(race.left), dtype=np.int64),)
+        total: Ints = np.zeros(len(race.left), dtype=np.int64)
+        for groups, counts in zip(race.groups, race.counts, strict=True):
+            total = total * (_TOP_LEVEL + 1) + _level_scores(groups, counts, contends)
+        return (_spread_out(total, contends),)
+
+    def rank(
+        self, *, spread: tuple[Scores, ...], preference: Scores, **_was_here: Ints
+    ) -> tuple[Scores, ...]:
+        """Strict: gaps, then preference. Weighted: u times spread plus preference, then each of the two."""
+        if self.is_strict:
+            return (*spread, preference)
+        final = np.round(self.options.u * spread[0] + preference, _DIGITS)
+        return final, spread[0], preference
+
+    def stops_without_candidate(self) -> bool:
+        """Publish fewer clusters, or fail the cycle, as the options say."""
+        return self.options.unsatisfiable is Unsatisfiable.FEWER
+
+
+def _weight(weights: dict[str, int], value: str) -> int:
+    return 1 if value == UNSET else weights.get(value, 1)
+
+
+def _named(column: LabelColumn, code: int) -> str:
+    return UNSET if code == ABSENT else column.values[code]
+
+
+def _below(column: LabelColumn, family_of: Ints, families: list[str]) -> tuple[Ints, list[str]]:
+    """Number the families that one level's groups make for the next, and name them with what they share."""
+    owners, values, inverse = _pairs(family_of, column, column.codes)
+    return inverse, [f"{families[owner]}{value}/" for owner, value in zip(owners, values, strict=True)]
+
+
+def _pairs(family_of: Ints, column: LabelColumn, codes: Codes) -> tuple[list[int], list[str], Ints]:
+    """Give the pairs of family and value that occur, by family and value, and each entry's pair."""
+    width = len(column.values) + 1
+    distinct, inverse = np.unique(family_of * width + (codes + 1), return_inverse=True)
+    owners, numbers = (distinct // width).tolist(), (distinct % width).tolist()
+    return owners, [_named(column, number - 1) for number in numbers], inverse
+
+
+def _smallest_sibling(counts: Ints, groups: Groups) -> Ints:
+    """Give each group the smallest count of its family."""
+    siblings = groups.siblings
+    families = int(siblings.max(initial=-1)) + 1
+    if families == 1:
+        return np.full(len(counts), counts.min(), dtype=np.int64)
+    smallest = np.full(families, counts.max(initial=0))
+    np.minimum.at(smallest, siblings, counts)
+    return smallest[siblings]
+
+
+def _gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
+    if not groups.weights:
+        return _smallest_sibling(counts, groups) - counts
+    return np.negative(_weighted_ranks(groups, counts, contends))
+
+
+def _weighted_ranks(groups: Groups, counts: Ints, contends: Bools) -> Ints:
+    """Rank the groups that still have a candidate among their siblings, 0 first, by Webster's method.
+
+    The next pick belongs to the largest weight / (2·count + 1), to fewer picks among equals; those equal
+    in both share a rank.
+    """
+    alive = set(groups.codes[contends].tolist()) - {ABSENT}
+    ranks = np.zeros(len(groups), dtype=np.int64)
+    for members in _families(groups, alive):
+        quotient = {
+            one: (-groups.weights[one] / (2 * int(counts[one]) + 1), int(counts[one])) for one in members
+        }
+        places = {value: place for place, value in enumerate(sorted(set(quotient.values())))}
+        for one in members:
+            ranks[one] = places[quotient[one]]
+    return ranks
+
+
+def _families(groups: Groups, alive: set[int]) -> Iterator[list[int]]:
+    siblings = groups.siblings.tolist()
+    families: dict[int, list[int]] = {}
+    for one in sorted(alive):
+        families.setdefault(siblings[one], []).append(one)
+    return iter(families.values())
+
+
+def _level_scores(groups: Groups, counts: Ints, contends: Bools) -> Ints:
+    """Scale one level's gaps to 0 (fullest) to 63 (emptiest) among siblings; all equal is 0.
+
+    An entry in no group has gap 0 and is scaled with the family that it would be in.
+    """
+    gaps = _gaps(groups, counts, contends)
+    size = int(groups.family_of.max(initial=0)) + 1 if groups.family_of is not None else 1
+    lowest, highest = np.zeros(size, dtype=np.int64), np.full(size, _LOWEST)
+    np.minimum.at(lowest, groups.siblings, gaps)
+    np.maximum.at(highest, groups.siblings, gaps)
+    family = groups.siblings if groups.family_of is None else groups.family_of
+    own = at_entries(gaps, groups, keyless=0)
+    low, span = lowest[family], highest[family] - lowest[family]
+    return np.where(span > 0, _TOP_LEVEL * (own - low) // np.maximum(span, 1), 0)
+
+
+def _spread_out(total: Ints, contends: Bools) -> Floats:
+    """Stretch the numbers of the contenders to −100 to 100; all equal, or a single one, is 0."""
+    counted = total[contends]
+    low, high = int(counted.min(initial=1 << 62)), int(counted.max(initial=0))
+    if not len(counted) or low == high:
+        return np.zeros(len(total), dtype=np.float64)
+    return 2 * _FULL * (total - low) / (high - low) - _FULL

@@ -1,0 +1,125 @@
+"""What a document wishes for, whichever system it was written for, and the same under other semantics.
+
+How a wish is carried over is written in `spec/other-schedulers.md` 6.4: what the other system has no word
+for is left out, with a warning.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from placements.scheduling.bindings import Binding
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.door.ocm_options import parse_ocm_options, refuse_weighted_limits
+from placements.scheduling.door.ocm_placement import OcmWish
+from placements.scheduling.faults import Caveat, format_path
+from placements.scheduling.fleet import Fleet
+from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
+from placements.scheduling.spec import SPREAD_OPTIONS_ANNOTATION, ClusterResourcePlacement, spec_caveats
+
+_REQUIRED = ("requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_KUBERNETES_FIELDS = ("minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A placement to simulate: its policy and options under the semantics of its document."""
+
+    name: str
+    policy: PlacementPolicy
+    semantics: Semantics
+    options: Mapping[str, Any] = field(default_factory=dict)
+    caveats: tuple[Caveat, ...] = ()
+
+    def cycle(self, fleet: Fleet, bindings: tuple[Binding, ...]) -> Cycle:
+        """Give the inputs of one cycle for this wish."""
+        return Cycle(fleet, self.policy, bindings, self.semantics, self.options)
+
+
+def wish_of_placement(placement: ClusterResourcePlacement) -> Wish:
+    """Read the wish of a ClusterResourcePlacement. Raises Faults for options that its semantics refuse."""
+    options: Mapping[str, Any] = placement.spread_options
+    if placement.semantics is Semantics.OCM:
+        path = format_path(("metadata", "annotations", SPREAD_OPTIONS_ANNOTATION))
+        chosen = parse_ocm_options(options, path=path)
+        refuse_weighted_limits(placement.spec.policy, chosen)
+        options = chosen.to_plain()
+    name, caveats = placement.metadata.name, spec_caveats(placement.spec)
+    return Wish(name, placement.spec.policy, placement.semantics, options, caveats)
+
+
+def wish_of_ocm(document: OcmWish) -> Wish:
+    """Read the wish of an OCM Placement."""
+    return Wish(document.name, document.policy, Semantics.OCM, document.options.to_plain(), document.caveats)
+
+
+def carried_over(wish: Wish, semantics: Semantics) -> Wish:
+    """Give the same wish under other semantics, with a warning for everything that has no counterpart."""
+    if semantics is wish.semantics:
+        return wish
+    plain = wish.policy.canonical()
+    lost = [*_leave_out_kubernetes(plain, semantics), *_leave_out_ocm(plain, wish, semantics)]
+    # The door of the target would refuse what only its own documents must not say, such as large weights.
+    policy = parse_policy(plain, semantics=Semantics.KUBERNETES)
+    options = wish.options if semantics is Semantics.OCM else {}
+    return Wish(wish.name, policy, semantics, options, (*wish.caveats, *lost))
+
+
+def _leave_out_kubernetes(plain: dict[str, Any], semantics: Semantics) -> Iterator[Caveat]:
+    if semantics is Semantics.KUBERNETES:
+        return
+    for index, constraint in enumerate(plain.get("topologySpreadConstraints", [])):
+        for name in _KUBERNETES_FIELDS:
+            if constraint.pop(name, None) is not None:
+                yield _left_out(f"policy.topologySpreadConstraints[{index}].{name}", semantics)
+
+
+def _leave_out_ocm(plain: dict[str, Any], wish: Wish, semantics: Semantics) -> Iterator[Caveat]:
+    constraints = plain.get("topologySpreadConstraints", [])
+    for index, constraint in enumerate(constraints):
+        if constraint.pop("topologyKeyType", None) == "Claim":
+            constraint["dropped"] = True
+            yield _left_out(
+                f"policy.topologySpreadConstraints[{index}]", semantics, "a claim as topology key"
+            )
+    if constraints:
+        plain["topologySpreadConstraints"] = [one for one in constraints if "dropped" not in one]
+    yield from _leave_out_claims(plain, semantics)
+    yield from _prefer_rows(plain, wish, semantics)
+    weighed = [
+        name for name in ("steadyWeight", "balance", "balanceWeight", "domainWeights") if name in wish.options
+    ]
+    if wish.semantics is Semantics.OCM and weighed:
+        yield _left_out("options", semantics, " and ".join(weighed))
+
+
+def _leave_out_claims(plain: dict[str, Any], semantics: Semantics) -> Iterator[Caveat]:
+    affinity = plain.get("affinity", {}).get("clusterAffinity", {})
+    for index, term in enumerate(affinity.get(_REQUIRED[0], {}).get(_REQUIRED[1], [])):
+        if term.pop("claimSelector", None) is not None:
+            yield _left_out(f"policy.affinity.required[{index}].claimSelector", semantics, "a claim selector")
+
+
+def _prefer_rows(plain: dict[str, Any], wish: Wish, semantics: Semantics) -> Iterator[Caveat]:
+    """Turn affinity rows on labels into preferred terms of the same weights."""
+    preferred = []
+    for term in wish.options.get("affinityTerms", ()):
+        if term.get("topologyKeyType") == "Claim":
+            yield _left_out("options.affinityTerms", semantics, "affinity to a claim")
+            continue
+        for row in term["topologyWeights"]:
+            requirement = {
+                "key": term["topologyKey"],
+                "operator": row["operator"],
+                "values": row.get("values", []),
+            }
+            selector = {"labelSelector": {"matchExpressions": [requirement]}}
+            preferred.append({"weight": row["weight"], "preference": selector})
+    if preferred and plain["placementType"] == "PickN":
+        affinity = plain.setdefault("affinity", {}).setdefault("clusterAffinity", {})
+        affinity[_PREFERRED] = [*affinity.get(_PREFERRED, []), *preferred]
+
+
+def _left_out(path: str, semantics: Semantics, what: str = "this field") -> Caveat:
+    return Caveat("left-out", path, f"{semantics} semantics have no word for {what}; left out")
