@@ -85,14 +85,13 @@ def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[st
     name = f"STEP {number} of {replay.decision.number_of_rounds}" if step.winner else f"END in step {number}"
     yield f"{name}: {wording.round_sentence(step)}"
     yield from (f"  {_spread_line(spread)}" for spread in step.spreads)
-    listed = replay.candidates(number)
-    most = candidates or len(listed)
+    most = candidates or step.candidates
     if step.cut is not None and candidates is not None:
         most = max(most, min(step.cut.size + 2, _CLUSTERS_SHOWN))
-    if listed:
-        yield from (f"  {line}" for line in _candidate_table(listed[:most], step))
-    if len(listed) > most:
-        yield f"  … {len(listed) - most} more: --step {number}"
+    if step.candidates:
+        yield from (f"  {line}" for line in _candidate_table(replay.candidates(number, most=most), step))
+    if step.candidates > most:
+        yield f"  … {step.candidates - most} more: --step {number}"
 
 
 def _spread_line(spread: Spread) -> str:

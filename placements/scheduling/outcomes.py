@@ -200,7 +200,7 @@ def _spread_reasons(last: Round, position: int) -> list[Reason]:
     return [
         Reason(
             ReasonCode.TOPOLOGY_SPREAD,
-            {"round": last.number, **verdict(bid, position, last.candidates.strategy).facts},
+            {"round": last.number, **verdict(bid, position).facts},
         )
         for bid in last.bids
         if bid.is_forbidden[position]

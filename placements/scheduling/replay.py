@@ -7,13 +7,14 @@ kept per round.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 
 import numpy as np
 
 from placements.scheduling.decision import Decision
-from placements.scheduling.rounds import Bid, Round, SpreadScore
+from placements.scheduling.rounds import Bid, Entry, Round, SpreadScore
 from placements.scheduling.scores.preferred import term_scores
-from placements.scheduling.spread.base import SpreadStrategy, is_hard, levels_of
+from placements.scheduling.spread.base import is_hard, levels_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One round as a person reads it; `winner` is None when nobody could be picked."""
+    """One round as a person reads it; `winner` is None when nobody could be picked.
+
+    `candidates` counts who was left to pick from, those that a constraint forbids among them.
+    """
 
     number: int
     winner: str | None
@@ -110,6 +114,7 @@ class Step:
     decided_by: str | None
     spreads: tuple[Spread, ...]
     cut: Cut | None
+    candidates: int
 
 
 class Replay:
@@ -134,26 +139,33 @@ class Replay:
             decided_by=None if first is None or second is None else one.decided_by(first, second),
             spreads=tuple(_spread(bid, one, first) for bid in one.bids),
             cut=None if one.bids else self._cut(one),
+            candidates=int(np.count_nonzero(one.is_left)),
         )
 
-    def candidates(self, number: int) -> list[Candidate]:
-        """Give who passed the filters and was not picked yet: ranked, then those a constraint forbids."""
+    def candidates(self, number: int, *, most: int | None = None) -> list[Candidate]:
+        """Give who passed the filters and was not picked yet: ranked, then those a constraint forbids.
+
+        `most` gives the first so many of them. Raises IndexError.
+        """
         one = self.decision.round(number)
-        forbidden = np.nonzero(one.is_left & one.is_forbidden)[0].tolist()
-        ranked = one.ranked.tolist()
-        in_order = [self._candidate(one, position, rank) for rank, position in enumerate(ranked, start=1)]
-        return in_order + [self._candidate(one, position, None) for position in forbidden]
+        ranked = enumerate(one.ranked.tolist(), start=1)
+        forbidden = ((None, position) for position in np.nonzero(one.is_left & one.is_forbidden)[0].tolist())
+        return [
+            self._candidate(one, one.among_all(position), rank)
+            for rank, position in islice(chain(ranked, forbidden), most)
+        ]
 
     def candidate(self, number: int, cluster: str) -> Candidate:
         """Give one cluster in one round, whether or not it could be picked. Raises IndexError, KeyError."""
         one = self.decision.round(number)
         position = self.decision.cycle.fleet.positions[cluster]
         places = np.nonzero(one.ranked == position)[0]
-        return self._candidate(one, position, int(places[0]) + 1 if len(places) else None)
+        rank = int(places[0]) + 1 if len(places) else None
+        return self._candidate(one, one.among_all(position), rank)
 
-    def _candidate(self, one: Round, position: int, rank: int | None) -> Candidate:
+    def _candidate(self, one: Round, entry: Entry, rank: int | None) -> Candidate:
+        position = entry.index
         winner = None if not rank or rank == 1 else int(one.ranked[0])
-        entry = one.alone(position)
         return Candidate(
             cluster=self.names[position],
             rank=rank,
@@ -161,7 +173,7 @@ class Replay:
             affinity_score=one.candidates.affinity[position].item(),
             was_here=int(one.candidates.was_here_in(one.number)[position]),
             decided_by=None if winner is None else one.decided_by(winner, position),
-            constraints=tuple(verdict(bid, entry.index, one.candidates.strategy) for bid in entry.bids),
+            constraints=tuple(verdict(bid, position) for bid in entry.bids),
             preferred=tuple(int(column[position]) for column in self._term_columns),
         )
 
@@ -184,10 +196,9 @@ class Replay:
         )
 
 
-def verdict(bid: Bid, index: int, strategy: SpreadStrategy) -> Verdict:
+def verdict(bid: Bid, index: int) -> Verdict:
     """Say what one constraint makes of an entry."""
-    code = int(bid.groups.codes[index])
-    outlook = strategy.outlook(bid.constraint, bid.groups, bid.counts)
+    code, outlook = int(bid.groups.codes[index]), bid.outlook
     has_group = code >= 0
     return Verdict(
         topology_key=bid.constraint.topology_key,

@@ -17,6 +17,7 @@ from placements.scheduling.spread.base import (
     Groups,
     GroupStrategy,
     Levels,
+    Outlook,
     Race,
     Scores,
     SpreadStrategy,
@@ -38,8 +39,9 @@ class Bid:
     score: Scores
     violates: Bools
     is_forbidden: Bools
+    outlook: Outlook
 
-    @property
+    @cached_property
     def levels(self) -> Levels:
         """Give the smallest and largest count before the pick."""
         return levels_of(self.counts)
@@ -102,10 +104,13 @@ class Entry:
 
 
 def _bids(evaluation: Evaluation) -> tuple[Bid, ...]:
-    race = evaluation.race
+    race, outlook = evaluation.race, evaluation.strategy.outlook
     parts = zip(race.constraints, race.groups, race.counts, strict=True)
     judged = zip(parts, evaluation.scores, evaluation.verdicts, strict=True)
-    return tuple(Bid(*part, score, verdict.violates, verdict.forbids) for part, score, verdict in judged)
+    return tuple(
+        Bid(*part, score, verdict.violates, verdict.forbids, outlook(*part))
+        for part, score, verdict in judged
+    )
 
 
 def told(values: list[float], strategy: SpreadStrategy) -> SpreadScore:
@@ -140,10 +145,14 @@ class Round:
         """Give every constraint's scores and verdicts for every cluster."""
         return _bids(self.evaluation)
 
+    def among_all(self, position: int) -> "Entry":
+        """Give one cluster among all of them."""
+        return Entry(self.evaluation, self.bids, position)
+
     def alone(self, position: int) -> "Entry":
         """Judge one cluster by itself where the strategy allows it, which is much faster than all of them."""
         if not isinstance(self.candidates.strategy, GroupStrategy):
-            return Entry(self.evaluation, _bids(self.evaluation), position)
+            return self.among_all(position)
         groups = tuple(replace(one, codes=one.codes[[position]]) for one in self.candidates.groups)
         left = np.array([self.candidates.passes[position] and position not in self.taken])
         race = Race(self.candidates.constraints, groups, self.counts, left)

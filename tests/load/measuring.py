@@ -182,8 +182,7 @@ def _asking(decision: Decision) -> Asking:
 
     def cell(number: int) -> object:
         entry = decision.round(round_of(number)).alone(place_of(number))
-        strategy = entry.evaluation.strategy
-        return [verdict(bid, entry.index, strategy) for bid in entry.bids]
+        return [verdict(bid, entry.index) for bid in entry.bids]
 
     def table(number: int) -> object:
         one = decision.round(round_of(number))

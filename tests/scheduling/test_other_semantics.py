@@ -16,7 +16,6 @@ from placements.scheduling.door.ocm_options import parse_ocm_options
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.outcomes import Outcomes
 from placements.scheduling.policy import Semantics, parse_policy
-from placements.scheduling.profile import profile_of
 from placements.scheduling.replay import Replay
 from placements.scheduling.scheduler import schedule
 from placements.scheduling.spread.base import Race, is_hard
@@ -318,10 +317,8 @@ def test_no_pick_breaks_a_hard_limit(cycle: Cycle) -> None:
 def _is_within_limits(decision: Decision, number: int, name: str) -> bool:
     one = decision.round(number)
     position = decision.cycle.fleet.positions[name]
-    strategy = profile_of(decision.cycle).strategy
     for bid in one.bids:
         code = int(bid.groups.codes[position])
-        after = strategy.outlook(bid.constraint, bid.groups, bid.counts).after
-        if is_hard(bid.constraint) and code != ABSENT and after[code] > bid.constraint.max_skew:
+        if is_hard(bid.constraint) and code != ABSENT and bid.outlook.after[code] > bid.constraint.max_skew:
             return False
     return True

@@ -39,7 +39,17 @@ def test_a_step_shows_the_groups_before_and_after_the_pick() -> None:
         decided_by="name",
         spreads=(Spread("region", 2, True, before, after, skew_before=1, skew_after=0, forbids=0),),
         cut=None,
+        candidates=2,
     )
+
+
+def test_the_first_candidates_are_those_of_all_of_them() -> None:
+    replay = Replay(decide(EAST_WEST, pick_n(3, spread=[spread("region")])))
+
+    every = replay.candidates(2)
+
+    assert len(every) == replay.step(2).candidates
+    assert [replay.candidates(2, most=most) for most in range(4)] == [every[:most] for most in range(4)]
 
 
 def test_there_is_one_step_a_round() -> None:
@@ -91,7 +101,7 @@ def test_without_constraints_a_step_shows_where_the_line_was_drawn() -> None:
     steps = list(Replay(decide(one, pick_n(2, prefer=[prefer(1, labelled(tier="edge"))]))))
 
     cut = Cut(size=2, last_in="d", first_out="c", decided_by="name")
-    assert steps == [Step(1, "b", "d", "affinity", spreads=(), cut=cut)]
+    assert steps == [Step(1, "b", "d", "affinity", spreads=(), cut=cut, candidates=4)]
 
 
 def test_the_cut_of_a_run_that_took_all_leaves_nobody_out() -> None:
@@ -103,7 +113,7 @@ def test_the_cut_of_a_run_that_took_all_leaves_nobody_out() -> None:
 def test_there_is_no_cut_where_nobody_could_be_picked() -> None:
     step = Replay(decide(fleet(cluster("a", not_eligible="noAgent")), pick_n(1))).step(1)
 
-    assert step == Step(1, None, None, None, spreads=(), cut=None)
+    assert step == Step(1, None, None, None, spreads=(), cut=None, candidates=0)
 
 
 def test_a_decision_without_rounds_has_no_steps() -> None:

@@ -50,8 +50,7 @@ def _blocks(bid: Bid, last: Round) -> bool:
 def _pinned(bid: Bid, last: Round) -> Iterator[PinnedGroup]:
     left = set(bid.groups.codes[last.is_left].tolist())
     ever = set(bid.groups.codes[last.candidates.passes].tolist())
-    outlook = last.candidates.strategy.outlook(bid.constraint, bid.groups, bid.counts)
-    for group in np.nonzero(bid.counts == outlook.smallest)[0].tolist():
+    for group in np.nonzero(bid.counts == bid.outlook.smallest)[0].tolist():
         if group not in left:
             name = bid.groups.values[group]
             yield PinnedGroup(bid.constraint.topology_key, name, int(bid.counts[group]), group in ever)
