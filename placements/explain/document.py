@@ -88,6 +88,7 @@ def _candidate(one: Candidate) -> Plain:
         "decidedBy": one.decided_by,
         "constraints": [verdict.facts for verdict in one.constraints],
         "preferred": list(one.preferred),
+        **({"combined": one.combined} if one.combined else {}),
     }
 
 

@@ -8,7 +8,8 @@ from placements.explain.text import visible
 from placements.explain.wording import reason_sentence
 from placements.scheduling.comparison import Comparison
 from placements.scheduling.decision import Decision
-from placements.scheduling.outcomes import Outcomes
+from placements.scheduling.outcomes import Outcome, Outcomes
+from placements.scheduling.reasons import ReasonCode
 
 OUTCOME_COLUMNS = (
     "cluster",
@@ -24,7 +25,7 @@ OUTCOME_COLUMNS = (
 
 
 def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
-    """Give one row per cluster of the fleet, by name, in the order of OUTCOME_COLUMNS."""
+    """Give a row per cluster, as OUTCOME_COLUMNS say: those of the fleet by name, then those not in it."""
     scores = {one.cluster: (one.topology_spread_score, one.affinity_score) for one in decision.picked}
     for one in Outcomes(decision):
         yield (
@@ -37,6 +38,18 @@ def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
             " ".join(str(reason.code) for reason in one.reasons),
             "; ".join(reason_sentence(reason) for reason in one.reasons),
         )
+    fleet = decision.cycle.fleet.positions
+    for name in decision.unscheduled:
+        if name not in fleet:
+            yield _absent(
+                name, str(Outcome.UNSCHEDULED), "no", ReasonCode.CLUSTER_LEFT, "no longer in the fleet"
+            )
+    for name in decision.not_found:
+        yield _absent(name, "not found", "no", "not-found", "named, but not in the fleet")
+
+
+def _absent(name: str, outcome: str, stays: str, code: str, why: str) -> tuple[object, ...]:
+    return (name, outcome, None, stays, None, None, code, code, why)
 
 
 def _score(value: object) -> object:

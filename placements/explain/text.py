@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from placements.explain import advice_wording, wording
+from placements.scheduling.advice.changes import POLICY_CHANGES
 from placements.scheduling.advice.search import Advice, how_to_fulfil
 from placements.scheduling.bindings import Binding
 from placements.scheduling.comparison import Comparison, Difference
@@ -36,7 +37,7 @@ def decision_text(
     if step is not None:
         parts.append(list(_step(Replay(decision), step, candidates=None)))
     if advice is not None:
-        parts.append(_advice(advice))
+        parts.append(_advice(advice, has_bindings=bool(decision.cycle.bindings)))
     if step is None and advice is None:
         parts += [list(_placed(decision)), list(_unplaced(decision)), *_rounds(decision)]
     return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
@@ -112,8 +113,9 @@ def _change(before: int, after: int) -> str:
 
 def _candidate_table(candidates: Sequence[Candidate], step: Step) -> list[str]:
     has_history = any(one.was_here for one in candidates)
+    combined = list(dict.fromkeys(name for one in candidates for name in one.combined))
     header = ["rank", "cluster", *(spread.topology_key for spread in step.spreads), "topology", "affinity"]
-    rows = [[*header, *(["was here"] if has_history else []), "decided by"]]
+    rows = [[*header, *combined, *(["was here"] if has_history else []), "decided by"]]
     for one in candidates:
         scores = [_verdict_cell(verdict.score, forbidden=verdict.is_forbidden) for verdict in one.constraints]
         row = [
@@ -122,6 +124,7 @@ def _candidate_table(candidates: Sequence[Candidate], step: Step) -> list[str]:
             *scores,
             wording.score_text(one.topology_spread_score),
             wording.score_text(one.affinity_score),
+            *(wording.score_text(one.combined.get(name)) for name in combined),
         ]
         rows.append([*row, *([str(one.was_here)] if has_history else []), _place(one, step)])
     return table(rows)
@@ -146,11 +149,13 @@ def _placed(decision: Decision) -> Iterator[str]:
     if not decision.picked and not decision.kept:
         return
     yield "PLACED"
-    has_scores = decision.kind is not CycleKind.PICK_ALL
-    rows = [["cluster", "how", *(["topology", "affinity"] if has_scores else [])]]
     before = {binding.cluster: binding for binding in decision.cycle.live_bindings}
     placed: list[tuple[str, Picked | Binding]] = [(_how(one.cluster, before), one) for one in decision.picked]
     placed += [("kept", before[name]) for name in decision.kept]
+    has_scores = decision.kind is not CycleKind.PICK_ALL and any(
+        one.topology_spread_score is not None or one.affinity_score is not None for _, one in placed
+    )
+    rows = [["cluster", "how", *(["topology", "affinity"] if has_scores else [])]]
     for how, one in placed:
         scores = (
             [wording.score_text(one.topology_spread_score), wording.score_text(one.affinity_score)]
@@ -219,12 +224,20 @@ def _comparison_rows(comparison: Comparison, difference: Difference | None) -> l
     rows = [["", *map(str, names), ""]]
     for place, choices in enumerate(comparison.rows[:_CLUSTERS_SHOWN], start=1):
         mark = "◄" if difference is not None and place == difference.place else ""
-        rows.append([str(place), *(choices[one] or wording.NONE for one in names), mark])
+        rows.append([str(place), *(_choice(comparison.decisions[one], choices[one]) for one in names), mark])
     decisions = comparison.decisions.values()
+    if any(one.unscheduled for one in decisions):
+        rows.append(["", *(f"{len(one.unscheduled)} unscheduled" for one in decisions), ""])
     return [*rows, ["", *("fulfilled" if one.is_fulfilled else "NOT FULFILLED" for one in decisions), ""]]
 
 
-def _advice(advice: Advice) -> list[str]:
+def _choice(decision: Decision, name: str | None) -> str:
+    if name is None:
+        return wording.NONE
+    return f"{name} (kept)" if name in decision.kept else name
+
+
+def _advice(advice: Advice, *, has_bindings: bool) -> list[str]:
     """Write why one cluster is where it is, and what would and would not change that."""
     lines = [f"WHY {advice.outcome.cluster} ({advice.outcome.outcome}): {_why(advice.outcome)}"]
     if advice.helps:
@@ -236,6 +249,11 @@ def _advice(advice: Advice) -> list[str]:
     lines += [f"  ? not tried: {words}" for words in advice_wording.untried_sentences(advice.not_tried)]
     if advice.helps or advice.fails:
         lines.append("Each change was tried alone, by running the scheduler; combinations were not tried.")
+    if has_bindings and any(one.change.kind in POLICY_CHANGES for one in (*advice.helps, *advice.fails)):
+        lines.append(
+            "A change of the policy makes a new policy snapshot: to repeat one with the same --bindings, add"
+            " --snapshot and any new name."
+        )
     return lines
 
 

@@ -138,6 +138,12 @@ def _kept(facts: Facts) -> str:
     return f"placed already ({facts['state']}), and a placed cluster stays"
 
 
+def _scaled_down(facts: Facts) -> str:
+    spread, affinity = score_text(facts["topologySpreadScore"]), score_text(facts["affinityScore"])
+    stored = f"stored topology spread {spread}, affinity {affinity}"
+    return f"fewer clusters are wanted, and it goes first ({facts['state']}; {stored})"
+
+
 def _required_affinity(facts: Facts) -> str:
     terms = [joined([_requirement(one) for one in term]) for term in facts["terms"]]
     if len(terms) == 1:
@@ -150,12 +156,13 @@ def _requirement(facts: Facts) -> str:
     if "property" in facts:
         have = "is not reported" if actual is None else f"is {actual}"
         return f"{facts['property']} {have}, wanted {_OPERATOR_WORDS[facts['operator']]} {facts['values'][0]}"
-    have = f"no label {facts['label']}" if actual is None else f"{facts['label']}={actual}"
+    sort = "claim" if "claim" in facts else "label"
+    have = f"no {sort} {facts[sort]}" if actual is None else f"{facts[sort]}={actual}"
     wants = {
         "In": f"wanted {joined(facts['values'], 'or')}",
         "NotIn": f"wanted anything but {joined(facts['values'], 'or')}",
         "Exists": "wanted any value",
-        "DoesNotExist": "wanted no such label",
+        "DoesNotExist": f"wanted no such {sort}",
     }
     return f"{have}, {wants[facts['operator']]}"
 
@@ -193,7 +200,10 @@ def _outranked(facts: Facts) -> str:
     if facts["decidedBy"] == "affinity":
         own, best = score_text(facts["affinityScore"]), score_text(facts["behindAffinityScore"])
         return f"{behind} on affinity ({own} against {best})"
-    return f"{behind}, by {COLUMN_WORDS[facts['decidedBy']]}"
+    words = f"{behind}, by {COLUMN_WORDS[facts['decidedBy']]}"
+    if "score" in facts:
+        words += f" ({score_text(facts['score'])} against {score_text(facts['behindScore'])})"
+    return words
 
 
 _SENTENCES: dict[ReasonCode, Callable[[Facts], str]] = {
@@ -203,7 +213,8 @@ _SENTENCES: dict[ReasonCode, Callable[[Facts], str]] = {
     ReasonCode.KEPT: _kept,
     ReasonCode.CLUSTER_LEFT: lambda _: "the cluster is leaving the fleet",
     ReasonCode.POLICY_CHANGED: lambda _: "placed by an older policy, not picked by this one",
-    ReasonCode.SCALED_DOWN: lambda _: "fewer clusters are wanted, and it was the first to go",
+    ReasonCode.SCALED_DOWN: _scaled_down,
+    ReasonCode.CHOSEN_ANEW: lambda _: "placed before, and not chosen again",
     ReasonCode.NOT_NAMED: lambda _: "the list of cluster names leaves it out",
     ReasonCode.SCALING_DOWN: lambda _: "was not looked at: this cycle only removes clusters",
     ReasonCode.NOTHING_TO_DO: lambda _: "was not looked at: enough clusters are placed already",

@@ -77,7 +77,7 @@ class Decision:
             "options": dict(cycle.options),
             "policy": cycle.policy.canonical(),
             "bindings": [binding_facts(binding) for binding in cycle.live_bindings],
-            "fleet": cycle.fleet.digest(labels_read(cycle.policy), properties_read(cycle.policy)),
+            "fleet": cycle.fleet.digest(labels_read(cycle), properties_read(cycle)),
         }
 
     @cached_property

@@ -52,6 +52,7 @@ _STEP = re.compile(
     r"|\[(?P<index>[0-9]+)\]"
     r'|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]'
 )
+_LONGEST_PATH = 300
 _LISTED = 200
 
 
@@ -69,7 +70,8 @@ class Fault:
         """Write the fault in one line."""
         line = "" if self.line is None else f" (line {self.line})"
         allowed = f" (allowed: {self.allowed})" if self.allowed else ""
-        place = f"{self.path}{line}: " if self.path or line else ""
+        path = self.path if len(self.path) <= _LONGEST_PATH else f"{self.path[:_LONGEST_PATH]}…"
+        place = f"{path}{line}: ".lstrip() if path or line else ""
         return f"{place}{self.message}{allowed}"
 
 

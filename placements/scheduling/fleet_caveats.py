@@ -2,24 +2,28 @@
 
 from collections.abc import Iterable, Iterator
 
+from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import Decision
 from placements.scheduling.faults import Caveat, format_path
 from placements.scheduling.fleet import Fleet
-from placements.scheduling.policy import ClusterSelectorTerm, PlacementPolicy, TopologySpreadConstraint
+from placements.scheduling.policy import ClusterSelectorTerm, KeyType, TopologySpreadConstraint
+from placements.scheduling.profile import profile_of
 from placements.scheduling.selectors import label_requirements, match_labels, property_requirements
+from placements.scheduling.spread.base import Keyless
 
 _LISTED = 5
 _AFFINITY = "affinity.clusterAffinity"
 
 
-def fleet_caveats(policy: PlacementPolicy, fleet: Fleet, *, path: str = "policy") -> tuple[Caveat, ...]:
+def fleet_caveats(cycle: Cycle, *, path: str = "policy") -> tuple[Caveat, ...]:
     """List where a policy and a fleet do not fit: unknown keys, one group only, terms without a match."""
+    policy, fleet = cycle.policy, cycle.fleet
     if not len(fleet):
         return (Caveat("empty-fleet", path, "the fleet has no cluster"),)
     found: list[Caveat] = []
     for index, constraint in enumerate(policy.topology_spread_constraints):
         place = f"{path}.topologySpreadConstraints[{index}].topologyKey"
-        found += _constraint(constraint, fleet, place)
+        found += _constraint(constraint, fleet, place, profile_of(cycle).strategy.keyless(constraint))
     required = f"{path}.{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
     for index, term in enumerate(policy.required_terms):
         found += _unknown_names(term, fleet, f"{required}[{index}]")
@@ -60,18 +64,31 @@ def decision_caveats(decision: Decision) -> tuple[Caveat, ...]:
     )
 
 
-def _constraint(constraint: TopologySpreadConstraint, fleet: Fleet, path: str) -> Iterator[Caveat]:
-    key, column = constraint.topology_key, fleet.label(constraint.topology_key)
+_WITHOUT_KEY = {
+    Keyless.UNLIMITED: "no limit there, and often the first pick",
+    Keyless.EXCLUDED: "never picked",
+    Keyless.LAST: "picked last",
+    Keyless.OWN_GROUP: "together a group of their own",
+}
+_NOBODY_WITH_KEY = {Keyless.EXCLUDED: "nobody can be picked"}
+
+
+def _constraint(
+    constraint: TopologySpreadConstraint, fleet: Fleet, path: str, keyless: Keyless
+) -> Iterator[Caveat]:
+    sort = "claim" if constraint.topology_key_type is KeyType.CLAIM else "label"
+    named = f"the {sort} {constraint.topology_key}"
+    column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
     if not column.values:
-        yield Caveat("unknown-key", path, f"no cluster carries the label {key}: the constraint does nothing")
+        effect = _NOBODY_WITH_KEY.get(keyless, "the constraint does nothing")
+        yield Caveat("unknown-key", path, f"no cluster carries {named}: {effect}")
         return
-    if len(column.values) == 1:
-        message = f"the label {key} has one value only, {column.values[0]!r}: one group, so nothing is spread"
-        yield Caveat("single-group", path, message)
     lacking = [fleet.names[position] for position in (~column.is_present).nonzero()[0].tolist()]
+    if len(column.values) == 1 and not (lacking and keyless is Keyless.OWN_GROUP):
+        message = f"{named} has one value only, {column.values[0]!r}: one group, so nothing is spread"
+        yield Caveat("single-group", path, message)
     if lacking:
-        message = f"{_some(lacking)} without the label {key}: no limit there, and often the first pick"
-        yield Caveat("clusters-lack-key", path, message)
+        yield Caveat("clusters-lack-key", path, f"{_some(lacking)} without {named}: {_WITHOUT_KEY[keyless]}")
 
 
 def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterator[Caveat]:

@@ -7,8 +7,10 @@ from functools import cached_property
 
 from placements.scheduling.bindings import Binding
 from placements.scheduling.candidates import Verdicts, verdicts
+from placements.scheduling.columns import ABSENT
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.filters.eligibility import not_eligible
+from placements.scheduling.fleet import Fleet
 from placements.scheduling.profile import profile_of
 from placements.scheduling.reasons import Reason, ReasonCode
 from placements.scheduling.replay import verdict
@@ -68,10 +70,11 @@ class Outcomes:
             return self._picked(cluster)
         if cluster in self._kept:
             kept = Reason(ReasonCode.KEPT, _facts(self._bindings[cluster]))
-            return _outcome(cluster, Outcome.KEPT, kept, *self._filter_reasons(position))
+            outcome = _outcome(cluster, Outcome.KEPT, kept, *self._filter_reasons(position))
+            return replace(outcome, stays=True)
         if cluster in self._unscheduled:
-            why = self._why_unscheduled(cluster)
-            return _outcome(cluster, Outcome.UNSCHEDULED, why, *self._against(position))
+            why = self._why_unscheduled(cluster, position)
+            return _outcome(cluster, Outcome.UNSCHEDULED, *why)
         if self.decision.kind in _NOT_REACHED:
             return _outcome(cluster, Outcome.NOT_REACHED, Reason(_NOT_REACHED[self.decision.kind]))
         return self._passed_over(cluster, position)
@@ -125,12 +128,15 @@ class Outcomes:
         scores = {"topologySpreadScore": picked.topology_spread_score, "affinityScore": picked.affinity_score}
         return Reason(ReasonCode.PICKED, {"pick": number, "round": in_round, **scores})
 
-    def _why_unscheduled(self, cluster: str) -> Reason:
-        binding = self._bindings[cluster]
-        if self.cycle.fleet.clusters[self.cycle.fleet.positions[cluster]].is_leaving:
-            return Reason(ReasonCode.CLUSTER_LEFT, _facts(binding))
-        code = ReasonCode.SCALED_DOWN if binding.is_current else ReasonCode.POLICY_CHANGED
-        return Reason(code, _facts(binding))
+    def _why_unscheduled(self, cluster: str, position: int) -> tuple[Reason, ...]:
+        binding, against = self._bindings[cluster], self._against(position)
+        if self.cycle.fleet.clusters[position].is_leaving:
+            return Reason(ReasonCode.CLUSTER_LEFT, _facts(binding)), *against
+        if not binding.is_current:
+            return Reason(ReasonCode.POLICY_CHANGED, _facts(binding)), *against
+        if self.decision.kind is CycleKind.SCALE_DOWN:
+            return Reason(ReasonCode.SCALED_DOWN, _facts(binding)), *against
+        return Reason(ReasonCode.CHOSEN_ANEW, _facts(binding)), *against
 
     def _passed_over(self, cluster: str, position: int) -> ClusterOutcome:
         reasons = self._against(position)
@@ -147,7 +153,7 @@ class Outcomes:
         last = self._last_round
         if last is None:
             return reasons
-        reasons += tuple(_spread_reasons(last, position))
+        reasons += tuple(_spread_reasons(last, self.cycle.fleet, position))
         return reasons or (self._outranked(last, position),)
 
     def _filter_reasons(self, position: int) -> tuple[Reason, ...]:
@@ -171,16 +177,20 @@ class Outcomes:
     def _outranked(self, last: Round, position: int) -> Reason:
         names = self.cycle.fleet.names
         last_in = int(last.ranked[0 if last.bids else len(self.decision.picked) - 1])
-        facts = {
+        decided_by = last.decided_by(last_in, position)
+        facts: dict[str, object] = {
             "round": last.number,
             "rank": self._rank_of[position],
             "behind": names[last_in],
-            "decidedBy": last.decided_by(last_in, position),
+            "decidedBy": decided_by,
             "topologySpreadScore": last.spread_score(position),
             "affinityScore": last.candidates.affinity[position].item(),
             "behindTopologySpreadScore": last.spread_score(last_in),
             "behindAffinityScore": last.candidates.affinity[last_in].item(),
         }
+        own, behind = last.combined(position), last.combined(last_in)
+        if decided_by in own:
+            facts |= {"score": own[decided_by], "behindScore": behind[decided_by]}
         return Reason(ReasonCode.OUTRANKED, facts)
 
 
@@ -196,12 +206,11 @@ def _facts(binding: Binding) -> dict[str, object]:
     }
 
 
-def _spread_reasons(last: Round, position: int) -> list[Reason]:
-    return [
-        Reason(
-            ReasonCode.TOPOLOGY_SPREAD,
-            {"round": last.number, **verdict(bid, position).facts},
-        )
-        for bid in last.bids
-        if bid.is_forbidden[position]
-    ]
+def _spread_reasons(last: Round, fleet: Fleet, position: int) -> Iterator[Reason]:
+    for bid in last.bids:
+        constraint = bid.constraint
+        column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
+        # A cluster in no group although it carries the key is not counted for another reason, told elsewhere.
+        is_uncounted = bid.groups.codes[position] == ABSENT and column.is_present[position]
+        if bid.is_forbidden[position] and not is_uncounted:
+            yield Reason(ReasonCode.TOPOLOGY_SPREAD, {"round": last.number, **verdict(bid, position).facts})

@@ -1,27 +1,51 @@
-"""What of a cluster a policy reads: clusters that agree on all of it differ in nothing but their name."""
+"""What of a cluster a cycle reads: clusters that agree on all of it differ in nothing but their name."""
 
 from collections.abc import Iterator
 
-from placements.scheduling.policy import ClusterSelectorTerm, PlacementPolicy
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.door.ocm_options import OcmOptions
+from placements.scheduling.fleet import RESOURCE_PREFIX
+from placements.scheduling.policy import ClusterSelectorTerm, KeyType, PlacementPolicy
+from placements.scheduling.profile import profile_of
 from placements.scheduling.selectors import label_requirements, property_requirements
 
 
-def labels_read(policy: PlacementPolicy) -> tuple[str, ...]:
-    """Give the label keys that a policy mentions, sorted."""
-    keys = {constraint.topology_key for constraint in policy.topology_spread_constraints}
-    for term in _terms(policy):
+def labels_read(cycle: Cycle) -> tuple[str, ...]:
+    """Give the label keys that a policy and its options mention, sorted."""
+    keys = _topology_keys(cycle, KeyType.LABEL)
+    for term in _terms(cycle.policy):
         keys.update(requirement.key for requirement in label_requirements(term.label_selector))
     return tuple(sorted(keys))
 
 
-def properties_read(policy: PlacementPolicy) -> tuple[str, ...]:
-    """Give the property names that a policy mentions, sorted."""
-    names: set[str] = set()
-    for term in _terms(policy):
+def properties_read(cycle: Cycle) -> tuple[str, ...]:
+    """Give the property names that a policy and its options mention, claims among them, sorted."""
+    names = _topology_keys(cycle, KeyType.CLAIM)
+    for term in _terms(cycle.policy):
         names.update(requirement.name for requirement in property_requirements(term))
+        names.update(requirement.key for requirement in label_requirements(term.claim_selector))
         if term.property_sorter is not None:
             names.add(term.property_sorter.name)
+    names.update(_resources(profile_of(cycle).ocm))
     return tuple(sorted(names))
+
+
+def _topology_keys(cycle: Cycle, kind: KeyType) -> set[str]:
+    options = profile_of(cycle).ocm
+    spread = {
+        one.topology_key
+        for one in cycle.policy.topology_spread_constraints
+        if (one.topology_key_type or KeyType.LABEL) is kind
+    }
+    rows = options.affinity_terms if options else ()
+    return spread | {one.topology_key for one in rows if one.topology_key_type is kind}
+
+
+def _resources(options: OcmOptions | None) -> Iterator[str]:
+    if options is not None and options.cpu_weight:
+        yield f"{RESOURCE_PREFIX}allocatable-cpu"
+    if options is not None and options.memory_weight:
+        yield f"{RESOURCE_PREFIX}allocatable-memory"
 
 
 def _terms(policy: PlacementPolicy) -> Iterator[ClusterSelectorTerm]:

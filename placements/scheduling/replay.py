@@ -61,7 +61,8 @@ class Candidate:
 
     `rank` counts from 1 and is None for a cluster that could not be picked; one that a hard constraint
     forbids has no topology spread score either. `decided_by` is the column of the rank tuple that put the
-    winner before it, None for the winner itself.
+    winner before it, None for the winner itself. `combined` has the numbers that rank where they are made of
+    several scores (`ocm`, `kubernetes`).
     """
 
     cluster: str
@@ -72,6 +73,7 @@ class Candidate:
     decided_by: str | None
     constraints: tuple[Verdict, ...]
     preferred: tuple[int, ...]
+    combined: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,7 @@ class Replay:
             decided_by=None if winner is None else one.decided_by(winner, position),
             constraints=tuple(verdict(bid, position) for bid in entry.bids),
             preferred=tuple(int(column[position]) for column in self._term_columns),
+            combined={} if entry.is_forbidden else one.combined(position),
         )
 
     @cached_property

@@ -4,6 +4,7 @@ The picker keeps the same numbers up to date from pick to pick; this module comp
 any round, which is what a replay shows and what the picker is tested against.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -26,6 +27,7 @@ from placements.scheduling.spread.base import (
 )
 
 NAME_COLUMN = "name"
+TOLD_COLUMNS = frozenset({"topology", "affinity", "was-here"})
 SpreadScore: TypeAlias = float | tuple[float, ...]
 
 
@@ -215,9 +217,17 @@ class Round:
 
     def decided_by(self, ahead: int, behind: int) -> str:
         """Name the column of the rank tuple that puts one candidate before another."""
-        names = self.candidates.strategy.rank_names
-        names = (names[0],) * (len(self.rank_columns) - len(names) + 1) + names[1:]
-        for name, column in zip(names, self.rank_columns, strict=True):
+        for name, column in self._named_columns():
             if column[ahead] != column[behind]:
                 return name
         return NAME_COLUMN
+
+    def combined(self, position: int) -> dict[str, float]:
+        """Give a cluster's values in the rank columns that are none of the scores that are told anyway."""
+        found = {name: column[position].item() for name, column in self._named_columns()}
+        return {name: value for name, value in found.items() if name not in TOLD_COLUMNS}
+
+    def _named_columns(self) -> Iterator[tuple[str, Scores]]:
+        names = self.candidates.strategy.rank_names
+        names = (names[0],) * (len(self.rank_columns) - len(names) + 1) + names[1:]
+        return zip(names, self.rank_columns, strict=True)

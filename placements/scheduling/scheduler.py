@@ -33,15 +33,15 @@ def _pick_fixed(cycle: Cycle) -> Decision:
         untouched, dangling = _names(standing.current), _names(standing.dangling)
         return Decision(cycle, CycleKind.NO_NAMES, kept=untouched, unscheduled=dangling, is_fulfilled=True)
     valid = {name for name in names if _is_valid(name, fleet)}
-    kept = {binding.cluster for binding in standing.current}
-    chosen = [fleet.positions[name] for name in names if name in valid and name not in kept]
-    dropped = (binding for binding in standing.obsolete if binding.cluster not in valid)
+    kept = _kept(cycle)
+    chosen = [fleet.positions[name] for name in names if name in valid and name not in set(kept)]
+    at_stake = (binding for binding in _at_stake(cycle) if binding.cluster not in valid)
     return Decision(
         cycle,
         CycleKind.PICK_FIXED,
         chosen=np.array(chosen, dtype=np.int32),
-        kept=_names(standing.current),
-        unscheduled=_names((*standing.dangling, *dropped)),
+        kept=kept,
+        unscheduled=_names((*standing.dangling, *at_stake)),
         not_found=tuple(name for name in names if name not in fleet.positions),
         is_fulfilled=len(valid) == len(names),
     )
@@ -102,7 +102,8 @@ def _trim_order(binding: Binding) -> tuple[object, ...]:
     """Order by what goes first: scheduled before bound; for each score none, then the lowest."""
     spread, affinity = binding.topology_spread_score, binding.affinity_score
     is_bound = binding.state is BindingState.BOUND
-    return is_bound, spread is not None, spread or 0, affinity is not None, affinity or 0
+    levels = spread if isinstance(spread, tuple) else (spread or 0,)
+    return is_bound, spread is not None, levels, affinity is not None, affinity or 0
 
 
 def _pick_more(cycle: Cycle, wanted: int) -> Decision:
@@ -147,13 +148,18 @@ def _failed(cycle: Cycle, malformed: tuple[Malformed, ...]) -> Decision:
 
 def _unscheduled(cycle: Cycle, chosen: Codes) -> tuple[str, ...]:
     """Give whose binding ends: it dangles, or it is obsolete and its cluster was not picked again."""
-    standing = cycle.standing
-    at_stake = standing.obsolete + (standing.current if profile_of(cycle).chooses_anew else ())
+    standing, at_stake = cycle.standing, _at_stake(cycle)
     if not at_stake:
         return _names(standing.dangling)
     again = set(map(cycle.fleet.names.__getitem__, chosen.tolist()))
     dropped = (binding for binding in at_stake if binding.cluster not in again)
     return _names((*standing.dangling, *dropped))
+
+
+def _at_stake(cycle: Cycle) -> tuple[Binding, ...]:
+    """Give the bindings that end unless their clusters are chosen again."""
+    standing = cycle.standing
+    return standing.obsolete + (standing.current if profile_of(cycle).chooses_anew else ())
 
 
 def _kept(cycle: Cycle) -> tuple[str, ...]:

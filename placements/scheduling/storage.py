@@ -198,11 +198,12 @@ def _cycle(header: Mapping[str, Any], fleet: Fleet) -> Cycle:
 
 
 def _binding(facts: Mapping[str, Any]) -> Binding:
+    spread = facts["topologySpreadScore"]
     return Binding(
         facts["cluster"],
         BindingState(facts["state"]),
         is_current=facts["policy"] == "current",
-        topology_spread_score=facts["topologySpreadScore"],
+        topology_spread_score=tuple(spread) if isinstance(spread, list) else spread,
         affinity_score=facts["affinityScore"],
         previous_state=BindingState(facts["previousState"]),
     )

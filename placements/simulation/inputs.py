@@ -72,8 +72,10 @@ def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: boo
         one.cluster(now=moment, strict_health=strict_health) if isinstance(one, MemberCluster) else one
         for one in entries
     )
-    caveats = [*(() if strict_health else _without_status(members)), *_mostly_stale(fleet, moment)]
+    caveats = [] if strict_health else [*_without_status(members)]
     judged_at = moment if any(one.newest_heartbeat for one in members) else None
+    if judged_at:
+        caveats += [*_mostly_stale(fleet, moment), *_yet_to_come(members, moment)]
     return FleetFile(fleet, (*caveats, *property_caveats(fleet)), judged_at)
 
 
@@ -114,6 +116,14 @@ def _mostly_stale(fleet: Fleet, moment: datetime) -> Iterator[Caveat]:
         yield Caveat("mostly-stale", "status.agentStatus", message)
 
 
+def _yet_to_come(members: list[MemberCluster], moment: datetime) -> Iterator[Caveat]:
+    """Warn where clusters are judged at a moment that they have passed."""
+    later = sum(one.newest_heartbeat is not None and one.newest_heartbeat > moment for one in members)
+    if later:
+        message = f"{later} of {len(members)} heartbeats are after {moment.isoformat()}: they count as recent"
+        yield Caveat("future-heartbeat", "status.agentStatus", message)
+
+
 def read_wish(source: bytes, *, name: str | None = None) -> Wish:
     """Read the only placement of a file, or the one of that name: Fleet's or OCM's. Raises Faults."""
     wishes = [read.value for read in _each(_items(source, limit=LARGEST_PLACEMENT_FILE), _wish)]
@@ -125,7 +135,9 @@ def read_wish(source: bytes, *, name: str | None = None) -> Wish:
         problem = "is there more than once" if found else "is not in this file"
         raise _fault("metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {listed}")
     if not wishes:
-        raise _fault("", "required", f"holds no {PLACEMENT_KIND}", f"one {PLACEMENT_KIND}")
+        raise _fault(
+            "", "required", f"holds no {PLACEMENT_KIND}", f"one {PLACEMENT_KIND}, or a Placement of OCM"
+        )
     raise _fault("metadata.name", "too-many", f"{len(found)} placements: say which with --name", listed)
 
 
@@ -200,7 +212,15 @@ def _plain_bindings(data: Any) -> tuple[Binding, ...]:
 
 def _items(source: bytes, *, limit: int = LARGEST_FLEET_FILE) -> list[Document]:
     documents = load_documents(source, max_bytes=limit)
-    return [item for document in documents for item in items_of(document) if item.data is not None]
+    return [item for one in documents for item in _items_in(one) if item.data is not None]
+
+
+def _items_in(document: Document) -> list[Document]:
+    """Give the items of a List; so do the bare `.items` of one, which tell themselves by their kinds."""
+    data = document.data
+    if not isinstance(data, list) or not any(map(_kind, data)):
+        return items_of(document)
+    return [replace(document, data=item, within=(*document.within, at)) for at, item in enumerate(data)]
 
 
 def _each(items: list[Document], read: Callable[[Any], Value | None]) -> list[_Read[Value]]:

@@ -64,14 +64,20 @@ class BadInputError(ValueError):
 def simulate(request: Request) -> Simulation:
     """Read all files, then run one scheduling cycle. Raises BadInputError with the faults of all files."""
     inputs = _read(request)
-    wish = inputs.wish if request.semantics is None else carried_over(inputs.wish, request.semantics)
-    return _run(wish, inputs)
+    return _run(_carried_over(inputs.wish, request.semantics or inputs.wish.semantics, request), inputs)
 
 
 def simulate_all(request: Request) -> dict[Semantics, Simulation]:
     """Read all files, then run the same wish under every semantics. Raises BadInputError."""
     inputs = _read(request)
-    return {semantics: _run(carried_over(inputs.wish, semantics), inputs) for semantics in Semantics}
+    return {one: _run(_carried_over(inputs.wish, one, request), inputs) for one in Semantics}
+
+
+def _carried_over(wish: Wish, semantics: Semantics, request: Request) -> Wish:
+    try:
+        return carried_over(wish, semantics)
+    except Faults as found:
+        raise BadInputError([(request.placement.name, fault) for fault in found.faults]) from found
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +128,12 @@ class _Reader:
 
 
 def _run(wish: Wish, inputs: _Inputs) -> Simulation:
-    decision = schedule(wish.cycle(inputs.fleet, inputs.bindings))
+    cycle = wish.cycle(inputs.fleet, inputs.bindings)
+    decision = schedule(cycle)
     warnings = (
         *inputs.caveats,
         *wish.caveats,
-        *fleet_caveats(wish.policy, inputs.fleet, path="spec.policy"),
+        *fleet_caveats(cycle, path="spec.policy"),
         *decision_caveats(decision),
     )
     return Simulation(wish.name, decision, warnings, inputs.judged_at)

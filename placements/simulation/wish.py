@@ -41,12 +41,17 @@ def wish_of_placement(placement: ClusterResourcePlacement) -> Wish:
     """Read the wish of a ClusterResourcePlacement. Raises Faults for options that its semantics refuse."""
     options: Mapping[str, Any] = placement.spread_options
     if placement.semantics is Semantics.OCM:
-        path = format_path(("metadata", "annotations", SPREAD_OPTIONS_ANNOTATION))
-        chosen = parse_ocm_options(options, path=path)
-        refuse_weighted_limits(placement.spec.policy, chosen)
-        options = chosen.to_plain()
+        options = _checked(placement.spec.policy, options)
     name, caveats = placement.metadata.name, spec_caveats(placement.spec)
     return Wish(name, placement.spec.policy, placement.semantics, options, caveats)
+
+
+def _checked(policy: PlacementPolicy, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read the options of an annotation. Raises Faults."""
+    path = format_path(("metadata", "annotations", SPREAD_OPTIONS_ANNOTATION))
+    chosen = parse_ocm_options(dict(options), path=path)
+    refuse_weighted_limits(policy, chosen)
+    return chosen.to_plain()
 
 
 def wish_of_ocm(document: OcmWish) -> Wish:
@@ -55,14 +60,19 @@ def wish_of_ocm(document: OcmWish) -> Wish:
 
 
 def carried_over(wish: Wish, semantics: Semantics) -> Wish:
-    """Give the same wish under other semantics, with a warning for everything that has no counterpart."""
+    """Give the same wish under other semantics, with a warning for everything that has no counterpart.
+
+    Raises Faults for `ocm` options that the wish brings along and its own semantics never read.
+    """
     if semantics is wish.semantics:
         return wish
     plain = wish.policy.canonical()
     lost = [*_leave_out_kubernetes(plain, semantics), *_leave_out_ocm(plain, wish, semantics)]
     # The door of the target would refuse what only its own documents must not say, such as large weights.
     policy = parse_policy(plain, semantics=Semantics.KUBERNETES)
-    options = wish.options if semantics is Semantics.OCM else {}
+    options: Mapping[str, Any] = {}
+    if semantics is Semantics.OCM:
+        options = _checked(policy, wish.options)
     return Wish(wish.name, policy, semantics, options, (*wish.caveats, *lost))
 
 
@@ -78,6 +88,8 @@ def _leave_out_kubernetes(plain: dict[str, Any], semantics: Semantics) -> Iterat
 def _leave_out_ocm(plain: dict[str, Any], wish: Wish, semantics: Semantics) -> Iterator[Caveat]:
     constraints = plain.get("topologySpreadConstraints", [])
     for index, constraint in enumerate(constraints):
+        if wish.semantics is Semantics.OCM and constraint["whenUnsatisfiable"] == "ScheduleAnyway":
+            constraint["maxSkew"] = 1
         if constraint.pop("topologyKeyType", None) == "Claim":
             constraint["dropped"] = True
             yield _left_out(
@@ -104,7 +116,8 @@ def _leave_out_claims(plain: dict[str, Any], semantics: Semantics) -> Iterator[C
 def _prefer_rows(plain: dict[str, Any], wish: Wish, semantics: Semantics) -> Iterator[Caveat]:
     """Turn affinity rows on labels into preferred terms of the same weights."""
     preferred = []
-    for term in wish.options.get("affinityTerms", ()):
+    rows_of = wish.options.get("affinityTerms", ()) if wish.semantics is Semantics.OCM else ()
+    for term in rows_of:
         if term.get("topologyKeyType") == "Claim":
             yield _left_out("options.affinityTerms", semantics, "affinity to a claim")
             continue

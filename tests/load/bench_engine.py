@@ -139,8 +139,8 @@ def _print_records(rows: Iterable[Row]) -> None:
 
 def _print_fleet(problem: Problem) -> None:
     """Print what is paid once per version of a fleet, not per decision: the digest that the id needs."""
-    policy = problem.policy()
-    reads = labels_read(policy), properties_read(policy)
+    cycle = problem.cycle(problem.fleet())
+    reads = labels_read(cycle), properties_read(cycle)
     digest = timed(lambda _: problem.fleet().digest(*reads)).p50 - timed(lambda _: problem.fleet()).p50
     size = len(pack_fleet(problem.fleet())) / 1e6
     print(f"\nonce per fleet version, {problem.clusters:,} clusters: digest {digest * 1e3:.0f} ms;", end=" ")

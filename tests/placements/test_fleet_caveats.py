@@ -1,5 +1,6 @@
 """Warnings at the door: accepted, but perhaps not what was meant."""
 
+from placements.scheduling.cycle import Cycle
 from placements.scheduling.faults import Caveat
 from placements.scheduling.fleet_caveats import decision_caveats, fleet_caveats
 from placements.scheduling.policy import PlacementPolicy
@@ -21,7 +22,7 @@ ZONES = fleet(*grouped("zone", a="a1 a2", b="b1"))
 
 
 def _codes(policy: PlacementPolicy) -> list[tuple[str, str]]:
-    return [(one.code, one.path) for one in fleet_caveats(policy, ZONES)]
+    return [(one.code, one.path) for one in fleet_caveats(Cycle(ZONES, policy))]
 
 
 def test_a_policy_that_fits_the_fleet_has_none() -> None:
@@ -29,7 +30,7 @@ def test_a_policy_that_fits_the_fleet_has_none() -> None:
         2, required=[labelled(zone="a")], prefer=[prefer(5, labelled(zone="b"))], spread=[spread("zone")]
     )
 
-    assert fleet_caveats(fitting, ZONES) == ()
+    assert fleet_caveats(Cycle(ZONES, fitting)) == ()
 
 
 def test_a_topology_key_that_no_cluster_carries() -> None:
@@ -41,7 +42,7 @@ def test_a_topology_key_that_no_cluster_carries() -> None:
 def test_a_spread_over_a_single_group() -> None:
     one = fleet(*grouped("zone", a="a1 a2"))
 
-    (caveat,) = fleet_caveats(pick_n(1, spread=[spread("zone")]), one)
+    (caveat,) = fleet_caveats(Cycle(one, pick_n(1, spread=[spread("zone")])))
 
     assert caveat.code == "single-group"
 
@@ -49,7 +50,7 @@ def test_a_spread_over_a_single_group() -> None:
 def test_clusters_that_lack_the_key_are_counted_and_named() -> None:
     mixed = fleet(*grouped("zone", a="a1", b="b1"), "c", "d")
 
-    (caveat,) = fleet_caveats(pick_n(1, spread=[spread("zone")]), mixed)
+    (caveat,) = fleet_caveats(Cycle(mixed, pick_n(1, spread=[spread("zone")])))
 
     assert caveat == Caveat(
         "clusters-lack-key",
@@ -61,7 +62,7 @@ def test_clusters_that_lack_the_key_are_counted_and_named() -> None:
 def test_many_clusters_are_counted_and_the_first_named() -> None:
     mixed = fleet(*grouped("zone", a="x", b="y"), *"abcdefg")
 
-    (caveat,) = fleet_caveats(pick_n(1, spread=[spread("zone")]), mixed)
+    (caveat,) = fleet_caveats(Cycle(mixed, pick_n(1, spread=[spread("zone")])))
 
     assert caveat.message.startswith("7 clusters (a, b, c, d, e and 2 more)")
 
@@ -87,7 +88,9 @@ def test_labels_and_properties_that_nobody_has() -> None:
 
 
 def test_an_empty_fleet_says_only_that() -> None:
-    assert [one.code for one in fleet_caveats(pick_n(1, spread=[spread("zone")]), fleet())] == ["empty-fleet"]
+    assert [one.code for one in fleet_caveats(Cycle(fleet(), pick_n(1, spread=[spread("zone")])))] == [
+        "empty-fleet"
+    ]
 
 
 def test_malformed_values_are_told_with_their_effect() -> None:

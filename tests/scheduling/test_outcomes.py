@@ -83,7 +83,8 @@ def test_kept_gives_the_binding() -> None:
     outcome = _of(decide(fleet("a"), pick_all(), binding("a", "Bound", scores=(1, 2))), "a")
 
     facts = {"state": BindingState.BOUND, "topologySpreadScore": 1, "affinityScore": 2}
-    assert outcome == ClusterOutcome("a", Outcome.KEPT, (Reason(ReasonCode.KEPT, facts, is_deciding=True),))
+    kept = Reason(ReasonCode.KEPT, facts, is_deciding=True)
+    assert outcome == ClusterOutcome("a", Outcome.KEPT, (kept,), stays=True)
 
 
 def test_kept_adds_the_filters_that_the_cluster_would_not_pass_today() -> None:

@@ -156,6 +156,7 @@ def test_a_candidate_has_its_rank_scores_and_what_put_the_winner_before_it() -> 
         decided_by="topology",
         constraints=(verdict,),
         preferred=(0, 4),
+        combined={},
     )
 
 

@@ -46,13 +46,23 @@ class Command(BaseCommand):
         add("--placement", metavar="FILE", help="a ClusterResourcePlacement, or an OCM Placement")
         add("--name", help="which placement of the file, when it holds several")
         add("--bindings", metavar="FILE", help="plain cases or ClusterResourceBinding objects")
-        add("--snapshot", metavar="NAME", help="the current policy snapshot (default: the newest named)")
+        add(
+            "--snapshot",
+            metavar="NAME",
+            help="the current policy snapshot, by default the newest; new: a changed policy",
+        )
         semantics = [*map(str, SUPPORTED_SEMANTICS), ALL]
         add("--semantics", choices=semantics, help="instead of the document's; all: side by side")
         add("-o", "--output", choices=["table", "json", "yaml", "csv"], default="table")
         add("--step", type=int, metavar="K", help="all candidates of round K")
         add("--why", metavar="CLUSTER", help="why not this cluster, and what would have to change")
-        add("--now", type=_moment, default="file", metavar="TIME|file", help="when heartbeats are judged")
+        add(
+            "--now",
+            type=_moment,
+            default="file",
+            metavar="TIME|file",
+            help="when heartbeats are judged; file: at the newest",
+        )
         add("--strict-health", action="store_true", help="a cluster without a status is not eligible")
         add("--cases", metavar="FILE", help="answer conformance cases, JSON lines, instead")
 

@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from placements.scheduling.cycle import Cycle
+from placements.scheduling.door.ocm_options import parse_ocm_options, refuse_weighted_limits
 from placements.scheduling.fleet import ELIGIBLE
-from placements.scheduling.policy import PlacementPolicy, parse_policy
+from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
 
 Edit = Callable[[dict[str, Any]], None]
 
@@ -31,6 +32,14 @@ class ChangeKind(StrEnum):
     LEAVE = "leave"
     REPORT = "report"
     NAME = "name"
+
+
+POLICY_CHANGES = frozenset(ChangeKind) - {
+    ChangeKind.NUMBER,
+    ChangeKind.LABEL,
+    ChangeKind.LEAVE,
+    ChangeKind.REPORT,
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,10 @@ def edited(cycle: Cycle, edit: Edit) -> Cycle:
     """Give the cycle after an edit of the policy's plain form. Raises Faults when no door would take it."""
     plain = cycle.policy.canonical()
     edit(plain)
-    return with_policy(cycle, parse_policy(plain, semantics=cycle.semantics))
+    policy = parse_policy(plain, semantics=cycle.semantics)
+    if cycle.semantics is Semantics.OCM:
+        refuse_weighted_limits(policy, parse_ocm_options(dict(cycle.options)))
+    return with_policy(cycle, policy)
 
 
 def without_cluster(cycle: Cycle, name: str) -> Cycle:

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.policy import PlacementType, TopologySpreadConstraint
+from placements.scheduling.profile import profile_of
 from placements.scheduling.scheduler import schedule
-from placements.scheduling.spread.base import is_hard
+from placements.scheduling.spread.base import GroupStrategy, is_hard
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,17 @@ def feasibility_bound(cycle: Cycle) -> Bound | None:
 
     Under one hard constraint the greedy loop reaches the largest possible set: a group below the fullest
     one can always be filled, and the fullest may grow as far as the emptiest allows, in any order. So the
-    bound is exact there. With several, each constraint by itself bounds the number from above.
+    bound is exact there. With several, each constraint by itself bounds the number from above; but not
+    where a constraint has a say in who is counted for the others (`ocm`, `kubernetes`): there only the
+    filters bound it.
     """
     if cycle.policy.placement_type is not PlacementType.PICK_N:
         return None
-    hard = [one for one in cycle.policy.topology_spread_constraints if is_hard(one)]
+    constraints = cycle.policy.topology_spread_constraints
+    if len(constraints) > 1 and not isinstance(profile_of(cycle).strategy, GroupStrategy):
+        most = _reached(cycle, ())
+        return None if most is None else Bound(most, is_exact=False)
+    hard = [one for one in constraints if is_hard(one)]
     reached = [_reached(cycle, (one,)) for one in hard] or [_reached(cycle, ())]
     if None in reached:
         return None

@@ -6,6 +6,7 @@ that succeeds is the minimal one.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,9 +20,10 @@ from placements.scheduling.advice.changes import (
     without_cluster,
 )
 from placements.scheduling.decision import Decision
+from placements.scheduling.door.ocm_options import Unsatisfiable
 from placements.scheduling.filters.taints import untolerated
 from placements.scheduling.fleet import EligibilityKind
-from placements.scheduling.policy import PlacementType, WhenUnsatisfiable
+from placements.scheduling.policy import PlacementType, Semantics, WhenUnsatisfiable
 from placements.scheduling.reads import labels_read
 from placements.scheduling.scheduler import schedule
 
@@ -159,7 +161,10 @@ def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
 
 
 def _reaches(decision: Decision, number: int, cluster: str) -> bool:
-    changed = schedule(_number(decision, number).changed())
+    cycle = _number(decision, number).changed()
+    if cycle.semantics is Semantics.OCM:  # a cycle that fails as a whole reaches nobody on its way to more
+        cycle = replace(cycle, options={**cycle.options, "unsatisfiable": str(Unsatisfiable.FEWER)})
+    changed = schedule(cycle)
     return cluster in changed.picked_names or cluster in changed.kept
 
 
@@ -204,7 +209,7 @@ def _drop_constraint(plain: dict[str, Any], *, index: int) -> None:
 def _labels(decision: Decision, cluster: str) -> Iterator[Axis]:
     fleet = decision.cycle.fleet
     position = fleet.positions[cluster]
-    for key in labels_read(decision.cycle.policy):
+    for key in labels_read(decision.cycle):
         column = fleet.label(key)
         today = column.value_at(position)
         values: list[str | None] = [value for value in column.values if value != today]
@@ -249,7 +254,7 @@ def _worth_leaving(decision: Decision) -> list[str]:
     names = dict.fromkeys(decision.picked_names + decision.kept)
     if decision.number_of_rounds and decision.candidates is not None:
         for bid in decision.round(decision.number_of_rounds).bids:
-            at_minimum = (bid.counts == bid.levels.smallest).nonzero()[0].tolist()
+            at_minimum = set((bid.counts == bid.levels.smallest).nonzero()[0].tolist())
             for name, code in zip(decision.cycle.fleet.names, bid.groups.codes.tolist(), strict=True):
                 if code in at_minimum:
                     names.setdefault(name)

@@ -44,7 +44,7 @@ def pinned_groups(decision: Decision) -> tuple[PinnedGroup, ...]:
 
 
 def _blocks(bid: Bid, last: Round) -> bool:
-    return bool((bid.is_forbidden & last.is_left).any())
+    return bool((bid.is_forbidden & last.is_left & (bid.groups.codes != ABSENT)).any())
 
 
 def _pinned(bid: Bid, last: Round) -> Iterator[PinnedGroup]:
@@ -69,8 +69,11 @@ def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
 
 
 def favoured_without_key(decision: Decision) -> dict[str, tuple[str, ...]]:
-    """Give, by topology key, the picked clusters that lack it and so scored 0 where others score −1."""
-    if decision.candidates is None:
+    """Give, by topology key, the picked clusters that lack it and so scored 0 where others score −1.
+
+    Only under rules that judge every constraint by itself: under others lacking a key favours nobody.
+    """
+    if decision.candidates is None or not isinstance(decision.candidates.strategy, GroupStrategy):
         return {}
     found = {}
     for constraint, groups in zip(decision.candidates.constraints, decision.candidates.groups, strict=True):

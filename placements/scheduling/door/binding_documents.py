@@ -34,7 +34,12 @@ def _score(value: object) -> int | float:
     return value
 
 
+def _score_or_levels(value: object) -> int | float | tuple[int | float, ...]:
+    return tuple(map(_score, value)) if isinstance(value, list) else _score(value)
+
+
 Score: TypeAlias = Annotated[int | float, BeforeValidator(_score)]
+SpreadScore: TypeAlias = Annotated[int | float | tuple[int | float, ...], BeforeValidator(_score_or_levels)]
 State: TypeAlias = Annotated[BindingState, one_of(BindingState)]
 
 
@@ -47,7 +52,7 @@ class CaseBinding(Parsed):
     state: State
     policy: Annotated[str, word_of("current", "obsolete")] = "current"
     affinity_score: Score | None = None
-    topology_spread_score: Score | None = None
+    topology_spread_score: SpreadScore | None = None
     previous_state: Annotated[str, word_of("Scheduled", "Bound")] = "Scheduled"
 
     def binding(self) -> Binding:

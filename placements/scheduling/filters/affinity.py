@@ -1,9 +1,11 @@
 """Filter: the required terms of the cluster affinity (`spec/scheduler.md` 4.1, point 1)."""
 
+from collections.abc import Mapping
+
 from placements.scheduling.columns import Bools
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.fleet import Fleet
-from placements.scheduling.policy import ClusterSelectorTerm
+from placements.scheduling.policy import ClusterSelectorTerm, LabelSelector
 from placements.scheduling.reasons import Reason, ReasonCode
 from placements.scheduling.selectors import (
     label_requirements,
@@ -29,20 +31,24 @@ class AffinityFilter:
 
 
 def _unmet(term: ClusterSelectorTerm, fleet: Fleet, position: int) -> list[dict[str, object]]:
-    return _unmet_labels(term, fleet, position) + _unmet_properties(term, fleet, position)
+    cluster = fleet.clusters[position]
+    labels = _unmet_texts("label", term.label_selector, cluster.labels)
+    claims = _unmet_texts("claim", term.claim_selector, cluster.properties)
+    return labels + claims + _unmet_properties(term, fleet, position)
 
 
-def _unmet_labels(term: ClusterSelectorTerm, fleet: Fleet, position: int) -> list[dict[str, object]]:
-    labels = fleet.clusters[position].labels
+def _unmet_texts(
+    sort: str, selector: LabelSelector | None, texts: Mapping[str, str]
+) -> list[dict[str, object]]:
     return [
         {
-            "label": requirement.key,
+            sort: requirement.key,
             "operator": str(requirement.operator),
             "values": list(requirement.values),
-            "actual": labels.get(requirement.key),
+            "actual": texts.get(requirement.key),
         }
-        for requirement in label_requirements(term.label_selector)
-        if not _holds(requirement.operator, requirement.values, labels.get(requirement.key))
+        for requirement in label_requirements(selector)
+        if not _holds(requirement.operator, requirement.values, texts.get(requirement.key))
     ]
 
 

@@ -6,6 +6,7 @@ loop, the record and its replay, is shared by every strategy.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -148,6 +149,15 @@ class Verdict:
     forbids: Bools
 
 
+class Keyless(StrEnum):
+    """What a cluster without the topology key may expect of a constraint."""
+
+    UNLIMITED = "unlimited"
+    EXCLUDED = "excluded"
+    LAST = "last"
+    OWN_GROUP = "own-group"
+
+
 class SpreadStrategy(Protocol):
     """Whose spread rules apply: eight questions, each answered for whole columns.
 
@@ -169,6 +179,9 @@ class SpreadStrategy(Protocol):
 
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
         """2. What are the counts at the start, given the positions of the current bindings?"""
+
+    def keyless(self, constraint: TopologySpreadConstraint) -> Keyless:
+        """3., in a word. What may a cluster without the key expect?"""
 
     def outlook(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> Outlook:
         """4., in numbers. What would one more in each group make?"""

@@ -12,6 +12,7 @@ from placements.scheduling.columns import ABSENT, Bools, Codes, Floats, Ints
 from placements.scheduling.policy import InclusionPolicy, TopologySpreadConstraint
 from placements.scheduling.spread.base import (
     Groups,
+    Keyless,
     Outlook,
     Race,
     Scores,
@@ -41,6 +42,10 @@ class KubernetesSpread:
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
         """Count the bindings of the current policy on the clusters that are counted at all."""
         return groups.count(placed)
+
+    def keyless(self, constraint: TopologySpreadConstraint) -> Keyless:
+        """Rule it out, or give it the lowest score."""
+        return Keyless.EXCLUDED if is_hard(constraint) else Keyless.LAST
 
     def outlook(self, constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> Outlook:
         """Compare with the smallest group, or with 0 while there are fewer groups than minDomains."""

@@ -9,6 +9,7 @@ from placements.scheduling.door.ocm_options import Mode, OcmOptions, Unsatisfiab
 from placements.scheduling.policy import TopologySpreadConstraint
 from placements.scheduling.spread.base import (
     Groups,
+    Keyless,
     Outlook,
     Race,
     Scores,
@@ -20,7 +21,13 @@ from placements.scheduling.spread.base import (
 
 UNSET = "(unset)"
 _TOP_LEVEL = 63
+_LEVELS_IN_64_BITS = 10  # six bits a level
 _FULL = 100.0
+_KEYLESS = {
+    UnsetPolicy.BUCKET: Keyless.OWN_GROUP,
+    UnsetPolicy.EXCLUDE: Keyless.EXCLUDED,
+    UnsetPolicy.FREE: Keyless.UNLIMITED,
+}
 _LOWEST = -(1 << 62)
 _DIGITS = 9  # finals that agree to so many decimals are equal: they come from different sums of fractions
 
@@ -80,6 +87,10 @@ class OcmSpread:
         """Start from nothing: every cycle chooses anew, and Steady protects what was chosen."""
         return np.zeros(len(groups), dtype=np.int64)
 
+    def keyless(self, _constraint: TopologySpreadConstraint) -> Keyless:
+        """Do as the options say."""
+        return _KEYLESS[self.options.unset_policy]
+
     def outlook(self, _constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> Outlook:
         """Compare with the emptiest sibling."""
         smallest = _smallest_sibling(counts, groups)
@@ -107,7 +118,8 @@ class OcmSpread:
             return tuple(scores)
         if not scores:
             return (np.zeros(len(race.left), dtype=np.int64),)
-        total: Ints = np.zeros(len(race.left), dtype=np.int64)
+        width = np.int64 if len(scores) <= _LEVELS_IN_64_BITS else object
+        total: Ints = np.zeros(len(race.left), dtype=width)
         for groups, counts in zip(race.groups, race.counts, strict=True):
             total = total * (_TOP_LEVEL + 1) + _level_scores(groups, counts, contends)
         return (_spread_out(total, contends),)
@@ -210,7 +222,7 @@ def _level_scores(groups: Groups, counts: Ints, contends: Bools) -> Ints:
 def _spread_out(total: Ints, contends: Bools) -> Floats:
     """Stretch the numbers of the contenders to −100 to 100; all equal, or a single one, is 0."""
     counted = total[contends]
-    low, high = int(counted.min(initial=1 << 62)), int(counted.max(initial=0))
-    if not len(counted) or low == high:
+    if not len(counted) or counted.min() == counted.max():
         return np.zeros(len(total), dtype=np.float64)
-    return 2 * _FULL * (total - low) / (high - low) - _FULL
+    low, high = int(counted.min()), int(counted.max())
+    return (2 * _FULL * (total - low) / (high - low) - _FULL).astype(np.float64)

@@ -9,6 +9,7 @@ from placements.scheduling.policy import TopologySpreadConstraint
 from placements.scheduling.spread.base import (
     SOFT_VIOLATION_SCORE,
     Groups,
+    Keyless,
     Outlook,
     Prospect,
     Race,
@@ -40,6 +41,10 @@ class SkewRules:
     def keyless_score(self, _constraint: TopologySpreadConstraint) -> int | None:
         """Let a cluster without the key be picked, with score 0."""
         return 0
+
+    def keyless(self, constraint: TopologySpreadConstraint) -> Keyless:
+        """Say in a word what `keyless_score` makes of such a cluster."""
+        return Keyless.EXCLUDED if self.keyless_score(constraint) is None else Keyless.UNLIMITED
 
     def outlook(self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> Outlook:
         """Compare with the smallest group; what is limited is the skew with one more."""

@@ -1,0 +1,204 @@
+"""What `ocm` and `kubernetes` decisions keep, tell and advise, where a rule of `fleet` would not do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placements.explain.wording import reason_sentence
+from placements.scheduling.advice.changes import ChangeKind
+from placements.scheduling.advice.feasibility import feasibility_bound
+from placements.scheduling.advice.search import why_not
+from placements.scheduling.advice.traps import favoured_without_key, pinned_groups
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.door.ocm_options import parse_ocm_options
+from placements.scheduling.fleet import Fleet, ResourceUsage
+from placements.scheduling.outcomes import Outcome, Outcomes
+from placements.scheduling.policy import Semantics, parse_policy
+from placements.scheduling.reasons import ReasonCode
+from placements.scheduling.replay import Replay
+from placements.scheduling.scheduler import schedule
+from placements.scheduling.storage import pack, unpack
+from tests.builders import Document, binding, cluster, fleet, labelled, spread, taint
+
+
+def _ocm(members: Fleet, plain: Document, *placed: Any, **options: Any) -> Cycle:
+    policy = parse_policy({"placementType": "PickN", **plain}, semantics=Semantics.OCM)
+    bindings = tuple(binding(one) if isinstance(one, str) else one for one in placed)
+    return Cycle(members, policy, bindings, Semantics.OCM, parse_ocm_options(options).to_plain())
+
+
+def _kubernetes(members: Fleet, plain: Document) -> Cycle:
+    policy = parse_policy({"placementType": "PickN", **plain}, semantics=Semantics.KUBERNETES)
+    return Cycle(members, policy, (), Semantics.KUBERNETES)
+
+
+def _wants(number: int, *spreads: Document) -> Document:
+    return {"numberOfClusters": number, "topologySpreadConstraints": list(spreads)}
+
+
+def _said(cycle: Cycle, name: str) -> list[str]:
+    return [reason_sentence(reason) for reason in Outcomes(schedule(cycle)).of(name).reasons]
+
+
+ZONES = fleet(cluster("a", zone="1"), cluster("b", zone="1"), cluster("c", zone="2"))
+
+
+# The record
+
+
+def test_a_decision_on_bindings_with_scores_of_several_levels_is_read_back() -> None:
+    cycle = _ocm(ZONES, _wants(2, spread("zone"), spread("zone", hard=False)))
+    after = schedule(cycle).bindings_after
+    second = schedule(replace(cycle, bindings=after))
+
+    assert any(isinstance(one.topology_spread_score, tuple) for one in after)
+    assert unpack(pack(second), ZONES).id == second.id
+
+
+def test_scaling_down_to_none_orders_scores_of_any_shape() -> None:
+    placed = [
+        replace(binding(name), topology_spread_score=score, affinity_score=0)
+        for name, score in (("a", (0, -1)), ("b", 1), ("c", ()))
+    ]
+
+    decision = schedule(_ocm(ZONES, {"numberOfClusters": 0}, *placed))
+
+    assert decision.unscheduled == ("a", "b", "c")
+
+
+AFFINITY_ROW = {"topologyWeights": [{"weight": 10, "operator": "In", "values": ["z"]}]}
+
+
+@pytest.mark.parametrize(
+    ("wants", "options"),
+    [
+        ({}, {"affinityTerms": [{"topologyKey": "zone", **AFFINITY_ROW}]}),
+        ({}, {"affinityTerms": [{"topologyKey": "zone", "topologyKeyType": "Claim", **AFFINITY_ROW}]}),
+        ({"topologySpreadConstraints": [{"topologyKey": "zone", "topologyKeyType": "Claim"}]}, {}),
+        ({}, {"cpuWeight": 1}),
+    ],
+    ids=["affinity", "affinity to a claim", "spread by a claim", "allocatable"],
+)
+def test_the_id_covers_all_that_the_options_read(wants: Document, options: Document) -> None:
+    small, large = (ResourceUsage({}, {"cpu": cores}, {}) for cores in ("1", "8"))
+    ids = set()
+    for rich, poor in ("ab", "ba"):
+        members = fleet(
+            cluster(rich, zone="z", properties={"zone": "z"}, usage=large), cluster(poor, usage=small)
+        )
+        ids.add(schedule(_ocm(members, {"numberOfClusters": 1, **wants}, **options)).id)
+
+    assert len(ids) == 2
+
+
+def test_more_levels_than_fit_in_64_bits_weigh_as_ten_do() -> None:
+    same = {f"k{level}": "same" for level in range(1, 12)}
+    members = fleet(*(cluster(name, {**same, "k0": value}) for name, value in zip("abc", "xxy", strict=True)))
+
+    for levels in (10, 11, 12):
+        spreads = [spread(f"k{level}", hard=False) for level in range(levels)]
+        decision = schedule(_ocm(members, _wants(2, *spreads), mode="weighted"))
+        assert decision.picked_names == ("a", "c"), levels
+
+
+# What it tells
+
+
+def test_a_cluster_that_a_filter_keeps_from_being_counted_is_not_told_to_lack_the_key() -> None:
+    members = fleet(cluster("a", region="e", env="prod"), cluster("b", region="w"), cluster("d", env="prod"))
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [labelled(env="prod")]}
+    }
+    cycle = _kubernetes(members, {**_wants(2, spread("region")), "affinity": {"clusterAffinity": required}})
+
+    assert _said(cycle, "b") == ["does not match the required term: no label env, wanted prod"]
+    assert _said(cycle, "d") == ["has no label region, which the spread needs"]
+
+
+def test_only_the_key_that_is_missing_is_named() -> None:
+    members = fleet(cluster("a", region="e", zone="1"), cluster("b", region="w"))
+
+    cycle = _kubernetes(members, _wants(2, spread("region"), spread("zone")))
+
+    assert _said(cycle, "b") == ["has no label zone, which the spread needs"]
+    assert favoured_without_key(schedule(cycle)) == {}
+    assert pinned_groups(schedule(cycle)) == ()
+
+
+def test_a_claim_that_is_missing_is_named() -> None:
+    exists = {"claimSelector": {"matchExpressions": [{"key": "platform", "operator": "Exists"}]}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [exists]}}
+
+    said = _said(_ocm(fleet("a"), {"numberOfClusters": 1, "affinity": {"clusterAffinity": required}}), "a")
+
+    assert said == ["does not match the required term: no claim platform, wanted any value"]
+
+
+def test_a_placed_cluster_that_is_not_chosen_again_is_told_what_decided() -> None:
+    members = fleet("a", cluster("b", taints=[taint("k")]))
+
+    outcome = Outcomes(schedule(_ocm(members, {"numberOfClusters": 1}, "b"))).of("b")
+
+    assert outcome.outcome is Outcome.UNSCHEDULED
+    assert [one.code for one in outcome.reasons] == [ReasonCode.CHOSEN_ANEW, ReasonCode.UNTOLERATED_TAINT]
+
+
+def test_the_number_that_ranks_is_shown_where_it_is_made_of_several() -> None:
+    decision = schedule(_ocm(fleet("a", "b"), {"numberOfClusters": 1}, "b"))
+
+    shown = [(one.cluster, one.combined) for one in Replay(decision).candidates(1)]
+    facts = Outcomes(decision).of("a").reasons[0].facts
+
+    assert shown == [("b", {"preference": 200}), ("a", {"preference": 100})]
+    assert (facts["decidedBy"], facts["score"], facts["behindScore"]) == ("preference", 100, 200)
+
+
+def test_named_clusters_are_chosen_anew_as_well() -> None:
+    policy = parse_policy({"placementType": "PickFixed", "clusterNames": ["a"]}, semantics=Semantics.OCM)
+    options = parse_ocm_options(None).to_plain()
+
+    decision = schedule(Cycle(fleet("a"), policy, (binding("a"),), Semantics.OCM, options))
+
+    assert (decision.picked_names, decision.kept) == (("a",), ())
+
+
+# What it advises
+
+
+def test_bounds_hold_where_one_constraint_decides_who_counts_for_another() -> None:
+    nested = fleet(
+        *(cluster(f"a{n}", region="A", zone="a") for n in (1, 2, 3)), cluster("b1", region="B", zone="b")
+    )
+    apart = fleet(
+        *(cluster(f"a{n}", x="1", y="1") for n in (1, 2, 3)), cluster("b1", x="2", taints=[taint("k")])
+    )
+    cycles = [
+        _ocm(nested, _wants(5, spread("region", hard=False), spread("zone"))),
+        _kubernetes(apart, _wants(5, spread("x"), spread("y"))),
+    ]
+
+    for cycle in cycles:
+        bound = feasibility_bound(cycle)
+        assert bound is not None
+        assert not bound.is_exact
+        assert bound.most >= len(schedule(cycle).picked_names)
+
+
+def test_the_number_that_helps_is_found_where_too_large_a_number_fails() -> None:
+    tainted = [cluster(name, taints=[taint("k")]) for name in "cde"]
+    decision = schedule(_ocm(fleet("a", "b", *tainted), {"numberOfClusters": 1}, unsatisfiable="error"))
+
+    numbers = [
+        one.change.facts["number"] for one in why_not(decision, "b").helps if one.change.kind == "number"
+    ]
+
+    assert numbers == [2]
+
+
+def test_a_limit_is_not_advised_where_the_door_refuses_it() -> None:
+    decision = schedule(_ocm(ZONES, _wants(1, spread("zone", hard=False)), domainWeights={"zone": {"1": 2}}))
+
+    advice = why_not(decision, "b")
+
+    assert ChangeKind.WHEN_UNSATISFIABLE not in {one.change.kind for one in (*advice.helps, *advice.fails)}
