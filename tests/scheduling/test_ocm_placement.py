@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from placements.scheduling.door.ocm_placement import parse_ocm_placement
-from placements.scheduling.faults import Faults
+from placements.scheduling.faults import Caveat, Faults
 
 
 def document(version: str = "v1alpha1", **spec: Any) -> dict[str, Any]:
@@ -23,13 +23,36 @@ def even(key: str, **fields: Any) -> dict[str, Any]:
     return {"type": "Even", "topologyKey": key, "topologyKeyType": "Label", **fields}
 
 
+def affinity(key: str, *, rows: int = 1) -> dict[str, Any]:
+    """Write an Affinity constraint with so many rows."""
+    weights = [{"weight": 1, "operator": "Exists"}] * rows
+    return {"type": "Affinity", "topologyKey": key, "topologyWeights": weights}
+
+
+def merged(*terms: dict[str, Any]) -> dict[str, Any]:
+    """Write the merged API's spread policy."""
+    return {"numberOfClusters": 2, "spreadPolicy": {"spreadConstraints": list(terms)}}
+
+
+def prioritizer(**coordinate: Any) -> dict[str, Any]:
+    """Write a policy of one prioritizer."""
+    return {"prioritizerPolicy": {"configurations": [{"scoreCoordinate": coordinate}]}}
+
+
+def faults_in(spec: dict[str, Any], **accompanied: Any) -> list[tuple[str, str]]:
+    """List paths and codes of what is wrong with a document of this spec."""
+    with pytest.raises(Faults) as raised:
+        parse_ocm_placement(document(**spec), **accompanied)
+    return [(fault.path, fault.code) for fault in raised.value.faults]
+
+
 def test_the_first_example_of_the_proposal() -> None:
     rows = [
         {"weight": 20, "operator": "In", "values": ["us-east-1", "cn-hangzhou"]},
         {"weight": 10, "operator": "In", "values": ["us-west-1"]},
         {"weight": 20, "operator": "NotIn", "values": ["cn-shenzhen"]},
     ]
-    affinity = {
+    preference = {
         "type": "Affinity",
         "topologyKey": "region",
         "topologyKeyType": "Label",
@@ -37,7 +60,7 @@ def test_the_first_example_of_the_proposal() -> None:
     }
 
     wish = parse_ocm_placement(
-        document(numberOfClusters=10, spreadConstraints=[even("provider", maxSkew=2), affinity])
+        document(numberOfClusters=10, spreadConstraints=[even("provider", maxSkew=2), preference])
     )
 
     (constraint,) = wish.policy.topology_spread_constraints
@@ -138,10 +161,7 @@ def test_prioritizers_set_the_weights(
     ],
 )
 def test_refuses(spec: dict[str, Any], path: str, code: str) -> None:
-    with pytest.raises(Faults) as raised:
-        parse_ocm_placement(document(**spec))
-
-    assert (path, code) in [(fault.path, fault.code) for fault in raised.value.faults]
+    assert (path, code) in faults_in(spec)
 
 
 def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
@@ -151,3 +171,198 @@ def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
         parse_ocm_placement(
             document(numberOfClusters=2, spreadConstraints=[even("zone", maxSkew=1)]), options=weights
         )
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "message"),
+    [
+        (
+            {"clusterSets": ["prod", "test"]},
+            "spec.clusterSets",
+            "the clusters of the file are taken as those of the sets",
+        ),
+        (
+            {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": "20%"}}},
+            "spec.decisionStrategy",
+            "decision groups change only how decisions are grouped, not which clusters are chosen",
+        ),
+        (
+            {"tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 0}]},
+            "spec.tolerations[0].tolerationSeconds",
+            "what is tolerated is tolerated for good here, not for a number of seconds",
+        ),
+    ],
+)
+def test_says_what_it_does_not_act_on(spec: dict[str, Any], path: str, message: str) -> None:
+    wish = parse_ocm_placement(document(**spec))
+
+    assert wish.caveats == (Caveat("not-acted-on", path, message),)
+
+
+def test_a_caveat_has_the_place_of_its_document_in_front() -> None:
+    (caveat,) = parse_ocm_placement(document(clusterSets=["prod"]), path="placement").caveats
+
+    assert caveat.path == "placement.spec.clusterSets"
+
+
+def test_null_is_as_good_as_absent() -> None:
+    toleration = {"key": "a", "operator": "Exists", "tolerationSeconds": None}
+
+    wish = parse_ocm_placement(document(clusterSets=None, decisionStrategy=None, tolerations=[toleration]))
+
+    assert (len(wish.policy.tolerations), wish.caveats) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("fields", "effect"),
+    [({}, ""), ({"effect": "NoSelect"}, "NoSchedule"), ({"effect": "NoSchedule"}, "NoSchedule")],
+)
+def test_tolerates_hard_taints(fields: dict[str, str], effect: str) -> None:
+    wish = parse_ocm_placement(document(tolerations=[{"key": "a", "value": "b", **fields}]))
+
+    assert [(one.key, one.value, one.effect) for one in wish.policy.tolerations] == [("a", "b", effect)]
+
+
+@pytest.mark.parametrize("effect", ["PreferNoSelect", "NoSelectIfNew"])
+def test_drops_the_toleration_of_a_soft_taint(effect: str) -> None:
+    soft = {"key": "a", "operator": "Exists", "effect": effect}
+
+    wish = parse_ocm_placement(document(tolerations=[{"key": "b", "operator": "Exists"}, soft]))
+
+    assert [one.key for one in wish.policy.tolerations] == ["b"]
+    assert [(one.code, one.path) for one in wish.caveats] == [("not-acted-on", "spec.tolerations[1].effect")]
+
+
+def test_tolerations_that_differ_only_in_seconds_are_one() -> None:
+    tolerations = [{"key": "a", "operator": "Exists", "tolerationSeconds": 5 * one} for one in range(3)]
+
+    assert len(parse_ocm_placement(document(tolerations=tolerations)).policy.tolerations) == 1
+
+
+@pytest.mark.parametrize(
+    ("toleration", "field", "code"),
+    [
+        ({"key": "a", "operator": "Exists", "tolerationSecond": 1}, "tolerationSecond", "unknown-field"),
+        ({"key": "a", "operator": "Exists", "tolerationSeconds": -1}, "tolerationSeconds", "out-of-range"),
+        ({"key": "a", "operator": "Exists", "tolerationSeconds": "1"}, "tolerationSeconds", "wrong-type"),
+        ({"key": "a", "operator": "Exists", "effect": "NoExecute"}, "effect", "not-one-of"),
+        ({"key": "a b", "operator": "Exists"}, "key", "bad-format"),
+        ({"value": "a"}, "key", "required"),
+    ],
+)
+def test_refuses_a_toleration(toleration: dict[str, Any], field: str, code: str) -> None:
+    good = {"key": "a", "operator": "Exists", "effect": "NoSelectIfNew"}
+
+    assert faults_in({"tolerations": [good, toleration]}) == [(f"spec.tolerations[1].{field}", code)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "code"),
+    [
+        ({"clusterSets": "prod"}, "spec.clusterSets", "wrong-type"),
+        ({"clusterSets": [1]}, "spec.clusterSets[0]", "wrong-type"),
+        ({"decisionStrategy": "groups"}, "spec.decisionStrategy", "wrong-type"),
+        ({"predicates": [{}] * 11}, "spec.predicates", "too-many"),
+        (
+            {"numberOfClusters": 2, "spreadConstraints": [even("a b", order=2), even("zone", order=1)]},
+            "spec.spreadConstraints[0].topologyKey",
+            "bad-format",
+        ),
+        (
+            merged({"topologyKey": "zone"}, {"topologyKey": "-"}),
+            "spec.spreadPolicy.spreadConstraints[1].topologyKey",
+            "bad-format",
+        ),
+        (
+            {"spreadConstraints": [affinity("zone"), affinity("a b")]},
+            "spec.spreadConstraints[1].topologyKey",
+            "bad-format",
+        ),
+        (
+            {"spreadConstraints": [affinity("zone"), affinity("rack", rows=1001)]},
+            "spec.spreadConstraints[1].topologyWeights",
+            "too-many",
+        ),
+        (
+            {"spreadConstraints": [affinity("zone", rows=600), affinity("rack", rows=600)]},
+            "spec.spreadConstraints[1].topologyWeights",
+            "too-many",
+        ),
+    ],
+)
+def test_points_into_the_document(spec: dict[str, Any], path: str, code: str) -> None:
+    assert (path, code) in faults_in(spec)
+
+
+def test_a_claim_may_have_a_key_that_no_label_has() -> None:
+    claim = {"topologyKeyType": "Claim"}
+    terms = [even("my claim", maxSkew=1) | claim, affinity("my claim") | claim]
+
+    wish = parse_ocm_placement(document(numberOfClusters=2, spreadConstraints=terms))
+
+    (constraint,) = wish.policy.topology_spread_constraints
+    assert (constraint.topology_key, constraint.topology_key_type) == ("my claim", "Claim")
+    assert wish.options.affinity_terms[0].topology_key == "my claim"
+
+
+def test_eleven_predicates_are_more_than_it_reads() -> None:
+    with pytest.raises(Faults, match="has 11 items; FleetUI reads at most 10"):
+        parse_ocm_placement(document(predicates=[{}] * 11))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"predicates": [{"requiredClusterSelector": {"celSelector": {"celExpressions": ["true"]}}}]},
+            "spec.predicates[0].requiredClusterSelector.celSelector: "
+            "is a field of Open Cluster Management that is not read here",
+        ),
+        (
+            prioritizer(type="AddOn"),
+            "spec.prioritizerPolicy.configurations[0].scoreCoordinate.type: "
+            '"AddOn" is a type of Open Cluster Management that is not read here (allowed: BuiltIn)',
+        ),
+        (
+            prioritizer(addOn={"resourceName": "a", "scoreName": "b"}, builtIn="Steady"),
+            "spec.prioritizerPolicy.configurations[0].scoreCoordinate.addOn: "
+            "is a field of Open Cluster Management that is not read here",
+        ),
+        (
+            prioritizer(type="BuiltIn"),
+            "spec.prioritizerPolicy.configurations[0].scoreCoordinate.builtIn: is missing",
+        ),
+    ],
+)
+def test_names_what_it_knows_and_does_not_read(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(Faults) as raised:
+        parse_ocm_placement(document(**spec))
+
+    assert str(raised.value).splitlines() == [message]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        (
+            {
+                "numberOfClusters": 2,
+                "spreadConstraints": [
+                    even("zone", order=2, maxSkew=1),
+                    affinity("rack"),
+                    even("rack", order=1),
+                ],
+            },
+            "spec.spreadConstraints[0].maxSkew",
+        ),
+        (
+            merged({"topologyKey": "rack"}, {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}),
+            "spec.spreadPolicy.spreadConstraints[1].maxSkew",
+        ),
+    ],
+)
+def test_a_limit_beside_domain_weights_is_shown_in_the_document(spec: dict[str, Any], path: str) -> None:
+    weights = {"domainWeights": {"zone": {"a": 2}}}
+
+    assert faults_in(spec, options=weights) == [(path, "conflict")]
+    assert faults_in(spec, options=weights, path="placement") == [(f"placement.{path}", "conflict")]

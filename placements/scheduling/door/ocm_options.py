@@ -4,12 +4,13 @@ Names, values and defaults are those of `conformance/README.md`; the last fields
 document says of its prioritizers (`spec/other-schedulers.md` 6.6).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from placements.scheduling.door import names
 from placements.scheduling.door.fields import (
     FilledText,
     Flag,
@@ -18,14 +19,24 @@ from placements.scheduling.door.fields import (
     one_of,
     whole_number,
 )
-from placements.scheduling.door.parsing import Parsed, Raw, failure, items_at, parse_model, wrong_type
-from placements.scheduling.door.terms import LabelOperator
+from placements.scheduling.door.parsing import (
+    Parsed,
+    Raw,
+    failure,
+    items_at,
+    parse_model,
+    shown,
+    wrong_type,
+)
+from placements.scheduling.door.terms import MOST_PREFERRED_TERMS, LabelOperator
 from placements.scheduling.faults import Fault, Faults, Problem
 from placements.scheduling.policy import KeyType, PlacementPolicy
 from placements.scheduling.semantics import Semantics
 
 MOST_STEADY = 1_000_000
 LARGEST_U = 1_000_000.0
+MOST_ROWS = MOST_PREFERRED_TERMS
+"""As many as can become preferred terms under other semantics (`spec/other-schedulers.md` 6.4)."""
 
 
 class Mode(StrEnum):
@@ -98,6 +109,15 @@ class TopologyWeight(Parsed):
             yield Problem(("values",), "conflict", "Exists and DoesNotExist take no values", "no values")
 
 
+def topology_key_problems(raw: Raw) -> Iterator[Problem]:
+    """Refuse a key of type Label that no label can have; a claim may be called anything."""
+    key = raw.get("topologyKey")
+    if raw.get("topologyKeyType", "Label") != "Label" or not isinstance(key, str) or not key:
+        return
+    if problem := names.label_key_problem(key):
+        yield Problem(("topologyKey",), problem.code, f"{shown(key)} {problem.words}", names.LABEL_KEY)
+
+
 class AffinityTerm(Parsed):
     """The weights of the topologies of one key."""
 
@@ -105,7 +125,12 @@ class AffinityTerm(Parsed):
 
     topology_key: FilledText
     topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
-    topology_weights: Annotated[tuple[TopologyWeight, ...], listed(low=1)]
+    topology_weights: Annotated[tuple[TopologyWeight, ...], listed(low=1, high=MOST_ROWS, ours=True)]
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[Problem]:
+        """A label must be able to have the key."""
+        yield from topology_key_problems(raw)
 
 
 class OcmOptions(Parsed):
@@ -136,12 +161,19 @@ def parse_ocm_options(raw: object, *, path: str = "ocm") -> OcmOptions:
     return parse_model(OcmOptions, {} if raw is None else raw, semantics=Semantics.OCM, path=path)
 
 
-def refuse_weighted_limits(policy: PlacementPolicy, options: OcmOptions) -> None:
-    """Raise Faults where a key has both domain weights and a hard limit (`spec/other-schedulers.md` 2.7)."""
+def refuse_weighted_limits(
+    policy: PlacementPolicy, options: OcmOptions, *, places: Sequence[str] = ()
+) -> None:
+    """Raise Faults where a key has both domain weights and a hard limit (`spec/other-schedulers.md` 2.7).
+
+    `places` are those of the constraints, if the policy was not written as one.
+    """
+    constraints = policy.topology_spread_constraints
+    places = places or [f"policy.topologySpreadConstraints[{index}]" for index in range(len(constraints))]
     message = "has domain weights and cannot have a hard maxSkew as well"
     faults = [
-        Fault(f"policy.topologySpreadConstraints[{index}].maxSkew", "conflict", message, "one of the two")
-        for index, one in enumerate(policy.topology_spread_constraints)
+        Fault(f"{place}.maxSkew", "conflict", message, "one of the two")
+        for place, one in zip(places, constraints, strict=True)
         if options.domain_weights.get(one.topology_key) and one.when_unsatisfiable == "DoNotSchedule"
     ]
     if faults:

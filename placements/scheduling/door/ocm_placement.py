@@ -14,21 +14,34 @@ from pydantic import Field
 from placements.scheduling.door.fields import FilledText, Text, api_version, listed, one_of, whole, word_of
 from placements.scheduling.door.metadata import WRITTEN_BY_A_HUB
 from placements.scheduling.door.ocm_options import (
+    MOST_ROWS,
     AffinityTerm,
     OcmOptions,
     TopologyWeight,
     Weight,
     parse_ocm_options,
     refuse_weighted_limits,
+    topology_key_problems,
 )
-from placements.scheduling.door.parsing import Parsed, Raw, items_at, mapping_at, parse_model
-from placements.scheduling.door.terms import LabelSelector
+from placements.scheduling.door.parsing import Parsed, Raw, Refusal, items_at, mapping_at, parse_model
+from placements.scheduling.door.terms import MOST_REQUIRED_TERMS, LabelSelector
 from placements.scheduling.faults import Caveat, Problem
-from placements.scheduling.policy import KeyType, PlacementPolicy, WhenUnsatisfiable, parse_policy
+from placements.scheduling.policy import (
+    MOST_TOLERATIONS,
+    KeyType,
+    PlacementPolicy,
+    Toleration,
+    TopologySpreadConstraint,
+    WhenUnsatisfiable,
+    parse_policy,
+)
 from placements.scheduling.semantics import Semantics
 
 OCM_KIND = "Placement"
 OCM_VERSIONS = ("cluster.open-cluster-management.io/v1alpha1", "cluster.open-cluster-management.io/v1beta1")
+
+_SOFT_EFFECTS = ("PreferNoSelect", "NoSelectIfNew")
+_NOT_READ = Refusal("not-supported", "is a field of Open Cluster Management that is not read here")
 
 
 class ConstraintType(StrEnum):
@@ -46,13 +59,14 @@ class SpreadTerm(Parsed):
     type: Annotated[ConstraintType, one_of(ConstraintType)]
     topology_key: FilledText
     topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
-    topology_weights: Annotated[tuple[TopologyWeight, ...], listed()] = ()
+    topology_weights: Annotated[tuple[TopologyWeight, ...], listed(high=MOST_ROWS, ours=True)] = ()
     max_skew: Annotated[int, whole(1)] | None = None
     order: Annotated[int, whole(-(2**31))] | None = None
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[Problem]:
         """Weights belong to Affinity, maxSkew and order to Even (`spec/other-schedulers.md` 2.1)."""
+        yield from topology_key_problems(raw)
         kind = raw.get("type")
         if kind == "Affinity":
             for key in filter(raw.__contains__, ("maxSkew", "order")):
@@ -77,6 +91,11 @@ class SpreadPolicyTerm(Parsed):
         WhenUnsatisfiable.SCHEDULE_ANYWAY
     )
 
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[Problem]:
+        """A label must be able to have the key."""
+        yield from topology_key_problems(raw)
+
 
 class SpreadPolicy(Parsed):
     """The merged API's spread policy."""
@@ -90,6 +109,7 @@ class RequiredClusterSelector(Parsed):
     """What one predicate asks of labels and claims."""
 
     noun: ClassVar[str] = "cluster selector"
+    refused: ClassVar[Mapping[str, Refusal]] = {"celSelector": _NOT_READ}
 
     label_selector: LabelSelector | None = None
     claim_selector: LabelSelector | None = None
@@ -103,15 +123,31 @@ class Predicate(Parsed):
     required_cluster_selector: RequiredClusterSelector = Field(default_factory=RequiredClusterSelector)
 
 
+class ScoreType(StrEnum):
+    """Where a score comes from."""
+
+    BUILT_IN = "BuiltIn"
+
+
+_ADD_ON = {"AddOn": '"AddOn" is a type of Open Cluster Management that is not read here'}
+
+
 class ScoreCoordinate(Parsed):
     """Which prioritizer is meant."""
 
     noun: ClassVar[str] = "score coordinate"
+    refused: ClassVar[Mapping[str, Refusal]] = {"addOn": _NOT_READ}
 
-    type: Annotated[str, word_of("BuiltIn")] = "BuiltIn"
+    type: Annotated[ScoreType, one_of(ScoreType, hints=_ADD_ON)] = ScoreType.BUILT_IN
     built_in: Annotated[
         str, word_of("Steady", "Balance", "ResourceAllocatableCPU", "ResourceAllocatableMemory")
-    ]
+    ] = ""
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[Problem]:
+        """A prioritizer has a name, unless it is refused for its type."""
+        if "builtIn" not in raw and raw.get("type") != "AddOn":
+            yield Problem(("builtIn",), "required", "is missing")
 
 
 class PrioritizerConfig(Parsed):
@@ -132,17 +168,33 @@ class PrioritizerPolicy(Parsed):
     configurations: Annotated[tuple[PrioritizerConfig, ...], listed()] = ()
 
 
+class OcmToleration(Toleration):
+    """Put up with the taints that this matches, in the words of Open Cluster Management."""
+
+    effect: Annotated[str, word_of("NoSelect", *_SOFT_EFFECTS, "NoSchedule", "")] = ""
+    toleration_seconds: Annotated[int, whole(0, 2**63 - 1)] | None = None
+
+
+class DecisionStrategy(Parsed):
+    """How decisions are grouped; nothing in it is looked at."""
+
+    noun: ClassVar[str] = "decision strategy"
+    takes_unknown: ClassVar[bool] = True
+
+
 class OcmSpec(Parsed):
     """The `spec` of a Placement, as far as it bears on which clusters are chosen."""
 
     noun: ClassVar[str] = "Placement's spec"
 
+    cluster_sets: Annotated[tuple[Text, ...], listed()] = ()
+    decision_strategy: DecisionStrategy | None = None
     number_of_clusters: Annotated[int, whole(0)] | None = None
     predicates: Annotated[tuple[Predicate, ...], listed()] = ()
     spread_constraints: Annotated[tuple[SpreadTerm, ...], listed(high=60, ours=True)] = ()
     spread_policy: SpreadPolicy | None = None
     prioritizer_policy: PrioritizerPolicy = Field(default_factory=PrioritizerPolicy)
-    tolerations: Annotated[tuple[dict[str, Any], ...], listed()] = ()
+    tolerations: Annotated[tuple[OcmToleration, ...], listed(high=MOST_TOLERATIONS)] = ()
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[Problem]:
@@ -155,7 +207,11 @@ class OcmSpec(Parsed):
             yield Problem(("numberOfClusters",), "required", message, "0 or more")
         if terms and merged:
             yield Problem(("spreadPolicy",), "conflict", "goes without spreadConstraints", "one of the two")
+        if (count := len(items_at(raw, "predicates"))) > MOST_REQUIRED_TERMS:
+            message = f"has {count} items; FleetUI reads at most {MOST_REQUIRED_TERMS}"
+            yield Problem(("predicates",), "too-many", message, f"0 to {MOST_REQUIRED_TERMS} items")
         yield from _order_problems({index: terms[index].get("order") for index in even})
+        yield from _row_problems(terms)
 
 
 def _order_problems(orders: Mapping[int, object]) -> Iterator[Problem]:
@@ -170,6 +226,18 @@ def _order_problems(orders: Mapping[int, object]) -> Iterator[Problem]:
             )
         elif isinstance(order, int):
             seen.add(order)
+
+
+def _row_problems(terms: list[Raw]) -> Iterator[Problem]:
+    """Refuse rows that are too many only together; a single long list has a fault of its own."""
+    count = 0
+    for index, term in enumerate(terms):
+        count += min(len(items_at(term, "topologyWeights")), MOST_ROWS)
+        if count > MOST_ROWS:
+            message = f"brings the rows of this document to {count} (a limit of this console)"
+            place = ("spreadConstraints", index, "topologyWeights")
+            yield Problem(place, "too-many", message, f"up to {MOST_ROWS} rows in all")
+            return
 
 
 class OcmMeta(Parsed):
@@ -208,61 +276,89 @@ class OcmWish:
 
 def parse_ocm_placement(document: object, *, options: object = None, path: str = "") -> OcmWish:
     """Turn a Placement document into a policy and options; `options` may accompany it. Raises Faults."""
+    spec_path = f"{path}.spec" if path else "spec"
     parsed = parse_model(OcmDocument, document, semantics=Semantics.OCM, path=path)
     given = parse_ocm_options(options).to_plain()
-    policy = parse_policy(
-        _policy(parsed.spec), semantics=Semantics.OCM, path=f"{path}.spec" if path else "spec"
+    constraints = _constraints(parsed.spec)
+    policy = parse_policy(_policy(parsed.spec), semantics=Semantics.OCM, path=spec_path).model_copy(
+        update={"topology_spread_constraints": tuple(constraints.values())}
     )
     chosen = parse_ocm_options({**given, **_options(parsed.spec)})
-    refuse_weighted_limits(policy, chosen)
-    return OcmWish(parsed.metadata.name, policy, chosen)
+    refuse_weighted_limits(policy, chosen, places=[f"{spec_path}.{place}" for place in constraints])
+    return OcmWish(parsed.metadata.name, policy, chosen, tuple(_caveats(parsed.spec, spec_path)))
+
+
+def _caveats(spec: OcmSpec, path: str) -> Iterator[Caveat]:
+    if spec.cluster_sets:
+        message = "the clusters of the file are taken as those of the sets"
+        yield Caveat("not-acted-on", f"{path}.clusterSets", message)
+    if spec.decision_strategy is not None:
+        message = "decision groups change only how decisions are grouped, not which clusters are chosen"
+        yield Caveat("not-acted-on", f"{path}.decisionStrategy", message)
+    for index, one in enumerate(spec.tolerations):
+        place = f"{path}.tolerations[{index}]"
+        if one.effect in _SOFT_EFFECTS:
+            message = (
+                f"taints are hard here, so there is no {one.effect} to tolerate; the toleration is dropped"
+            )
+            yield Caveat("not-acted-on", f"{place}.effect", message)
+        if one.toleration_seconds is not None:
+            message = "what is tolerated is tolerated for good here, not for a number of seconds"
+            yield Caveat("not-acted-on", f"{place}.tolerationSeconds", message)
 
 
 def _policy(spec: OcmSpec) -> dict[str, Any]:
+    """Write all of the policy but its constraints, whose claims may have keys that no label can have."""
     plain: dict[str, Any] = {"placementType": "PickAll"}
-    constraints = [
-        *map(_even, _in_order(spec)),
-        *map(_merged, spec.spread_policy.spread_constraints if spec.spread_policy else ()),
-    ]
     if spec.number_of_clusters is not None:
         plain = {"placementType": "PickN", "numberOfClusters": spec.number_of_clusters}
-        if constraints:
-            plain["topologySpreadConstraints"] = constraints
     if spec.predicates:
         terms = [one.required_cluster_selector.to_plain() for one in spec.predicates]
         required = {"clusterSelectorTerms": terms}
         plain["affinity"] = {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    if spec.tolerations:
-        plain["tolerations"] = [_toleration(one) for one in spec.tolerations]
-    return plain
+    tolerations: list[dict[str, Any]] = []
+    for toleration in map(_toleration, spec.tolerations):
+        if toleration["effect"] not in _SOFT_EFFECTS and toleration not in tolerations:
+            tolerations.append(toleration)
+    return {**plain, "tolerations": tolerations}
 
 
-def _in_order(spec: OcmSpec) -> list[SpreadTerm]:
-    even = [one for one in spec.spread_constraints if one.type is ConstraintType.EVEN]
-    return sorted(even, key=lambda one: one.order or 0)
+def _toleration(one: OcmToleration) -> dict[str, Any]:
+    effect = "NoSchedule" if one.effect == "NoSelect" else one.effect
+    return {"key": one.key, "operator": one.operator.value, "value": one.value, "effect": effect}
 
 
-def _even(term: SpreadTerm) -> dict[str, Any]:
-    hard = term.max_skew is not None
+def _constraints(spec: OcmSpec) -> dict[str, TopologySpreadConstraint]:
+    """Give the Even constraints in their order, each under its place in the document's spec."""
+    terms = enumerate(spec.spread_constraints)
+    even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
+    even.sort(key=lambda term: term[1].order or 0)
+    merged = enumerate(spec.spread_policy.spread_constraints if spec.spread_policy else ())
     return {
-        "topologyKey": term.topology_key,
-        "topologyKeyType": term.topology_key_type.value,
-        "maxSkew": term.max_skew or 1,
-        "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
+        **{f"spreadConstraints[{index}]": _even(one) for index, one in even},
+        **{f"spreadPolicy.spreadConstraints[{index}]": _merged(one) for index, one in merged},
     }
 
 
-def _merged(term: SpreadPolicyTerm) -> dict[str, Any]:
-    return {
-        "topologyKey": term.topology_key,
-        "topologyKeyType": term.topology_key_type.value,
-        "maxSkew": term.max_skew,
-        "whenUnsatisfiable": term.when_unsatisfiable.value,
-    }
+def _even(term: SpreadTerm) -> TopologySpreadConstraint:
+    is_soft = term.max_skew is None
+    return TopologySpreadConstraint.model_construct(
+        topology_key=term.topology_key,
+        topology_key_type=term.topology_key_type,
+        max_skew=term.max_skew or 1,
+        when_unsatisfiable=(
+            WhenUnsatisfiable.SCHEDULE_ANYWAY if is_soft else WhenUnsatisfiable.DO_NOT_SCHEDULE
+        ),
+    )
 
 
-def _toleration(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in raw.items() if key in ("key", "operator", "value", "effect")}
+def _merged(term: SpreadPolicyTerm) -> TopologySpreadConstraint:
+    return TopologySpreadConstraint.model_construct(
+        topology_key=term.topology_key,
+        topology_key_type=term.topology_key_type,
+        max_skew=term.max_skew,
+        when_unsatisfiable=term.when_unsatisfiable,
+    )
 
 
 def _options(spec: OcmSpec) -> dict[str, Any]:
