@@ -294,15 +294,16 @@ def test_points_into_the_document(spec: dict[str, Any], path: str, code: str) ->
     assert (path, code) in faults_in(spec)
 
 
-def test_a_claim_may_have_a_key_that_no_label_has() -> None:
+def test_names_of_claims_are_held_to_the_form_of_label_keys() -> None:
     claim = {"topologyKeyType": "Claim"}
-    terms = [even("my claim", maxSkew=1) | claim, affinity("my claim") | claim]
 
-    wish = parse_ocm_placement(document(numberOfClusters=2, spreadConstraints=terms))
+    bad = faults_in({"spreadConstraints": [even("my claim", maxSkew=1) | claim]})
+    good = parse_ocm_placement(
+        document(numberOfClusters=2, spreadConstraints=[even("x.example.com") | claim])
+    )
 
-    (constraint,) = wish.policy.topology_spread_constraints
-    assert (constraint.topology_key, constraint.topology_key_type) == ("my claim", "Claim")
-    assert wish.options.affinity_terms[0].topology_key == "my claim"
+    assert ("spec.spreadConstraints[0].topologyKey", "bad-format") in bad
+    assert good.policy.topology_spread_constraints[0].topology_key_type == "Claim"
 
 
 def test_eleven_predicates_are_more_than_it_reads() -> None:

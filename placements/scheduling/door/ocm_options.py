@@ -110,9 +110,9 @@ class TopologyWeight(Parsed):
 
 
 def topology_key_problems(raw: Raw) -> Iterator[Problem]:
-    """Refuse a key of type Label that no label can have; a claim may be called anything."""
+    """Refuse a key that no label can have; the names of claims are held to the same form."""
     key = raw.get("topologyKey")
-    if raw.get("topologyKeyType", "Label") != "Label" or not isinstance(key, str) or not key:
+    if not isinstance(key, str) or not key:
         return
     if problem := names.label_key_problem(key):
         yield Problem(("topologyKey",), problem.code, f"{shown(key)} {problem.words}", names.LABEL_KEY)

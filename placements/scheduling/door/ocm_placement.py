@@ -31,7 +31,6 @@ from placements.scheduling.policy import (
     KeyType,
     PlacementPolicy,
     Toleration,
-    TopologySpreadConstraint,
     WhenUnsatisfiable,
     parse_policy,
 )
@@ -280,8 +279,8 @@ def parse_ocm_placement(document: object, *, options: object = None, path: str =
     parsed = parse_model(OcmDocument, document, semantics=Semantics.OCM, path=path)
     given = parse_ocm_options(options).to_plain()
     constraints = _constraints(parsed.spec)
-    policy = parse_policy(_policy(parsed.spec), semantics=Semantics.OCM, path=spec_path).model_copy(
-        update={"topology_spread_constraints": tuple(constraints.values())}
+    policy = parse_policy(
+        _policy(parsed.spec, list(constraints.values())), semantics=Semantics.OCM, path=spec_path
     )
     chosen = parse_ocm_options({**given, **_options(parsed.spec)})
     refuse_weighted_limits(policy, chosen, places=[f"{spec_path}.{place}" for place in constraints])
@@ -307,11 +306,12 @@ def _caveats(spec: OcmSpec, path: str) -> Iterator[Caveat]:
             yield Caveat("not-acted-on", f"{place}.tolerationSeconds", message)
 
 
-def _policy(spec: OcmSpec) -> dict[str, Any]:
-    """Write all of the policy but its constraints, whose claims may have keys that no label can have."""
+def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:
     plain: dict[str, Any] = {"placementType": "PickAll"}
     if spec.number_of_clusters is not None:
         plain = {"placementType": "PickN", "numberOfClusters": spec.number_of_clusters}
+        if constraints:
+            plain["topologySpreadConstraints"] = constraints
     if spec.predicates:
         terms = [one.required_cluster_selector.to_plain() for one in spec.predicates]
         required = {"clusterSelectorTerms": terms}
@@ -328,7 +328,7 @@ def _toleration(one: OcmToleration) -> dict[str, Any]:
     return {"key": one.key, "operator": one.operator.value, "value": one.value, "effect": effect}
 
 
-def _constraints(spec: OcmSpec) -> dict[str, TopologySpreadConstraint]:
+def _constraints(spec: OcmSpec) -> dict[str, dict[str, Any]]:
     """Give the Even constraints in their order, each under its place in the document's spec."""
     terms = enumerate(spec.spread_constraints)
     even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
@@ -340,25 +340,23 @@ def _constraints(spec: OcmSpec) -> dict[str, TopologySpreadConstraint]:
     }
 
 
-def _even(term: SpreadTerm) -> TopologySpreadConstraint:
-    is_soft = term.max_skew is None
-    return TopologySpreadConstraint.model_construct(
-        topology_key=term.topology_key,
-        topology_key_type=term.topology_key_type,
-        max_skew=term.max_skew or 1,
-        when_unsatisfiable=(
-            WhenUnsatisfiable.SCHEDULE_ANYWAY if is_soft else WhenUnsatisfiable.DO_NOT_SCHEDULE
-        ),
-    )
+def _even(term: SpreadTerm) -> dict[str, Any]:
+    is_hard = term.max_skew is not None
+    return {
+        "topologyKey": term.topology_key,
+        "topologyKeyType": term.topology_key_type.value,
+        "maxSkew": term.max_skew or 1,
+        "whenUnsatisfiable": "DoNotSchedule" if is_hard else "ScheduleAnyway",
+    }
 
 
-def _merged(term: SpreadPolicyTerm) -> TopologySpreadConstraint:
-    return TopologySpreadConstraint.model_construct(
-        topology_key=term.topology_key,
-        topology_key_type=term.topology_key_type,
-        max_skew=term.max_skew,
-        when_unsatisfiable=term.when_unsatisfiable,
-    )
+def _merged(term: SpreadPolicyTerm) -> dict[str, Any]:
+    return {
+        "topologyKey": term.topology_key,
+        "topologyKeyType": term.topology_key_type.value,
+        "maxSkew": term.max_skew,
+        "whenUnsatisfiable": term.when_unsatisfiable.value,
+    }
 
 
 def _options(spec: OcmSpec) -> dict[str, Any]:
