@@ -17,7 +17,7 @@ from placements.scheduling.profile import Profile, profile_of
 from placements.scheduling.scores.preferred import affinity
 from placements.scheduling.scores.prioritizers import affinity_rows, prioritizers
 from placements.scheduling.scores.was_here import was_here
-from placements.scheduling.spread.base import Groups, Scores, Setting, SpreadStrategy
+from placements.scheduling.spread.base import DIGITS, Groups, Scores, Setting, SpreadStrategy
 
 Verdicts = NDArray[np.uint8]
 
@@ -98,7 +98,7 @@ def _preferences(cycle: Cycle, profile: Profile, candidates: Bools) -> tuple[Sco
         return told, told
     if profile.ocm.affinity_terms:
         told = affinity_rows(profile.ocm, cycle.fleet, candidates)
-    return told, told + prioritizers(profile.ocm, cycle, candidates)
+    return told, np.round(told + prioritizers(profile.ocm, cycle, candidates), DIGITS)
 
 
 def _verdicts(cycle: Cycle, passes: Mapping[str, Bools]) -> Verdicts:

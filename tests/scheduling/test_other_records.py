@@ -102,6 +102,27 @@ def test_more_levels_than_fit_in_64_bits_weigh_as_ten_do() -> None:
         assert decision.picked_names == ("a", "c"), levels
 
 
+def test_sums_of_fractions_tie_whatever_their_order() -> None:
+    rows = [{"weight": -100, "operator": "Exists"}]
+    members = fleet(cluster("a", {"zone": "z"}), cluster("b", {}))
+
+    decision = schedule(
+        _ocm(
+            members,
+            {"numberOfClusters": 1},
+            "a",
+            mode="weighted",
+            steadyWeight=200.1,
+            balance={"b": 1, "a": 0},
+            balanceWeight=0,
+            affinityTerms=[{"topologyKey": "zone", "topologyWeights": rows}],
+        )
+    )
+
+    values = [one.combined["preference"] for one in Replay(decision).candidates(1)]
+    assert values == [100.1, 100]
+
+
 # What it tells
 
 

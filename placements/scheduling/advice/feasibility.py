@@ -29,9 +29,10 @@ def feasibility_bound(cycle: Cycle) -> Bound | None:
     if cycle.policy.placement_type is not PlacementType.PICK_N:
         return None
     constraints = cycle.policy.topology_spread_constraints
-    if len(constraints) > 1 and not isinstance(profile_of(cycle).strategy, GroupStrategy):
-        most = _reached(cycle, ())
-        return None if most is None else Bound(most, is_exact=False)
+    if not isinstance(profile_of(cycle).strategy, GroupStrategy):
+        is_exact = len(constraints) <= 1
+        most = _reached(cycle, constraints if is_exact else ())
+        return None if most is None else Bound(most, is_exact)
     hard = [one for one in constraints if is_hard(one)]
     reached = [_reached(cycle, (one,)) for one in hard] or [_reached(cycle, ())]
     if None in reached:

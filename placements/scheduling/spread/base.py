@@ -17,6 +17,8 @@ from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import TopologySpreadConstraint, WhenUnsatisfiable
 
+DIGITS = 9
+"""Sums of fractions that agree to so many decimals are equal, whatever the order they were added in."""
 SOFT_VIOLATION_SCORE = -1000
 Scores: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
 Number = TypeVar("Number", np.int64, np.float64, np.bool_)

@@ -8,6 +8,7 @@ from placements.scheduling.columns import ABSENT, Bools, Codes, Floats, Ints, La
 from placements.scheduling.door.ocm_options import Mode, OcmOptions, Unsatisfiable, UnsetPolicy
 from placements.scheduling.policy import TopologySpreadConstraint
 from placements.scheduling.spread.base import (
+    DIGITS,
     Groups,
     Keyless,
     Outlook,
@@ -29,7 +30,6 @@ _KEYLESS = {
     UnsetPolicy.FREE: Keyless.UNLIMITED,
 }
 _LOWEST = -(1 << 62)
-_DIGITS = 9  # finals that agree to so many decimals are equal: they come from different sums of fractions
 
 
 class OcmSpread:
@@ -130,7 +130,7 @@ class OcmSpread:
         """Strict: gaps, then preference. Weighted: u times spread plus preference, then each of the two."""
         if self.is_strict:
             return (*spread, preference)
-        final = np.round(self.options.u * spread[0] + preference, _DIGITS)
+        final = np.round(self.options.u * spread[0] + preference, DIGITS)
         return final, spread[0], preference
 
     def stops_without_candidate(self) -> bool:
