@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from tests.placements.simulate_runs import NINE, WEB, simulate, simulate_demo
 
+ROOT = Path(__file__).parent.parent.parent
 WEB_POLICY = {"placementType": "PickN", "numberOfClusters": 1}
 
 
@@ -154,3 +157,12 @@ def test_a_comparison_tells_kept_from_picked_and_counts_who_goes(write: Any) -> 
         "1",
         "unscheduled",
     ]
+
+
+def test_a_closed_output_is_told_and_not_taken_for_an_answer() -> None:
+    command = f"{sys.executable} manage.py simulate --clusters {NINE} --placement {WEB} >&-"
+
+    run = subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "CommandError: cannot write: standard output is closed\n"

@@ -68,8 +68,8 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         """Run, print, and leave with the exit status that says how it came out."""
-        if sys.stdout is None:  # a shell can close it; then nobody wants an answer
-            sys.exit(BAD_INPUT)
+        if sys.stdout is None:  # a shell can close it
+            raise CommandError("cannot write: standard output is closed", returncode=BAD_INPUT)
         _refuse_odd_combinations(options)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
