@@ -89,10 +89,6 @@ class Cluster(NamedTuple):
         """Tell whether the cluster is on its way out of the fleet."""
         return self.eligibility.kind is EligibilityKind.LEAVING
 
-    def property_text(self, name: str) -> str | None:
-        """Give a property, or for `resources.kubernetes-fleet.io/…` the reported resource usage."""
-        return _property_reader(name)(self)
-
 
 class DuplicateClusterError(ValueError):
     """Two clusters of one fleet have the same name."""

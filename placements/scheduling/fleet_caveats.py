@@ -15,9 +15,9 @@ _LISTED = 5
 _AFFINITY = "affinity.clusterAffinity"
 
 
-def fleet_caveats(cycle: Cycle, *, path: str = "policy") -> tuple[Caveat, ...]:
+def fleet_caveats(cycle: Cycle) -> tuple[Caveat, ...]:
     """List where a policy and a fleet do not fit: unknown keys, one group only, terms without a match."""
-    policy, fleet = cycle.policy, cycle.fleet
+    policy, fleet, path = cycle.policy, cycle.fleet, "policy"
     if not len(fleet):
         return (Caveat("empty-fleet", path, "the fleet has no cluster"),)
     found: list[Caveat] = []

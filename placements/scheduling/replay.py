@@ -165,6 +165,14 @@ class Replay:
         rank = int(places[0]) + 1 if len(places) else None
         return self._candidate(one, one.among_all(position), rank)
 
+    def verdicts(self, number: int, cluster: str) -> tuple[Verdict, ...]:
+        """Give what each constraint says of one cluster in one round, in microseconds where the rules allow.
+
+        Raises IndexError, KeyError.
+        """
+        entry = self.decision.round(number).alone(self.decision.cycle.fleet.positions[cluster])
+        return tuple(verdict(bid, entry.index) for bid in entry.bids)
+
     def _candidate(self, one: Round, entry: Entry, rank: int | None) -> Candidate:
         position = entry.index
         winner = None if not rank or rank == 1 else int(one.ranked[0])

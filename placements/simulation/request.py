@@ -133,7 +133,7 @@ def _run(wish: Wish, inputs: _Inputs) -> Simulation:
     warnings = (
         *inputs.caveats,
         *wish.caveats,
-        *fleet_caveats(cycle, path="spec.policy"),
+        *fleet_caveats(cycle),
         *decision_caveats(decision),
     )
-    return Simulation(wish.name, decision, warnings, inputs.judged_at)
+    return Simulation(wish.name, decision, tuple(map(wish.in_document, warnings)), inputs.judged_at)

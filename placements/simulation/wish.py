@@ -5,7 +5,7 @@ for is left out, with a warning.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placements.scheduling.bindings import Binding
@@ -19,18 +19,30 @@ from placements.scheduling.spec import SPREAD_OPTIONS_ANNOTATION, ClusterResourc
 
 _REQUIRED = ("requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_TERMS = f"policy.affinity.clusterAffinity.{'.'.join(_REQUIRED)}"
 _KUBERNETES_FIELDS = ("minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy")
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A placement to simulate: its policy and options under the semantics of its document."""
+    """A placement to simulate: its policy and options under the semantics of its document.
+
+    `places` give the document's paths for parts of the policy, longest first.
+    """
 
     name: str
     policy: PlacementPolicy
     semantics: Semantics
     options: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[Caveat, ...] = ()
+    places: Mapping[str, str] = field(default_factory=lambda: {"policy": "spec.policy"})
+
+    def in_document(self, caveat: Caveat) -> Caveat:
+        """Give a caveat about the policy with its path in the document."""
+        for here, there in self.places.items():
+            if caveat.path.startswith(here):
+                return replace(caveat, path=there + caveat.path.removeprefix(here))
+        return caveat
 
     def cycle(self, fleet: Fleet, bindings: tuple[Binding, ...]) -> Cycle:
         """Give the inputs of one cycle for this wish."""
@@ -50,13 +62,19 @@ def _checked(policy: PlacementPolicy, options: Mapping[str, Any]) -> Mapping[str
     """Read the options of an annotation. Raises Faults."""
     path = format_path(("metadata", "annotations", SPREAD_OPTIONS_ANNOTATION))
     chosen = parse_ocm_options(dict(options), path=path)
-    refuse_weighted_limits(policy, chosen)
+    places = (f"spec.policy.topologySpreadConstraints[{index}]" for index in range(_spreads(policy)))
+    refuse_weighted_limits(policy, chosen, places=list(places))
     return chosen.to_plain()
+
+
+def _spreads(policy: PlacementPolicy) -> int:
+    return len(policy.topology_spread_constraints)
 
 
 def wish_of_ocm(document: OcmWish) -> Wish:
     """Read the wish of an OCM Placement."""
-    return Wish(document.name, document.policy, Semantics.OCM, document.options.to_plain(), document.caveats)
+    options, places = document.options.to_plain(), document.places
+    return Wish(document.name, document.policy, Semantics.OCM, options, document.caveats, places)
 
 
 def carried_over(wish: Wish, semantics: Semantics) -> Wish:
@@ -73,7 +91,7 @@ def carried_over(wish: Wish, semantics: Semantics) -> Wish:
     options: Mapping[str, Any] = {}
     if semantics is Semantics.OCM:
         options = _checked(policy, wish.options)
-    return Wish(wish.name, policy, semantics, options, (*wish.caveats, *lost))
+    return Wish(wish.name, policy, semantics, options, (*wish.caveats, *lost), wish.places)
 
 
 def _leave_out_kubernetes(plain: dict[str, Any], semantics: Semantics) -> Iterator[Caveat]:
@@ -110,7 +128,7 @@ def _leave_out_claims(plain: dict[str, Any], semantics: Semantics) -> Iterator[C
     affinity = plain.get("affinity", {}).get("clusterAffinity", {})
     for index, term in enumerate(affinity.get(_REQUIRED[0], {}).get(_REQUIRED[1], [])):
         if term.pop("claimSelector", None) is not None:
-            yield _left_out(f"policy.affinity.required[{index}].claimSelector", semantics, "a claim selector")
+            yield _left_out(f"{_TERMS}[{index}].claimSelector", semantics, "a claim selector")
 
 
 def _prefer_rows(plain: dict[str, Any], wish: Wish, semantics: Semantics) -> Iterator[Caveat]:

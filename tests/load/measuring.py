@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from placements.scheduling.decision import Decision
-from placements.scheduling.replay import Replay, verdict
+from placements.scheduling.replay import Replay
 from placements.scheduling.scheduler import schedule
 from placements.scheduling.storage import pack
 from tests.load.problems import Problem
@@ -181,8 +181,7 @@ def _asking(decision: Decision) -> Asking:
         return number * 7919 % len(names)
 
     def cell(number: int) -> object:
-        entry = decision.round(round_of(number)).alone(place_of(number))
-        return [verdict(bid, entry.index) for bid in entry.bids]
+        return replay.verdicts(round_of(number), names[place_of(number)])
 
     def table(number: int) -> object:
         one = decision.round(round_of(number))

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from placements.scheduling.door.ocm_placement import parse_ocm_placement
+from placements.scheduling.semantics import Semantics
+from placements.simulation.wish import carried_over, wish_of_ocm
 from tests.placements.simulate_runs import NINE, WEB, simulate, simulate_demo
 
 ROOT = Path(__file__).parent.parent.parent
@@ -89,6 +92,49 @@ def test_what_a_missing_key_means_depends_on_the_semantics(write: Any, semantics
     run = simulate("--clusters", clusters, "--placement", wish, "--semantics", semantics)
 
     assert f"1 cluster (b) without the label zone: {words}" in run.output
+
+
+def test_warnings_point_into_the_document_whatever_its_form(write: Any) -> None:
+    spread = {"topologyKey": "rack"}
+    fleet_form = write("f.json", _placement({**WEB_POLICY, "topologySpreadConstraints": [spread]}))
+    ocm_form = write(
+        "o.json",
+        {
+            "apiVersion": "cluster.open-cluster-management.io/v1beta1",
+            "kind": "Placement",
+            "metadata": {"name": "web"},
+            "spec": {
+                "numberOfClusters": 1,
+                "predicates": [
+                    {"requiredClusterSelector": {"labelSelector": {"matchLabels": {"disk": "x"}}}}
+                ],
+                "spreadPolicy": {"spreadConstraints": [{"topologyKey": "region"}, spread]},
+            },
+        },
+    )
+
+    first = simulate("--clusters", NINE, "--placement", fleet_form).output
+    second = simulate("--clusters", NINE, "--placement", ocm_form).output
+
+    assert "warning: spec.policy.topologySpreadConstraints[0].topologyKey: no cluster carries" in first
+    assert "warning: spec.spreadPolicy.spreadConstraints[1].topologyKey: no cluster carries" in second
+    assert "warning: spec.predicates[0].requiredClusterSelector.labelSelector: no cluster carries" in second
+
+
+def test_a_soft_term_of_ocm_has_no_limit_to_carry_over() -> None:
+    terms = [{"topologyKey": "zone", "maxSkew": 5}]
+    document = {
+        "apiVersion": "cluster.open-cluster-management.io/v1beta1",
+        "kind": "Placement",
+        "metadata": {"name": "web"},
+        "spec": {"numberOfClusters": 1, "spreadPolicy": {"spreadConstraints": terms}},
+    }
+
+    (carried,) = carried_over(
+        wish_of_ocm(parse_ocm_placement(document)), Semantics.FLEET
+    ).policy.topology_spread_constraints
+
+    assert (carried.max_skew, carried.when_unsatisfiable) == (1, "ScheduleAnyway")
 
 
 def test_without_any_heartbeat_none_is_called_stale(write: Any) -> None:

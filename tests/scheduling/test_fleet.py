@@ -77,7 +77,6 @@ def test_resource_names_read_the_usage_and_others_the_properties(name: str, text
 
     one = cluster("a", usage=usage, properties=properties)
 
-    assert one.property_text(name) == text
     assert fleet(one).property(name).texts == (text,)
 
 

@@ -112,15 +112,14 @@ def test_sums_of_fractions_tie_whatever_their_order() -> None:
             {"numberOfClusters": 1},
             "a",
             mode="weighted",
-            steadyWeight=200.1,
-            balance={"b": 1, "a": 0},
-            balanceWeight=0,
+            steadyWeight=33.3,
+            balance={"b": 1},
             affinityTerms=[{"topologyKey": "zone", "topologyWeights": rows}],
         )
     )
 
     values = [one.combined["preference"] for one in Replay(decision).candidates(1)]
-    assert values == [100.1, 100]
+    assert values == [33.3, 0]  # −100 + (33.3 + 100) has a last bit more
 
 
 # What it tells
@@ -206,6 +205,18 @@ def test_bounds_hold_where_one_constraint_decides_who_counts_for_another() -> No
         assert bound.most >= len(schedule(cycle).picked_names)
 
 
+def test_a_bound_does_not_rest_on_a_run_that_may_have_stopped_short() -> None:
+    """The vector J3 of `spec/other-schedulers.md` 2: m first leaves nobody else, a and z would both fit."""
+    members = fleet(cluster("m", x="1", y="1"), cluster("na", x="1", y="2"), cluster("nz", x="2", y="1"))
+    stuck = _ocm(members, _wants(2, spread("x"), spread("y")), nested=False)
+
+    bound = feasibility_bound(stuck)
+
+    assert schedule(stuck).picked_names == ("m",)
+    assert bound is not None
+    assert bound.most >= 2
+
+
 def test_the_number_that_helps_is_found_where_too_large_a_number_fails() -> None:
     tainted = [cluster(name, taints=[taint("k")]) for name in "cde"]
     decision = schedule(_ocm(fleet("a", "b", *tainted), {"numberOfClusters": 1}, unsatisfiable="error"))
@@ -215,6 +226,16 @@ def test_the_number_that_helps_is_found_where_too_large_a_number_fails() -> None
     ]
 
     assert numbers == [2]
+
+
+def test_a_change_that_makes_the_cycle_fail_is_no_advice_though_all_stays() -> None:
+    members = fleet("a", cluster("b", taints=[taint("k")]))
+    decision = schedule(_ocm(members, {"numberOfClusters": 1}, "b", unsatisfiable="error"))
+
+    advice = why_not(decision, "b")
+
+    assert decision.unscheduled == ("b",)
+    assert [one.change.facts["number"] for one in advice.fails if one.change.kind == "number"] == [2]
 
 
 def test_a_limit_is_not_advised_where_the_door_refuses_it() -> None:

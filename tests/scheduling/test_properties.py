@@ -84,6 +84,7 @@ def test_replay_of_every_round_and_cluster_is_that_of_the_plain_evaluation(case:
                 for group, judged in zip(groups, plain.judged, strict=True)
             ]
             assert [verdict.group for verdict in candidate.constraints] == groups
+            assert replay.verdicts(number, cluster["name"]) == candidate.constraints
             assert [(verdict.score, verdict.violates) for verdict in candidate.constraints] == expected
             if candidate.rank is not None:
                 ranked: object = (

@@ -63,7 +63,9 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
         return Advice(outcome)
     budget = _Budget(_affordable_runs(decision, _ADVICE_LOOKS) if runs is None else runs)
     for axis in axes(decision, cluster):
-        _try_axis(decision, axis, budget, lambda changed: cluster in _placed(changed))
+        _try_axis(
+            decision, axis, budget, lambda changed: not changed.is_failed and cluster in _placed(changed)
+        )
     return Advice(outcome, tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
 
 

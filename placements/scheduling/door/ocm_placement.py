@@ -4,8 +4,8 @@ It becomes the policy and the options that `ocm` semantics run on (`spec/other-s
 6.6). `v1alpha1` carries the proposal's `spreadConstraints`, `v1beta1` the merged `spreadPolicy`.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -39,6 +39,7 @@ from placements.scheduling.semantics import Semantics
 OCM_KIND = "Placement"
 OCM_VERSIONS = ("cluster.open-cluster-management.io/v1alpha1", "cluster.open-cluster-management.io/v1beta1")
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _SOFT_EFFECTS = ("PreferNoSelect", "NoSelectIfNew")
 _NOT_READ = Refusal("not-supported", "is a field of Open Cluster Management that is not read here")
 
@@ -265,12 +266,16 @@ class OcmDocument(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class OcmWish:
-    """What a Placement document asks for, as a policy and options of `ocm` semantics."""
+    """What a Placement document asks for, as a policy and options of `ocm` semantics.
+
+    `places` give the document's paths for those of the policy, which is arranged in another way.
+    """
 
     name: str
     policy: PlacementPolicy
     options: OcmOptions
     caveats: tuple[Caveat, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_ocm_placement(document: object, *, options: object = None, path: str = "") -> OcmWish:
@@ -284,7 +289,20 @@ def parse_ocm_placement(document: object, *, options: object = None, path: str =
     )
     chosen = parse_ocm_options({**given, **_options(parsed.spec)})
     refuse_weighted_limits(policy, chosen, places=[f"{spec_path}.{place}" for place in constraints])
-    return OcmWish(parsed.metadata.name, policy, chosen, tuple(_caveats(parsed.spec, spec_path)))
+    caveats, places = tuple(_caveats(parsed.spec, spec_path)), _places(parsed.spec, constraints, spec_path)
+    return OcmWish(parsed.metadata.name, policy, chosen, caveats, places)
+
+
+def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, str]:
+    terms = f"policy.affinity.clusterAffinity.{_REQUIRED}.clusterSelectorTerms"
+    spreads = (
+        (f"policy.topologySpreadConstraints[{index}]", place) for index, place in enumerate(constraints)
+    )
+    predicates = (
+        (f"{terms}[{index}]", f"predicates[{index}].requiredClusterSelector")
+        for index in range(len(spec.predicates))
+    )
+    return {here: f"{path}.{there}" for here, there in (*spreads, *predicates)}
 
 
 def _caveats(spec: OcmSpec, path: str) -> Iterator[Caveat]:
@@ -314,8 +332,7 @@ def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:
             plain["topologySpreadConstraints"] = constraints
     if spec.predicates:
         terms = [one.required_cluster_selector.to_plain() for one in spec.predicates]
-        required = {"clusterSelectorTerms": terms}
-        plain["affinity"] = {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        plain["affinity"] = {"clusterAffinity": {_REQUIRED: {"clusterSelectorTerms": terms}}}
     tolerations: list[dict[str, Any]] = []
     for toleration in map(_toleration, spec.tolerations):
         if toleration["effect"] not in _SOFT_EFFECTS and toleration not in tolerations:
