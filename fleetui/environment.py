@@ -7,7 +7,9 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
@@ -54,6 +56,33 @@ def read_folder(environ: Mapping[str, str], name: str, *, default: Path) -> Path
     if not (folder.is_absolute() and folder.is_dir()):
         raise SettingRefused(name, value, "name an existing folder by its absolute path")
     return folder
+
+
+_SQLITE_OPTIONS = {
+    # Without these two more than half of the writes fail while a worker writes as well.
+    "transaction_mode": "IMMEDIATE",
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    "timeout": 20,
+}
+
+
+def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> dict[str, Any]:
+    """Read where the database is: a URL such as postgres://user@host/name; absent, the SQLite file `default`.
+
+    Raises SettingRefused for a URL of another sort, without repeating it: it may hold a password.
+    """
+    url = environ.get(name)
+    if url is None:
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": default, "OPTIONS": dict(_SQLITE_OPTIONS)}
+    try:
+        config: dict[str, Any] = dict(dj_database_url.parse(url))
+    except ValueError as error:
+        raise SettingRefused(name, "…", "write postgres://user:password@host:port/name") from error
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        return {**config, "OPTIONS": dict(_SQLITE_OPTIONS)}
+    if config["ENGINE"] != "django.db.backends.postgresql":
+        raise SettingRefused(name, "…", "write postgres://… or sqlite:///…")
+    return {**config, "OPTIONS": {**config.get("OPTIONS", {}), "pool": True}}
 
 
 def read_secret(environ: Mapping[str, str], name: str) -> str | None:

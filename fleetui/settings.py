@@ -6,7 +6,7 @@ from pathlib import Path
 
 from django.utils.functional import SimpleLazyObject
 
-from fleetui.environment import keep_secret, read_flag, read_folder, read_hosts, read_secret
+from fleetui.environment import keep_secret, read_database, read_flag, read_folder, read_hosts, read_secret
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -24,9 +24,20 @@ SECRET_KEY = read_secret(os.environ, "FLEETUI_SECRET_KEY") or SimpleLazyObject(
 )
 
 INSTALLED_APPS = [
+    "fleetui.apps.FleetUIConfig",
+    "fleetui.apps.FleetAdminConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
     # Ahead of staticfiles: with DEBUG on, too, files go the way they go in production.
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
+    "django_htmx",
+    "rest_framework",
+    "rest_framework.authtoken",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "clusters",
     "placements",
 ]
@@ -34,8 +45,12 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -47,23 +62,27 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
-        "OPTIONS": {"context_processors": ["django.template.context_processors.request"]},
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
     },
 ]
 
-DATABASES = {
-    "default": {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": VAR_DIR / "fleetui.sqlite3",
-        "OPTIONS": {
-            # Without these two more than half of the writes fail while a worker writes as well.
-            "transaction_mode": "IMMEDIATE",
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
-            "timeout": 20,
-        },
-    },
-}
+# One file and no server, until DATABASE_URL names one.
+DATABASES = {"default": read_database(os.environ, "DATABASE_URL", default=VAR_DIR / "fleetui.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
 
 LANGUAGE_CODE = "en"
 USE_I18N = False

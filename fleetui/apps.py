@@ -1,0 +1,16 @@
+"""The project as an app, for its commands and its own admin site."""
+
+from django.apps import AppConfig
+from django.contrib.admin.apps import AdminConfig
+
+
+class FleetUIConfig(AppConfig):
+    """Wiring: settings, addresses, roles, commands that run the whole."""
+
+    name = "fleetui"
+
+
+class FleetAdminConfig(AdminConfig):
+    """The admin, open to everyone with a role of this console."""
+
+    default_site = "fleetui.admin.FleetAdminSite"
