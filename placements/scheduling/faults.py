@@ -42,6 +42,8 @@ CODES = frozenset(
         "unknown-cluster",
         "malformed-property",
         "unsatisfiable",
+        "immutable",
+        "being-deleted",
     ]
 )
 """Every code that a fault may have: what programs can rely on."""

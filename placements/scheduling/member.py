@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from placements.scheduling.agent import FIVE_MINUTES, AgentReport, Limits, judge, leaving
 from placements.scheduling.door.case_clusters import parse_case_cluster, parse_clusters
 from placements.scheduling.door.fields import (
     FilledText,
@@ -45,7 +46,6 @@ from placements.scheduling.fleet import (
     NO_USAGE,
     Cluster,
     Eligibility,
-    EligibilityKind,
     ResourceUsage,
     Taint,
 )
@@ -60,10 +60,8 @@ __all__ = [
     "parse_member",
 ]
 
-FIVE_MINUTES = timedelta(minutes=5)
 MOST_TAINTS = 100
 _AGENT = "MemberAgent"
-_NOT_CONNECTED = "cluster is not connected to the fleet: "
 
 
 class ValidationMode(StrEnum):
@@ -230,7 +228,23 @@ class MemberCluster(Parsed):
             taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in self.spec.taints),
             properties=status.properties,
             usage=ResourceUsage(usage.capacity, usage.allocatable, usage.available) if usage else NO_USAGE,
-            eligibility=self._eligibility(now, heartbeat_limit, unhealthy_limit, strict_health=strict_health),
+            eligibility=self._eligibility(
+                now, Limits(heartbeat_limit, unhealthy_limit), strict_health=strict_health
+            ),
+        )
+
+    @property
+    def report(self) -> AgentReport | None:
+        """Give what the member agent reported last; None when there is no agent yet."""
+        agent = self._agent
+        if agent is None:
+            return None
+        joined, healthy = agent.condition("Joined"), agent.condition("Healthy")
+        return AgentReport(
+            heartbeat=agent.last_received_heartbeat,
+            joined=joined.status if joined else None,
+            healthy=healthy.status if healthy else None,
+            healthy_since=healthy.last_transition_time if healthy else None,
         )
 
     @property
@@ -238,49 +252,12 @@ class MemberCluster(Parsed):
         agents = self.status.agent_status if self.status else ()
         return next((agent for agent in agents if agent.type == _AGENT), None)
 
-    def _eligibility(
-        self, now: datetime, heartbeat_limit: timedelta, unhealthy_limit: timedelta, *, strict_health: bool
-    ) -> Eligibility:
-        """Find the first thing that keeps the cluster from being picked (`spec/scheduler.md` 2)."""
+    def _eligibility(self, now: datetime, limits: Limits, *, strict_health: bool) -> Eligibility:
         if self.metadata.deletion_timestamp:
-            return Eligibility(EligibilityKind.LEAVING, "cluster has left the fleet")
+            return leaving()
         if self.status is None and not strict_health:
             return ELIGIBLE
-        agent = self._agent
-        if agent is None:
-            return _not_connected(EligibilityKind.NO_AGENT, "member agent not online yet")
-        if _is_older(agent.last_received_heartbeat, now, heartbeat_limit):
-            since = _minutes("received", agent.last_received_heartbeat, now)
-            return _not_connected(EligibilityKind.STALE_HEARTBEAT, f"no recent heartbeat signals ({since})")
-        return _health(agent, now, unhealthy_limit)
-
-
-def _health(agent: AgentStatus, now: datetime, unhealthy_limit: timedelta) -> Eligibility:
-    joined, healthy = agent.condition("Joined"), agent.condition("Healthy")
-    if joined is None or joined.status != "True":
-        return _not_connected(EligibilityKind.NOT_JOINED, "member agent not joined yet")
-    if healthy is None:
-        words = "health condition from member agent is not available"
-        return _not_connected(EligibilityKind.NO_HEALTH, words)
-    if healthy.status != "True" and _is_older(healthy.last_transition_time, now, unhealthy_limit):
-        since = _minutes("transitioned", healthy.last_transition_time, now)
-        words = f"unhealthy for a prolonged period of time ({since})"
-        return _not_connected(EligibilityKind.UNHEALTHY, words)
-    return ELIGIBLE
-
-
-def _not_connected(kind: EligibilityKind, words: str) -> Eligibility:
-    return Eligibility(kind, _NOT_CONNECTED + words)
-
-
-def _is_older(moment: datetime | None, now: datetime, limit: timedelta) -> bool:
-    return moment is None or now - moment > limit
-
-
-def _minutes(verb: str, moment: datetime | None, now: datetime) -> str:
-    if moment is None:
-        return f"never {verb}"
-    return f"last {verb} {(now - moment).total_seconds() / 60:.2f} minutes ago"
+        return judge(self.report, now=now, limits=limits)
 
 
 def parse_member(document: object) -> MemberCluster:

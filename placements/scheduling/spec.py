@@ -4,7 +4,7 @@ Rules: `spec/lifecycle.md` A.16, A.17, B.1.1 to B.1.4. The scheduling policy has
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -41,6 +41,7 @@ __all__ = [
     "StrategyType",
     "parse_placement",
     "parse_placement_spec",
+    "parse_resource_selectors",
     "spec_caveats",
 ]
 
@@ -151,6 +152,16 @@ def parse_placement_spec(
 ) -> PlacementSpec:
     """Turn the `spec` of a placement into a value; raise Faults with all that is wrong."""
     return parse_model(PlacementSpec, raw, semantics=semantics, path=path)
+
+
+def parse_resource_selectors(
+    raw: Iterable[object], *, path: str = "spec.resourceSelectors"
+) -> tuple[ResourceSelector, ...]:
+    """Turn resource selectors into values, each by itself. Raises Faults."""
+    return tuple(
+        parse_model(ResourceSelector, one, semantics=Semantics.FLEET, path=f"{path}[{index}]")
+        for index, one in enumerate(raw)
+    )
 
 
 def spec_caveats(spec: PlacementSpec, *, path: str = "spec") -> tuple[Caveat, ...]:

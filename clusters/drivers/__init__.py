@@ -1,0 +1,1 @@
+"""How to talk to one member cluster: plain Python, no Django."""

@@ -1,0 +1,168 @@
+"""Member clusters, and the counters that say when the fleet changed."""
+
+from typing import Any
+
+from django.db import models
+
+LONGEST_CLUSTER_NAME = 63
+LONGEST_LABEL_KEY = 317  # a DNS prefix of 253, a slash, a name of 63
+LONGEST_LABEL_VALUE = 63
+CORDON_KEY, CORDON_VALUE = "cordon-key", "cordon-value"
+"""The taint of the released drain tool (`spec/lifecycle.md` A.14)."""
+
+
+class Membership(models.TextChoices):
+    """How far a cluster is with belonging to the fleet."""
+
+    JOINING = "joining"
+    JOINED = "joined"
+    LEAVING = "leaving"
+
+
+class FleetState(models.Model):
+    """The counters of the fleet, in its one row.
+
+    `version` moves with labels, taints, membership and verdicts; `readings` with properties and usage.
+    `observing_since` is when the present unbroken time of observation began (`spec/lifecycle.md` A.15).
+    """
+
+    version = models.PositiveBigIntegerField(default=1)
+    readings = models.PositiveBigIntegerField(default=1)
+    observing_since = models.DateTimeField(null=True)
+    observed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="fleet_state_has_one_row")]
+
+    def __str__(self) -> str:
+        """Name the counters."""
+        return f"version {self.version}, readings {self.readings}"
+
+
+class FleetChange(models.Model):
+    """Something changed that placements may have to answer to; gone once they were asked.
+
+    `opens`: clusters joined, or taints or verdicts changed. `gone`: names that left or are leaving.
+    """
+
+    label_keys = models.JSONField(default=list)
+    property_names = models.JSONField(default=list)
+    opens = models.BooleanField(default=False)
+    gone = models.JSONField(default=list)
+    reason = models.CharField(max_length=200)
+
+    def __str__(self) -> str:
+        """Say what changed."""
+        return self.reason
+
+
+class MemberCluster(models.Model):
+    """One member cluster.
+
+    `document` is its manifest as it was written, without status; the rows of labels and taints are an index
+    over it, written by the same operation. `verdict` is the kind of ineligibility (`spec/scheduler.md` 2),
+    empty when the cluster may be picked. Without a driver nobody observes the cluster, so its report is
+    judged as of the moment of the import (`as_of`); one that never reported and need not is eligible.
+    """
+
+    name = models.CharField(max_length=LONGEST_CLUSTER_NAME, unique=True)
+    document = models.JSONField()
+    revision = models.PositiveBigIntegerField(default=1)
+    membership = models.CharField(max_length=8, choices=Membership.choices, default=Membership.JOINING)
+    joined_at = models.DateTimeField()
+    leaving_since = models.DateTimeField(null=True, blank=True)
+    is_demo = models.BooleanField(default=False)
+
+    driver = models.CharField(max_length=30, blank=True)
+    connection = models.JSONField(default=dict, blank=True)
+
+    properties = models.JSONField(default=dict, blank=True)
+    usage = models.JSONField(default=dict, blank=True)
+    expects_report = models.BooleanField(default=False)
+    has_reported = models.BooleanField(default=False)
+    as_of = models.DateTimeField(null=True, blank=True)
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    agent_joined = models.CharField(max_length=20, blank=True)
+    agent_healthy = models.CharField(max_length=20, blank=True)
+    healthy_since = models.DateTimeField(null=True, blank=True)
+    observe_at = models.DateTimeField(null=True, blank=True)
+
+    verdict = models.CharField(max_length=20, blank=True)
+    verdict_reason = models.CharField(max_length=200, blank=True)
+    verdict_since = models.DateTimeField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["observe_at"], name="cluster_to_observe"),
+            models.Index(fields=["verdict", "name"], name="cluster_by_verdict"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=~models.Q(name=""), name="cluster_has_name"),
+            models.CheckConstraint(
+                condition=models.Q(membership__in=Membership.values), name="cluster_membership_known"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(membership=Membership.LEAVING, leaving_since__isnull=False)
+                | (~models.Q(membership=Membership.LEAVING) & models.Q(leaving_since__isnull=True)),
+                name="cluster_leaving_since",
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(membership=Membership.LEAVING) | models.Q(verdict="leaving"),
+                name="cluster_leaving_is_not_eligible",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        """Give its name."""
+        return self.name
+
+    @property
+    def is_eligible(self) -> bool:
+        """Tell whether the cluster may be picked."""
+        return not self.verdict
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """Give the annotations of its manifest."""
+        found: dict[str, Any] = self.document.get("metadata", {}).get("annotations") or {}
+        return found
+
+
+class ClusterLabel(models.Model):
+    """One label of one cluster."""
+
+    cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="labels")
+    key = models.CharField(max_length=LONGEST_LABEL_KEY)
+    value = models.CharField(max_length=LONGEST_LABEL_VALUE, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["key", "value"], name="label_by_key_and_value")]
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "key"], name="label_key_once"),
+            models.CheckConstraint(condition=~models.Q(key=""), name="label_has_key"),
+        ]
+
+    def __str__(self) -> str:
+        """Write it as Kubernetes does."""
+        return f"{self.key}={self.value}"
+
+
+class ClusterTaint(models.Model):
+    """One taint of one cluster; the order is that of the rows."""
+
+    cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="taints")
+    key = models.CharField(max_length=LONGEST_LABEL_KEY)
+    value = models.CharField(max_length=LONGEST_LABEL_VALUE, blank=True)
+    effect = models.CharField(max_length=20, default="NoSchedule")
+
+    class Meta:
+        indexes = [models.Index(fields=["key", "value"], name="taint_by_key_and_value")]
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "key", "value", "effect"], name="taint_once"),
+            models.CheckConstraint(condition=~models.Q(key=""), name="taint_has_key"),
+            models.CheckConstraint(condition=models.Q(effect="NoSchedule"), name="taint_effect_known"),
+        ]
+
+    def __str__(self) -> str:
+        """Write it as Kubernetes does."""
+        return f"{self.key}={self.value}:{self.effect}"

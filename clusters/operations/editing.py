@@ -1,0 +1,134 @@
+"""Changing labels, taints and cordon of clusters that are in the fleet, one or many at a time."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.models import CORDON_KEY, CORDON_VALUE, MemberCluster
+from clusters.operations.fleet_changes import lock_fleet
+from clusters.operations.joining import CLUSTER, Put, Wanted, put_clusters
+from fleetui.revisions import refuse_stale
+
+Document = dict[str, Any]
+CORDON = {"key": CORDON_KEY, "value": CORDON_VALUE, "effect": "NoSchedule"}
+
+
+class UnknownClusterError(LookupError):
+    """No cluster of the fleet has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no cluster is named {name!r}")
+        self.name = name
+
+
+def change_labels(
+    names: Collection[str],
+    *,
+    put: Mapping[str, str],
+    remove: Collection[str] = (),
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> list[Put]:
+    """Set and remove labels. Raises Faults, UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        metadata = document["metadata"]
+        labels = {**(metadata.get("labels") or {}), **put}
+        metadata["labels"] = {key: value for key, value in labels.items() if key not in remove}
+
+    return _edit(names, edit, by=by, now=now, expected=expected)
+
+
+def set_taints(
+    name: str,
+    taints: Sequence[Mapping[str, str]],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> Put:
+    """Replace the taints of one cluster. Raises Faults, UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        document["spec"]["taints"] = [dict(taint) for taint in taints]
+
+    return _edit([name], edit, by=by, now=now, expected=expected)[0]
+
+
+def add_taint(
+    names: Collection[str],
+    taint: Mapping[str, str],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> list[Put]:
+    """Add a taint where it is missing. Raises Faults, UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        taints = document["spec"].get("taints") or []
+        if not any(_is_same(taint, other) for other in taints):
+            document["spec"]["taints"] = [*taints, dict(taint)]
+
+    return _edit(names, edit, by=by, now=now, expected=expected)
+
+
+def remove_taint(
+    names: Collection[str],
+    taint: Mapping[str, str],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> list[Put]:
+    """Take a taint away where it is. Raises UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        taints = document["spec"].get("taints") or []
+        left = [other for other in taints if not _is_same(taint, other)]
+        if len(left) != len(taints):
+            document["spec"]["taints"] = left
+
+    return _edit(names, edit, by=by, now=now, expected=expected)
+
+
+def cordon(names: Collection[str], *, by: User | None, now: datetime) -> list[Put]:
+    """Keep new placements away, as the drain tool does (lifecycle A.14). Raises UnknownClusterError."""
+    return add_taint(names, CORDON, by=by, now=now)
+
+
+def uncordon(names: Collection[str], *, by: User | None, now: datetime) -> list[Put]:
+    """Take the cordon away. Raises UnknownClusterError."""
+    return remove_taint(names, CORDON, by=by, now=now)
+
+
+def _is_same(taint: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return all((taint.get(key) or "") == (other.get(key) or "") for key in ("key", "value", "effect"))
+
+
+def _edit(
+    names: Collection[str],
+    edit: Callable[[Document], None],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None,
+) -> list[Put]:
+    with transaction.atomic():
+        lock_fleet()
+        rows = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
+        wanted = []
+        for name in names:
+            row = rows.get(name)
+            if row is None:
+                raise UnknownClusterError(name)
+            refuse_stale(CLUSTER, name, expected=expected, revision=row.revision)
+            document = deepcopy(row.document)
+            edit(document)
+            wanted.append(Wanted(document))
+        return put_clusters(wanted, by=by, now=now)

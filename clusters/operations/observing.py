@@ -1,0 +1,184 @@
+"""Watching the fleet: observations come in, verdicts follow (`spec/lifecycle.md` A.15)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Q
+
+from clusters.drivers.base import DriverUnavailable, Observation
+from clusters.drivers.registry import DRIVERS, REPORTED, driver_for
+from clusters.models import FleetState, MemberCluster, Membership
+from clusters.operations.editing import UnknownClusterError
+from clusters.operations.fleet_changes import Change, lock_fleet, note
+from clusters.operations.joining import CLUSTER, readings, settle_verdict
+from fleetui.events import Happening, record_all
+
+LONGEST_GAP = timedelta(seconds=30)
+"""After a longer pause between two looks, the hub was away, and silence in it counts for nothing."""
+USUAL_PERIOD = 60
+_MOST_AT_ONCE = 2000
+_FACTS = [
+    "membership",
+    "properties",
+    "usage",
+    "has_reported",
+    "agent_joined",
+    "agent_healthy",
+    "healthy_since",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one round of observation went."""
+
+    observed: int
+    silent: int
+    verdicts: int
+
+
+def observe(*, now: datetime) -> Look:
+    """Look at the clusters that are due, then judge all. No transaction is open while a driver is asked."""
+    _note_that_we_watch(now)
+    due = MemberCluster.objects.filter(observe_at__lte=now, driver__in=DRIVERS).exclude(
+        membership=Membership.LEAVING
+    )
+    seen: list[tuple[MemberCluster, Observation]] = []
+    silent: list[MemberCluster] = []
+    for row in due.order_by("observe_at")[:_MOST_AT_ONCE]:
+        try:
+            seen.append((row, driver_for(row.driver, row.connection).observe()))
+        except DriverUnavailable:
+            silent.append(row)
+    _write_observations(seen, silent, now=now)
+    return Look(len(seen), len(silent), judge_all(now=now))
+
+
+def report(name: str, observation: Observation, *, by: User | None, now: datetime) -> MemberCluster:
+    """Take in what a cluster's own agent says of it. Raises UnknownClusterError.
+
+    A cluster that nobody observes is from then on expected to report. `by` is who sent it.
+    """
+    with transaction.atomic():
+        state = lock_fleet()
+        row = MemberCluster.objects.filter(name=name).exclude(membership=Membership.LEAVING).first()
+        if row is None:
+            raise UnknownClusterError(name)
+        if not row.driver:
+            row.driver, row.expects_report = REPORTED, True
+            record_all([Happening("reports", CLUSTER, name, revision=row.revision)], by=by, now=now)
+        before = _taken_in(row, observation, now=now)
+        changed = settle_verdict(row, now=now, observing_since=state.observing_since)
+        row.save(update_fields=_SAVED)
+        note(
+            Change(
+                f"{name} reported",
+                property_names=readings(before, row),
+                opens=changed or before.membership != row.membership,
+            )
+        )
+    return row
+
+
+_SAVED = [
+    "driver",
+    "expects_report",
+    "heartbeat_at",
+    "verdict",
+    "verdict_reason",
+    "verdict_since",
+    *_FACTS,
+]
+
+
+def judge_all(*, now: datetime) -> int:
+    """Give every cluster whose verdict is another one now its new verdict; tell how many."""
+    state = FleetState.objects.filter(id=1).first()
+    since = state.observing_since if state else None
+    judged = MemberCluster.objects.filter(expects_report=True).exclude(membership=Membership.LEAVING)
+    suspects = [
+        row.pk
+        for row in judged.defer("document", "properties", "usage", "connection").iterator()
+        if settle_verdict(row, now=now, observing_since=since)
+    ]
+    return _write_verdicts(suspects, now=now) if suspects else 0
+
+
+@transaction.atomic
+def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
+    """Judge again under the fleet's lock, since a heartbeat may have come in meanwhile."""
+    state = lock_fleet()
+    rows = MemberCluster.objects.filter(pk__in=suspects).exclude(membership=Membership.LEAVING)
+    changed = [row for row in rows if settle_verdict(row, now=now, observing_since=state.observing_since)]
+    MemberCluster.objects.bulk_update(changed, ["verdict", "verdict_reason", "verdict_since"], batch_size=500)
+    happenings = [
+        Happening(
+            "became eligible" if row.is_eligible else "became ineligible",
+            CLUSTER,
+            row.name,
+            revision=row.revision,
+            after={"verdict": row.verdict, "reason": row.verdict_reason},
+        )
+        for row in changed
+    ]
+    record_all(happenings, by=None, now=now)
+    if changed:
+        named = changed[0].name if len(changed) == 1 else f"{len(changed)} clusters"
+        note(Change(f"{named}: another verdict", opens=True))
+    return len(changed)
+
+
+def _note_that_we_watch(now: datetime) -> None:
+    """Note the look; a first one, or one after a gap, begins a new time of observation."""
+    FleetState.objects.get_or_create(id=1)
+    unwatched = Q(observing_since=None) | Q(observed_at=None) | Q(observed_at__lt=now - LONGEST_GAP)
+    FleetState.objects.filter(unwatched, id=1).update(observing_since=now)
+    FleetState.objects.filter(id=1).update(observed_at=now)
+
+
+@transaction.atomic
+def _write_observations(
+    seen: Sequence[tuple[MemberCluster, Observation]], silent: Sequence[MemberCluster], *, now: datetime
+) -> None:
+    names: set[str] = set()
+    opens, changed = False, []
+    for row, observation in seen:
+        before = _taken_in(row, observation, now=now)
+        if any(getattr(before, fact) != getattr(row, fact) for fact in _FACTS):
+            changed.append(row)
+            names |= readings(before, row)
+            opens = opens or before.membership != row.membership
+    MemberCluster.objects.bulk_update(changed, _FACTS, batch_size=500)
+    for period, pks in _by_period([row for row, _ in seen]).items():
+        next_look = now + timedelta(seconds=period)
+        MemberCluster.objects.filter(pk__in=pks).update(heartbeat_at=now, observe_at=next_look)
+    retry = now + timedelta(seconds=USUAL_PERIOD)
+    MemberCluster.objects.filter(pk__in=[row.pk for row in silent]).update(observe_at=retry)
+    note(Change(f"{len(changed)} clusters observed", property_names=names, opens=opens))
+
+
+def _by_period(rows: Sequence[MemberCluster]) -> dict[int, list[int]]:
+    periods: dict[int, list[int]] = {}
+    for row in rows:
+        period = row.document["spec"].get("heartbeatPeriodSeconds") or USUAL_PERIOD
+        periods.setdefault(int(period), []).append(row.pk)
+    return periods
+
+
+def _taken_in(row: MemberCluster, observation: Observation, *, now: datetime) -> MemberCluster:
+    """Write an observation into the row; give it as it was before."""
+    before = MemberCluster(**{name: getattr(row, name) for name in _FACTS})
+    health = "True" if observation.is_healthy else "False"
+    if row.agent_healthy != health:
+        row.agent_healthy, row.healthy_since = health, now
+    if row.membership == Membership.JOINING:
+        row.membership = Membership.JOINED
+    row.agent_joined, row.has_reported, row.heartbeat_at = "True", True, now
+    if observation.properties is not None:
+        row.properties = dict(observation.properties)
+    if observation.usage is not None:
+        row.usage = {sort: dict(amounts) for sort, amounts in observation.usage.items()}
+    return before

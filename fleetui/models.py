@@ -1,0 +1,47 @@
+"""What both apps write down: events, who did what to which object."""
+
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+
+LONGEST_NAME = 253
+
+
+class Event(models.Model):
+    """Something happened to one object; never changed afterwards.
+
+    `revision` is the object's own after the change, so that what came after a given one can be listed.
+    Without an actor it was the console itself.
+    """
+
+    at = models.DateTimeField()
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    actor_name = models.CharField(max_length=150)
+    verb = models.CharField(max_length=40)
+    kind = models.CharField(max_length=20)
+    name = models.CharField(max_length=700)
+    revision = models.PositiveBigIntegerField(null=True)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["kind", "name", "-id"], name="event_of_object"),
+            models.Index(fields=["actor_name", "-id"], name="event_of_actor"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=~models.Q(verb=""), name="event_has_verb"),
+            models.CheckConstraint(
+                condition=~models.Q(kind="") & ~models.Q(name=""), name="event_has_object"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        """Write the event in one line."""
+        return f"{self.actor_name} {self.verb} {self.kind} {self.name}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Give who, what and when as plain data."""
+        return {"by": self.actor_name, "what": self.verb, "at": self.at, "revision": self.revision}

@@ -1,0 +1,27 @@
+"""Wake a worker after commit, by the name of its task.
+
+A wake-up is a hint: what is due stands in the database, and the sweep finds it when the hint is lost.
+"""
+
+import logging
+from functools import partial
+from typing import Any
+
+from celery import current_app
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+log = logging.getLogger(__name__)
+
+
+def wake(task: str, **arguments: Any) -> None:
+    """Send a task once the current transaction has been committed; a broker that is away does no harm."""
+    transaction.on_commit(partial(send, task, arguments))
+
+
+def send(task: str, arguments: dict[str, Any]) -> None:
+    """Send a task now."""
+    try:
+        current_app.send_task(task, kwargs=arguments, ignore_result=True, retry=False)
+    except (OperationalError, OSError) as error:
+        log.warning("wake-up not sent, the sweep will find it: task=%s error=%s", task, error)

@@ -1,0 +1,54 @@
+"""manage.py apply -f FILE: resources, member clusters and placements, all or none."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from placements.manifests import Document, items_of, load_documents
+from placements.operations.applying import apply_documents
+from placements.scheduling.faults import Faults
+
+BAD_INPUT = 2
+
+
+class Command(BaseCommand):
+    """Apply the documents of files to the hub."""
+
+    help = "Apply resources, member clusters and placements to the hub, all or none."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the options."""
+        parser.add_argument(
+            "-f", "--filename", action="append", required=True, metavar="FILE", help="- is stdin; repeatable"
+        )
+
+    def handle(self, *, filename: list[str], **_options: Any) -> None:
+        """Apply, and say what became of each document."""
+        documents: list[Document] = []
+        for name in filename:
+            try:
+                documents += [item for one in load_documents(_read(name)) for item in items_of(one)]
+            except Faults as faults:
+                raise CommandError(_told(name, faults), returncode=BAD_INPUT) from faults
+        try:
+            results = apply_documents(documents, by=None, now=datetime.now(UTC))
+        except Faults as faults:
+            raise CommandError(_told(", ".join(filename), faults), returncode=BAD_INPUT) from faults
+        for result in results:
+            self.stdout.write(f"{result.kind} {result.name} {result.did}")
+            for caveat in result.caveats:
+                self.stderr.write(f"  warning: {caveat.path}: {caveat.message}")
+
+
+def _read(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise CommandError(f"{name}: cannot be read: {error.strerror}", returncode=BAD_INPUT) from error
+
+
+def _told(name: str, faults: Faults) -> str:
+    return "\n".join(f"{name}: {fault}" for fault in faults.faults)

@@ -1,0 +1,139 @@
+"""Applying documents of every kind that the hub knows, all or none: the one operation behind `apply`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.operations.joining import CLUSTER, Wanted, put_clusters
+from placements.manifests import Document, attach_lines
+from placements.operations.placements import PLACEMENT, save_placement
+from placements.operations.resources import RESOURCE, apply_resources, name_of
+from placements.scheduling.door.kinds import MEMBER_KIND, PLACEMENT_KIND
+from placements.scheduling.faults import Caveat, Fault, Faults
+from placements.scheduling.hub.manifest import parse_manifest
+from placements.scheduling.hub.objects import HubObject
+from placements.scheduling.member import parse_member
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one document."""
+
+    kind: str
+    name: str
+    did: str
+    caveats: tuple[Caveat, ...] = ()
+
+
+@transaction.atomic
+def apply_documents(documents: Sequence[Document], *, by: User | None, now: datetime) -> list[Result]:
+    """Apply resources, then member clusters, then placements; the answer keeps the order given.
+
+    Raises Faults with those of every document, each with its line; then nothing has changed.
+    """
+    faults: list[tuple[Document, Fault]] = []
+    several = len(documents) > 1
+    resources = [one for one in documents if _kind(one) not in (MEMBER_KIND, PLACEMENT_KIND)]
+    members = [one for one in documents if _kind(one) == MEMBER_KIND]
+    placements = [one for one in documents if _kind(one) == PLACEMENT_KIND]
+    for group, read in ((resources, parse_manifest), (members, parse_member)):
+        faults += _faults_of(group, read, several=several)
+    _refuse_twice(documents, faults)
+    _raise(faults)
+    results: dict[int, Result] = {}
+    results |= _apply_resources(resources, by=by, now=now)
+    results |= _put_members(members, by=by, now=now)
+    for one in placements:
+        try:
+            results[id(one)] = _save(one, by=by, now=now)
+        except Faults as found:
+            faults += _placed(one, found, several=several)
+    _raise(faults)
+    return [results[id(one)] for one in documents]
+
+
+def _kind(document: Document) -> Any:
+    return document.data.get("kind") if isinstance(document.data, dict) else None
+
+
+def _faults_of(
+    documents: Sequence[Document], read: Callable[[Any], object], *, several: bool
+) -> list[tuple[Document, Fault]]:
+    faults: list[tuple[Document, Fault]] = []
+    for one in documents:
+        try:
+            read(one.data)
+        except Faults as found:
+            faults += _placed(one, found, several=several)
+    return faults
+
+
+def _placed(document: Document, found: Faults, *, several: bool) -> list[tuple[Document, Fault]]:
+    """Say which document a fault is of, where there are several."""
+    prefix = f"{_called(document)}: " if several else ""
+    return [
+        (document, Fault(one.path, one.code, f"{prefix}{one.message}", one.allowed, one.line))
+        for one in found.faults
+    ]
+
+
+def _called(document: Document) -> str:
+    data = document.data if isinstance(document.data, dict) else {}
+    metadata = data.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f"{data.get('kind', 'document')} {name or document.number}"
+
+
+def _refuse_twice(documents: Sequence[Document], faults: list[tuple[Document, Fault]]) -> None:
+    seen: set[tuple[str, ...]] = set()
+    for one in documents:
+        identity = _identity(one.data)
+        if identity and identity in seen:
+            message = f"{_called(one)} stands above already"
+            faults.append((one, Fault("metadata.name", "duplicate", message, "each object once")))
+        seen.add(identity)
+
+
+def _identity(data: Any) -> tuple[str, ...]:
+    """Give what tells objects apart, nothing for a document too odd to say."""
+    metadata = data.get("metadata") if isinstance(data, dict) else None
+    if not isinstance(metadata, dict):
+        return ()
+    group = str(data.get("apiVersion")).rpartition("/")[0]
+    return group, str(data.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name"))
+
+
+def _raise(faults: list[tuple[Document, Fault]]) -> None:
+    if faults:
+        raise Faults(attach_lines(faults))
+
+
+def _apply_resources(
+    documents: Sequence[Document], *, by: User | None, now: datetime
+) -> Mapping[int, Result]:
+    if not documents:
+        return {}
+    applied = apply_resources([one.data for one in documents], by=by, now=now)
+    return {
+        id(document): Result(RESOURCE, name_of(HubObject.of(one.resource.content)), one.did)
+        for document, one in zip(documents, applied, strict=True)
+    }
+
+
+def _put_members(documents: Sequence[Document], *, by: User | None, now: datetime) -> Mapping[int, Result]:
+    if not documents:
+        return {}
+    put = put_clusters([Wanted(one.data) for one in documents], by=by, now=now)
+    pairs = zip(documents, put, strict=True)
+    return {id(document): Result(CLUSTER, one.name, one.did) for document, one in pairs}
+
+
+def _save(document: Document, *, by: User | None, now: datetime) -> Result:
+    saved = save_placement(document.data, by=by, now=now)
+    return Result(PLACEMENT, saved.placement.name, saved.did, saved.caveats)

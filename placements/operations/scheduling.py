@@ -1,0 +1,298 @@
+"""Scheduling cycles: who is due, deciding, and writing what changed (`design/architecture.md`, flow)."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import perf_counter
+from uuid import uuid4
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from clusters.models import MemberCluster
+from clusters.operations.fleet_changes import lock_fleet
+from clusters.queries import fleet_now
+from fleetui.events import Happening, record
+from placements import models
+from placements.operations.placements import PLACEMENT, always_looks, finish_deletion
+from placements.operations.snapshotting import refresh_resources
+from placements.queries.records import fleet_record_of
+from placements.scheduling.bindings import BindingState
+from placements.scheduling.decision import Decision, Picked
+from placements.scheduling.reads import labels_read, properties_read
+from placements.scheduling.scheduler import schedule
+from placements.scheduling.storage import pack
+from placements.scheduling.version import ENGINE_VERSION
+from placements.snapshots import Inputs, take
+
+LEASE = timedelta(seconds=60)
+BATCH = 20
+RERUNS = 3
+_SHOWN = 5
+
+
+class FleetMovedError(Exception):
+    """The fleet changed while the cycle ran; the answer may be another one now."""
+
+
+class PlacementMovedError(Exception):
+    """The placement was changed, decided or deleted while the cycle ran."""
+
+
+def schedule_due(*, now: datetime) -> int:
+    """Run the cycles that are due, until none is left that no other worker has; tell how many were run."""
+    count = 0
+    while claimed := claim(now=now):
+        count += len(claimed)
+        _decide_all(claimed, now=now)
+    return count
+
+
+def _decide_all(claimed: list[int], *, now: datetime) -> None:
+    """Decide one after the other; what an error keeps from being begun is free for others at once."""
+    left = list(claimed)
+    try:
+        while left:
+            decide(left.pop(0), now=now)
+    finally:
+        if left:
+            _release(left)
+
+
+def claim(*, now: datetime) -> list[int]:
+    """Take on up to 20 due placements that no other worker holds, by a conditional update."""
+    token = uuid4().hex
+    free = Q(lease_until=None) | Q(lease_until__lt=now)
+    due = models.Placement.objects.filter(free, answered__lt=F("asked"))
+    ids = list(due.order_by("pk").values_list("pk", flat=True)[:BATCH])
+    if not ids:
+        return []
+    due.filter(pk__in=ids).update(lease_until=now + LEASE, lease_token=token)
+    return list(
+        models.Placement.objects.filter(lease_token=token).order_by("pk").values_list("pk", flat=True)
+    )
+
+
+def decide(placement_id: int, *, now: datetime) -> models.Decision | None:
+    """Run one cycle for a placement and write what it decided; None when there was nothing to write.
+
+    When the fleet changes meanwhile the cycle runs again, at most three times.
+    """
+    for run in range(1 + RERUNS):
+        placement = models.Placement.objects.filter(pk=placement_id).first()
+        if placement is None or not placement.is_due:
+            return None
+        if placement.deleting_since:
+            return _finish_deleting(placement)
+        if not refresh_resources(placement, now=now):
+            return _set_aside(placement)
+        try:
+            return _decide_once(placement, now=now, is_last=run == RERUNS)
+        except FleetMovedError:
+            continue
+        except PlacementMovedError:
+            break
+    _release([placement_id])
+    return None
+
+
+def _decide_once(placement: models.Placement, *, now: datetime, is_last: bool) -> models.Decision | None:
+    inputs = take(placement, fleet_now())
+    started = perf_counter()
+    decision = schedule(inputs.cycle)
+    milliseconds = (perf_counter() - started) * 1000
+    return write_decision(Cycled(inputs, decision, milliseconds), now=now, settle_for_old_fleet=is_last)
+
+
+def _finish_deleting(placement: models.Placement) -> None:
+    with transaction.atomic():
+        if not finish_deletion(placement):
+            _answer(placement, {})
+
+
+def _set_aside(placement: models.Placement) -> None:
+    """Leave a placement whose selectors are at fault as it is, until it or the resources change."""
+    _answer(placement, {})
+
+
+def _release(placements: Iterable[int]) -> None:
+    models.Placement.objects.filter(pk__in=list(placements)).update(lease_until=None, lease_token="")
+
+
+@dataclass(frozen=True)
+class Cycled:
+    """A cycle that has run: what it read, what it decided, how long it took."""
+
+    inputs: Inputs
+    decision: Decision
+    milliseconds: float
+
+
+def write_decision(
+    cycled: Cycled, *, now: datetime, settle_for_old_fleet: bool = False
+) -> models.Decision | None:
+    """Write a decision and the bindings that it changes, unless fleet or placement have moved on.
+
+    A cycle that repeats the one before and changes nothing leaves no row. Raises FleetMovedError,
+    PlacementMovedError.
+    """
+    fleet_record = fleet_record_of(cycled.inputs.view)
+    with transaction.atomic():
+        _refuse_old_fleet(cycled, settle=settle_for_old_fleet)
+        placement, decision = cycled.inputs.placement, cycled.decision
+        digest = decision.cycle.fleet.digest(labels_read(decision.cycle), properties_read(decision.cycle))
+        repeats = _repeats(cycled, digest)
+        _answer(placement, {} if repeats else _columns(cycled))
+        if repeats:
+            return None
+        row = _decision_row(cycled, digest, fleet_record, now=now)
+        _write_bindings(cycled, row, now=now)
+        record(_happening(row), by=None, now=now)
+    return row
+
+
+def _refuse_old_fleet(cycled: Cycled, *, settle: bool) -> None:
+    state, view = lock_fleet(), cycled.inputs.view
+    moved = state.version != view.version
+    if cycled.inputs.placement.property_names_read:
+        moved = moved or state.readings != view.readings
+    if moved and not (settle and _all_may_be_picked(cycled.decision.picked_names)):
+        raise FleetMovedError
+
+
+def _all_may_be_picked(names: tuple[str, ...]) -> bool:
+    """Tell whether none of the picked clusters left the fleet or lost its eligibility."""
+    there = 0
+    for start in range(0, len(names), 500):
+        there += MemberCluster.objects.filter(name__in=names[start : start + 500], verdict="").count()
+    return there == len(names)
+
+
+def _repeats(cycled: Cycled, digest: str) -> bool:
+    """Tell whether the cycle changes nothing and read the same as the latest one that was written."""
+    decision, inputs = cycled.decision, cycled.inputs
+    if decision.picked_names or decision.unscheduled:
+        return False
+    latest = models.Decision.objects.filter(placement=inputs.placement).order_by("-number").first()
+    return latest is not None and (
+        latest.fleet_digest,
+        latest.policy_number,
+        latest.wanted,
+        latest.is_fulfilled,
+    ) == (digest, inputs.snapshot.number, inputs.placement.number_of_clusters, decision.is_fulfilled)
+
+
+def _columns(cycled: Cycled) -> dict[str, object]:
+    placement, decision = cycled.inputs.placement, cycled.decision
+    return {
+        "decisions_made": placement.decisions_made + 1,
+        "is_fulfilled": decision.is_fulfilled,
+        "keeps_looking": always_looks(placement) or not decision.is_fulfilled,
+        "placed_count": sum(binding.is_active for binding in decision.bindings_after),
+    }
+
+
+def _answer(placement: models.Placement, columns: dict[str, object]) -> None:
+    """Note that what was asked is answered; raise PlacementMovedError if somebody was quicker."""
+    mine = models.Placement.objects.filter(
+        pk=placement.pk, revision=placement.revision, answered=placement.answered
+    )
+    if not mine.update(answered=placement.asked, lease_until=None, lease_token="", **columns):
+        raise PlacementMovedError
+
+
+def _decision_row(
+    cycled: Cycled, digest: str, fleet_record: models.FleetRecord, *, now: datetime
+) -> models.Decision:
+    inputs, decision, placement = cycled.inputs, cycled.decision, cycled.inputs.placement
+    stored = models.DecisionRecord.objects.filter(decision_id=decision.id).first()
+    if stored is None:
+        stored, _ = models.DecisionRecord.objects.get_or_create(
+            decision_id=decision.id,
+            defaults={"content": pack(decision), "engine": ENGINE_VERSION, "fleet": fleet_record},
+        )
+    was_placed = {row.cluster_name for row in inputs.bindings if row.state != BindingState.UNSCHEDULED}
+    joins = [name for name in decision.picked_names if name not in was_placed]
+    return models.Decision.objects.create(
+        placement=placement,
+        placement_name=placement.name,
+        number=placement.decisions_made + 1,
+        record=stored,
+        policy_number=inputs.snapshot.number,
+        fleet_digest=digest,
+        wanted=placement.number_of_clusters,
+        kind=decision.kind,
+        is_fulfilled=decision.is_fulfilled,
+        picked_count=len(decision.picked_names),
+        kept_count=len(decision.kept),
+        unscheduled_count=len(decision.unscheduled),
+        joins=joins[:_SHOWN],
+        leaves=list(decision.unscheduled[:_SHOWN]),
+        milliseconds=cycled.milliseconds,
+        because=placement.asked_because,
+        asked_by=placement.asked_by,
+        created_at=now,
+    )
+
+
+def _write_bindings(cycled: Cycled, row: models.Decision, *, now: datetime) -> None:
+    """Write what changed, in bulk; a binding that was never carried out ends without a trace."""
+    inputs, decision = cycled.inputs, cycled.decision
+    there = {binding.cluster_name: binding for binding in inputs.bindings}
+    _unschedule([there[name] for name in decision.unscheduled])
+    after = {binding.cluster: binding.state for binding in decision.bindings_after}
+    new, again = [], []
+    for picked in decision.picked:
+        binding = there.get(picked.cluster)
+        if binding is None:
+            binding = models.Binding(placement=inputs.placement, cluster_name=picked.cluster, picked_at=now)
+            new.append(binding)
+        else:
+            again.append(binding)
+        _take_pick(binding, picked, after[picked.cluster], inputs.snapshot, row)
+    models.Binding.objects.bulk_create(new, batch_size=500)
+    models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
+
+
+_PICK_FIELDS = ["state", "policy_snapshot", "decision", "topology_spread_score", "affinity_score"]
+
+
+def _take_pick(
+    binding: models.Binding,
+    picked: Picked,
+    state: BindingState,
+    snapshot: models.PolicySnapshot,
+    row: models.Decision,
+) -> None:
+    binding.state, binding.policy_snapshot, binding.decision = state, snapshot, row
+    score = picked.topology_spread_score
+    binding.topology_spread_score = list(score) if isinstance(score, tuple) else score
+    binding.affinity_score = picked.affinity_score
+
+
+def _unschedule(bindings: Iterable[models.Binding]) -> None:
+    for state, pks in _by_state(bindings):
+        rows = models.Binding.objects.filter(pk__in=pks)
+        if state == BindingState.SCHEDULED:
+            rows.delete()
+        else:
+            rows.update(state=BindingState.UNSCHEDULED, previous_state=state)
+
+
+def _by_state(bindings: Iterable[models.Binding]) -> Iterator[tuple[str, list[int]]]:
+    listed = list(bindings)
+    for state in (BindingState.SCHEDULED, BindingState.BOUND):
+        pks = [binding.pk for binding in listed if binding.state == state]
+        if pks:
+            yield state, pks
+
+
+def _happening(row: models.Decision) -> Happening:
+    after = {
+        "decision": row.record.decision_id,
+        "picked": row.picked_count,
+        "kept": row.kept_count,
+        "unscheduled": row.unscheduled_count,
+        "fulfilled": row.is_fulfilled,
+    }
+    return Happening("decided", PLACEMENT, row.placement_name, after=after)

@@ -1,0 +1,1 @@
+"""What pages and API read: the hub, the records of decisions, lists."""

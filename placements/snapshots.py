@@ -1,0 +1,98 @@
+"""Rows to frozen values and back: what a scheduling cycle starts from, and what it leaves behind."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clusters.queries import FleetView
+from placements.models import Binding, Placement, PolicySnapshot
+from placements.scheduling.bindings import Binding as BindingValue
+from placements.scheduling.bindings import BindingState
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.fleet import Fleet
+from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
+from placements.scheduling.spec import ClusterResourcePlacement
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that one scheduling cycle of a placement reads; taken at one moment."""
+
+    placement: Placement
+    snapshot: PolicySnapshot
+    bindings: tuple[Binding, ...]
+    view: FleetView
+    cycle: Cycle
+
+
+def take(placement: Placement, view: FleetView) -> Inputs:
+    """Take the inputs of a cycle for a placement that has a policy snapshot."""
+    snapshot = PolicySnapshot.objects.get(placement=placement, is_latest=True)
+    rows = tuple(Binding.objects.filter(placement=placement).order_by("cluster_name"))
+    cycle = Cycle(
+        view.fleet,
+        policy_of(snapshot, placement.number_of_clusters),
+        binding_values(rows, snapshot),
+        Semantics(snapshot.semantics),
+        snapshot.options,
+    )
+    return Inputs(placement, snapshot, rows, view, cycle)
+
+
+def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet) -> Cycle:
+    """Give the cycle that would run if the draft were saved over `saved`, or as a new placement."""
+    return Cycle(
+        fleet, draft.spec.policy, bindings_under(draft, saved), draft.semantics, draft.spread_options
+    )
+
+
+def bindings_under(draft: ClusterResourcePlacement, saved: Placement | None) -> tuple[BindingValue, ...]:
+    """Give the bindings of a placement as the draft would find them: obsolete if it makes a new snapshot."""
+    if saved is None:
+        return ()
+    snapshot = PolicySnapshot.objects.get(placement=saved, is_latest=True)
+    rows = Binding.objects.filter(placement=saved).order_by("cluster_name")
+    is_same = content_hash(draft) == snapshot.content_hash
+    return binding_values(rows, snapshot if is_same else None)
+
+
+def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
+    """Give the policy of a snapshot with the placement's number of clusters."""
+    wanted = {} if number is None else {"numberOfClusters": number}
+    return parse_policy({**snapshot.policy, **wanted}, semantics=Semantics(snapshot.semantics))
+
+
+def binding_values(rows: Iterable[Binding], latest: PolicySnapshot | None) -> tuple[BindingValue, ...]:
+    """Give bindings as values; those of another snapshot than the latest are obsolete."""
+    latest_id = latest.pk if latest else None
+    return tuple(_binding_value(row, is_current=row.policy_snapshot_id == latest_id) for row in rows)
+
+
+def _binding_value(row: Binding, *, is_current: bool) -> BindingValue:
+    score = row.topology_spread_score
+    return BindingValue(
+        row.cluster_name,
+        BindingState(row.state),
+        is_current=is_current,
+        topology_spread_score=tuple(score) if isinstance(score, list) else score,
+        affinity_score=row.affinity_score,
+        previous_state=BindingState(row.previous_state),
+    )
+
+
+def content_hash(placement: ClusterResourcePlacement) -> str:
+    """Hash what makes a new policy snapshot when it changes: not the number of clusters (lifecycle A.16)."""
+    content = {
+        "policy": placement.spec.policy.without_number(),
+        "semantics": placement.semantics,
+        "options": placement.spread_options,
+    }
+    return hash_of(content)
+
+
+def hash_of(content: Mapping[str, Any]) -> str:
+    """Give SHA-256 over canonical JSON."""
+    text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
