@@ -42,6 +42,7 @@ CODES = frozenset(
         "unknown-cluster",
         "malformed-property",
         "unsatisfiable",
+        "not-on-the-hub",
     ]
 )
 """Every code that a fault may have: what programs can rely on."""
