@@ -45,6 +45,12 @@ def fleet_now() -> FleetView:
         return _latest
 
 
+def forget_cached_fleet() -> None:
+    """Drop what this process keeps of the fleet: for tests, where rows vanish."""
+    global _latest  # noqa: PLW0603 -- see above
+    _latest = None
+
+
 def _clusters() -> Iterator[Cluster]:
     taints_of: dict[tuple[Any, ...], tuple[Taint, ...]] = {}
     rows = MemberCluster.objects.values_list(*_COLUMNS)

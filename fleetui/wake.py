@@ -4,7 +4,6 @@ A wake-up is a hint: what is due stands in the database, and the sweep finds it 
 """
 
 import logging
-from functools import partial
 from typing import Any
 
 from celery import current_app
@@ -16,7 +15,7 @@ log = logging.getLogger(__name__)
 
 def wake(task: str, **arguments: Any) -> None:
     """Send a task once the current transaction has been committed; a broker that is away does no harm."""
-    transaction.on_commit(partial(send, task, arguments))
+    transaction.on_commit(lambda: send(task, arguments))
 
 
 def send(task: str, arguments: dict[str, Any]) -> None:

@@ -1,11 +1,39 @@
-"""What every test starts from: how hard Hypothesis tries."""
+"""What every test starts from: how hard Hypothesis tries, no broker, and nothing kept from the last test."""
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import settings
+
+from clusters import queries as cluster_queries
+from fleetui import wake
+from placements.queries.records import forget_cached_records
 
 # The same examples on every run and no clock: a build that was green stays green on a slower machine.
 settings.register_profile("ci", deadline=None, derandomize=True, database=None)
 # For a developer: new examples each time, and many of them.
 settings.register_profile("dev", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(autouse=True)
+def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keep wake-ups from a broker, and give the names of the tasks that would have been sent."""
+    sent: list[str] = []
+
+    def send(task: str, arguments: dict[str, Any]) -> None:
+        assert not arguments
+        sent.append(task)
+
+    monkeypatch.setattr(wake, "send", send)
+    return sent
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> Iterator[None]:
+    """Drop what the process keeps of the database, as each test has a database of its own."""
+    cluster_queries.forget_cached_fleet()
+    forget_cached_records()
+    yield

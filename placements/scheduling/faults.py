@@ -44,6 +44,7 @@ CODES = frozenset(
         "unsatisfiable",
         "immutable",
         "being-deleted",
+        "not-on-the-hub",
     ]
 )
 """Every code that a fault may have: what programs can rely on."""

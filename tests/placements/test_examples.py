@@ -45,6 +45,7 @@ OUR_FILES = {
     "placement-status-in-namespace.yaml": ["loads not-acted-on-yet"],
     "other-kinds.yaml": [NO_KIND] * 5,
     "members.yaml": [LOADS, "loads"],
+    "nginx.yaml": [*[NO_KIND] * 5, LOADS],
 }
 
 

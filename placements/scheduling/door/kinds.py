@@ -7,6 +7,8 @@ MEMBER_KIND = "MemberCluster"
 PLACEMENT_VERSIONS = ("placement.kubernetes-fleet.io/v1", "placement.kubernetes-fleet.io/v1beta1")
 MEMBER_VERSIONS = ("cluster.kubernetes-fleet.io/v1", "cluster.kubernetes-fleet.io/v1beta1")
 
+_FLEET_GROUPS = frozenset(version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS))
+
 _LATER = "placements inside a namespace come later"
 _NOT_HERE = "resource envelopes are not part of this project"
 _NO_DOOR = "documents of this kind are not read by this project"
@@ -29,6 +31,11 @@ _REASONS = {
     PLACEMENT_KIND: "is a placement; a member cluster is expected here",
     MEMBER_KIND: "is a member cluster; a placement is expected here",
 }
+_NO_RESOURCES = {
+    **_REASONS,
+    PLACEMENT_KIND: "is a placement, not a resource to be placed",
+    MEMBER_KIND: "is a member cluster, not a resource to be placed",
+}
 
 
 def refuse_other_kinds(document: object, expected: str) -> None:
@@ -45,5 +52,19 @@ def _kind_problem(kind: object, expected: str) -> Problem:
     if not isinstance(kind, str):
         return Problem((), "wrong-type", "is not text", expected)
     reason = _REASONS.get(kind, "is not a kind that is read here")
-    readable = kind[:60].encode(errors="replace").decode()
-    return Problem((), "kind-not-supported", f"{readable}: {reason}", expected)
+    return Problem((), "kind-not-supported", f"{_readable(kind)}: {reason}", expected)
+
+
+def _readable(kind: str) -> str:
+    return kind[:60].encode(errors="replace").decode()
+
+
+def refuse_fleet_kinds(document: object) -> None:
+    """Raise Faults if the document is of a kind of Fleet itself, which is no resource on the hub."""
+    raw = document if isinstance(document, dict) else {}
+    version, kind = raw.get("apiVersion"), raw.get("kind")
+    if not isinstance(version, str) or not isinstance(kind, str):
+        return
+    if version.rpartition("/")[0] in _FLEET_GROUPS:
+        reason = _NO_RESOURCES.get(kind, "belongs to Fleet itself")
+        raise Faults([Fault("kind", "kind-not-supported", f"{_readable(kind)}: {reason}", "resources")])

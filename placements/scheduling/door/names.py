@@ -13,6 +13,11 @@ LABEL_KEY = f"[DNS name/]name; the name: {NAME_PART}"
 LABEL_VALUE = f"empty, or {NAME_PART}"
 RESOURCE_PROPERTY = "resources.kubernetes-fleet.io/<total|allocatable|available>-<resource>"
 PROPERTY_NAME = f"{RESOURCE_PROPERTY}, or a name such as example.com/cost"
+DNS_LABEL = 'at most 63 lower-case letters, digits and "-", starting and ending with a letter or digit'
+SERVICE_NAME = (
+    'at most 63 lower-case letters, digits and "-", starting with a letter, ending with a letter or digit'
+)
+API_VERSION = "v1, or a group and a version such as apps/v1"
 OBJECT_NAME = 'up to 253 characters without "/", "%" and spaces, not "." or ".."'
 
 
@@ -27,6 +32,7 @@ _RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
 _LONGEST_PART = 63
 _LONGEST_SUBDOMAIN = 253
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _OBJECT_NAME = re.compile(r"[^/%\s]+")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]*")
@@ -42,6 +48,19 @@ def subdomain_problem(text: str, *, longest: int = _LONGEST_SUBDOMAIN) -> NamePr
     if len(text) > longest:
         return NameProblem("too-long", f"has {len(text)} characters; at most {longest} fit")
     return None if _SUBDOMAIN.fullmatch(text) else _bad("is not a DNS name")
+
+
+def dns_label_problem(text: str) -> NameProblem | None:
+    """Say why a text is no DNS-1123 label, the syntax of namespaces."""
+    if len(text) > _LONGEST_PART:
+        return NameProblem("too-long", f"has {len(text)} characters; at most {_LONGEST_PART} fit")
+    return None if _LABEL.fullmatch(text) else _bad("is not a DNS label")
+
+
+def service_name_problem(text: str) -> NameProblem | None:
+    """Say why a text is no DNS-1035 label, the syntax of services."""
+    starts_with_digit = text[:1].isdigit()
+    return _bad("starts with a digit") if starts_with_digit else dns_label_problem(text)
 
 
 def label_key_problem(text: str) -> NameProblem | None:
@@ -96,6 +115,14 @@ def group_problem(text: str) -> NameProblem | None:
 def version_problem(text: str) -> NameProblem | None:
     """Say why a text is no API version."""
     return None if len(text) <= _LONGEST_PART and _VERSION.fullmatch(text) else _bad("is not an API version")
+
+
+def api_version_problem(text: str) -> NameProblem | None:
+    """Say why a text is no group and version, or version alone, as documents begin with."""
+    group, slash, version = text.rpartition("/")
+    if slash and (not group or group_problem(group)):
+        return _bad('has something before the "/" that is not an API group')
+    return version_problem(version)
 
 
 def kind_problem(text: str) -> NameProblem | None:

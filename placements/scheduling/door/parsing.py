@@ -50,15 +50,29 @@ _PYDANTIC_CODES = {
 }
 
 
-def parse_model(model: type[Model], raw: object, *, semantics: Semantics, path: str) -> Model:
-    """Turn raw data into a model; raise Faults with everything that is wrong with it."""
+def parse_model(
+    model: type[Model],
+    raw: object,
+    *,
+    semantics: Semantics,
+    path: str,
+    whole: Callable[[object], Iterable[Problem]] = lambda _: (),
+) -> Model:
+    """Turn raw data into a model; raise Faults with everything that is wrong with it.
+
+    `whole` looks at the data as it is, with what the model drops, once it is known to be plain.
+    """
     problems = plain_problems(raw)
     if problems:
         raise faults_of(problems, None, path=path)
+    problems = list(whole(raw))
     try:
-        return model.model_validate(raw, context={"semantics": semantics})
+        found = model.model_validate(raw, context={"semantics": semantics})
     except ValidationError as error:
-        raise faults_of(problems_in(error), raw, path=path) from error
+        raise faults_of([*problems, *problems_in(error)], raw, path=path) from error
+    if problems:
+        raise faults_of(problems, raw, path=path)
+    return found
 
 
 class Refusal(NamedTuple):

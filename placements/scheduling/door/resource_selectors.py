@@ -5,26 +5,12 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
 from placements.scheduling.door import names
+from placements.scheduling.door.builtin_kinds import KindScope, scope_of
 from placements.scheduling.door.fields import one_of, spelled
 from placements.scheduling.door.parsing import Parsed, Raw, mapping_at, shown
 from placements.scheduling.door.terms import LabelSelector
 from placements.scheduling.faults import Problem
 
-_NAMESPACED = {
-    "": (
-        "Binding ConfigMap Endpoints Event LimitRange PersistentVolumeClaim Pod PodTemplate "
-        "ReplicationController ResourceQuota Secret Service ServiceAccount"
-    ),
-    "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
-    "autoscaling": "HorizontalPodAutoscaler",
-    "batch": "CronJob Job",
-    "coordination.k8s.io": "Lease",
-    "discovery.k8s.io": "EndpointSlice",
-    "events.k8s.io": "Event",
-    "networking.k8s.io": "Ingress NetworkPolicy",
-    "policy": "PodDisruptionBudget",
-    "rbac.authorization.k8s.io": "Role RoleBinding",
-}
 _RESERVED_PREFIXES = ("fleet-", "kube-")
 _RESERVED_NAMES = ("default",)
 
@@ -68,10 +54,13 @@ class ResourceSelector(Parsed):
             message = "cannot stand beside a name: one selector selects by name or by labels"
             yield Problem(("labelSelector",), "conflict", message, "name or labelSelector")
         if selects_namespace(raw) and isinstance(name, str) and is_reserved_namespace(name):
-            allowed = "namespaces other than default, fleet-* and kube-*"
-            yield Problem(
-                ("name",), "reserved-namespace", f"{shown(name)} belongs to the hub itself", allowed
-            )
+            yield reserved_namespace_problem(name)
+
+
+def reserved_namespace_problem(name: str) -> Problem:
+    """Refuse a selector that names a namespace of the hub itself."""
+    allowed = "namespaces other than default, fleet-* and kube-*"
+    return Problem(("name",), "reserved-namespace", f"{shown(name)} belongs to the hub itself", allowed)
 
 
 def selects_namespace(raw: Raw) -> bool:
@@ -98,17 +87,24 @@ def scope_problems(selectors: list[Any]) -> Iterator[Problem]:
 def namespaced_problems(selectors: list[Any]) -> Iterator[Problem]:
     """A placement of a whole cluster takes kinds inside namespaces only from a namespace it names (B.1.2).
 
-    Of other groups than Kubernetes' own it is not known here which kinds live in namespaces.
+    Of other groups than Kubernetes' own only the objects on the hub tell: `hub.selection` asks them.
     """
     raws = [mapping_at(raw) for raw in selectors]
     if any(selects_namespace(raw) and _has_own_selectors(raw) for raw in raws):
         return
     for index, raw in enumerate(raws):
         kind, group = raw.get("kind"), raw.get("group")
-        if isinstance(kind, str) and isinstance(group, str) and kind in _NAMESPACED.get(group, "").split():
-            message = f"{kind} lives inside namespaces: select its Namespace, which brings it along"
-            allowed = "cluster-scoped kinds, or a Namespace with NamespaceWithResourceSelectors beside it"
-            yield Problem((index, "kind"), "namespaced-kind", message, allowed)
+        if not isinstance(kind, str) or not isinstance(group, str):
+            continue
+        if scope_of(group, kind) is KindScope.NAMESPACED:
+            yield namespaced_kind_problem(kind).under(index)
+
+
+def namespaced_kind_problem(kind: str) -> Problem:
+    """Refuse a selector of a kind that lives inside namespaces."""
+    message = f"{kind} lives inside namespaces: select its Namespace, which brings it along"
+    allowed = "cluster-scoped kinds, or a Namespace with NamespaceWithResourceSelectors beside it"
+    return Problem(("kind",), "namespaced-kind", message, allowed)
 
 
 def _has_own_selectors(raw: Raw) -> bool:

@@ -1,0 +1,1 @@
+"""Tests of the member clusters: rows, operations, observation."""

@@ -1,0 +1,124 @@
+"""Rows for tests, written short; all of them made by the operations that make them in earnest.
+
+    joined("a", region="east")                  a cluster in the fleet, eligible
+    saved("web", pick_n_spec(2))                a placement on the hub, not decided yet
+    decided("web", pick_n_spec(2))              the same after its first cycle
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+
+from clusters.models import MemberCluster
+from clusters.operations.joining import Wanted, put_clusters
+from placements.models import Binding, Placement
+from placements.operations.placements import save_placement
+from placements.operations.scheduling import schedule_due
+from placements.scheduling.bindings import BindingState
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+CONFIG_MAP = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
+
+
+def member_document(name: str, labels: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    """Make a MemberCluster manifest without a status; `more` goes into its spec."""
+    return {
+        "apiVersion": "cluster.kubernetes-fleet.io/v1",
+        "kind": "MemberCluster",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": {"identity": {"kind": "User", "name": f"{name}-agent"}, **more},
+    }
+
+
+def joined(name: str, **labels: str) -> MemberCluster:
+    """Let a cluster join; nobody observes it, so it is eligible."""
+    put_clusters([Wanted(member_document(name, labels))], by=None, now=NOW)
+    return MemberCluster.objects.get(name=name)
+
+
+def all_joined(*names: str) -> None:
+    """Let several clusters without labels join."""
+    put_clusters([Wanted(member_document(name)) for name in names], by=None, now=NOW)
+
+
+def simulated(name: str, *, fault: str | None = None, now: datetime = NOW, **labels: str) -> MemberCluster:
+    """Let a simulated cluster join; it is observed from then on."""
+    connection = {"fault": fault} if fault else {}
+    wanted = Wanted(member_document(name, labels), driver="simulated", connection=connection)
+    put_clusters([wanted], by=None, now=now)
+    return MemberCluster.objects.get(name=name)
+
+
+def pick_n_spec(number: int, **policy: Any) -> dict[str, Any]:
+    """Make the spec of a PickN placement of the namespace shop."""
+    return spec({"placementType": "PickN", "numberOfClusters": number, **policy})
+
+
+def spec(policy: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """Make the spec of a placement of the namespace shop."""
+    given = {} if policy is None else {"policy": dict(policy)}
+    return {"resourceSelectors": [dict(CONFIG_MAP)], **given, **more}
+
+
+def placement_document(name: str, spec: Mapping[str, Any], **annotations: str) -> dict[str, Any]:
+    """Make a ClusterResourcePlacement manifest; annotations are those of fleetui.io."""
+    noted = {f"fleetui.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    metadata = {"name": name, **({"annotations": noted} if noted else {})}
+    return {
+        "apiVersion": "placement.kubernetes-fleet.io/v1",
+        "kind": "ClusterResourcePlacement",
+        "metadata": metadata,
+        "spec": dict(spec),
+    }
+
+
+def saved(name: str, spec: Mapping[str, Any], *, by: User | None = None, **annotations: str) -> Placement:
+    """Save a placement; it is due, and not decided yet."""
+    save_placement(placement_document(name, spec, **annotations), by=by, now=NOW)
+    return Placement.objects.get(name=name)
+
+
+def decided(name: str, spec: Mapping[str, Any], **annotations: str) -> Placement:
+    """Save a placement and run what is due."""
+    saved(name, spec, **annotations)
+    run_due()
+    return Placement.objects.get(name=name)
+
+
+def run_due(*, after: timedelta = timedelta()) -> int:
+    """Run the scheduling cycles that are due until none is."""
+    total = 0
+    while count := schedule_due(now=NOW + after):
+        total += count
+    return total
+
+
+def placed(placement: Placement) -> list[str]:
+    """Give the clusters that a placement has, by name."""
+    rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
+    return list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
+
+
+def person(name: str, *roles: str) -> User:
+    """Make a user with these roles."""
+    user = User.objects.create_user(name, password="a long enough password")
+    user.groups.set(Group.objects.filter(name__in=roles))
+    return user
+
+
+def namespace(name: str, **labels: str) -> dict[str, Any]:
+    """Make a Namespace manifest."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def config_map(name: str, *, in_: str = "shop", data: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Make a ConfigMap manifest."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": in_},
+        "data": dict(data or {}),
+    }
+
