@@ -12,20 +12,23 @@ from placements.operations.scheduling import schedule_due as schedule_those_due
 @shared_task(acks_late=True)
 def schedule_due(**_newer: Any) -> None:
     """Run the scheduling cycles that are due."""
-    schedule_those_due(now=datetime.now(UTC))
+    _schedule_all()
 
 
 @shared_task(acks_late=True)
 def fleet_changed(**_newer: Any) -> None:
     """Ask the placements that a change of the fleet concerns, and decide them."""
-    now = datetime.now(UTC)
     ask_those_concerned()
-    schedule_those_due(now=now)
+    _schedule_all()
 
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
     """Find what a lost message left, and do it."""
-    now = datetime.now(UTC)
     ask_those_concerned()
-    schedule_those_due(now=now)
+    _schedule_all()
+
+
+def _schedule_all() -> None:
+    while schedule_those_due(now=datetime.now(UTC)):
+        pass

@@ -1,7 +1,6 @@
 """What every test starts from: how hard Hypothesis tries, no broker, and nothing kept from the last test."""
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,8 +31,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept() -> Iterator[None]:
+def _nothing_kept() -> None:
     """Drop what the process keeps of the database, as each test has a database of its own."""
     cluster_queries.forget_cached_fleet()
     forget_cached_records()
-    yield

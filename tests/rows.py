@@ -1,8 +1,8 @@
 """Rows for tests, written short; all of them made by the operations that make them in earnest.
 
-    joined("a", region="east")                  a cluster in the fleet, eligible
-    saved("web", pick_n_spec(2))                a placement on the hub, not decided yet
-    decided("web", pick_n_spec(2))              the same after its first cycle
+joined("a", region="east")                  a cluster in the fleet, eligible
+saved("web", pick_n_spec(2))                a placement on the hub, not decided yet
+decided("web", pick_n_spec(2))              the same after its first cycle
 """
 
 from collections.abc import Mapping
@@ -74,9 +74,9 @@ def placement_document(name: str, spec: Mapping[str, Any], **annotations: str) -
     }
 
 
-def saved(name: str, spec: Mapping[str, Any], *, by: User | None = None, **annotations: str) -> Placement:
+def saved(name: str, spec: Mapping[str, Any], **annotations: str) -> Placement:
     """Save a placement; it is due, and not decided yet."""
-    save_placement(placement_document(name, spec, **annotations), by=by, now=NOW)
+    save_placement(placement_document(name, spec, **annotations), by=None, now=NOW)
     return Placement.objects.get(name=name)
 
 
@@ -121,4 +121,3 @@ def config_map(name: str, *, in_: str = "shop", data: Mapping[str, str] | None =
         "metadata": {"name": name, "namespace": in_},
         "data": dict(data or {}),
     }
-

@@ -40,16 +40,11 @@ class PlacementMovedError(Exception):
 
 
 def schedule_due(*, now: datetime) -> int:
-    """Run the cycles that are due, until none is left that no other worker has; tell how many were run."""
-    count = 0
-    while claimed := claim(now=now):
-        count += len(claimed)
-        _decide_all(claimed, now=now)
-    return count
+    """Run up to 20 of the cycles that are due and that no other worker has; tell how many.
 
-
-def _decide_all(claimed: list[int], *, now: datetime) -> None:
-    """Decide one after the other; what an error keeps from being begun is free for others at once."""
+    What an error keeps from being begun is free for others at once.
+    """
+    claimed = claim(now=now)
     left = list(claimed)
     try:
         while left:
@@ -57,6 +52,7 @@ def _decide_all(claimed: list[int], *, now: datetime) -> None:
     finally:
         if left:
             _release(left)
+    return len(claimed)
 
 
 def claim(*, now: datetime) -> list[int]:
@@ -83,25 +79,19 @@ def decide(placement_id: int, *, now: datetime) -> models.Decision | None:
         if placement is None or not placement.is_due:
             return None
         if placement.deleting_since:
-            return _finish_deleting(placement)
+            _finish_deleting(placement)
+            return None
         if not refresh_resources(placement, now=now):
-            return _set_aside(placement)
+            _set_aside(placement)
+            return None
         try:
-            return _decide_once(placement, now=now, is_last=run == RERUNS)
+            return write_decision(run_cycle(placement), now=now, settle_for_old_fleet=run == RERUNS)
         except FleetMovedError:
             continue
         except PlacementMovedError:
             break
     _release([placement_id])
     return None
-
-
-def _decide_once(placement: models.Placement, *, now: datetime, is_last: bool) -> models.Decision | None:
-    inputs = take(placement, fleet_now())
-    started = perf_counter()
-    decision = schedule(inputs.cycle)
-    milliseconds = (perf_counter() - started) * 1000
-    return write_decision(Cycled(inputs, decision, milliseconds), now=now, settle_for_old_fleet=is_last)
 
 
 def _finish_deleting(placement: models.Placement) -> None:
@@ -126,6 +116,14 @@ class Cycled:
     inputs: Inputs
     decision: Decision
     milliseconds: float
+
+
+def run_cycle(placement: models.Placement) -> Cycled:
+    """Take the inputs of a cycle and decide; nothing is written."""
+    inputs = take(placement, fleet_now())
+    started = perf_counter()
+    decision = schedule(inputs.cycle)
+    return Cycled(inputs, decision, (perf_counter() - started) * 1000)
 
 
 def write_decision(

@@ -1,0 +1,90 @@
+"""Which clusters a list shows: filters that page, REST and admin share, all answered by the database."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.db.models import Count, QuerySet
+
+from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterLabel, MemberCluster, Membership
+
+
+class State(StrEnum):
+    """What to filter clusters by; a cluster can be in several."""
+
+    ELIGIBLE = "eligible"
+    NOT_ELIGIBLE = "not-eligible"
+    CORDONED = "cordoned"
+    JOINING = "joining"
+    LEAVING = "leaving"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFilter:
+    """What a list of clusters is narrowed down to.
+
+    `labels` are `key:value`, or `key` for any value; all of them must be there. `text` is part of a name.
+    """
+
+    text: str = ""
+    labels: tuple[str, ...] = ()
+    state: State | None = None
+    verdict: str = ""
+
+
+ORDERS = ("name", "-name", "joined_at", "-joined_at", "verdict_since", "-verdict_since")
+
+
+def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
+    """Give the clusters that match; unordered."""
+    rows = MemberCluster.objects.all()
+    if wanted.text:
+        rows = rows.filter(name__contains=wanted.text.lower())
+    for label in wanted.labels:
+        key, _, value = label.partition(":")
+        named = ClusterLabel.objects.filter(key=key)
+        named = named.filter(value=value) if ":" in label else named
+        rows = rows.filter(pk__in=named.values("cluster_id"))
+    if wanted.verdict:
+        rows = rows.filter(verdict=wanted.verdict)
+    return _in_state(rows, wanted.state)
+
+
+def _in_state(rows: QuerySet[MemberCluster], state: State | None) -> QuerySet[MemberCluster]:
+    match state:
+        case State.ELIGIBLE:
+            return rows.filter(verdict="")
+        case State.NOT_ELIGIBLE:
+            return rows.exclude(verdict="")
+        case State.CORDONED:
+            return rows.filter(taints__key=CORDON_KEY, taints__value=CORDON_VALUE)
+        case State.JOINING:
+            return rows.filter(membership=Membership.JOINING)
+        case State.LEAVING:
+            return rows.filter(membership=Membership.LEAVING)
+    return rows
+
+
+def counts_by_state() -> dict[State, int]:
+    """Count the clusters in each state; a cluster can count in several."""
+    everyone = MemberCluster.objects.all()
+    return {state: _in_state(everyone, state).count() for state in State}
+
+
+def groups_of(key: str, *, most: int = 50) -> list[tuple[str, int]]:
+    """Count the clusters by the value of one label, the largest groups first."""
+    rows = ClusterLabel.objects.filter(key=key).values_list("value").annotate(count=Count("pk"))
+    return list(rows.order_by("-count", "value")[:most])
+
+
+def label_keys() -> list[tuple[str, int]]:
+    """Give every label key of the fleet with the number of clusters that carry it, by key."""
+    rows = ClusterLabel.objects.values_list("key").annotate(count=Count("pk"))
+    return list(rows.order_by("key"))
+
+
+def cordoned_among(clusters: Iterable[MemberCluster]) -> set[int]:
+    """Give the primary keys of those clusters that are cordoned."""
+    ids = [cluster.pk for cluster in clusters]
+    rows = MemberCluster.objects.filter(pk__in=ids, taints__key=CORDON_KEY, taints__value=CORDON_VALUE)
+    return set(rows.values_list("pk", flat=True))

@@ -1,0 +1,118 @@
+"""What lists of placements, decisions, resources and events show; the database answers all filters."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.db.models import Count, F, Q, QuerySet
+
+from fleetui.models import Event
+from placements.models import Binding, Decision, Placement, Resource
+from placements.scheduling.bindings import BindingState
+
+
+class State(StrEnum):
+    """What to filter placements by."""
+
+    FULFILLED = "fulfilled"
+    UNFULFILLED = "unfulfilled"
+    PENDING = "pending"
+    INVALID = "invalid"
+    DELETING = "deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementFilter:
+    """What a list of placements is narrowed down to; `cluster` has to be one they are placed on."""
+
+    text: str = ""
+    state: State | None = None
+    placement_type: str = ""
+    semantics: str = ""
+    cluster: str = ""
+
+
+PLACEMENT_ORDERS = (
+    "name",
+    "-name",
+    "updated_at",
+    "-updated_at",
+    "created_at",
+    "-created_at",
+    "placed_count",
+    "-placed_count",
+)
+
+
+def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
+    """Give the placements that match; unordered."""
+    rows = Placement.objects.all()
+    if wanted.text:
+        rows = rows.filter(name__contains=wanted.text.lower())
+    if wanted.placement_type:
+        rows = rows.filter(placement_type=wanted.placement_type)
+    if wanted.semantics:
+        rows = rows.filter(semantics=wanted.semantics)
+    if wanted.cluster:
+        placed = Binding.objects.filter(cluster_name=wanted.cluster)
+        rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
+    return rows.filter(_STATES[wanted.state]) if wanted.state else rows
+
+
+_STATES = {
+    State.FULFILLED: Q(is_fulfilled=True),
+    State.UNFULFILLED: Q(is_fulfilled=False),
+    State.PENDING: Q(answered__lt=F("asked")),
+    State.INVALID: ~Q(selection_faults=[]),
+    State.DELETING: Q(deleting_since__isnull=False),
+}
+
+
+def counts_by_state() -> dict[State, int]:
+    """Count the placements in each state; one can count in several."""
+    counted = {state.value: Count("pk", filter=condition) for state, condition in _STATES.items()}
+    found = Placement.objects.aggregate(**counted)
+    return {state: found[state.value] for state in State}
+
+
+def placements_on(names: Iterable[str]) -> dict[str, int]:
+    """Count for each of these clusters the placements that it has."""
+    rows = Binding.objects.filter(cluster_name__in=list(names)).exclude(state=BindingState.UNSCHEDULED)
+    counted = rows.values_list("cluster_name").annotate(count=Count("pk")).order_by()
+    return dict(counted)
+
+
+def bindings_on(cluster: str) -> QuerySet[Binding]:
+    """Give what one cluster has, by placement."""
+    rows = Binding.objects.filter(cluster_name=cluster).exclude(state=BindingState.UNSCHEDULED)
+    return rows.select_related("placement", "decision__record").order_by("placement__name")
+
+
+def decisions_of(*, placement: str = "") -> QuerySet[Decision]:
+    """Give decisions with the ids of their records, of one placement or all; unordered."""
+    rows = Decision.objects.select_related("record").defer("record__content")
+    return rows.filter(placement_name=placement) if placement else rows
+
+
+def latest_decisions(placements: Collection[Placement]) -> dict[int, Decision]:
+    """Give the last decision of each of these placements, in one query."""
+    wanted = Q(pk__in=[])
+    for placement in placements:
+        wanted |= Q(placement=placement, number=placement.decisions_made)
+    return {row.placement_id: row for row in decisions_of().filter(wanted) if row.placement_id}
+
+
+def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -> QuerySet[Resource]:
+    """Give the resources on the hub that match; unordered."""
+    rows = Resource.objects.all()
+    rows = rows.filter(kind=kind) if kind else rows
+    rows = rows.filter(namespace=namespace) if namespace else rows
+    return rows.filter(name__contains=text) if text else rows
+
+
+def events_matching(*, kind: str = "", name: str = "", by: str = "") -> QuerySet[Event]:
+    """Give events that match; unordered."""
+    rows = Event.objects.all()
+    rows = rows.filter(kind=kind) if kind else rows
+    rows = rows.filter(name=name) if name else rows
+    return rows.filter(actor_name=by) if by else rows
