@@ -1,0 +1,146 @@
+"""What holds of every selection: no order of objects matters, and no change that matters goes unnoticed."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from placements.scheduling.door.resource_selectors import ResourceSelector
+from placements.scheduling.faults import Faults
+from placements.scheduling.hub.manifest import HubObject
+from placements.scheduling.hub.selection import Selection, concerns, select
+from placements.scheduling.spec import parse_placement_spec
+from tests.hub_objects import manifest
+
+Draw = st.DrawFn
+Selectors = tuple[ResourceSelector, ...]
+
+NAMESPACES = ["one", "two", "default"]
+INSIDE = ["ConfigMap", "Deployment", "Endpoints", "Event", "ReplicaSet", "Service"]
+OUTSIDE = ["ClusterRole", "Node"]
+GROUPS = {
+    "ClusterRole": "rbac.authorization.k8s.io",
+    "Deployment": "apps",
+    "ReplicaSet": "apps",
+    "Widget": "example.com",
+}
+LABELS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"), max_size=2)
+NAMES = st.sampled_from(["n", "m", "kube-root-ca.crt"])
+MARKS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}, {}, {}, {"deletionTimestamp": "now"}, {"ownerReferences": [{}]}, {"spec": 1}]
+)
+
+
+@st.composite
+def hub_objects(draw: Draw) -> HubObject:
+    kind = draw(st.sampled_from(["Namespace", "Widget", *INSIDE, *OUTSIDE]))
+    is_inside = kind in INSIDE or (kind == "Widget" and draw(st.booleans()))
+    namespace = draw(st.sampled_from(NAMESPACES)) if is_inside else ""
+    name = draw(st.sampled_from(NAMESPACES) if kind == "Namespace" else NAMES)
+    version = draw(st.sampled_from(["v1", "v1", "v1", "v2"]))
+    api_version = f"{GROUPS[kind]}/{version}" if kind in GROUPS else version
+    labels = draw(LABELS)
+    return HubObject.of(manifest(kind, name, namespace, version=api_version, labels=labels, **draw(MARKS)))
+
+
+@st.composite
+def selections(draw: Draw, kinds: list[str]) -> dict[str, Any]:
+    """Write a selector by name, by labels, or of all."""
+    kind = draw(st.sampled_from(kinds))
+    found: dict[str, Any] = {"group": GROUPS.get(kind, ""), "version": "v1", "kind": kind}
+    names = st.sampled_from(["one", "two", "gone"]) if kind == "Namespace" else NAMES
+    if kind == "Namespace" and draw(st.booleans()):
+        found["selectionScope"] = "NamespaceOnly"
+    match draw(st.sampled_from(["name", "labels", "all"])):
+        case "name":
+            found["name"] = draw(names)
+        case "labels":
+            operator = draw(st.sampled_from(["Exists", "DoesNotExist"]))
+            requirement = {"key": draw(st.sampled_from("ab")), "operator": operator}
+            labels = draw(st.sampled_from([{}, {"a": "x"}]))
+            found["labelSelector"] = {"matchLabels": labels, "matchExpressions": [requirement]}
+    return found
+
+
+@st.composite
+def selector_lists(draw: Draw) -> Selectors:
+    own = {"group": "", "version": "v1", "kind": "Namespace", "name": "one"}
+    if draw(st.booleans()):
+        raw = draw(st.lists(selections([*INSIDE, *OUTSIDE, "Widget"]), max_size=3))
+        raw.append({**own, "selectionScope": "NamespaceWithResourceSelectors"})
+    else:
+        raw = draw(
+            st.lists(selections(["Namespace", "Namespace", "Widget", *OUTSIDE]), min_size=1, max_size=3)
+        )
+    return parse_placement_spec({"resourceSelectors": raw}).resource_selectors
+
+
+def hub_of(objects: Iterable[HubObject]) -> dict[Any, HubObject]:
+    return {each.key: each for each in objects}
+
+
+HUBS = st.lists(hub_objects(), max_size=12).map(hub_of)
+
+
+def outcome(selectors: Selectors, objects: Iterable[HubObject]) -> Selection | str:
+    try:
+        return select(selectors, objects)
+    except Faults as faults:
+        return str(faults)
+
+
+@given(selector_lists(), HUBS, st.randoms(use_true_random=False))
+def test_the_order_of_objects_does_not_matter(
+    selectors: Selectors, hub: dict[Any, HubObject], chance: Any
+) -> None:
+    shuffled = list(hub.values())
+    chance.shuffle(shuffled)
+
+    assert outcome(selectors, shuffled) == outcome(selectors, hub.values())
+
+
+@given(selector_lists(), HUBS)
+def test_no_object_is_selected_twice_or_from_a_namespace_of_the_hub(
+    selectors: Selectors, hub: dict[Any, HubObject]
+) -> None:
+    found = outcome(selectors, hub.values())
+
+    if isinstance(found, Selection):
+        assert len({each.key for each in found.objects}) == len(found.objects)
+        assert not [each for each in found.objects if "default" in (each.namespace, each.name)]
+
+
+@given(selector_lists(), HUBS, hub_objects(), st.booleans())
+@example(
+    parse_placement_spec(
+        {
+            "resourceSelectors": [
+                {"group": "", "version": "v1", "kind": "Endpoints", "name": "n"},
+                {
+                    "group": "",
+                    "version": "v1",
+                    "kind": "Namespace",
+                    "name": "one",
+                    "selectionScope": "NamespaceWithResourceSelectors",
+                },
+            ]
+        }
+    ).resource_selectors,
+    hub_of(HubObject.of(manifest(*each)) for each in (("Namespace", "one"), ("Endpoints", "n", "one"))),
+    HubObject.of(manifest("Service", "n", "one")),
+    False,
+)
+def test_no_change_that_matters_goes_unnoticed(
+    selectors: Selectors, hub: dict[Any, HubObject], written: HubObject, goes: bool
+) -> None:
+    before = hub.get(written.key)
+    after = (
+        {key: each for key, each in hub.items() if key != written.key}
+        if goes
+        else {**hub, written.key: written}
+    )
+    changed = [each for each in (before, None if goes else written) if each is not None]
+
+    if outcome(selectors, hub.values()) != outcome(selectors, after.values()):
+        assert concerns(selectors, changed)
