@@ -61,28 +61,25 @@ def load_documents(
 
 
 def attach_lines(found: Iterable[tuple[Document, Fault]]) -> list[Fault]:
-    """Give faults with the lines on which they stand, where those can be found.
-
-    Each text is read once more, however many of its documents and items have faults.
-    """
+    """Give faults with the lines on which they stand, where those can be found."""
     pairs = list(found)
-    places: dict[tuple[str, int], set[Keys]] = {}
-    for document, fault in pairs:
-        places.setdefault((document.source, document.number), set()).add(document.place_of(fault.path))
-    lines = {where: _lines_with_outer(*where, wanted) for where, wanted in places.items()}
-    return [
-        fault if fault.line else replace(fault, line=_line_of(document, fault, lines))
-        for document, fault in pairs
-    ]
+    lines = lines_of([(document, fault.path) for document, fault in pairs])
+    placed = zip(pairs, lines, strict=True)
+    return [fault if fault.line else replace(fault, line=line) for (_, fault), line in placed]
 
 
-def _line_of(document: Document, fault: Fault, lines: dict[tuple[str, int], dict[Keys, int]]) -> int | None:
-    return _nearest(document.place_of(fault.path), lines[document.source, document.number])
+def lines_of(paths: list[tuple[Document, str]]) -> list[int | None]:
+    """Find the lines of paths in documents, or of the nearest thing around them.
 
-
-def _lines_with_outer(source: str, number: int, wanted: set[Keys]) -> dict[Keys, int]:
-    """Find the lines of places and of all that they are inside."""
-    return _lines(source, number, {place[:end] for place in wanted for end in range(len(place) + 1)})
+    Each text is read once more, however many of its documents and items are asked for.
+    """
+    wanted: dict[str, dict[int, set[Keys]]] = {}
+    for document, path in paths:
+        place = document.place_of(path)
+        outer = {place[:end] for end in range(len(place) + 1)}
+        wanted.setdefault(document.source, {}).setdefault(document.number, set()).update(outer)
+    lines = {source: _lines(source, places) for source, places in wanted.items()}
+    return [_nearest(one.place_of(path), lines[one.source].get(one.number, {})) for one, path in paths]
 
 
 def items_of(document: Document) -> list[Document]:
@@ -109,7 +106,7 @@ def dump_yaml(data: object) -> str:
 
 
 def _decoded(text: str | bytes, max_bytes: int) -> str:
-    """Give the text as characters that YAML may hold."""
+    """Give a text as characters that YAML may hold. Raises Faults."""
     if len(text) > max_bytes:
         limit = max_bytes // MEBIBYTE
         raise _fault("too-large", f"has more than {limit} MiB", allowed=f"at most {limit} MiB")
@@ -317,18 +314,18 @@ def _nearest(place: Keys, lines: dict[Keys, int]) -> int | None:
     return next((lines[place[:end]] for end in range(len(place), -1, -1) if place[:end] in lines), None)
 
 
-def _lines(source: str, number: int, wanted: set[Keys]) -> dict[Keys, int]:
-    """Read the events of one document again and note the lines of the wanted places."""
-    lines: dict[Keys, int] = {}
-    walker = _Walker(wanted, lines)
-    begun = 0
+def _lines(source: str, wanted: dict[int, set[Keys]]) -> dict[int, dict[Keys, int]]:
+    """Read the events of a text again and note the lines of the wanted places, by document."""
+    lines: dict[int, dict[Keys, int]] = {}
+    walker, number, last = _Walker(set(), {}), 0, max(wanted)
     with suppress(yaml.YAMLError):  # JSON that is not YAML: the lines found so far have to do
         for event in yaml.parse(source, Loader=yaml.CSafeLoader):
-            begun += isinstance(event, yaml.DocumentStartEvent)
-            if begun > number or len(lines) == len(wanted):
+            if isinstance(event, yaml.DocumentStartEvent):
+                number += 1
+                walker = _Walker(wanted.get(number, set()), lines.setdefault(number, {}))
+            if number > last or (number == last and walker.lines.keys() == wanted[last]):
                 break
-            if begun == number:
-                walker.take(event)
+            walker.take(event)
     return lines
 
 

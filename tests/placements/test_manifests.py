@@ -250,10 +250,13 @@ def test_items_of_a_list_are_documents_with_their_own_lines() -> None:
     assert line_of(items[1], "x") == 6
 
 
-def test_a_text_is_read_once_more_however_many_faults_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", ["kind: List\nitems:\n" + "- a: 1\n" * 500, "---\n\na: 1\n" * 500])
+def test_a_text_is_read_once_more_however_many_faults_it_has(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     readings: list[int] = []
     parse = yaml.parse
-    items = items_of(load_documents("kind: List\nitems:\n" + "- a: 1\n" * 500)[0])
+    items = [item for document in load_documents(text) for item in items_of(document)]
 
     def counted(*arguments: Any, **options: Any) -> Any:
         readings.append(1)
@@ -263,7 +266,8 @@ def test_a_text_is_read_once_more_however_many_faults_it_has(monkeypatch: pytest
 
     faults = attach_lines((item, Fault("a", "wrong-type", "is odd")) for item in items)
 
-    assert [fault.line for fault in faults] == list(range(3, 503))
+    lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.endswith("a: 1")]
+    assert [fault.line for fault in faults] == lines
     assert len(readings) == 1
 
 
