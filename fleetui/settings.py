@@ -6,7 +6,16 @@ from pathlib import Path
 
 from django.utils.functional import SimpleLazyObject
 
-from fleetui.environment import keep_secret, read_database, read_flag, read_folder, read_hosts, read_secret
+from fleetui import broker
+from fleetui.environment import (
+    keep_secret,
+    read_broker,
+    read_database,
+    read_flag,
+    read_folder,
+    read_hosts,
+    read_secret,
+)
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -75,6 +84,25 @@ TEMPLATES = [
 # One file and no server, until DATABASE_URL names one.
 DATABASES = {"default": read_database(os.environ, "DATABASE_URL", default=VAR_DIR / "fleetui.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# A folder and no server, until CELERY_BROKER_URL names one.
+CELERY_BROKER_URL = read_broker(os.environ, "CELERY_BROKER_URL", default=f"{broker.SCHEME}://")
+CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options(CELERY_BROKER_URL, folder=VAR_DIR / "queue")
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# What became of a task stands in the database; a task may run twice, and then does nothing the second time.
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TIMEZONE = "UTC"
+CELERY_ENABLE_UTC = True
+# A tick that waited longer than its period is worth nothing: the next one does the same.
+CELERY_BEAT_SCHEDULE = {
+    "sweep": {"task": "placements.tasks.sweep", "schedule": 1.0, "options": {"expires": 1.0}},
+    "observe": {"task": "clusters.tasks.observe", "schedule": 5.0, "options": {"expires": 5.0}},
+}
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
