@@ -19,6 +19,7 @@ from kombu.utils.json import dumps, loads
 
 SCHEME = "atomicfs"
 _ABANDONED_SECONDS = 60
+_LONGEST_WAIT = 0.5
 
 
 class Channel(virtual.Channel):
@@ -118,6 +119,11 @@ class Transport(virtual.Transport):
     default_port = 0
     driver_type = SCHEME
     driver_name = SCHEME
+    default_connection_params: dict[str, Any] = {}  # there is no host that could be missing
+
+    def drain_events(self, connection: Any, timeout: float | None = None, **_options: Any) -> None:
+        """Wait for a message, but never long: in between the worker learns that it shall stop."""
+        super().drain_events(connection, timeout=min(timeout or _LONGEST_WAIT, _LONGEST_WAIT))
 
     def driver_version(self) -> str:
         """Give the version of the format: how files are named."""

@@ -107,6 +107,14 @@ def read_text(environ: Mapping[str, str], name: str, *, default: str) -> str:
     return value
 
 
+def read_password(environ: Mapping[str, str], name: str) -> str | None:
+    """Read a password; whether it is strong enough is asked where it is used."""
+    value = environ.get(name)
+    if value is not None and not value:
+        raise SettingRefused(name, "", "write a password, or leave it unset to get one made")
+    return value
+
+
 def read_secret(environ: Mapping[str, str], name: str) -> str | None:
     """Read a secret long enough to sign with; the message never repeats what was given."""
     value = environ.get(name)

@@ -14,7 +14,9 @@ from fleetui.environment import (
     read_flag,
     read_folder,
     read_hosts,
+    read_password,
     read_secret,
+    read_text,
 )
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -71,6 +73,7 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,  # the admin brings its own
         "OPTIONS": {
             "context_processors": [
                 "django.template.context_processors.request",
@@ -111,6 +114,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+# Of the first start only: the administrator that is made when there is none.
+FIRST_ADMIN_USER = read_text(os.environ, "FLEETUI_ADMIN_USER", default="admin")
+FIRST_ADMIN_PASSWORD = read_password(os.environ, "FLEETUI_ADMIN_PASSWORD")
 
 LANGUAGE_CODE = "en"
 USE_I18N = False
