@@ -14,8 +14,9 @@ help: ## show this list
 up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make up PORT=8001)
 	@exec $(BIN)/python manage.py up --port $(PORT)
 
-test: lint ## every check: ruff, mypy, import-linter, pytest
+test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests again on PostgreSQL and Redis
 	@$(BIN)/python -m pytest
+	@.ci/test-on-servers
 
 lint: $(STAMP) ## the checks that run no code
 	@$(BIN)/ruff check --quiet .
