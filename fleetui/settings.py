@@ -18,6 +18,7 @@ from fleetui.environment import (
     read_secret,
     read_text,
 )
+from fleetui.security import https_origins
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -28,6 +29,14 @@ DEBUG = read_flag(os.environ, "FLEETUI_DEBUG", default=False)
 ALLOWED_HOSTS = read_hosts(
     os.environ, "FLEETUI_ALLOWED_HOSTS", default=("localhost", ".localhost", "127.0.0.1", "[::1]")
 )
+
+# A proxy in front speaks HTTPS and says so; then nothing of ours goes over plain HTTP.
+HTTPS = read_flag(os.environ, "FLEETUI_HTTPS", default=False)
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+CSRF_TRUSTED_ORIGINS = https_origins(ALLOWED_HOSTS) if HTTPS else []
 
 # Made on first use and not on import: `simulate` has to run where nothing may be written.
 SECRET_KEY = read_secret(os.environ, "FLEETUI_SECRET_KEY") or SimpleLazyObject(
@@ -55,6 +64,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "fleetui.security.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
