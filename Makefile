@@ -12,13 +12,11 @@ help: ## show this list
 	@sed -n "s/^\([a-z]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
 
 up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make up PORT=8001)
-	@$(BIN)/python manage.py migrate --verbosity 0
-	@$(BIN)/python manage.py collectstatic --no-input --verbosity 0
-	@echo "FleetUI: http://127.0.0.1:$(PORT)/  (stop with Ctrl-C)"
-	@exec $(BIN)/python manage.py runserver --noreload 127.0.0.1:$(PORT)
+	@exec $(BIN)/python manage.py up --port $(PORT)
 
-test: lint ## every check: ruff, mypy, import-linter, pytest
+test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests again on PostgreSQL and Redis
 	@$(BIN)/python -m pytest
+	@.ci/test-on-servers
 
 lint: $(STAMP) ## the checks that run no code
 	@$(BIN)/ruff check --quiet .
