@@ -82,7 +82,7 @@ def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> di
         return {**config, "OPTIONS": dict(_SQLITE_OPTIONS)}
     if config["ENGINE"] != "django.db.backends.postgresql":
         raise SettingRefused(name, "…", "write postgres://… or sqlite:///…")
-    return {**config, "OPTIONS": {**config.get("OPTIONS", {}), "pool": True}}
+    return {**config, "OPTIONS": {**config.get("OPTIONS", {}), "pool": {"min_size": 1, "max_size": 8}}}
 
 
 _BROKERS = frozenset({"atomicfs", "redis", "rediss", "redis+socket", "amqp", "amqps"})

@@ -133,7 +133,7 @@ def _target(
     if wanted.driver is not None:
         row.driver, row.connection = wanted.driver, dict(wanted.connection)
         row.observe_at = now if wanted.driver else None
-    row.expects_report = row.expects_report or bool(row.driver) or member.status is not None
+    row.expects_report = row.expects_report or bool(row.driver) or _tells_of_an_agent(wanted.document)
     _take_status(row, member, as_of=as_of)
     _settle_membership(row, member, is_new=before is None)
     settle_verdict(row, now=now, observing_since=None if before is None else state.observing_since)
@@ -153,6 +153,11 @@ _COMPARED = ("document", "driver", "connection", "properties", "usage", "members
 
 def _differs(before: MemberCluster, row: MemberCluster) -> bool:
     return any(getattr(before, name) != getattr(row, name) for name in _COMPARED)
+
+
+def _tells_of_an_agent(document: Mapping[str, Any]) -> bool:
+    """Tell a hub's own status from one that somebody wrote to give a cluster its properties."""
+    return not {"agentStatus", "conditions"}.isdisjoint(document.get("status") or {})
 
 
 def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None:

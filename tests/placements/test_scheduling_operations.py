@@ -26,7 +26,7 @@ from tests.rows import (
     spec,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 
 def test_a_saved_placement_is_due_and_wakes_a_worker(woken, django_capture_on_commit_callbacks) -> None:
