@@ -38,7 +38,7 @@ class Watched:
             for line in self.process.stdout or ():
                 self._coming.put(line.rstrip("\n"))
 
-    def wait_for(self, pattern: str, *, seconds: float = 20) -> re.Match[str]:
+    def wait_for(self, pattern: str, *, seconds: float = 30) -> re.Match[str]:
         """Give the match in the next line that has one."""
         deadline = time.monotonic() + seconds
         while True:
@@ -64,7 +64,7 @@ def watching(*arguments: str, **variables: str) -> Iterator[Watched]:
             watched.process.stdout.close()
 
 
-def eventually(what: Callable[[], Found], *, seconds: float = 15) -> Found:
+def eventually(what: Callable[[], Found], *, seconds: float = 30) -> Found:
     """Ask again until the answer is true, and give it."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
