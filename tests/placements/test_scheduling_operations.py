@@ -188,8 +188,8 @@ def test_a_claimed_placement_is_nobody_elses_until_the_lease_ends() -> None:
     first = scheduling.claim(now=NOW)
 
     assert len(first) == 1
-    assert scheduling.claim(now=NOW + timedelta(seconds=59)) == []
-    assert scheduling.claim(now=NOW + timedelta(seconds=61)) == first
+    assert scheduling.claim(now=NOW + timedelta(seconds=9)) == []
+    assert scheduling.claim(now=NOW + timedelta(seconds=11)) == first
 
 
 def test_two_workers_on_one_placement_decide_it_once() -> None:

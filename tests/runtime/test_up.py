@@ -32,7 +32,7 @@ def _up(folder: Path, *options: str) -> AbstractContextManager[Watched]:
     return watching("manage.py", "up", "--port", "0", *options, FLEETUI_VAR_DIR=str(folder), **OURS)
 
 
-def _parts(up: Watched) -> dict[str, int]:
+def parts_of(up: Watched) -> dict[str, int]:
     """Find the leading process of each part: a child of the supervisor that has become the command."""
     words = {"gunicorn": "web", "worker": "worker", "beat": "beat"}
     children = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
@@ -67,7 +67,7 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
             sys.stdout.write(f" [up: ready in {seconds} s] ")
         assert _status(address) == 200
         eventually(lambda: _has_ticked_since(0, folder))
-        before = _parts(up)
+        before = parts_of(up)
         assert sorted(before) == ["beat", "web", "worker"]
 
         for process_id in before.values():
@@ -77,7 +77,7 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
 
         assert _status(address) == 200  # waits for the new web server: the port stayed open
         eventually(lambda: _has_ticked_since(killed, folder))
-        after = eventually(lambda: _parts(up) if len(_parts(up)) == 3 else {})
+        after = eventually(lambda: parts_of(up) if len(parts_of(up)) == 3 else {})
         assert not set(after.values()) & set(before.values())
 
         up.process.terminate()
