@@ -28,8 +28,9 @@ fmt: $(STAMP) ## put the code in order
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## measure the scheduling engine
+bench: $(STAMP) ## measure the scheduling engine, and the console on its database
 	@$(BIN)/python -m tests.load.bench_engine
+	@$(BIN)/python -m tests.load.bench_console
 
 # A uv of its own where there is none: only this target needs one.
 lock: ## write requirements.lock anew, keeping its pins (take newer ones: make lock UPGRADE=--upgrade)
