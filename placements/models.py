@@ -238,6 +238,7 @@ class Decision(models.Model):
     picked_count = models.PositiveIntegerField()
     kept_count = models.PositiveIntegerField()
     unscheduled_count = models.PositiveIntegerField()
+    joins_count = models.PositiveIntegerField(default=0)
     joins = models.JSONField(default=list)
     leaves = models.JSONField(default=list)
     milliseconds = models.FloatField()
