@@ -5,214 +5,402 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='FleetRecord',
+            name="FleetRecord",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.CharField(max_length=64, unique=True)),
-                ('content', models.BinaryField()),
-                ('clusters_count', models.PositiveIntegerField()),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                ("content", models.BinaryField()),
+                ("clusters_count", models.PositiveIntegerField()),
             ],
         ),
         migrations.CreateModel(
-            name='DecisionRecord',
+            name="DecisionRecord",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('decision_id', models.CharField(max_length=34, unique=True)),
-                ('content', models.BinaryField()),
-                ('engine', models.CharField(max_length=20)),
-                ('fleet', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='placements.fleetrecord')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("decision_id", models.CharField(max_length=34, unique=True)),
+                ("content", models.BinaryField()),
+                ("engine", models.CharField(max_length=20)),
+                (
+                    "fleet",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="placements.fleetrecord",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Placement',
+            name="Placement",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63, unique=True)),
-                ('document', models.JSONField()),
-                ('revision', models.PositiveBigIntegerField(default=1)),
-                ('is_demo', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField()),
-                ('deleting_since', models.DateTimeField(null=True)),
-                ('placement_type', models.CharField(max_length=10)),
-                ('number_of_clusters', models.PositiveIntegerField(null=True)),
-                ('semantics', models.CharField(max_length=20)),
-                ('label_keys_read', models.JSONField(default=list)),
-                ('property_names_read', models.JSONField(default=list)),
-                ('revision_history_limit', models.PositiveIntegerField(default=10)),
-                ('asked', models.PositiveBigIntegerField(default=0)),
-                ('answered', models.PositiveBigIntegerField(default=0)),
-                ('resources_asked', models.PositiveBigIntegerField(default=0)),
-                ('resources_answered', models.PositiveBigIntegerField(default=0)),
-                ('asked_because', models.CharField(max_length=200)),
-                ('asked_by', models.CharField(max_length=150)),
-                ('lease_until', models.DateTimeField(null=True)),
-                ('lease_token', models.CharField(blank=True, max_length=32)),
-                ('keeps_looking', models.BooleanField(default=True)),
-                ('is_fulfilled', models.BooleanField(null=True)),
-                ('placed_count', models.PositiveIntegerField(default=0)),
-                ('decisions_made', models.PositiveIntegerField(default=0)),
-                ('selection_faults', models.JSONField(default=list)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=63, unique=True)),
+                ("document", models.JSONField()),
+                ("revision", models.PositiveBigIntegerField(default=1)),
+                ("is_demo", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                ("deleting_since", models.DateTimeField(null=True)),
+                ("placement_type", models.CharField(max_length=10)),
+                ("number_of_clusters", models.PositiveIntegerField(null=True)),
+                ("semantics", models.CharField(max_length=20)),
+                ("label_keys_read", models.JSONField(default=list)),
+                ("property_names_read", models.JSONField(default=list)),
+                ("revision_history_limit", models.PositiveIntegerField(default=10)),
+                ("asked", models.PositiveBigIntegerField(default=0)),
+                ("answered", models.PositiveBigIntegerField(default=0)),
+                ("resources_asked", models.PositiveBigIntegerField(default=0)),
+                ("resources_answered", models.PositiveBigIntegerField(default=0)),
+                ("asked_because", models.CharField(max_length=200)),
+                ("asked_by", models.CharField(max_length=150)),
+                ("lease_until", models.DateTimeField(null=True)),
+                ("lease_token", models.CharField(blank=True, max_length=32)),
+                ("keeps_looking", models.BooleanField(default=True)),
+                ("is_fulfilled", models.BooleanField(null=True)),
+                ("placed_count", models.PositiveIntegerField(default=0)),
+                ("decisions_made", models.PositiveIntegerField(default=0)),
+                ("selection_faults", models.JSONField(default=list)),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('answered__lt', models.F('asked'))), fields=['lease_until'], name='placement_due'), models.Index(fields=['is_fulfilled', 'name'], name='placement_by_fulfilment')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='placement_has_name'), models.CheckConstraint(condition=models.Q(('answered__lte', models.F('asked'))), name='placement_answers_what_asked'), models.CheckConstraint(condition=models.Q(('placement_type__in', ['PickAll', 'PickN', 'PickFixed'])), name='placement_type_known'), models.CheckConstraint(condition=models.Q(('semantics__in', ['fleet', 'kubefleet', 'ocm', 'kubernetes'])), name='placement_semantics_known'), models.CheckConstraint(condition=models.Q(models.Q(('number_of_clusters__isnull', False), ('placement_type', 'PickN')), models.Q(models.Q(('placement_type', 'PickN'), _negated=True), ('number_of_clusters__isnull', True)), _connector='OR'), name='placement_number_goes_with_pick_n'), models.CheckConstraint(condition=models.Q(('revision_history_limit__gte', 1), ('revision_history_limit__lte', 1000)), name='placement_history_limit')],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("answered__lt", models.F("asked"))),
+                        fields=["lease_until"],
+                        name="placement_due",
+                    ),
+                    models.Index(fields=["is_fulfilled", "name"], name="placement_by_fulfilment"),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("name", ""), _negated=True), name="placement_has_name"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("answered__lte", models.F("asked"))),
+                        name="placement_answers_what_asked",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("placement_type__in", ["PickAll", "PickN", "PickFixed"])),
+                        name="placement_type_known",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("semantics__in", ["fleet", "kubefleet", "ocm", "kubernetes"])),
+                        name="placement_semantics_known",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("number_of_clusters__isnull", False), ("placement_type", "PickN")),
+                            models.Q(
+                                models.Q(("placement_type", "PickN"), _negated=True),
+                                ("number_of_clusters__isnull", True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="placement_number_goes_with_pick_n",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("revision_history_limit__gte", 1), ("revision_history_limit__lte", 1000)
+                        ),
+                        name="placement_history_limit",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Decision',
+            name="Decision",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
-                ('number', models.PositiveIntegerField()),
-                ('policy_number', models.PositiveIntegerField()),
-                ('fleet_digest', models.CharField(max_length=64)),
-                ('wanted', models.PositiveIntegerField(null=True)),
-                ('kind', models.CharField(max_length=20)),
-                ('is_fulfilled', models.BooleanField()),
-                ('picked_count', models.PositiveIntegerField()),
-                ('kept_count', models.PositiveIntegerField()),
-                ('unscheduled_count', models.PositiveIntegerField()),
-                ('joins_count', models.PositiveIntegerField(default=0)),
-                ('joins', models.JSONField(default=list)),
-                ('leaves', models.JSONField(default=list)),
-                ('milliseconds', models.FloatField()),
-                ('because', models.CharField(max_length=200)),
-                ('asked_by', models.CharField(max_length=150)),
-                ('created_at', models.DateTimeField()),
-                ('record', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='cycles', to='placements.decisionrecord')),
-                ('placement', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='decisions', to='placements.placement')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("placement_name", models.CharField(max_length=63)),
+                ("number", models.PositiveIntegerField()),
+                ("policy_number", models.PositiveIntegerField()),
+                ("fleet_digest", models.CharField(max_length=64)),
+                ("wanted", models.PositiveIntegerField(null=True)),
+                ("kind", models.CharField(max_length=20)),
+                ("is_fulfilled", models.BooleanField()),
+                ("picked_count", models.PositiveIntegerField()),
+                ("kept_count", models.PositiveIntegerField()),
+                ("unscheduled_count", models.PositiveIntegerField()),
+                ("joins_count", models.PositiveIntegerField(default=0)),
+                ("joins", models.JSONField(default=list)),
+                ("leaves", models.JSONField(default=list)),
+                ("milliseconds", models.FloatField()),
+                ("because", models.CharField(max_length=200)),
+                ("asked_by", models.CharField(max_length=150)),
+                ("created_at", models.DateTimeField()),
+                (
+                    "record",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="cycles",
+                        to="placements.decisionrecord",
+                    ),
+                ),
+                (
+                    "placement",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="decisions",
+                        to="placements.placement",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='PolicySnapshot',
+            name="PolicySnapshot",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('content_hash', models.CharField(max_length=64)),
-                ('policy', models.JSONField()),
-                ('semantics', models.CharField(max_length=20)),
-                ('options', models.JSONField(default=dict)),
-                ('is_latest', models.BooleanField(default=True)),
-                ('created_at', models.DateTimeField()),
-                ('created_by', models.CharField(max_length=150)),
-                ('placement', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='policy_snapshots', to='placements.placement')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("number", models.PositiveIntegerField()),
+                ("content_hash", models.CharField(max_length=64)),
+                ("policy", models.JSONField()),
+                ("semantics", models.CharField(max_length=20)),
+                ("options", models.JSONField(default=dict)),
+                ("is_latest", models.BooleanField(default=True)),
+                ("created_at", models.DateTimeField()),
+                ("created_by", models.CharField(max_length=150)),
+                (
+                    "placement",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="policy_snapshots",
+                        to="placements.placement",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Resource',
+            name="Resource",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('group', models.CharField(blank=True, max_length=253)),
-                ('version', models.CharField(max_length=63)),
-                ('kind', models.CharField(max_length=63)),
-                ('namespace', models.CharField(blank=True, max_length=63)),
-                ('name', models.CharField(max_length=253)),
-                ('labels', models.JSONField(default=dict)),
-                ('content', models.JSONField()),
-                ('revision', models.PositiveBigIntegerField(default=1)),
-                ('is_demo', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField()),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("group", models.CharField(blank=True, max_length=253)),
+                ("version", models.CharField(max_length=63)),
+                ("kind", models.CharField(max_length=63)),
+                ("namespace", models.CharField(blank=True, max_length=63)),
+                ("name", models.CharField(max_length=253)),
+                ("labels", models.JSONField(default=dict)),
+                ("content", models.JSONField()),
+                ("revision", models.PositiveBigIntegerField(default=1)),
+                ("is_demo", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
             ],
             options={
-                'indexes': [models.Index(fields=['namespace', 'kind', 'name'], name='resource_in_namespace')],
-                'constraints': [models.UniqueConstraint(fields=('group', 'kind', 'namespace', 'name'), name='resource_once'), models.CheckConstraint(condition=models.Q(models.Q(('name', ''), _negated=True), models.Q(('kind', ''), _negated=True), models.Q(('version', ''), _negated=True)), name='resource_is_named')],
+                "indexes": [models.Index(fields=["namespace", "kind", "name"], name="resource_in_namespace")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("group", "kind", "namespace", "name"), name="resource_once"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("name", ""), _negated=True),
+                            models.Q(("kind", ""), _negated=True),
+                            models.Q(("version", ""), _negated=True),
+                        ),
+                        name="resource_is_named",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='ResourceSnapshot',
+            name="ResourceSnapshot",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('content_hash', models.CharField(max_length=64)),
-                ('objects_count', models.PositiveIntegerField()),
-                ('identities', models.JSONField(default=list)),
-                ('is_latest', models.BooleanField(default=True)),
-                ('created_at', models.DateTimeField()),
-                ('created_by', models.CharField(max_length=150)),
-                ('placement', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='resource_snapshots', to='placements.placement')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("number", models.PositiveIntegerField()),
+                ("content_hash", models.CharField(max_length=64)),
+                ("objects_count", models.PositiveIntegerField()),
+                ("identities", models.JSONField(default=list)),
+                ("is_latest", models.BooleanField(default=True)),
+                ("created_at", models.DateTimeField()),
+                ("created_by", models.CharField(max_length=150)),
+                (
+                    "placement",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="resource_snapshots",
+                        to="placements.placement",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Binding',
+            name="Binding",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('cluster_name', models.CharField(max_length=63)),
-                ('state', models.CharField(max_length=11)),
-                ('previous_state', models.CharField(default='Scheduled', max_length=11)),
-                ('topology_spread_score', models.JSONField(null=True)),
-                ('affinity_score', models.FloatField(null=True)),
-                ('picked_at', models.DateTimeField()),
-                ('decision', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='placements.decision')),
-                ('placement', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='bindings', to='placements.placement')),
-                ('policy_snapshot', models.ForeignKey(on_delete=django.db.models.deletion.RESTRICT, related_name='bindings', to='placements.policysnapshot')),
-                ('resource_snapshot', models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='bindings', to='placements.resourcesnapshot')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("cluster_name", models.CharField(max_length=63)),
+                ("state", models.CharField(max_length=11)),
+                ("previous_state", models.CharField(default="Scheduled", max_length=11)),
+                ("topology_spread_score", models.JSONField(null=True)),
+                ("affinity_score", models.FloatField(null=True)),
+                ("picked_at", models.DateTimeField()),
+                (
+                    "decision",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="placements.decision",
+                    ),
+                ),
+                (
+                    "placement",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="bindings",
+                        to="placements.placement",
+                    ),
+                ),
+                (
+                    "policy_snapshot",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.RESTRICT,
+                        related_name="bindings",
+                        to="placements.policysnapshot",
+                    ),
+                ),
+                (
+                    "resource_snapshot",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.RESTRICT,
+                        related_name="bindings",
+                        to="placements.resourcesnapshot",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='ResourceSnapshotPart',
+            name="ResourceSnapshotPart",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveIntegerField()),
-                ('manifests', models.JSONField()),
-                ('snapshot', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='parts', to='placements.resourcesnapshot')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("position", models.PositiveIntegerField()),
+                ("manifests", models.JSONField()),
+                (
+                    "snapshot",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="parts",
+                        to="placements.resourcesnapshot",
+                    ),
+                ),
             ],
         ),
         migrations.AddIndex(
-            model_name='decision',
-            index=models.Index(fields=['placement_name', '-id'], name='decision_of_placement'),
+            model_name="decision",
+            index=models.Index(fields=["placement_name", "-id"], name="decision_of_placement"),
         ),
         migrations.AddConstraint(
-            model_name='decision',
-            constraint=models.UniqueConstraint(fields=('placement', 'number'), name='decision_number_once'),
+            model_name="decision",
+            constraint=models.UniqueConstraint(fields=("placement", "number"), name="decision_number_once"),
         ),
         migrations.AddConstraint(
-            model_name='policysnapshot',
-            constraint=models.UniqueConstraint(fields=('placement', 'number'), name='policy_snapshot_number_once'),
+            model_name="policysnapshot",
+            constraint=models.UniqueConstraint(
+                fields=("placement", "number"), name="policy_snapshot_number_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='policysnapshot',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_latest', True)), fields=('placement',), name='one_latest_policy_snapshot'),
+            model_name="policysnapshot",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("is_latest", True)),
+                fields=("placement",),
+                name="one_latest_policy_snapshot",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='policysnapshot',
-            constraint=models.CheckConstraint(condition=models.Q(('semantics__in', ['fleet', 'kubefleet', 'ocm', 'kubernetes'])), name='policy_snapshot_semantics_known'),
+            model_name="policysnapshot",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("semantics__in", ["fleet", "kubefleet", "ocm", "kubernetes"])),
+                name="policy_snapshot_semantics_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='resourcesnapshot',
-            constraint=models.UniqueConstraint(fields=('placement', 'number'), name='resource_snapshot_number_once'),
+            model_name="resourcesnapshot",
+            constraint=models.UniqueConstraint(
+                fields=("placement", "number"), name="resource_snapshot_number_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='resourcesnapshot',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_latest', True)), fields=('placement',), name='one_latest_resource_snapshot'),
+            model_name="resourcesnapshot",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("is_latest", True)),
+                fields=("placement",),
+                name="one_latest_resource_snapshot",
+            ),
         ),
         migrations.AddIndex(
-            model_name='binding',
-            index=models.Index(fields=['cluster_name', 'state'], name='binding_of_cluster'),
+            model_name="binding",
+            index=models.Index(fields=["cluster_name", "state"], name="binding_of_cluster"),
         ),
         migrations.AddConstraint(
-            model_name='binding',
-            constraint=models.UniqueConstraint(fields=('placement', 'cluster_name'), name='binding_once'),
+            model_name="binding",
+            constraint=models.UniqueConstraint(fields=("placement", "cluster_name"), name="binding_once"),
         ),
         migrations.AddConstraint(
-            model_name='binding',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['Scheduled', 'Bound', 'Unscheduled'])), name='binding_state_known'),
+            model_name="binding",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["Scheduled", "Bound", "Unscheduled"])),
+                name="binding_state_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='binding',
-            constraint=models.CheckConstraint(condition=models.Q(('previous_state__in', ['Scheduled', 'Bound'])), name='binding_previous_state_known'),
+            model_name="binding",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("previous_state__in", ["Scheduled", "Bound"])),
+                name="binding_previous_state_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='resourcesnapshotpart',
-            constraint=models.UniqueConstraint(fields=('snapshot', 'position'), name='part_position_once'),
+            model_name="resourcesnapshotpart",
+            constraint=models.UniqueConstraint(fields=("snapshot", "position"), name="part_position_once"),
         ),
     ]
