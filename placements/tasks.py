@@ -1,34 +1,51 @@
 """The tasks of scheduling: thin, level-triggered, safe to run twice or in two workers at once."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from celery import shared_task
 
 from placements.operations.fleet_changes import ask_those_concerned
+from placements.operations.rollouts.advancing import advance_due as advance_those_due
+from placements.operations.rollouts.carrying_out import carry_out_due as carry_out_those_due
 from placements.operations.scheduling import schedule_due as schedule_those_due
 
 
 @shared_task(acks_late=True)
 def schedule_due(**_newer: Any) -> None:
     """Run the scheduling cycles that are due."""
-    _schedule_all()
+    _repeat(schedule_those_due)
 
 
 @shared_task(acks_late=True)
 def fleet_changed(**_newer: Any) -> None:
     """Ask the placements that a change of the fleet concerns, and decide them."""
     ask_those_concerned()
-    _schedule_all()
+    _repeat(schedule_those_due)
+
+
+@shared_task(acks_late=True)
+def advance_due(**_newer: Any) -> None:
+    """Look at the rollouts that are due, and start what may start."""
+    _repeat(advance_those_due)
+
+
+@shared_task(acks_late=True)
+def carry_out_due(**_newer: Any) -> None:
+    """Make the calls to clusters that are due."""
+    _repeat(carry_out_those_due)
 
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Find what a lost message left, and do it."""
+    """Find what a lost message left, and do it; what takes long has a task of its own."""
     ask_those_concerned()
-    _schedule_all()
+    _repeat(schedule_those_due)
+    _repeat(advance_those_due)
+    carry_out_due.apply_async(expires=1)
 
 
-def _schedule_all() -> None:
-    while schedule_those_due(now=datetime.now(UTC)):
+def _repeat(step: Callable[..., int]) -> None:
+    while step(now=datetime.now(UTC)):
         pass

@@ -1,14 +1,16 @@
-"""Placements, their immutable snapshots, the decisions on them, and the bindings that follow."""
+"""Placements, their immutable snapshots, decisions, bindings, and the runs that carry them out."""
 
 from placements.models.bindings import Binding
 from placements.models.decisions import Decision, DecisionRecord, FleetRecord
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.resources import Resource
+from placements.models.rollouts import ClusterUpdate, Rollout
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
 
 __all__ = [
     "LONGEST_NAME",
     "Binding",
+    "ClusterUpdate",
     "Decision",
     "DecisionRecord",
     "FleetRecord",
@@ -17,4 +19,5 @@ __all__ = [
     "Resource",
     "ResourceSnapshot",
     "ResourceSnapshotPart",
+    "Rollout",
 ]

@@ -15,7 +15,10 @@ class Placement(models.Model):
 
     `document` is the manifest as it was written, without status; the columns beside it are read off it.
     A scheduling cycle is due while `answered` is behind `asked`; a worker that takes it on holds the lease.
-    Likewise its resources have to be selected anew while `resources_answered` is behind `resources_asked`.
+    Likewise its resources have to be selected anew while `resources_answered` is behind `resources_asked`,
+    and its rollout looked at while `advance_answered` is behind `advance_asked`, or from `advance_at` on.
+    `held_number` is the resource snapshot that a rollback holds it at; `deletion_number` how many clusters
+    were selected when it was deleted.
     `keeps_looking` says that a change of the fleet may change the answer.
     """
 
@@ -43,6 +46,17 @@ class Placement(models.Model):
     lease_until = models.DateTimeField(null=True)
     lease_token = models.CharField(max_length=32, blank=True)
 
+    advance_asked = models.PositiveBigIntegerField(default=0)
+    advance_answered = models.PositiveBigIntegerField(default=0)
+    advance_at = models.DateTimeField(null=True)
+    advance_lease_until = models.DateTimeField(null=True)
+    paused_since = models.DateTimeField(null=True)
+    paused_by = models.CharField(max_length=150, blank=True)
+    is_stopped = models.BooleanField(default=False)
+    held_number = models.PositiveIntegerField(null=True)
+    runs_made = models.PositiveIntegerField(default=0)
+    deletion_number = models.PositiveIntegerField(default=0)
+
     keeps_looking = models.BooleanField(default=True)
     is_fulfilled = models.BooleanField(null=True)
     placed_count = models.PositiveIntegerField(default=0)
@@ -52,10 +66,18 @@ class Placement(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["lease_until"], name="placement_due", condition=Q(answered__lt=F("asked"))),
+            models.Index(
+                fields=["advance_at"],
+                name="placement_to_advance",
+                condition=Q(advance_answered__lt=F("advance_asked")) | Q(advance_at__isnull=False),
+            ),
             models.Index(fields=["is_fulfilled", "name"], name="placement_by_fulfilment"),
         ]
         constraints = [
             models.CheckConstraint(condition=~Q(name=""), name="placement_has_name"),
+            models.CheckConstraint(
+                condition=Q(advance_answered__lte=F("advance_asked")), name="placement_advances_when_asked"
+            ),
             models.CheckConstraint(
                 condition=Q(answered__lte=F("asked")), name="placement_answers_what_asked"
             ),

@@ -16,7 +16,9 @@ from placements.models import Placement, PolicySnapshot
 from placements.operations.asking import ask
 from placements.operations.immutable import immutability_faults
 from placements.operations.pruning import prune_policy_snapshots
+from placements.operations.rollouts.asking import ask_to_advance
 from placements.queries.hub import selection_of
+from placements.rollout.state import EMPTY
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.faults import Caveat, Fault, Faults
@@ -100,17 +102,23 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
         refuse_stale(PLACEMENT, name, expected=expected, revision=current.revision)
         if current.deleting_since is None:
             current.deleting_since, current.revision = now, current.revision + 1
-            current.save(update_fields=["deleting_since", "revision"])
+            current.deletion_number = _selected(current)
+            current.save(update_fields=["deleting_since", "deletion_number", "revision"])
             happening = Happening(
                 "deleted", PLACEMENT, name, revision=current.revision, before=current.document
             )
             record(happening, by=by, now=now)
+        ask_to_advance([current.pk])
         return finish_deletion(current)
+
+
+def _selected(placement: Placement) -> int:
+    return placement.bindings.exclude(state=BindingState.UNSCHEDULED).count()
 
 
 def finish_deletion(placement: Placement) -> bool:
     """Remove the row of a placement under deletion once no cluster holds anything of it."""
-    if placement.bindings.exclude(state=BindingState.SCHEDULED).exists():
+    if placement.bindings.exclude(phase__in=EMPTY).exists():
         return False
     placement.bindings.all().delete()
     placement.delete()
@@ -183,6 +191,7 @@ def _change(
     )
     record(happening, by=by, now=now)
     ask([placement.pk], because=because, by=_name_of(by), resources=True)
+    ask_to_advance([placement.pk])
 
 
 _COLUMNS = [

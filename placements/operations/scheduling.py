@@ -15,6 +15,7 @@ from clusters.queries import fleet_now
 from fleetui.events import Happening, record
 from placements import models
 from placements.operations.placements import PLACEMENT, always_looks, finish_deletion
+from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.snapshotting import refresh_resources
 from placements.queries.records import fleet_record_of
 from placements.scheduling.bindings import BindingState
@@ -146,6 +147,7 @@ def write_decision(
             return None
         row = _decision_row(cycled, digest, fleet_record, now=now)
         _write_bindings(cycled, row, now=now)
+        ask_to_advance([placement.pk])
         record(_happening(row), by=None, now=now)
     return row
 

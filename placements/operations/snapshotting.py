@@ -7,6 +7,7 @@ from django.db import transaction
 from fleetui.events import SYSTEM
 from placements.models import Placement, ResourceSnapshot, ResourceSnapshotPart
 from placements.operations.pruning import prune_resource_snapshots
+from placements.operations.rollouts.asking import ask_to_advance
 from placements.queries.hub import selection_of, selectors_of
 from placements.scheduling.faults import Faults
 from placements.scheduling.hub.objects import HubObject
@@ -18,7 +19,8 @@ from placements.scheduling.spec import StrategyType
 def refresh_resources(placement: Placement, *, now: datetime) -> bool:
     """Select anew if that was asked for; tell whether the selectors are without fault.
 
-    A staged placement makes no snapshot here: its runs do (lifecycle A.7, B.3.2).
+    A staged placement makes no snapshot here: its runs do (lifecycle A.7, B.3.2); nor does one that a
+    rollback holds (A.9).
     """
     if not placement.wants_resources:
         return not placement.selection_faults
@@ -28,7 +30,7 @@ def refresh_resources(placement: Placement, *, now: datetime) -> bool:
         faults = [{"path": one.path, "code": one.code, "message": str(one)} for one in found.faults]
         _note(placement, faults)
         return False
-    if not _is_staged(placement):
+    if not _is_staged(placement) and placement.held_number is None:
         take_resource_snapshot(placement, tuple(map(sanitised, selected)), by=SYSTEM, now=now)
     _note(placement, [])
     return True
@@ -61,6 +63,7 @@ def take_resource_snapshot(
         for part in parts(objects)
     )
     prune_resource_snapshots(placement)
+    ask_to_advance([placement.pk])
     return snapshot
 
 

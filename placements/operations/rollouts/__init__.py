@@ -1,0 +1,1 @@
+"""Carrying decisions out: looking at a run, calling clusters, and people's hands."""

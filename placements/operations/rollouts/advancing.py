@@ -1,0 +1,200 @@
+"""One look at a placement's rollout: its run begins or ends, what may start does (lifecycle A.3 to A.8)."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from fleetui.events import Happening, record
+from fleetui.wake import wake
+from placements.explain.rollout_document import answer_facts
+from placements.models import Binding, ClusterUpdate, Placement, Rollout
+from placements.operations.placements import PLACEMENT, finish_deletion
+from placements.operations.rollouts.asking import CARRY_OUT_DUE
+from placements.operations.rollouts.runs import begin_run, end_run, running_rollout
+from placements.rollout.answer import Action, Answer, Remove, Verdict
+from placements.rollout.plan import plan
+from placements.rollout.rolling import next_actions
+from placements.rollout.state import Hold, Phase
+from placements.rollout.work import needs_run
+from placements.scheduling.bindings import BindingState
+from placements.standing import Standing, standing_of
+
+LEASE = timedelta(seconds=10)
+NEXT_LOOK = timedelta(seconds=10)
+"""While a run is under way it is looked at this often: clusters fall silent by themselves."""
+BATCH = 20
+
+
+class RolloutMovedError(Exception):
+    """Somebody else looked at the rollout, or laid hands on it, meanwhile."""
+
+
+def advance_due(*, now: datetime) -> int:
+    """Look at up to 20 rollouts that are due; tell how many."""
+    claimed = _claim(now=now)
+    for placement_id in claimed:
+        advance(placement_id, now=now)
+    return len(claimed)
+
+
+def _claim(*, now: datetime) -> list[int]:
+    """Take on due rollouts one by one, each by a conditional update."""
+    is_due = Q(advance_answered__lt=F("advance_asked")) | Q(advance_at__lte=now)
+    is_free = Q(advance_lease_until=None) | Q(advance_lease_until__lt=now)
+    due = Placement.objects.filter(is_due & is_free)
+    ids = due.order_by("pk").values_list("pk", flat=True)[:BATCH]
+    return [pk for pk in ids if due.filter(pk=pk).update(advance_lease_until=now + LEASE)]
+
+
+def advance(placement_id: int, *, now: datetime) -> Answer | None:
+    """Look at one rollout and start what may start; None when there is nothing to roll out."""
+    placement = Placement.objects.filter(pk=placement_id).first()
+    if placement is None:
+        return None
+    standing = standing_of(placement, now=now)
+    if standing.is_staged and placement.deleting_since is None:
+        _rest(placement, at=None)
+        return None
+    answer = next_actions(standing.state)
+    try:
+        with transaction.atomic():
+            _write(standing, answer, now=now)
+    except RolloutMovedError:
+        return None
+    return answer
+
+
+def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
+    placement = standing.placement
+    is_over = answer.verdict is Verdict.FINISHED
+    _rest(placement, at=None if is_over else min(answer.until or now + NEXT_LOOK, now + NEXT_LOOK))
+    run = _run_for(standing, now=now)
+    if run is not None:
+        _start(run, standing, answer.actions, now=now)
+        _tell(run, answer)
+        if is_over:
+            end_run(run, Rollout.State.FINISHED, "everything is as wanted", now=now)
+    elif not standing.state.hold:
+        _rest(placement, at=None)
+    if is_over and placement.deleting_since:
+        _let_go(placement, now=now)
+
+
+def _rest(placement: Placement, *, at: datetime | None) -> None:
+    """Note that the look is done, unless somebody laid hands on the placement meanwhile."""
+    unmoved = Placement.objects.filter(
+        pk=placement.pk,
+        revision=placement.revision,
+        advance_answered__in=(placement.advance_answered, placement.advance_asked),
+        paused_since=placement.paused_since,
+        is_stopped=placement.is_stopped,
+        held_number=placement.held_number,
+    )
+    done = {"advance_answered": placement.advance_asked, "advance_at": at, "advance_lease_until": None}
+    if not unmoved.update(**done):
+        raise RolloutMovedError
+
+
+def _run_for(standing: Standing, *, now: datetime) -> Rollout | None:
+    """Give the run that carries what is wanted: the present one, a new one, or none where none is needed."""
+    run = running_rollout(standing.placement)
+    if run and (run.version, run.is_deletion) != _carried(standing):
+        end_run(run, Rollout.State.SUPERSEDED, "something newer is wanted", now=now)
+        run = None
+    if run is None and standing.state.hold is not Hold.STOPPED and needs_run(standing.state):
+        waves = [[action.cluster for action in wave.actions] for wave in plan(standing.state).waves]
+        run = begin_run(standing, waves, now=now)
+    return run
+
+
+def _carried(standing: Standing) -> tuple[str, bool]:
+    return standing.version, standing.placement.deleting_since is not None
+
+
+def _tell(run: Rollout, answer: Answer) -> None:
+    """Write down what may happen and why not more, where that is news."""
+    facts = answer_facts(answer)
+    Rollout.objects.filter(pk=run.pk).exclude(answer=facts).update(answer=facts, changes=F("changes") + 1)
+
+
+def _start(run: Rollout, standing: Standing, actions: Iterable[Action], *, now: datetime) -> None:
+    """Write down what starts; the calls to the clusters are made later, outside of this transaction."""
+    listed = list(actions)
+    if not listed:
+        return
+    rows = {binding.cluster_name: binding for binding in standing.bindings}
+    _end_earlier_starts(run, [action.cluster for action in listed], now=now)
+    updates = [_update(run, action, now=now) for action in listed]
+    ClusterUpdate.objects.bulk_create(updates, batch_size=500)
+    changed = [_started(rows[action.cluster], action, standing, now=now) for action in listed]
+    Binding.objects.bulk_update(changed, _STARTED, batch_size=200)
+    Rollout.objects.filter(pk=run.pk).update(changes=F("changes") + 1)
+    wake(CARRY_OUT_DUE)
+
+
+def _end_earlier_starts(run: Rollout, names: list[str], *, now: datetime) -> None:
+    for start in range(0, len(names), 500):
+        earlier = ClusterUpdate.objects.filter(
+            rollout__placement=run.placement, cluster_name__in=names[start : start + 500], outcome=""
+        )
+        earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
+
+
+def _update(run: Rollout, action: Action, *, now: datetime) -> ClusterUpdate:
+    is_removal = isinstance(action, Remove)
+    return ClusterUpdate(
+        rollout=run,
+        cluster_name=action.cluster,
+        what="remove" if isinstance(action, Remove) else action.why,
+        version="" if is_removal else run.version,
+        attempt=action.attempt,
+        started_at=now,
+    )
+
+
+_STARTED = [
+    "state",
+    "phase",
+    "phase_since",
+    "running_version",
+    "resource_snapshot",
+    "timed_since",
+    "attempts",
+    "retry_at",
+    "message",
+    "work_at",
+]
+
+
+def _started(binding: Binding, action: Action, standing: Standing, *, now: datetime) -> Binding:
+    """Put the start into the row; a call that is under way keeps its lease, and the next one waits for it."""
+    facts: dict[str, Any] = {
+        "phase": Phase.REMOVING if isinstance(action, Remove) else Phase.APPLYING,
+        "phase_since": now,
+        "attempts": action.attempt,
+        "retry_at": None,
+        "timed_since": None,
+        "message": "",
+        "work_at": now,
+    }
+    if not isinstance(action, Remove):
+        facts |= {
+            "state": BindingState.BOUND,
+            "running_version": action.version,
+            "resource_snapshot": standing.target,
+        }
+    for name, value in facts.items():
+        setattr(binding, name, value)
+    return binding
+
+
+def _let_go(placement: Placement, *, now: datetime) -> None:
+    """End the row of a placement whose deletion has nothing left to remove."""
+    held = list(placement.bindings.exclude(phase=Phase.NOTHING).values_list("cluster_name", flat=True))
+    placement.bindings.all().delete()
+    finish_deletion(placement)
+    after = {"mayStillHold": held} if held else None
+    record(Happening("gone", PLACEMENT, placement.name, after=after), by=None, now=now)

@@ -1,0 +1,128 @@
+"""Rows to the state of a rollout: where every cluster of a placement stands, and what is wanted there."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from clusters.models import MemberCluster, Membership
+from placements.models import Binding, Placement, ResourceSnapshot
+from placements.rollout.state import ClusterFacts, Deletion, Hold, Phase, RolloutState
+from placements.scheduling.bindings import BindingState
+from placements.scheduling.door.strategy import PropagationPolicy
+from placements.scheduling.fleet import EligibilityKind
+from placements.scheduling.spec import ClusterResourcePlacement, RollingUpdate, StrategyType, parse_placement
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What one look at a rollout starts from; taken at one moment.
+
+    `target` is the resource snapshot to carry out, None while there is none; `version` what every selected
+    cluster is to run.
+    """
+
+    placement: Placement
+    manifest: ClusterResourcePlacement
+    bindings: tuple[Binding, ...]
+    target: ResourceSnapshot | None
+    version: str
+    state: RolloutState
+
+    @property
+    def is_staged(self) -> bool:
+        """Tell whether staged runs, and not this rolling update, carry the placement out."""
+        return self.manifest.spec.strategy.type is StrategyType.EXTERNAL
+
+
+def standing_of(placement: Placement, *, now: datetime) -> Standing:
+    """Take the state of a placement's rollout."""
+    manifest = parse_placement(placement.document)
+    bindings = tuple(Binding.objects.filter(placement=placement).order_by("cluster_name"))
+    target = target_of(placement)
+    version = version_of(target, manifest) if target else ""
+    clusters = _members(binding.cluster_name for binding in bindings)
+    is_wanted = placement.deleting_since is None and bool(version)
+    facts = tuple(
+        facts_of(binding, clusters.get(binding.cluster_name), version if is_wanted else None)
+        for binding in bindings
+    )
+    state = RolloutState(
+        facts,
+        manifest.spec.policy,
+        manifest.spec.strategy.rolling_update or RollingUpdate(),
+        now,
+        _hold(placement),
+        _deletion(placement, manifest),
+    )
+    return Standing(placement, manifest, bindings, target, version, state)
+
+
+def target_of(placement: Placement) -> ResourceSnapshot | None:
+    """Give the resource snapshot to carry out: the latest, or the one that a rollback holds."""
+    rows = ResourceSnapshot.objects.filter(placement=placement)
+    if placement.held_number is not None:
+        return rows.filter(number=placement.held_number).first()
+    return rows.filter(is_latest=True).first()
+
+
+def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -> str:
+    """Name what a cluster is to run: the content of the resources, and how it is applied (lifecycle A.1)."""
+    applied = manifest.spec.strategy.apply_strategy.to_plain()
+    text = json.dumps([snapshot.content_hash, applied], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def facts_of(binding: Binding, cluster: MemberCluster | None, version: str | None) -> ClusterFacts:
+    """Give what is known of one cluster of the placement."""
+    return ClusterFacts(
+        binding.cluster_name,
+        None if binding.state == BindingState.UNSCHEDULED else version,
+        running=binding.running_version or None,
+        phase=Phase(binding.phase),
+        timed_since=binding.timed_since,
+        attempts=binding.attempts,
+        retry_at=binding.retry_at,
+        unreachable_since=_unreachable_since(cluster),
+        is_in_fleet=cluster is not None and cluster.membership != Membership.LEAVING,
+    )
+
+
+def _members(names: Iterable[str]) -> Mapping[str, MemberCluster]:
+    listed = list(names)
+    found: dict[str, MemberCluster] = {}
+    for start in range(0, len(listed), 500):
+        rows = MemberCluster.objects.filter(name__in=listed[start : start + 500])
+        found |= {row.name: row for row in rows.only(*_READ)}
+    return found
+
+
+_READ = ("name", "membership", "driver", "verdict", "verdict_since", "joined_at")
+
+
+def _unreachable_since(cluster: MemberCluster | None) -> datetime | None:
+    """Give since when nothing can be done there; where nobody speaks to the cluster, always."""
+    if cluster is None:
+        return None
+    if not cluster.driver:
+        return cluster.joined_at
+    return cluster.verdict_since if cluster.verdict in _SILENT else None
+
+
+_SILENT = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
+
+
+def _hold(placement: Placement) -> Hold:
+    if placement.paused_since:
+        return Hold.PAUSED
+    return Hold.STOPPED if placement.is_stopped else Hold.NONE
+
+
+def _deletion(placement: Placement, manifest: ClusterResourcePlacement) -> Deletion | None:
+    if placement.deleting_since is None:
+        return None
+    policy = manifest.spec.strategy.delete_strategy.propagation_policy
+    return Deletion(
+        placement.deleting_since, placement.deletion_number, abandons=policy is PropagationPolicy.ABANDON
+    )

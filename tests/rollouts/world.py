@@ -1,0 +1,99 @@
+"""A small world for rollouts: simulated clusters, a clock turned by hand, workers that do what is due.
+
+world = World(clusters=3)
+world.place("web", spec())          saved, decided, and the run begun
+world.run(until=world.is_settled)   time passes, a second at a time, until that is so
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from clusters.models import MemberCluster
+from clusters.operations.joining import Wanted, put_clusters
+from clusters.operations.observing import observe
+from placements.models import Binding, ClusterUpdate, Placement, Rollout
+from placements.operations.fleet_changes import ask_those_concerned
+from placements.operations.placements import save_placement
+from placements.operations.resources import apply_resources
+from placements.operations.rollouts.advancing import advance_due
+from placements.operations.rollouts.carrying_out import carry_out_due
+from placements.operations.scheduling import schedule_due
+from placements.rollout.state import Phase
+from tests.rows import NOW, config_map, member_document, namespace, placement_document
+
+SECOND = timedelta(seconds=1)
+QUICK: Mapping[str, Any] = {"applyMilliseconds": 0, "readySeconds": 2}
+
+
+class World:
+    """Clusters, and a moment that is now."""
+
+    def __init__(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
+        self.now = NOW
+        documents = [member_document(f"c{number:03}") for number in range(clusters)]
+        wanted = [Wanted(one, driver="simulated", connection=connection) for one in documents]
+        put_clusters(wanted, by=None, now=self.now)
+        observe(now=self.now)
+        self.apply(namespace("shop"), config_map("settings"))
+
+    def apply(self, *documents: Mapping[str, Any]) -> None:
+        """Apply resources to the hub."""
+        apply_resources(documents, by=None, now=self.now)
+
+    def place(self, name: str, spec: Mapping[str, Any]) -> Placement:
+        """Save a placement and let the workers begin."""
+        save_placement(placement_document(name, spec), by=None, now=self.now)
+        self.work()
+        return Placement.objects.get(name=name)
+
+    def work(self) -> None:
+        """Do everything that is due at this moment."""
+        ask_those_concerned()
+        for _ in range(50):
+            done = schedule_due(now=self.now) + advance_due(now=self.now)
+            if not done + carry_out_due(now=self.now, threads=1):
+                return
+        raise AssertionError("the workers do not come to rest")
+
+    def pass_time(self, seconds: int = 1) -> None:
+        """Let time pass, and the workers work in each second of it."""
+        for _ in range(seconds):
+            self.now += SECOND
+            observe(now=self.now)
+            self.work()
+
+    def run(self, *, until: Callable[[], bool], seconds: int = 300) -> int:
+        """Let time pass until something is so; give how many seconds that took."""
+        for passed in range(seconds):
+            if until():
+                return passed
+            self.pass_time()
+        raise AssertionError(f"still not so after {seconds} s: {self.phases()}")
+
+    def tell(self, cluster: str, *faults: Mapping[str, Any]) -> None:
+        """Tell a simulated cluster what is wrong with it from now on."""
+        connection = {**QUICK, "faults": [dict(one) for one in faults]}
+        MemberCluster.objects.filter(name=cluster).update(connection=connection)
+
+    def is_settled(self) -> bool:
+        """Tell whether no run is under way."""
+        return not Rollout.objects.filter(state=Rollout.State.RUNNING).exists()
+
+    def phases(self, name: str = "web") -> dict[str, str]:
+        """Give how far every cluster of a placement is."""
+        rows = Binding.objects.filter(placement__name=name).order_by("cluster_name")
+        return dict(rows.values_list("cluster_name", "phase"))
+
+    def available(self, name: str = "web") -> list[str]:
+        """Give the clusters on which a placement is available."""
+        return [cluster for cluster, phase in self.phases(name).items() if phase == Phase.AVAILABLE]
+
+
+def starts(name: str = "web") -> list[tuple[int, str, str]]:
+    """Give every start of a placement: the seconds since the beginning, the cluster, what was started."""
+    rows = ClusterUpdate.objects.filter(rollout__placement_name=name).order_by("started_at", "cluster_name")
+    return [
+        (int((at - NOW).total_seconds()), cluster, what)
+        for at, cluster, what in rows.values_list("started_at", "cluster_name", "what")
+    ]
