@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from django.db.models import Count, QuerySet
 
+from clusters.drivers.registry import SIMULATED
 from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterLabel, MemberCluster, Membership
 
 
@@ -17,6 +18,7 @@ class State(StrEnum):
     CORDONED = "cordoned"
     JOINING = "joining"
     LEAVING = "leaving"
+    SIMULATED = "simulated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ def _in_state(rows: QuerySet[MemberCluster], state: State | None) -> QuerySet[Me
             return rows.filter(membership=Membership.JOINING)
         case State.LEAVING:
             return rows.filter(membership=Membership.LEAVING)
+        case State.SIMULATED:
+            return rows.filter(driver=SIMULATED)
     return rows
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from django.db import models
 
+from clusters.drivers.registry import SIMULATED
+
 LONGEST_CLUSTER_NAME = 63
 LONGEST_LABEL_KEY = 317  # a DNS prefix of 253, a slash, a name of 63
 LONGEST_LABEL_VALUE = 63
@@ -122,6 +124,11 @@ class MemberCluster(models.Model):
         return not self.verdict
 
     @property
+    def is_simulated(self) -> bool:
+        """Tell whether the cluster exists only here."""
+        return self.driver == SIMULATED
+
+    @property
     def annotations(self) -> dict[str, Any]:
         """Give the annotations of its manifest."""
         found: dict[str, Any] = self.document.get("metadata", {}).get("annotations") or {}
@@ -166,3 +173,19 @@ class ClusterTaint(models.Model):
     def __str__(self) -> str:
         """Write it as Kubernetes does."""
         return f"{self.key}={self.value}:{self.effect}"
+
+
+class SimulatedState(models.Model):
+    """What a simulated cluster holds, and its book (`clusters.drivers.simulated`); no row, nothing yet.
+
+    `revision` moves with every write, and a write says from which one it started. The content is bounded by
+    the driver.
+    """
+
+    cluster = models.OneToOneField(MemberCluster, models.CASCADE, related_name="simulated_state")
+    revision = models.PositiveBigIntegerField()
+    content = models.JSONField()
+
+    def __str__(self) -> str:
+        """Name the revision."""
+        return f"revision {self.revision}"

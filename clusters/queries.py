@@ -76,7 +76,10 @@ def manifest_of(cluster: MemberCluster) -> dict[str, Any]:
 
 
 def status_of(cluster: MemberCluster) -> dict[str, Any]:
-    """Give the status in the words of the MemberCluster API (`spec/lifecycle.md` B.1.6)."""
+    """Give the status in the words of the MemberCluster API (`spec/lifecycle.md` B.1.6).
+
+    `simulated` is a word of ours: a cluster that exists only here says so wherever it appears.
+    """
     status: dict[str, Any] = {}
     if cluster.expects_report:
         status["conditions"] = [_joined(cluster)]
@@ -86,6 +89,8 @@ def status_of(cluster: MemberCluster) -> dict[str, Any]:
         status["properties"] = {name: {"value": value} for name, value in cluster.properties.items()}
     if cluster.usage:
         status["resourceUsage"] = cluster.usage
+    if cluster.is_simulated:
+        status["simulated"] = True
     return status
 
 

@@ -1,20 +1,45 @@
 """The drivers by name, in plain sight."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from clusters.drivers.base import Driver, UnknownDriverError
-from clusters.drivers.simulated import SimulatedDriver
+from clusters.drivers.simulated.configuration import parse_configuration
+from clusters.drivers.simulated.driver import SimulatedDriver
+from clusters.drivers.simulated.state import StateStore
 
 SIMULATED = "simulated"
 REPORTED = "reported"
 """No driver of ours: the cluster's own agent reports over REST."""
 
-DRIVERS: Mapping[str, Callable[[Mapping[str, Any]], Driver]] = {SIMULATED: SimulatedDriver}
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a driver may need besides its connection."""
+
+    clock: Callable[[], datetime]
+    store: StateStore
 
 
-def driver_for(name: str, connection: Mapping[str, Any]) -> Driver:
-    """Make the driver that a connection names. Raises UnknownDriverError."""
+@dataclass(frozen=True, slots=True)
+class DriverSort:
+    """One sort of driver: `check` raises Faults where a connection is malformed, with its path."""
+
+    make: Callable[[Mapping[str, Any], Surroundings], Driver]
+    check: Callable[[Mapping[str, Any]], object]
+
+
+def _simulated(connection: Mapping[str, Any], around: Surroundings) -> Driver:
+    return SimulatedDriver(connection, around.store, around.clock)
+
+
+DRIVERS: Mapping[str, DriverSort] = {SIMULATED: DriverSort(_simulated, parse_configuration)}
+
+
+def driver_named(name: str, connection: Mapping[str, Any], around: Surroundings) -> Driver:
+    """Make the driver that a connection names. Raises UnknownDriverError, Faults."""
     if name not in DRIVERS:
         raise UnknownDriverError(name, tuple(DRIVERS))
-    return DRIVERS[name](connection)
+    return DRIVERS[name].make(connection, around)

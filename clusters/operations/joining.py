@@ -76,7 +76,7 @@ def put_cluster(wanted: Wanted, *, by: User | None, now: datetime, expected: int
 def put_clusters(wanted: Sequence[Wanted], *, by: User | None, now: datetime) -> list[Put]:
     """Let clusters join, or give them new manifests, all or none. Raises Faults."""
     members = [parse_member(dict(one.document)) for one in wanted]
-    _refuse_unknown_drivers(wanted)
+    _refuse_bad_connections(wanted)
     _refuse_twice(members)
     as_of = min(newest_heartbeat_of(members) or now, now)
     with transaction.atomic():
@@ -109,10 +109,13 @@ class _Target:
         return [(taint.key, taint.value, taint.effect) for taint in self.member.spec.taints]
 
 
-def _refuse_unknown_drivers(wanted: Iterable[Wanted]) -> None:
+def _refuse_bad_connections(wanted: Iterable[Wanted]) -> None:
     odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
     if odd:
         raise Faults([Fault("driver", "not-one-of", f"{odd[0]!r} is no driver", ", ".join(DRIVERS))])
+    for one in wanted:
+        if one.driver:
+            DRIVERS[one.driver].check(one.connection)
 
 
 def _refuse_twice(members: Sequence[Member]) -> None:

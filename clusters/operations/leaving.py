@@ -2,13 +2,15 @@
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
-from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.registry import DRIVERS, driver_for
+from clusters.drivers.asking import ask_all
+from clusters.drivers.registry import DRIVERS
+from clusters.driving import driver_for
 from clusters.models import MemberCluster, Membership
 from clusters.operations.editing import UnknownClusterError
 from clusters.operations.fleet_changes import Change, lock_fleet, note
@@ -18,6 +20,7 @@ from fleetui.revisions import refuse_stale
 from placements.scheduling.agent import leaving
 
 LONGEST_FAREWELL = timedelta(minutes=15)
+_THREADS, _SECONDS, _SECONDS_EACH = 32, 15.0, 5.0
 
 
 @transaction.atomic
@@ -55,8 +58,9 @@ def leave(
 
 def finish_leaving(*, now: datetime) -> list[str]:
     """Take out of the fleet who said farewell, and after 15 minutes who cannot; gives their names."""
-    candidates = MemberCluster.objects.filter(membership=Membership.LEAVING)
-    away = [row for row in candidates if _said_farewell(row) or now - _begun(row, now) >= LONGEST_FAREWELL]
+    candidates = list(MemberCluster.objects.filter(membership=Membership.LEAVING))
+    parted = _who_said_farewell(candidates)
+    away = [row for row in candidates if row.pk in parted or now - _begun(row, now) >= LONGEST_FAREWELL]
     if away:
         forget(away, verb="left", by=None, now=now)
     return [row.name for row in away]
@@ -78,13 +82,17 @@ def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: 
     note(Change(_reason([row.name for row in rows], verb), opens=True, gone=[row.name for row in rows]))
 
 
-def _said_farewell(row: MemberCluster) -> bool:
-    if row.driver not in DRIVERS:
-        return True
-    try:
-        driver_for(row.driver, row.connection).leave()
-    except DriverUnavailable:
-        return False
+def _who_said_farewell(rows: Collection[MemberCluster]) -> set[int]:
+    """Tell the clusters that they leave; give those that took it in, and those that nobody talks to."""
+    talking = {row.pk: row for row in rows if row.driver in DRIVERS}
+    questions = {pk: partial(_say_farewell, row) for pk, row in talking.items()}
+    answers = ask_all(questions, threads=_THREADS, seconds=_SECONDS)
+    parted = {pk for pk, answer in answers if answer is True}
+    return parted | {row.pk for row in rows if row.pk not in talking}
+
+
+def _say_farewell(row: MemberCluster) -> bool:
+    driver_for(row).leave(timeout=_SECONDS_EACH)
     return True
 
 

@@ -1,15 +1,20 @@
 """Watching the fleet: observations come in, verdicts follow (`spec/lifecycle.md` A.15)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q, QuerySet
 
-from clusters.drivers.base import DriverUnavailable, Observation
-from clusters.drivers.registry import DRIVERS, REPORTED, driver_for
+from clusters.drivers.asking import NotAsked, ask_all
+from clusters.drivers.base import DriverError, Observation
+from clusters.drivers.registry import DRIVERS, REPORTED
+from clusters.driving import driver_for
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.operations.editing import UnknownClusterError
 from clusters.operations.fleet_changes import Change, lock_fleet, note
@@ -19,7 +24,16 @@ from fleetui.events import Happening, record_all
 LONGEST_GAP = timedelta(seconds=30)
 """After a longer pause between two looks, the hub was away, and silence in it counts for nothing."""
 USUAL_PERIOD = 60
-_MOST_AT_ONCE = 2000
+LOOK_SECONDS = 5.0
+"""How long one cluster may take to answer."""
+ROUND_SECONDS = 15.0
+"""How long a round may take: less than LONGEST_GAP, or it would be one."""
+THREADS = 32
+SHARD = 10_000
+"""The most clusters that one round takes on; another worker's round takes others."""
+LEASE = timedelta(seconds=60)
+"""When the clusters of a worker that was killed in its round are due again."""
+_BATCH = 500
 _FACTS = [
     "membership",
     "properties",
@@ -41,20 +55,51 @@ class Look:
 
 
 def observe(*, now: datetime) -> Look:
-    """Look at the clusters that are due, then judge all. No transaction is open while a driver is asked."""
+    """Look at the clusters that are due, many at a time, then judge all.
+
+    No transaction is open while a cluster is asked, the threads that ask use no database, and answers are
+    written as they come: a slow cluster delays only itself.
+    """
     _note_that_we_watch(now)
-    due = MemberCluster.objects.filter(observe_at__lte=now, driver__in=DRIVERS).exclude(
-        membership=Membership.LEAVING
-    )
-    seen: list[tuple[MemberCluster, Observation]] = []
-    silent: list[MemberCluster] = []
-    for row in due.order_by("observe_at")[:_MOST_AT_ONCE]:
-        try:
-            seen.append((row, driver_for(row.driver, row.connection).observe()))
-        except DriverUnavailable:
-            silent.append(row)
-    _write_observations(seen, silent, now=now)
-    return Look(len(seen), len(silent), judge_all(now=now))
+    rows, observed, silent = _claim(now), 0, 0
+    questions = {pk: partial(_look, row, now) for pk, row in rows.items()}
+    answers = ask_all(questions, threads=THREADS, seconds=ROUND_SECONDS)
+    while batch := list(islice(answers, _BATCH)):
+        seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
+        unanswered = [pk for pk, answer in batch if isinstance(answer, DriverError)]
+        _write_observations([(rows[pk], answer) for pk, answer in seen.items()], now=now)
+        _look_again(unanswered, at=now + timedelta(seconds=USUAL_PERIOD), now=now)
+        _look_again([pk for pk, answer in batch if isinstance(answer, NotAsked)], at=now, now=now)
+        observed, silent = observed + len(seen), silent + len(unanswered)
+    return Look(observed, silent, judge_all(now=now))
+
+
+def _claim(now: datetime) -> dict[int, MemberCluster]:
+    """Take on clusters that are due, by a conditional update; those that answered last come first."""
+    due = _watched().filter(observe_at__lte=now)
+    shard = due.order_by("observe_at").values("pk")[:SHARD]
+    if not due.filter(pk__in=shard).update(observe_at=now + LEASE):
+        return {}
+    mine = _claimed(now).order_by(F("heartbeat_at").desc(nulls_last=True), "pk")
+    return {row.pk: row for row in mine}
+
+
+def _watched() -> QuerySet[MemberCluster]:
+    return MemberCluster.objects.filter(driver__in=DRIVERS).exclude(membership=Membership.LEAVING)
+
+
+def _claimed(now: datetime) -> QuerySet[MemberCluster]:
+    """Give the clusters that this round still has: whoever wants another look has moved `observe_at`."""
+    return _watched().filter(observe_at=now + LEASE)
+
+
+def _look(row: MemberCluster, now: datetime) -> Observation:
+    return driver_for(row, clock=lambda: now).observe(timeout=LOOK_SECONDS)
+
+
+def _look_again(pks: Sequence[int], *, at: datetime, now: datetime) -> None:
+    if pks:
+        _claimed(now).filter(pk__in=pks).update(observe_at=at)
 
 
 def report(name: str, observation: Observation, *, by: User | None, now: datetime) -> MemberCluster:
@@ -140,24 +185,38 @@ def _note_that_we_watch(now: datetime) -> None:
 
 
 @transaction.atomic
-def _write_observations(
-    seen: Sequence[tuple[MemberCluster, Observation]], silent: Sequence[MemberCluster], *, now: datetime
-) -> None:
+def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, now: datetime) -> None:
+    tell_more = {row.pk: observation for row, observation in seen if _tells_more(row, observation, now)}
+    if tell_more:
+        _write_facts(tell_more, now=now)
+    for period, pks in _by_period([row for row, _ in seen]).items():
+        next_look = now + timedelta(seconds=period)
+        _claimed(now).filter(pk__in=pks).update(heartbeat_at=now, observe_at=next_look)
+
+
+def _tells_more(row: MemberCluster, observation: Observation, now: datetime) -> bool:
+    """Tell whether more was seen than that the heart beats."""
+    row = copy(row)
+    return _differs(_taken_in(row, observation, now=now), row)
+
+
+def _write_facts(seen: Mapping[int, Observation], *, now: datetime) -> None:
+    """Write what was seen into the rows as they are now: an operation may have changed them meanwhile."""
+    lock_fleet()
     names: set[str] = set()
     opens, changed = False, []
-    for row, observation in seen:
-        before = _taken_in(row, observation, now=now)
-        if any(getattr(before, fact) != getattr(row, fact) for fact in _FACTS):
+    for row in _claimed(now).filter(pk__in=seen):
+        before = _taken_in(row, seen[row.pk], now=now)
+        if _differs(before, row):
             changed.append(row)
             names |= readings(before, row)
             opens = opens or before.membership != row.membership
-    MemberCluster.objects.bulk_update(changed, _FACTS, batch_size=500)
-    for period, pks in _by_period([row for row, _ in seen]).items():
-        next_look = now + timedelta(seconds=period)
-        MemberCluster.objects.filter(pk__in=pks).update(heartbeat_at=now, observe_at=next_look)
-    retry = now + timedelta(seconds=USUAL_PERIOD)
-    MemberCluster.objects.filter(pk__in=[row.pk for row in silent]).update(observe_at=retry)
+    MemberCluster.objects.bulk_update(changed, _FACTS, batch_size=_BATCH)
     note(Change(f"{len(changed)} clusters observed", property_names=names, opens=opens))
+
+
+def _differs(before: MemberCluster, row: MemberCluster) -> bool:
+    return any(getattr(before, fact) != getattr(row, fact) for fact in _FACTS)
 
 
 def _by_period(rows: Sequence[MemberCluster]) -> dict[int, list[int]]:

@@ -1,0 +1,68 @@
+"""Telling a simulated cluster to fail, for a rehearsal, and to stop failing."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.drivers.simulated.configuration import parse_configuration
+from clusters.models import MemberCluster
+from clusters.operations.editing import UnknownClusterError
+from clusters.operations.joining import CLUSTER
+from fleetui.events import Happening, record
+from fleetui.revisions import refuse_stale
+
+
+class NotSimulatedError(Exception):
+    """Only a simulated cluster can be told to fail."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is no simulated cluster; only such a one can be told to fail")
+
+
+@transaction.atomic
+def set_faults(
+    name: str,
+    faults: Sequence[Mapping[str, Any]],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> MemberCluster:
+    """Put these faults in the place of all that a simulated cluster has; the same again changes nothing.
+
+    It is looked at at once. Raises UnknownClusterError, NotSimulatedError, StaleEditError, Faults.
+    """
+    row = MemberCluster.objects.select_for_update().filter(name=name).first()
+    if row is None:
+        raise UnknownClusterError(name)
+    refuse_stale(CLUSTER, name, expected=expected, revision=row.revision)
+    before = faults_of(row)
+    wanted = [dict(fault) for fault in faults]
+    rest = {key: value for key, value in row.connection.items() if key not in ("fault", "faults")}
+    connection = {**rest, "faults": wanted} if wanted else rest
+    parse_configuration(connection, path="")
+    if wanted == before:
+        return row
+    row.connection, row.revision, row.observe_at = connection, row.revision + 1, now
+    row.save(update_fields=["connection", "revision", "observe_at"])
+    verb = "told to fail" if wanted else "told to work"
+    happening = Happening(
+        verb, CLUSTER, name, revision=row.revision, before={"faults": before}, after={"faults": wanted}
+    )
+    record(happening, by=by, now=now)
+    return row
+
+
+def faults_of(cluster: MemberCluster) -> list[dict[str, Any]]:
+    """Give the faults of a simulated cluster as plain data, its short form written out.
+
+    Raises NotSimulatedError.
+    """
+    if not cluster.is_simulated:
+        raise NotSimulatedError(cluster.name)
+    short = cluster.connection.get("fault")
+    listed = [dict(fault) for fault in cluster.connection.get("faults") or ()]
+    return [*listed, {"kind": short}] if short else listed

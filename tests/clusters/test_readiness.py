@@ -1,0 +1,169 @@
+"""Each row of the availability rules (`spec/lifecycle.md` B.6.6)."""
+
+from typing import Any
+
+import pytest
+
+from clusters.drivers.readiness import Readiness, least_ready, readiness_of
+
+YES, NOT_YET, UNKNOWN = Readiness.AVAILABLE, Readiness.NOT_YET, Readiness.NOT_TRACKABLE
+
+
+def live(
+    version: str, kind: str, status: dict[str, Any] | None = None, *, generation: int = 3, **spec: Any
+) -> dict[str, Any]:
+    """Make a live object whose status is of its own generation, unless it says otherwise."""
+    status = {"observedGeneration": 3, **(status or {})}
+    metadata = {"name": "web", "generation": generation}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec, "status": status}
+
+
+def deployment(available: int, updated: int, unavailable: int = 0, **more: Any) -> dict[str, Any]:
+    """Make a Deployment."""
+    status = {
+        "availableReplicas": available,
+        "updatedReplicas": updated,
+        "unavailableReplicas": unavailable,
+    }
+    return live("apps/v1", "Deployment", status, **more)
+
+
+def stateful_set(
+    available: int, current: int, updated: int, *, old: str = "a", new: str = "a", **more: Any
+) -> dict[str, Any]:
+    """Make a StatefulSet."""
+    status = {
+        "availableReplicas": available,
+        "currentReplicas": current,
+        "updatedReplicas": updated,
+        "currentRevision": old,
+        "updateRevision": new,
+    }
+    return live("apps/v1", "StatefulSet", status, **more)
+
+
+def daemon_set(available: int, wanted: int, current: int, updated: int, **more: Any) -> dict[str, Any]:
+    """Make a DaemonSet."""
+    status = {
+        "numberAvailable": available,
+        "desiredNumberScheduled": wanted,
+        "currentNumberScheduled": current,
+        "updatedNumberScheduled": updated,
+    }
+    return live("apps/v1", "DaemonSet", status, **more)
+
+
+def service(ingress: list[dict[str, str]] | None = None, **spec: Any) -> dict[str, Any]:
+    """Make a Service."""
+    return live("v1", "Service", {"loadBalancer": {"ingress": ingress}}, **spec)
+
+
+def definition(**conditions: str) -> dict[str, Any]:
+    """Make a CustomResourceDefinition."""
+    told = [{"type": name, "status": status} for name, status in conditions.items()]
+    return live("apiextensions.k8s.io/v1", "CustomResourceDefinition", {"conditions": told})
+
+
+def budget(condition: str | None, allowed: int, **more: Any) -> dict[str, Any]:
+    """Make a PodDisruptionBudget."""
+    told = [{"type": "DisruptionAllowed", "status": condition}] if condition else []
+    return live(
+        "policy/v1", "PodDisruptionBudget", {"conditions": told, "disruptionsAllowed": allowed}, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (deployment(2, 2, replicas=2), YES),
+        (deployment(1, 1), YES),
+        (deployment(0, 0, replicas=0), YES),
+        (deployment(1, 2, replicas=2), NOT_YET),
+        (deployment(2, 1, replicas=2), NOT_YET),
+        (deployment(2, 2, 1, replicas=2), NOT_YET),
+        (deployment(2, 2, replicas=2, generation=4), NOT_YET),
+        (stateful_set(3, 3, 3, replicas=3), YES),
+        (stateful_set(1, 1, 1), YES),
+        (stateful_set(2, 3, 3, replicas=3), NOT_YET),
+        (stateful_set(3, 2, 1, replicas=3), NOT_YET),
+        (stateful_set(3, 3, 3, replicas=3, new="b"), NOT_YET),
+        (stateful_set(3, 3, 3, replicas=3, generation=4), NOT_YET),
+        (daemon_set(3, 3, 3, 3), YES),
+        (daemon_set(0, 0, 0, 0), YES),
+        (daemon_set(2, 3, 3, 3), NOT_YET),
+        (daemon_set(3, 3, 3, 2), NOT_YET),
+        (daemon_set(3, 3, 3, 3, generation=4), NOT_YET),
+        (service(clusterIPs=["10.0.0.1"]), YES),
+        (service(clusterIPs=["None"], type="ClusterIP"), YES),
+        (service(clusterIPs=["10.0.0.1"], type="NodePort"), YES),
+        (service(), NOT_YET),
+        (service(clusterIPs=[""], type="NodePort"), NOT_YET),
+        (service([{"ip": "203.0.113.1"}], type="LoadBalancer"), YES),
+        (service([{"hostname": "lb.example"}], type="LoadBalancer"), YES),
+        (service(clusterIPs=["10.0.0.1"], type="LoadBalancer"), NOT_YET),
+        (service([{}], type="LoadBalancer"), NOT_YET),
+        (service(type="ExternalName"), UNKNOWN),
+        (definition(Established="True", NamesAccepted="True"), YES),
+        (definition(Established="True", NamesAccepted="False"), NOT_YET),
+        (definition(NamesAccepted="True"), NOT_YET),
+        (budget("True", 1), YES),
+        (budget("False", 0), YES),
+        (budget("True", 0), NOT_YET),
+        (budget("False", 1), NOT_YET),
+        (budget(None, 0), NOT_YET),
+        (budget("True", 1, generation=4), NOT_YET),
+    ],
+)
+def test_what_is_tracked_is_judged_by_its_status(seen: dict[str, Any], expected: Readiness) -> None:
+    judged = readiness_of(seen)
+
+    assert judged.readiness is expected
+    assert bool(judged.reason) == (expected is not YES)
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds"),
+    [
+        ("v1", "Namespace Secret ConfigMap ServiceAccount LimitRange ResourceQuota"),
+        ("rbac.authorization.k8s.io/v1", "Role ClusterRole RoleBinding ClusterRoleBinding"),
+        ("networking.k8s.io/v1", "NetworkPolicy IngressClass"),
+        ("storage.k8s.io/v1", "CSIDriver CSINode StorageClass CSIStorageCapacity"),
+        ("apps/v1", "ControllerRevision"),
+        ("scheduling.k8s.io/v1", "PriorityClass"),
+    ],
+)
+def test_data_is_available_at_once(version: str, kinds: str) -> None:
+    assert {readiness_of({"apiVersion": version, "kind": kind}).readiness for kind in kinds.split()} == {YES}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("batch/v1", "Job"),
+        ("batch/v1", "CronJob"),
+        ("v1", "Pod"),
+        ("apps/v1", "ReplicaSet"),
+        ("v1", "PersistentVolumeClaim"),
+        ("networking.k8s.io/v1", "Ingress"),
+        ("autoscaling/v2", "HorizontalPodAutoscaler"),
+        ("example.com/v1", "Deployment"),
+        ("serving.knative.dev/v1", "Service"),
+    ],
+)
+def test_everything_else_cannot_be_tracked(version: str, kind: str) -> None:
+    assert readiness_of({"apiVersion": version, "kind": kind}).readiness is UNKNOWN
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_an_object_without_a_status_is_not_yet_available(kind: str) -> None:
+    bare = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web", "generation": 1}}
+
+    assert readiness_of(bare).readiness is NOT_YET
+
+
+@pytest.mark.parametrize(
+    ("several", "expected"),
+    [([], YES), ([YES, YES], YES), ([YES, UNKNOWN], UNKNOWN), ([UNKNOWN, NOT_YET, YES], NOT_YET)],
+)
+def test_the_least_ready_object_counts(several: list[Readiness], expected: Readiness) -> None:
+    assert least_ready(several) is expected

@@ -1,0 +1,245 @@
+"""The simulated cluster keeps the drivers' contract, with either store, and fails as it is told."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from clusters.drivers.base import DriverRejected, DriverUnavailable, Version
+from clusters.drivers.readiness import Readiness
+from clusters.drivers.simulated.driver import SimulatedDriver
+from clusters.drivers.simulated.state import LONGEST_LOG, MOST_OBJECTS, MemoryStore, StateStore
+from clusters.models import MemberCluster, SimulatedState
+from clusters.simulation import DatabaseStore
+from tests.clusters.driver_contract import V1, V2, WEB, Clock, DriverContract, deployment
+from tests.rows import config_map, simulated
+
+Connect = Callable[..., SimulatedDriver]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Give a clock that moves by sleeping."""
+    return Clock()
+
+
+@pytest.fixture
+def store() -> StateStore:
+    """Give a store in memory; a class of tests may have another."""
+    return MemoryStore()
+
+
+@pytest.fixture
+def connect(store: StateStore, clock: Clock) -> Connect:
+    """Give a maker of drivers of one cluster; applying takes no time unless a test says so."""
+
+    def make(**connection: Any) -> SimulatedDriver:
+        return SimulatedDriver({"applyMilliseconds": 0, **connection}, store, clock, clock.sleep)
+
+    return make
+
+
+@pytest.fixture
+def holds(connect: Connect) -> Callable[[str], set[str]]:
+    """Give a look past the driver at what a placement has."""
+
+    def look(placement: str) -> set[str]:
+        held = connect().state().held.get(placement)
+        return {str(one.ref) for one in held.objects} if held else set()
+
+    return look
+
+
+class TestInMemory(DriverContract):
+    """The contract, with the store of tests."""
+
+
+@pytest.mark.django_db
+@pytest.mark.servers
+class TestInTheDatabase(DriverContract):
+    """The contract, with the store of the console."""
+
+    @pytest.fixture
+    def store(self) -> StateStore:
+        """Give the row of a cluster."""
+        return DatabaseStore(simulated("a").pk)
+
+
+@pytest.mark.django_db
+@pytest.mark.servers
+def test_of_two_writers_of_a_state_one_wins() -> None:
+    store = DatabaseStore(simulated("a").pk)
+
+    assert [store.save({"n": 1}, expected=0), store.save({"n": 2}, expected=0)] == [True, False]
+    assert [store.save({"n": 3}, expected=1), store.save({"n": 4}, expected=1)] == [True, False]
+    assert store.load() == (2, {"n": 3})
+
+
+@pytest.mark.django_db
+@pytest.mark.servers
+def test_a_state_goes_with_its_cluster() -> None:
+    cluster = simulated("a")
+    DatabaseStore(cluster.pk).save({}, expected=0)
+
+    MemberCluster.objects.all().delete()
+
+    assert not SimulatedState.objects.exists()
+
+
+def test_an_apply_that_lost_against_another_is_done_anew(store: StateStore, clock: Clock) -> None:
+    other = SimulatedDriver({}, store, clock, clock.sleep)
+    rival = _Rival(store, lambda: other.apply(Version("x1", "other", (config_map("x"),))))
+
+    SimulatedDriver({}, rival, clock, clock.sleep).apply(V1)
+
+    assert set(other.state().held) == {"web", "other"}
+
+
+class _Rival:
+    """A store in which somebody else writes between the first load and save."""
+
+    def __init__(self, store: StateStore, interfere: Callable[[], object]) -> None:
+        self._store, self._interfere = store, interfere
+        self._has_interfered = False
+
+    def load(self) -> Any:
+        loaded = self._store.load()
+        if not self._has_interfered:
+            self._has_interfered = True
+            self._interfere()
+        return loaded
+
+    def save(self, content: Any, *, expected: int) -> bool:
+        return self._store.save(content, expected=expected)
+
+
+def test_the_book_counts_changes_and_not_repetitions(connect: Connect) -> None:
+    driver = connect()
+    for version in (V1, V1, V2, V1):
+        driver.apply(version)
+    driver.remove("web")
+    driver.remove("web")
+
+    state = driver.state()
+
+    assert [entry.what for entry in state.log] == [
+        "applied",
+        "applied again",
+        "applied",
+        "applied",
+        "removed",
+        "removed again",
+    ]
+    assert [state.changes_to("web", version) for version in ("v1", "v2", "")] == [2, 1, 1]
+
+
+def test_a_wholly_refused_version_is_no_change(connect: Connect) -> None:
+    driver = connect(faults=[{"kind": "refuse"}])
+
+    for _ in range(2):
+        with pytest.raises(DriverRejected):
+            driver.apply(Version("v1", "web", (deployment("web"),)))
+
+    state = driver.state()
+    assert [entry.what for entry in state.log] == ["refused", "refused"]
+    assert connect().apply(V2).changed
+
+
+def test_the_book_is_bounded(connect: Connect) -> None:
+    driver = connect()
+
+    for number in range(LONGEST_LOG + 20):
+        driver.apply(Version(f"v{number}", "web"))
+
+    assert len(driver.state().log) == LONGEST_LOG
+
+
+def test_the_cluster_is_full_at_some_point(connect: Connect) -> None:
+    manifests = tuple(config_map(f"c{number}") for number in range(MOST_OBJECTS + 1))
+
+    with pytest.raises(DriverRejected, match="1 of 5001 objects refused") as caught:
+        connect().apply(Version("v1", "web", manifests))
+
+    assert "is full" in caught.value.refusals[0].message
+
+
+def test_calls_take_their_time(connect: Connect, clock: Clock) -> None:
+    connect(applyMilliseconds=250).apply(V1)
+
+    assert clock.slept == [0.25]
+
+
+def test_an_object_that_does_not_change_stays_ready(connect: Connect, clock: Clock) -> None:
+    driver = connect(readySeconds=10)
+    driver.apply(V1)
+    clock.sleep(10)
+
+    driver.apply(Version("v3", "web", (deployment("web"), config_map("settings", data={"a": "b"}))))
+
+    seen = driver.observe("web").of("web")
+    assert seen
+    assert seen.readiness is Readiness.AVAILABLE
+
+
+def test_flapping_changes_with_its_period_and_only_what_it_is_about(connect: Connect, clock: Clock) -> None:
+    since = clock().isoformat()
+    fault = {"kind": "flap", "periodSeconds": 60, "since": since, "objectName": "web"}
+    driver = connect(readySeconds=0, faults=[fault])
+    driver.apply(Version("v1", "web", (deployment("web"), deployment("steady"))))
+
+    unready = []
+    for _ in range(4):
+        seen = driver.observe("web").of("web")
+        unready.append([one.object for one in seen.unready] if seen else None)
+        clock.sleep(60)
+
+    assert unready == [[WEB], [], [WEB], []]
+
+
+def test_an_object_that_is_never_ready_says_what_is_missing(connect: Connect) -> None:
+    driver = connect(readySeconds=0, faults=[{"kind": "notReady", "image": "shop:1.0"}])
+    driver.apply(V1)
+
+    seen = driver.observe("web").of("web")
+
+    assert seen
+    assert [str(one.reason) for one in seen.unready] == [
+        "0 of 2 replicas available, 2 updated, 2 unavailable"
+    ]
+
+
+def test_an_ill_cluster_answers_and_says_so(connect: Connect) -> None:
+    assert not connect(faults=[{"kind": "unhealthy"}]).observe().is_healthy
+    assert not connect(fault="unhealthy").observe().is_healthy
+
+
+@pytest.mark.parametrize("call", ["observe", "leave"])
+def test_a_time_out_is_of_the_calls_that_it_names(connect: Connect, clock: Clock, call: str) -> None:
+    driver = connect(faults=[{"kind": "timeOut", "calls": [call]}])
+
+    driver.apply(V1)
+    with pytest.raises(DriverUnavailable):
+        getattr(driver, call)(timeout=4)
+
+    assert clock.slept == [4]
+
+
+def test_a_heartbeat_needs_no_state(clock: Clock) -> None:
+    class Unreadable(MemoryStore):
+        def load(self) -> Any:
+            raise AssertionError("the state was read")
+
+    assert SimulatedDriver({}, Unreadable(), clock, clock.sleep).observe().is_healthy
+
+
+def test_a_lost_state_leaves_what_came_after_it(connect: Connect, clock: Clock) -> None:
+    connect().apply(V1)
+    clock.sleep(60)
+    lost = {"kind": "lostState", "since": clock().isoformat()}
+    clock.sleep(60)
+    connect().apply(Version("x1", "other", (config_map("x"),)))
+
+    assert set(connect(faults=[lost]).state().held) == {"other"}
+    clock.now -= timedelta(minutes=2)
+    assert set(connect(faults=[lost]).state().held) == {"web", "other"}
