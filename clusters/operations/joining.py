@@ -14,6 +14,7 @@ from django.db import transaction
 from clusters.drivers.registry import DRIVERS
 from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership
 from clusters.operations.fleet_changes import Change, lock_fleet, note
+from clusters.queries import status_of
 from clusters.verdicts import verdict_of
 from fleetui.events import Happening, record_all
 from fleetui.revisions import refuse_stale
@@ -39,7 +40,8 @@ class Did(StrEnum):
 class Wanted:
     """A cluster as it is to be: its manifest, with or without a status, and how to talk to it.
 
-    `driver` None keeps what the cluster has; a new one then has none.
+    `driver` None keeps what the cluster has; a new one then has none. The status that we write ourselves
+    is no news when it comes back.
     """
 
     document: Mapping[str, Any]
@@ -133,8 +135,10 @@ def _target(
     if wanted.driver is not None:
         row.driver, row.connection = wanted.driver, dict(wanted.connection)
         row.observe_at = now if wanted.driver else None
-    row.expects_report = row.expects_report or bool(row.driver) or member.status is not None
-    _take_status(row, member, as_of=as_of)
+    if before is None or wanted.document.get("status") != status_of(before):
+        row.expects_report = row.expects_report or member.status is not None
+        _take_status(row, member, as_of=as_of)
+    row.expects_report = row.expects_report or bool(row.driver)
     _settle_membership(row, member, is_new=before is None)
     settle_verdict(row, now=now, observing_since=None if before is None else state.observing_since)
     did = Did.JOINED if before is None else Did.CHANGED if _differs(before, row) else Did.UNCHANGED
