@@ -12,13 +12,11 @@ help: ## show this list
 	@sed -n "s/^\([a-z]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
 
 up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make up PORT=8001)
-	@$(BIN)/python manage.py migrate --verbosity 0
-	@$(BIN)/python manage.py collectstatic --no-input --verbosity 0
-	@echo "FleetUI: http://127.0.0.1:$(PORT)/  (stop with Ctrl-C)"
-	@exec $(BIN)/python manage.py runserver --noreload 127.0.0.1:$(PORT)
+	@exec $(BIN)/python manage.py up --port $(PORT)
 
-test: lint ## every check: ruff, mypy, import-linter, pytest
+test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests again on PostgreSQL and Redis
 	@$(BIN)/python -m pytest
+	@.ci/test-on-servers
 
 lint: $(STAMP) ## the checks that run no code
 	@$(BIN)/ruff check --quiet .
@@ -30,8 +28,9 @@ fmt: $(STAMP) ## put the code in order
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## measure the scheduling engine
+bench: $(STAMP) ## measure the scheduling engine, and the console on its database
 	@$(BIN)/python -m tests.load.bench_engine
+	@$(BIN)/python -m tests.load.bench_console
 
 # A uv of its own where there is none: only this target needs one.
 lock: ## write requirements.lock anew, keeping its pins (take newer ones: make lock UPGRADE=--upgrade)

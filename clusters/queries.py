@@ -77,7 +77,9 @@ def manifest_of(cluster: MemberCluster) -> dict[str, Any]:
 
 def status_of(cluster: MemberCluster) -> dict[str, Any]:
     """Give the status in the words of the MemberCluster API (`spec/lifecycle.md` B.1.6)."""
-    status: dict[str, Any] = {"conditions": [_joined(cluster)]}
+    status: dict[str, Any] = {}
+    if cluster.expects_report:
+        status["conditions"] = [_joined(cluster)]
     if cluster.has_reported:
         status["agentStatus"] = [_agent_status(cluster)]
     if cluster.properties:

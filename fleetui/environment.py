@@ -82,7 +82,37 @@ def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> di
         return {**config, "OPTIONS": dict(_SQLITE_OPTIONS)}
     if config["ENGINE"] != "django.db.backends.postgresql":
         raise SettingRefused(name, "…", "write postgres://… or sqlite:///…")
-    return {**config, "OPTIONS": {**config.get("OPTIONS", {}), "pool": True}}
+    return {**config, "OPTIONS": {**config.get("OPTIONS", {}), "pool": {"min_size": 1, "max_size": 8}}}
+
+
+_BROKERS = frozenset({"atomicfs", "redis", "rediss", "redis+socket", "amqp", "amqps"})
+
+
+def read_broker(environ: Mapping[str, str], name: str, *, default: str) -> str:
+    """Read the URL of the queue; the message names only what is allowed, since a URL may hold a password."""
+    url = environ.get(name, default)
+    scheme, slashes, _ = url.partition("://")
+    if not slashes or scheme not in _BROKERS:
+        raise SettingRefused(
+            name, "…", "write atomicfs://, redis://…, rediss://…, redis+socket://…, amqp://… or amqps://…"
+        )
+    return url
+
+
+def read_text(environ: Mapping[str, str], name: str, *, default: str) -> str:
+    """Read a word or more; a variable that is set but empty is a mistake somewhere else."""
+    value = environ.get(name, default)
+    if name in environ and not value.strip():
+        raise SettingRefused(name, value, "write something, or leave it unset")
+    return value
+
+
+def read_password(environ: Mapping[str, str], name: str) -> str | None:
+    """Read a password; whether it is strong enough is asked where it is used."""
+    value = environ.get(name)
+    if value is not None and not value:
+        raise SettingRefused(name, "", "write a password, or leave it unset to get one made")
+    return value
 
 
 def read_secret(environ: Mapping[str, str], name: str) -> str | None:

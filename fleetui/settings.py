@@ -6,7 +6,19 @@ from pathlib import Path
 
 from django.utils.functional import SimpleLazyObject
 
-from fleetui.environment import keep_secret, read_database, read_flag, read_folder, read_hosts, read_secret
+from fleetui import broker
+from fleetui.environment import (
+    keep_secret,
+    read_broker,
+    read_database,
+    read_flag,
+    read_folder,
+    read_hosts,
+    read_password,
+    read_secret,
+    read_text,
+)
+from fleetui.security import https_origins
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -17,6 +29,14 @@ DEBUG = read_flag(os.environ, "FLEETUI_DEBUG", default=False)
 ALLOWED_HOSTS = read_hosts(
     os.environ, "FLEETUI_ALLOWED_HOSTS", default=("localhost", ".localhost", "127.0.0.1", "[::1]")
 )
+
+# A proxy in front speaks HTTPS and says so; then nothing of ours goes over plain HTTP.
+HTTPS = read_flag(os.environ, "FLEETUI_HTTPS", default=False)
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+CSRF_TRUSTED_ORIGINS = https_origins(ALLOWED_HOSTS) if HTTPS else []
 
 # Made on first use and not on import: `simulate` has to run where nothing may be written.
 SECRET_KEY = read_secret(os.environ, "FLEETUI_SECRET_KEY") or SimpleLazyObject(
@@ -44,6 +64,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "fleetui.security.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -62,6 +83,7 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,  # the admin brings its own
         "OPTIONS": {
             "context_processors": [
                 "django.template.context_processors.request",
@@ -76,6 +98,25 @@ TEMPLATES = [
 DATABASES = {"default": read_database(os.environ, "DATABASE_URL", default=VAR_DIR / "fleetui.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# A folder and no server, until CELERY_BROKER_URL names one.
+CELERY_BROKER_URL = read_broker(os.environ, "CELERY_BROKER_URL", default=f"{broker.SCHEME}://")
+CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options(CELERY_BROKER_URL, folder=VAR_DIR / "queue")
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# What became of a task stands in the database; a task may run twice, and then does nothing the second time.
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TIMEZONE = "UTC"
+CELERY_ENABLE_UTC = True
+# A tick that waited longer than its period is worth nothing: the next one does the same.
+CELERY_BEAT_SCHEDULE = {
+    "sweep": {"task": "placements.tasks.sweep", "schedule": 1.0, "options": {"expires": 1.0}},
+    "observe": {"task": "clusters.tasks.observe", "schedule": 5.0, "options": {"expires": 5.0}},
+}
+
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
@@ -83,6 +124,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+# Of the first start only: the administrator that is made when there is none.
+FIRST_ADMIN_USER = read_text(os.environ, "FLEETUI_ADMIN_USER", default="admin")
+FIRST_ADMIN_PASSWORD = read_password(os.environ, "FLEETUI_ADMIN_PASSWORD")
 
 LANGUAGE_CODE = "en"
 USE_I18N = False

@@ -46,7 +46,7 @@ def load_documents(
     text: str | bytes, *, max_bytes: int = 64 * MEBIBYTE, max_document_bytes: int | None = None
 ) -> list[Document]:
     """Read every document of a YAML or JSON text; raise Faults at the first thing that is wrong."""
-    source = _decoded(text, max_bytes)
+    source = decoded(text, max_bytes)
     limit = max_document_bytes or max_bytes
     if source.lstrip()[:1] not in ("{", "["):
         return _load_yaml(source, limit)
@@ -105,7 +105,7 @@ def dump_yaml(data: object) -> str:
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, **looks))
 
 
-def _decoded(text: str | bytes, max_bytes: int) -> str:
+def decoded(text: str | bytes, max_bytes: int) -> str:
     """Give a text as characters that YAML may hold. Raises Faults."""
     if len(text) > max_bytes:
         limit = max_bytes // MEBIBYTE

@@ -69,9 +69,9 @@ class Placement(models.Model):
     property_names_read = models.JSONField(default=list)
     revision_history_limit = models.PositiveIntegerField(default=10)
 
-    asked = models.PositiveBigIntegerField(default=1)
+    asked = models.PositiveBigIntegerField(default=0)
     answered = models.PositiveBigIntegerField(default=0)
-    resources_asked = models.PositiveBigIntegerField(default=1)
+    resources_asked = models.PositiveBigIntegerField(default=0)
     resources_answered = models.PositiveBigIntegerField(default=0)
     asked_because = models.CharField(max_length=200)
     asked_by = models.CharField(max_length=150)

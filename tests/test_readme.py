@@ -86,6 +86,18 @@ def test_the_example_prints_what_it_shows() -> None:
     assert run.stdout == shown[2]
 
 
+def test_every_command_has_a_line() -> None:
+    ours = {
+        path.stem
+        for app in ("fleetui", "clusters", "placements")
+        for path in (ROOT / app / "management" / "commands").glob("[a-z]*.py")
+    }
+
+    named = re.findall(r"^\| `(\w+)", _section("Commands"), re.MULTILINE)
+
+    assert sorted(named) == sorted(ours)
+
+
 def test_every_option_of_simulate_has_a_line() -> None:
     parser = load_command_class("placements", "simulate").create_parser("manage.py", "simulate")
     usual = {

@@ -11,7 +11,16 @@ import pytest
 from django.db import connections
 from django.db.utils import ConnectionHandler
 
-from fleetui.environment import SettingRefused, keep_secret, read_flag, read_folder, read_hosts, read_secret
+from fleetui.environment import (
+    SettingRefused,
+    keep_secret,
+    read_broker,
+    read_flag,
+    read_folder,
+    read_hosts,
+    read_secret,
+    read_text,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ("localhost",)
@@ -65,11 +74,45 @@ def test_short_secret_is_refused_without_being_repeated() -> None:
     assert "hunter2" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "atomicfs://",
+        "redis://:secret@h:6379/0",
+        "rediss://h",
+        "redis+socket:///run/r.sock",
+        "amqps://u:p@h//",
+    ],
+)
+def test_broker_is_a_folder_redis_or_rabbitmq(url: str) -> None:
+    assert read_broker({"B": url}, "B", default="atomicfs://") == url
+
+
+@pytest.mark.parametrize(
+    "url", ["", "redis", "memory://", "filesystem://", "http://u:hunter2@h", "redis:hunter2@h"]
+)
+def test_another_broker_is_refused_without_repeating_its_password(url: str) -> None:
+    with pytest.raises(
+        SettingRefused, match=r"^B='…' is refused: write atomicfs://, redis://….*\.$"
+    ) as refusal:
+        read_broker({"B": url}, "B", default="atomicfs://")
+
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_text_that_is_set_but_empty_is_refused(text: str) -> None:
+    with pytest.raises(SettingRefused, match="leave it unset"):
+        read_text({"T": text}, "T", default="admin")
+
+
 def test_absent_variables_give_the_defaults(tmp_path: Path) -> None:
     assert read_flag({}, "F", default=True) is True
     assert read_hosts({}, "H", default=HERE) == ["localhost"]
     assert read_folder({}, "D", default=tmp_path) == tmp_path
     assert read_secret({}, "S") is None
+    assert read_broker({}, "B", default="atomicfs://") == "atomicfs://"
+    assert read_text({}, "T", default="admin") == "admin"
 
 
 def test_secret_is_made_once_kept_and_for_its_owner_only(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from django.db import transaction
 from clusters.drivers.registry import DRIVERS
 from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership
 from clusters.operations.fleet_changes import Change, lock_fleet, note
-from clusters.queries import status_of
 from clusters.verdicts import verdict_of
 from fleetui.events import Happening, record_all
 from fleetui.revisions import refuse_stale
@@ -40,8 +39,7 @@ class Did(StrEnum):
 class Wanted:
     """A cluster as it is to be: its manifest, with or without a status, and how to talk to it.
 
-    `driver` None keeps what the cluster has; a new one then has none. The status that we write ourselves
-    is no news when it comes back.
+    `driver` None keeps what the cluster has; a new one then has none.
     """
 
     document: Mapping[str, Any]
@@ -135,10 +133,8 @@ def _target(
     if wanted.driver is not None:
         row.driver, row.connection = wanted.driver, dict(wanted.connection)
         row.observe_at = now if wanted.driver else None
-    if before is None or wanted.document.get("status") != status_of(before):
-        row.expects_report = row.expects_report or member.status is not None
-        _take_status(row, member, as_of=as_of)
-    row.expects_report = row.expects_report or bool(row.driver)
+    row.expects_report = row.expects_report or bool(row.driver) or _tells_of_an_agent(wanted.document)
+    _take_status(row, member, as_of=as_of)
     _settle_membership(row, member, is_new=before is None)
     settle_verdict(row, now=now, observing_since=None if before is None else state.observing_since)
     did = Did.JOINED if before is None else Did.CHANGED if _differs(before, row) else Did.UNCHANGED
@@ -157,6 +153,11 @@ _COMPARED = ("document", "driver", "connection", "properties", "usage", "members
 
 def _differs(before: MemberCluster, row: MemberCluster) -> bool:
     return any(getattr(before, name) != getattr(row, name) for name in _COMPARED)
+
+
+def _tells_of_an_agent(document: Mapping[str, Any]) -> bool:
+    """Tell a hub's own status from one that somebody wrote to give a cluster its properties."""
+    return not {"agentStatus", "conditions"}.isdisjoint(document.get("status") or {})
 
 
 def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None:

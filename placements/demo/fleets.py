@@ -9,6 +9,7 @@ from placements.demo.large_fleet import large_fleet
 from placements.demo.large_wishes import wishes_for_hundred, wishes_for_thousands
 from placements.demo.nine import nine
 from placements.demo.resources import application, cluster_role, custom_kind
+from placements.scheduling.fleet import collector_paused
 
 DEMO_SIZES = (4, 9, 100, 5000)
 
@@ -20,7 +21,8 @@ def demo_of(size: int, *, now: datetime) -> Demo:
     """
     if size not in _DEMOS:
         raise ValueError(f"there is no demo of {size} clusters, only of {', '.join(map(str, DEMO_SIZES))}")
-    return _DEMOS[size](now)
+    with collector_paused():
+        return _DEMOS[size](now)
 
 
 def _hundred(now: datetime) -> Demo:

@@ -17,6 +17,7 @@ from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.hub.manifest import parse_manifest
 from placements.scheduling.hub.objects import HubObject
 from placements.scheduling.member import parse_member
+from placements.scheduling.spec import parse_placement
 
 Value = TypeVar("Value")
 
@@ -42,8 +43,9 @@ def apply_documents(documents: Sequence[Document], *, by: User | None, now: date
     resources = [one for one in documents if _kind(one) not in (MEMBER_KIND, PLACEMENT_KIND)]
     members = [one for one in documents if _kind(one) == MEMBER_KIND]
     placements = [one for one in documents if _kind(one) == PLACEMENT_KIND]
-    for group, read in ((resources, parse_manifest), (members, parse_member)):
-        faults += _faults_of(group, read, several=several)
+    faults += _faults_of(resources, parse_manifest, several=several)
+    faults += _faults_of(members, parse_member, several=several)
+    faults += _faults_of(placements, parse_placement, several=several)
     _refuse_twice(documents, faults)
     _raise(faults)
     results: dict[int, Result] = {}

@@ -61,12 +61,14 @@ def save_placement(
     by: User | None,
     now: datetime,
     expected: int | None = None,
+    because: str = "",
     is_demo: bool = False,
 ) -> Saved:
     """Create a placement or change it, by its whole manifest; the same manifest again changes nothing.
 
-    `expected` is the revision that the edit started from, 0 for a placement that must be new. Raises Faults
-    and StaleEditError; then nothing has changed.
+    `expected` is the revision that the edit started from, 0 for a placement that must be new; `because` says
+    in a few words what the decision that follows will be told to come from. Raises Faults and StaleEditError;
+    then nothing has changed.
     """
     manifest = parse_placement(dict(document))
     written = {key: deepcopy(value) for key, value in document.items() if key != "status"}
@@ -76,11 +78,12 @@ def save_placement(
         revision = current.revision if current else 0
         refuse_stale(PLACEMENT, manifest.metadata.name, expected=expected, revision=revision)
         if current is None:
-            return Saved(_create(manifest, written, by=by, now=now, is_demo=is_demo), Did.CREATED, caveats)
+            created = _create(manifest, written, because or "created", by=by, now=now, is_demo=is_demo)
+            return Saved(created, Did.CREATED, caveats)
         _refuse_forbidden(current, manifest, written)
         if current.document == written:
             return Saved(current, Did.UNCHANGED, caveats)
-        _change(current, manifest, written, by=by, now=now)
+        _change(current, manifest, written, because or "changed", by=by, now=now)
     return Saved(current, Did.CHANGED, caveats)
 
 
@@ -135,6 +138,7 @@ def _has_policy(document: Mapping[str, Any]) -> bool:
 def _create(
     manifest: ClusterResourcePlacement,
     written: dict[str, Any],
+    because: str,
     *,
     by: User | None,
     now: datetime,
@@ -146,14 +150,12 @@ def _create(
         created_at=now,
         updated_at=now,
         is_demo=is_demo,
-        asked_because="created",
-        asked_by=_name_of(by),
     )
     _take_columns(placement, manifest)
     placement.save(force_insert=True)
     _take_snapshot(placement, manifest, number=0, by=by, now=now)
     record(Happening("created", PLACEMENT, placement.name, revision=1, after=written), by=by, now=now)
-    ask([placement.pk], because="created", by=_name_of(by))
+    ask([placement.pk], because=because, by=_name_of(by), resources=True)
     return placement
 
 
@@ -161,6 +163,7 @@ def _change(
     placement: Placement,
     manifest: ClusterResourcePlacement,
     written: dict[str, Any],
+    because: str,
     *,
     by: User | None,
     now: datetime,
@@ -179,7 +182,7 @@ def _change(
         "changed", PLACEMENT, placement.name, revision=placement.revision, before=before, after=written
     )
     record(happening, by=by, now=now)
-    ask([placement.pk], because="changed", by=_name_of(by), resources=True)
+    ask([placement.pk], because=because, by=_name_of(by), resources=True)
 
 
 _COLUMNS = [

@@ -25,7 +25,8 @@ from placements.scheduling.storage import pack
 from placements.scheduling.version import ENGINE_VERSION
 from placements.snapshots import Inputs, take
 
-LEASE = timedelta(seconds=60)
+LEASE = timedelta(seconds=10)
+"""How long a killed worker keeps others waiting; a slow one does no harm, as only one answer is written."""
 BATCH = 20
 RERUNS = 3
 _SHOWN = 5

@@ -26,7 +26,7 @@ from tests.rows import (
     spec,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 
 def test_a_saved_placement_is_due_and_wakes_a_worker(woken, django_capture_on_commit_callbacks) -> None:
@@ -188,8 +188,8 @@ def test_a_claimed_placement_is_nobody_elses_until_the_lease_ends() -> None:
     first = scheduling.claim(now=NOW)
 
     assert len(first) == 1
-    assert scheduling.claim(now=NOW + timedelta(seconds=59)) == []
-    assert scheduling.claim(now=NOW + timedelta(seconds=61)) == first
+    assert scheduling.claim(now=NOW + timedelta(seconds=9)) == []
+    assert scheduling.claim(now=NOW + timedelta(seconds=11)) == first
 
 
 def test_two_workers_on_one_placement_decide_it_once() -> None:

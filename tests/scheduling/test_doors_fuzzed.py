@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placements.scheduling.faults import CODES, Faults, format_path, split_path
+from placements.scheduling.hub.manifest import parse_manifest
 from placements.scheduling.member import parse_case_cluster, parse_clusters, parse_member
 from placements.scheduling.policy import Semantics, parse_policy
 from placements.scheduling.semantics import parse_semantics
 from placements.scheduling.spec import parse_placement, parse_placement_spec, spec_caveats
 from tests.documents import Document, annotated, member, placement
+from tests.hub_objects import manifest
 
 WORDS = """
     placementType PickN PickAll PickFixed numberOfClusters clusterNames affinity clusterAffinity
@@ -38,6 +40,7 @@ DOORS: list[Callable[[Any], object]] = [
     parse_placement_spec,
     parse_case_cluster,
     parse_clusters,
+    parse_manifest,
     parse_member,
     parse_semantics,
 ]
@@ -111,6 +114,14 @@ FULL_CASE = {
     "eligible": {"value": False, "kind": "unhealthy", "reason": "ill"},
 }
 
+FULL_MANIFEST = manifest(
+    *("Service", "web", "shop"),
+    labels={"a": "b"},
+    annotations={"example.com/c": "d"},
+    ownerReferences=[{"kind": "e"}],
+    spec={"ports": [{"port": 80}]},
+)
+
 
 def outcome(door: Callable[[Any], object], raw: object) -> str:
     """Give what a door makes of raw data, written out as a page would."""
@@ -143,8 +154,9 @@ def places(value: Any) -> Iterator[tuple[str | int, ...]]:
         (parse_placement, FULL_PLACEMENT),
         (parse_member, FULL_MEMBER),
         (parse_case_cluster, FULL_CASE),
+        (parse_manifest, FULL_MANIFEST),
     ],
-    ids=["policy", "policy under kubernetes", "placement", "member", "case"],
+    ids=["policy", "policy under kubernetes", "placement", "member", "case", "manifest"],
 )
 def test_a_good_document_spoilt_in_one_place_is_a_value_or_faults(
     door: Callable[[Any], object], good: Document, data: st.DataObject
@@ -159,7 +171,10 @@ def test_a_good_document_spoilt_in_one_place_is_a_value_or_faults(
     assert outcome(door, spoilt)
 
 
-@pytest.mark.parametrize(("door", "good"), [(parse_policy, FULL_POLICY), (parse_placement, FULL_PLACEMENT)])
+@pytest.mark.parametrize(
+    ("door", "good"),
+    [(parse_policy, FULL_POLICY), (parse_placement, FULL_PLACEMENT), (parse_manifest, FULL_MANIFEST)],
+)
 def test_the_good_documents_are_good(door: Callable[[Any], object], good: Document) -> None:
     assert door(good)
 

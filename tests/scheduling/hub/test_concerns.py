@@ -44,7 +44,9 @@ READER = hub_object("ClusterRole", "reader")
         ([ALONE], BANK, True),
         ([ALONE, {"kind": "Endpoints", "name": "web"}], hub_object("Service", "web", "bank"), True),
         ([WIDGET], hub_object("Widget", "w", "shop"), True),
+        ([{**WIDGET, "name": "other"}], hub_object("Widget", "w", "shop"), True),
         ([WIDGET], READER, False),
+        ([CLUSTER_ROLE], hub_object("ClusterRole", "a", version="rbac.authorization.k8s.io/v1beta1"), True),
     ],
 )
 def test_matters(selectors: list[dict[str, Any]], changed: HubObject, matters: bool) -> None:

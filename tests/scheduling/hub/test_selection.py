@@ -7,6 +7,7 @@ import pytest
 from placements.manifests import load_documents
 from placements.scheduling.door.resource_selectors import ResourceSelector, SelectionScope
 from placements.scheduling.faults import Caveat
+from placements.scheduling.hub.eligibility import is_ever_placed
 from placements.scheduling.hub.manifest import HubObject, parse_manifest
 from placements.scheduling.hub.parts import content_hash, parts
 from placements.scheduling.hub.selection import Selection, select
@@ -165,6 +166,11 @@ def test_scenario_5_a_namespace_selected_twice_is_refused() -> None:
     assert taken(HUB, {"name": "shop"}) == IN_SHOP
 
 
+def test_the_object_named_for_an_overlap_does_not_depend_on_the_order_of_objects() -> None:
+    with pytest.raises(ValueError, match="ClusterRole reader and 1 more"):
+        select(selecting(CLUSTER_ROLE, CLUSTER_ROLE), reversed(ROLES))
+
+
 def test_each_pair_of_selectors_that_overlap_is_named() -> None:
     overlapping = selecting(
         {**CLUSTER_ROLE, "name": "reader"}, {**CLUSTER_ROLE, "name": "writer"}, CLUSTER_ROLE
@@ -252,6 +258,36 @@ def test_a_custom_kind_is_refused_once_the_hub_tells_that_it_lives_in_namespaces
     assert faults_in(select, selecting(WIDGET), SHOP) == [(f"{SELECTORS}[0].kind", "namespaced-kind")]
 
 
+def test_a_built_in_kind_of_namespaces_is_refused_on_an_empty_hub_too() -> None:
+    _, alone = selecting(OWN, DEPLOYMENT)
+
+    assert faults_in(select, (alone,), []) == [(f"{SELECTORS}[0].kind", "namespaced-kind")]
+
+
+@pytest.mark.parametrize(
+    ("group", "kinds"),
+    [
+        ("", "Pod Node Event"),
+        ("events.k8s.io", "Event"),
+        ("coordination.k8s.io", "Lease"),
+        ("metrics.k8s.io", "PodMetrics NodeMetrics"),
+        ("cluster.kubernetes-fleet.io", "MemberCluster InternalMemberCluster"),
+        ("placement.kubernetes-fleet.io", "ClusterResourcePlacement Work"),
+        ("networking.fleet.azure.com", "ServiceImport TrafficManagerProfile TrafficManagerBackend"),
+    ],
+)
+def test_these_kinds_are_never_placed(group: str, kinds: str) -> None:
+    assert [kind for kind in kinds.split() if is_ever_placed(group, kind)] == []
+
+
+@pytest.mark.parametrize(
+    ("group", "kind"),
+    [("", "Secret"), ("apps", "ReplicaSet"), ("networking.fleet.azure.com", "ServiceExport")],
+)
+def test_other_kinds_may_be_placed(group: str, kind: str) -> None:
+    assert is_ever_placed(group, kind)
+
+
 def test_a_kind_that_is_never_placed_selects_nothing_and_says_so() -> None:
     selection = select(selecting({"kind": "Node"}), [hub_object("Node", "n")])
 
@@ -323,22 +359,18 @@ def test_what_somebody_wrote_goes_along(each: HubObject) -> None:
 
 
 def test_the_service_account_of_every_namespace_is_left_out() -> None:
-    assert "ServiceAccount" not in taken(
-        [*BANK, hub_object("ServiceAccount", "default", "bank")], {"name": "bank"}
-    )
+    hub = [*BANK, hub_object("ServiceAccount", "default", "bank")]
+
+    assert taken(hub, {"name": "bank"}) == ["Namespace bank", "Deployment bank/web"]
 
 
-def test_an_owned_replica_set_of_a_namespace_of_the_hub_is_never_met() -> None:
-    sets = [
-        HubObject.of(manifest("ReplicaSet", name, "bank", **fields))
-        for name, fields in (("a", OWNED), ("b", {}))
-    ]
+def test_a_replica_set_goes_along_only_without_an_owner() -> None:
+    owned = HubObject.of(manifest("ReplicaSet", "owned", "bank", **OWNED))
+    alone = HubObject.of(manifest("ReplicaSet", "alone", "bank"))
 
-    assert taken([*BANK, *sets], {"name": "bank"}) == [
-        "Namespace bank",
-        "ReplicaSet bank/b",
-        "Deployment bank/web",
-    ]
+    found = taken([*BANK, owned, alone], {"name": "bank"})
+
+    assert found == ["Namespace bank", "ReplicaSet bank/alone", "Deployment bank/web"]
 
 
 def test_objects_in_another_version_are_left_out_with_a_warning() -> None:

@@ -1,19 +1,22 @@
 """What holds of every selection: no order of objects matters, and no change that matters goes unnoticed."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from hypothesis import example, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placements.scheduling.door.resource_selectors import ResourceSelector
 from placements.scheduling.faults import Faults
 from placements.scheduling.hub.manifest import HubObject
+from placements.scheduling.hub.objects import ObjectKey
 from placements.scheduling.hub.selection import Selection, concerns, select
 from placements.scheduling.spec import parse_placement_spec
 from tests.hub_objects import manifest
 
 Draw = st.DrawFn
+Hub = dict[ObjectKey, HubObject]
 Selectors = tuple[ResourceSelector, ...]
 
 NAMESPACES = ["one", "two", "default"]
@@ -76,11 +79,39 @@ def selector_lists(draw: Draw) -> Selectors:
     return parse_placement_spec({"resourceSelectors": raw}).resource_selectors
 
 
-def hub_of(objects: Iterable[HubObject]) -> dict[Any, HubObject]:
+def hub_of(objects: Iterable[HubObject]) -> Hub:
     return {each.key: each for each in objects}
 
 
-HUBS = st.lists(hub_objects(), max_size=12).map(hub_of)
+@st.composite
+def hubs(draw: Draw) -> Hub:
+    """Fill a hub; the namespaces that selectors name are mostly there."""
+    there = draw(st.lists(st.sampled_from(["one", "two"]), unique=True)) or ["one", "two"]
+    namespaces = [HubObject.of(manifest("Namespace", name, labels=draw(LABELS))) for name in there]
+    return hub_of([*namespaces, *draw(st.lists(hub_objects(), max_size=8))])
+
+
+@st.composite
+def changes(draw: Draw) -> tuple[Hub, Hub]:
+    """Give a hub before and after one object came, went or was changed."""
+    before = draw(hubs())
+    chosen = draw(st.sampled_from(list(before.values())) | hub_objects())
+    match draw(st.sampled_from(["come", "go", "relabel", "upgrade"])):
+        case "come":
+            return {key: each for key, each in before.items() if key != chosen.key}, {
+                **before,
+                chosen.key: chosen,
+            }
+        case "go":
+            return {**before, chosen.key: chosen}, {
+                key: each for key, each in before.items() if key != chosen.key
+            }
+        case "relabel":
+            labels = draw(LABELS)
+            other = replace(chosen, labels=labels)
+        case _:
+            other = replace(chosen, version="v1" if chosen.version == "v2" else "v2")
+    return {**before, chosen.key: chosen}, {**before, chosen.key: other}
 
 
 def outcome(selectors: Selectors, objects: Iterable[HubObject]) -> Selection | str:
@@ -90,20 +121,17 @@ def outcome(selectors: Selectors, objects: Iterable[HubObject]) -> Selection | s
         return str(faults)
 
 
-@given(selector_lists(), HUBS, st.randoms(use_true_random=False))
-def test_the_order_of_objects_does_not_matter(
-    selectors: Selectors, hub: dict[Any, HubObject], chance: Any
-) -> None:
+@settings(max_examples=max(400, settings().max_examples))
+@given(selector_lists(), hubs(), st.randoms(use_true_random=False))
+def test_the_order_of_objects_does_not_matter(selectors: Selectors, hub: Hub, chance: Any) -> None:
     shuffled = list(hub.values())
     chance.shuffle(shuffled)
 
     assert outcome(selectors, shuffled) == outcome(selectors, hub.values())
 
 
-@given(selector_lists(), HUBS)
-def test_no_object_is_selected_twice_or_from_a_namespace_of_the_hub(
-    selectors: Selectors, hub: dict[Any, HubObject]
-) -> None:
+@given(selector_lists(), hubs())
+def test_no_object_is_selected_twice_or_from_a_namespace_of_the_hub(selectors: Selectors, hub: Hub) -> None:
     found = outcome(selectors, hub.values())
 
     if isinstance(found, Selection):
@@ -111,36 +139,13 @@ def test_no_object_is_selected_twice_or_from_a_namespace_of_the_hub(
         assert not [each for each in found.objects if "default" in (each.namespace, each.name)]
 
 
-@given(selector_lists(), HUBS, hub_objects(), st.booleans())
-@example(
-    parse_placement_spec(
-        {
-            "resourceSelectors": [
-                {"group": "", "version": "v1", "kind": "Endpoints", "name": "n"},
-                {
-                    "group": "",
-                    "version": "v1",
-                    "kind": "Namespace",
-                    "name": "one",
-                    "selectionScope": "NamespaceWithResourceSelectors",
-                },
-            ]
-        }
-    ).resource_selectors,
-    hub_of(HubObject.of(manifest(*each)) for each in (("Namespace", "one"), ("Endpoints", "n", "one"))),
-    HubObject.of(manifest("Service", "n", "one")),
-    False,
-)
-def test_no_change_that_matters_goes_unnoticed(
-    selectors: Selectors, hub: dict[Any, HubObject], written: HubObject, goes: bool
-) -> None:
-    before = hub.get(written.key)
-    after = (
-        {key: each for key, each in hub.items() if key != written.key}
-        if goes
-        else {**hub, written.key: written}
-    )
-    changed = [each for each in (before, None if goes else written) if each is not None]
+@settings(max_examples=max(1_500, settings().max_examples))
+@given(selector_lists(), changes())
+def test_no_change_that_matters_goes_unnoticed(selectors: Selectors, change: tuple[Hub, Hub]) -> None:
+    before, after = change
+    if outcome(selectors, before.values()) == outcome(selectors, after.values()):
+        return
 
-    if outcome(selectors, hub.values()) != outcome(selectors, after.values()):
-        assert concerns(selectors, changed)
+    keys = [key for key in {*before, *after} if before.get(key) != after.get(key)]
+
+    assert concerns(selectors, [hub[key] for hub in change for key in keys if key in hub])

@@ -129,6 +129,7 @@ SANITISED: dict[str, tuple[Document, Document]] = {
         service(ports=[{"port": 80}]),
     ),
     "a headless service": (service(clusterIP="None", clusterIPs=["None"]),) * 2,
+    "a headless service by its list alone": (service(clusterIPs=["None"]),) * 2,
     "a service of another group": (
         manifest("Service", "web", "shop", version="serving.knative.dev/v1", spec={"clusterIP": "10.0.0.1"}),
     )
@@ -136,6 +137,10 @@ SANITISED: dict[str, tuple[Document, Document]] = {
     "a job": (
         job(**controlled(**UIDS, app="load")),
         job(**controlled(app="load")),
+    ),
+    "a job with the time of its template": (
+        job(template={"metadata": {"creationTimestamp": None}}),
+        job(template={"metadata": {}}),
     ),
     "a job with a selector of its own": (job(manualSelector=True, **controlled(**UIDS)),) * 2,
     "a job without a spec": (manifest("Job", "load", "shop", spec=None),) * 2,

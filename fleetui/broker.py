@@ -1,0 +1,150 @@
+"""The queue that needs no server: a folder, in which a message is a file.
+
+Kombu brings such a transport, but a reader of that one may find a file that its writer has only opened:
+messages get lost, and a worker that meets an empty file ends. Here a message appears by a rename, whole, and
+is taken by a rename, in which only one reader succeeds. There are no broadcasts: workers hear no commands.
+"""
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from kombu.transport import TRANSPORT_ALIASES, virtual
+from kombu.utils.json import dumps, loads
+
+SCHEME = "atomicfs"
+_ABANDONED_SECONDS = 60
+_LONGEST_WAIT = 0.5
+
+
+class Channel(virtual.Channel):
+    """One reader and writer of the folder that the transport option `folder` names."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        client = self.connection.client  # which kombu's types take for optional
+        self._folder = Path(client.transport_options["folder"])  # type: ignore[union-attr,index]
+        self._drafts = self._folder / "drafts"
+        self._claims = self._folder / "claims"
+        self._listed: dict[str, deque[Path]] = {}
+        self._make_folders()
+        self._put_back_abandoned()
+
+    def _put(self, queue: str, message: Any, **_options: Any) -> None:
+        # The name sorts by age.
+        name = f"{time.time_ns():020d}-{uuid.uuid4().hex}.{queue}.msg"
+        draft = self._drafts / name
+        try:
+            draft.write_text(dumps(message), encoding="utf-8")
+        except FileNotFoundError:  # somebody removed the folder while we run
+            self._make_folders()
+            draft.write_text(dumps(message), encoding="utf-8")
+        draft.rename(self._folder / name)
+
+    def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002  # kombu polls, nobody waits here
+        for path in self._waiting(queue):
+            claim = self._claims / path.name
+            try:
+                path.rename(claim)
+            except FileNotFoundError:
+                continue  # another reader was faster
+            message = claim.read_text(encoding="utf-8")
+            claim.unlink()
+            return loads(message)
+        raise Empty
+
+    def _size(self, queue: str) -> int:
+        return len(self._list(queue))
+
+    def _purge(self, queue: str) -> int:
+        count = 0
+        for path in self._list(queue):
+            with suppress(FileNotFoundError):  # a reader was faster
+                path.unlink()
+                count += 1
+        return count
+
+    def _waiting(self, queue: str) -> Iterator[Path]:
+        """Give the waiting messages, the oldest first.
+
+        The folder is listed again only when the last list is used up; else reading n messages would cost n².
+        """
+        listed = self._listed.setdefault(queue, deque())
+        if not listed:
+            listed.extend(self._list(queue))
+        while listed:
+            yield listed.popleft()
+
+    def _list(self, queue: str) -> list[Path]:
+        try:
+            return sorted(
+                path for path in self._folder.iterdir() if path.name.partition(".")[2] == f"{queue}.msg"
+            )
+        except FileNotFoundError:
+            return []
+
+    def _make_folders(self) -> None:
+        for folder in (self._drafts, self._claims):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def _put_back_abandoned(self) -> None:
+        """Return what a reader claimed that died before it read, and drop what a writer never finished."""
+        for claim in _abandoned(self._claims):
+            with suppress(FileNotFoundError):
+                claim.rename(self._folder / claim.name)
+        for draft in _abandoned(self._drafts):
+            draft.unlink(missing_ok=True)
+
+
+def _abandoned(folder: Path) -> Iterator[Path]:
+    latest = time.time() - _ABANDONED_SECONDS
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # its owner is alive and has just finished
+            if path.stat().st_ctime < latest:
+                yield path
+
+
+class Transport(virtual.Transport):
+    """What `atomicfs://` means to kombu."""
+
+    Channel = Channel
+    implements = virtual.Transport.implements.extend(
+        asynchronous=False, exchange_type=frozenset({"direct", "topic"})
+    )
+    default_port = 0
+    driver_type = SCHEME
+    driver_name = SCHEME
+    default_connection_params: dict[str, Any] = {}  # there is no host that could be missing
+
+    def drain_events(self, connection: Any, timeout: float | None = None, **_options: Any) -> None:
+        """Wait for a message, but never long: in between the worker learns that it shall stop."""
+        super().drain_events(connection, timeout=min(timeout or _LONGEST_WAIT, _LONGEST_WAIT))
+
+    def driver_version(self) -> str:
+        """Give the version of the format: how files are named."""
+        return "1"
+
+
+def is_folder(url: str) -> bool:
+    """Tell whether a broker URL means this transport."""
+    return url.startswith(f"{SCHEME}://")
+
+
+def transport_options(url: str, *, folder: Path) -> dict[str, Any]:
+    """Give the options under which kombu uses a broker; the folder matters where no server is named."""
+    if is_folder(url):
+        return {"folder": folder, "polling_interval": 0.1}
+    if url.startswith("redis"):
+        # By kombu's own values a dead worker's message comes back after minutes; by these after 15 s.
+        return {"visibility_timeout": 15, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
+    return {}
+
+
+def register() -> None:
+    """Make the scheme known to kombu, and with it to Celery."""
+    TRANSPORT_ALIASES[SCHEME] = "fleetui.broker:Transport"

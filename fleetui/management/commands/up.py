@@ -1,0 +1,155 @@
+"""`manage.py up`: the whole console, or some of its parts, under one supervisor."""
+
+import http.client
+import os
+import socket
+import threading
+import time
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+
+from fleetui import preparation
+from fleetui.first_run import FirstRunError, make_first_administrator
+from fleetui.parts import PARTS, Wishes
+from fleetui.supervisor import AlreadyRunningError, Output, Supervisor, hold_lock
+
+_BACKLOG = 2048
+
+
+class Command(BaseCommand):
+    """Prepares the database and the static files, then runs web server, worker and beat."""
+
+    help = "Run the console: web server, worker and beat, started again when they end. Ctrl-C stops them all."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
+        parser.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes any free one")
+        parser.add_argument("--only", action="append", choices=list(PARTS), help="only this part; repeatable")
+        parser.add_argument(
+            "--workers", type=_count, default=1, help="processes of the web server (default 1)"
+        )
+        parser.add_argument("--threads", type=_count, default=8, help="threads in each of them (default 8)")
+        parser.add_argument("--concurrency", type=_count, default=4, help="tasks at once (default 4)")
+
+    def handle(self, *_arguments: Any, **options: Any) -> None:
+        """Run until a signal says stop."""
+        started = time.monotonic()
+        names = [name for name in PARTS if name in (options["only"] or PARTS)]
+        with ExitStack() as stack:
+            listener = None
+            if "web" in names:
+                listener = stack.enter_context(_listen(options["host"], options["port"]))
+            if "beat" in names:  # two clocks would tick twice
+                stack.enter_context(_only_clock(settings.VAR_DIR))
+            self._prepare()
+            output = Output(self.stdout, self.stderr, width=max(map(len, names)))  # type: ignore[arg-type]  # writes
+            wishes = _wishes(options, listener)
+            parts = [PARTS[name](wishes) for name in names]
+            if listener:
+                _announce_in_background(listener, options["host"], started=started, output=output)
+            environ = _environment_of_parts()
+            Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
+
+    def _prepare(self) -> None:
+        try:
+            preparation.wait_for_database(connections.settings["default"], say=self.stdout.write)
+            with preparation.one_at_a_time(settings.VAR_DIR):
+                preparation.migrate()
+                stamp = settings.VAR_DIR / "static.stamp"
+                preparation.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
+                self._make_first_administrator()
+        except (preparation.DatabaseMissingError, FirstRunError) as error:
+            raise CommandError(str(error)) from error
+        connections.close_all()
+
+    def _make_first_administrator(self) -> None:
+        made = make_first_administrator(
+            username=settings.FIRST_ADMIN_USER, password=settings.FIRST_ADMIN_PASSWORD
+        )
+        if made and made.generated_password:
+            self.stdout.write(
+                f"Administrator {made.username}, password {made.generated_password} (shown only this once)"
+            )
+        elif made:
+            self.stdout.write(f"Administrator {made.username}, with the password of FLEETUI_ADMIN_PASSWORD")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError("write a number, 1 or more")
+    return int(text)
+
+
+def _wishes(options: dict[str, Any], listener: socket.socket | None) -> Wishes:
+    return Wishes(
+        web_processes=options["workers"],
+        web_threads=options["threads"],
+        worker_slots=options["concurrency"],
+        log_level="info" if options["verbosity"] > 1 else "warning",
+        broker_url=settings.CELERY_BROKER_URL,
+        beat_file=settings.VAR_DIR / "beat-schedule",
+        listener=listener.fileno() if listener else None,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Open the port before anything else is done, so that a taken one is told at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise CommandError(f"cannot listen on {host}:{port}: {reason}; choose another --port") from error
+
+
+@contextmanager
+def _only_clock(folder: Path) -> Iterator[None]:
+    try:
+        with hold_lock(folder / "up.lock"):
+            yield
+    except AlreadyRunningError as error:
+        raise CommandError(
+            f"`manage.py up` runs on {folder} already, as process {error}; stop it first"
+        ) from error
+
+
+def _environment_of_parts() -> dict[str, str]:
+    """Pass the environment on, without the password that only the first start needs."""
+    passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}
+    return passed | {"PYTHONUNBUFFERED": "1"}
+
+
+def _announce_in_background(listener: socket.socket, host: str, *, started: float, output: Output) -> None:
+    address, port = listener.getsockname()[:2]
+    nearby = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104  # compared, not bound
+
+    def announce() -> None:
+        while not _answers(nearby, port):
+            time.sleep(0.1)
+        shown = f"[{host}]" if ":" in host else host
+        output.say("up", f"FleetUI: http://{shown}:{port}/  (stop with Ctrl-C)")
+        output.say("up", f"ready in {time.monotonic() - started:.1f} s")
+
+    threading.Thread(target=announce, daemon=True).start()
+
+
+def _answers(address: str, port: int) -> bool:
+    """Ask for the front page under a name that is allowed; any answer will do."""
+    names = [name.lstrip(".") for name in settings.ALLOWED_HOSTS if name != "*"]
+    asking = http.client.HTTPConnection(address, port, timeout=60)
+    try:
+        asking.request("GET", "/", headers={"Host": names[0] if names else address})
+        asking.getresponse()
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asking.close()
+    return True

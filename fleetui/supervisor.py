@@ -1,0 +1,219 @@
+"""Keeps processes running: starts again what ends, and takes all of them down together.
+
+Each part leads a session of its own, so that a Ctrl-C in the terminal reaches the supervisor alone, and what
+a dead part leaves behind can be found. On Linux the parts end, too, when the supervisor is killed.
+"""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import IO, TextIO
+
+from fleetui import tether
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
+_STEADY_SECONDS = 30.0
+
+
+class AlreadyRunningError(Exception):
+    """Another process holds the lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A process to keep running, and the open files that it inherits."""
+
+    name: str
+    command: tuple[str, ...]
+    inherits: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    started: float
+    pumps: list[threading.Thread]
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold a lock, which the kernel frees when this process ends.
+
+    Raises AlreadyRunningError with the number of the process that holds it.
+    """
+    with path.open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise AlreadyRunningError(file.read().strip()) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def pause_before_restart(quick_ends: int) -> float:
+    """Give the seconds to wait after so many ends in a row that came soon after the start."""
+    return min(_FIRST_PAUSE * 2 ** min(quick_ends, 10), _LONGEST_PAUSE)
+
+
+class Output:
+    """Writes whole lines of many processes, each behind the name of its process."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, width: int) -> None:
+        self._out, self._err, self._width = out, err, width
+        self._lock = threading.Lock()
+
+    def say(self, name: str, line: str, *, is_error: bool = False) -> None:
+        """Write one line; where nobody listens any more, processes go on all the same."""
+        target = self._err if is_error else self._out
+        with self._lock, suppress(OSError, ValueError):
+            target.write(f"{name:<{self._width}} | {line}\n")
+            target.flush()
+
+    def pump(self, name: str, stream: IO[bytes], *, is_error: bool) -> threading.Thread:
+        """Pass on what comes out of a process until it closes the stream."""
+
+        def copy() -> None:
+            with stream:
+                for line in stream:
+                    self.say(name, line.decode(errors="replace").rstrip("\r\n"), is_error=is_error)
+
+        thread = threading.Thread(target=copy, daemon=True)
+        thread.start()
+        return thread
+
+
+class Supervisor:
+    """Runs parts until a signal asks to stop.
+
+    One thread decides everything: what happened, a process that ended or a signal, comes through a queue as
+    the function that handles it. It must be the main thread, since that one gets the signals, and since the
+    kernel takes the end of the thread that started a part for the end of its parent.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        *,
+        environ: Mapping[str, str],
+        folder: Path,
+        output: Output,
+        patience: float = 8.0,
+    ) -> None:
+        self._parts = {part.name: part for part in parts}
+        self._environ, self._folder, self._output = dict(environ), folder, output
+        self._children: dict[str, _Child] = {}
+        self._quick_ends = dict.fromkeys(self._parts, 0)
+        self._due = dict.fromkeys(self._parts, 0.0)
+        self._patience = patience
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._signals = 0
+
+    def run(self) -> None:
+        """Start everything, keep it running, and return after a signal when nothing is left."""
+        with self._listening_to_signals():
+            try:
+                while not self._signals:
+                    self._start_what_is_due()
+                    self._handle_one_event(until=min(self._due.values(), default=None))
+            finally:
+                self._stop()
+
+    def _start_what_is_due(self) -> None:
+        for name in [name for name, when in self._due.items() if when <= time.monotonic()]:
+            del self._due[name]
+            self._start(self._parts[name])
+
+    def _start(self, part: Part) -> None:
+        leash = (sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()))
+        process = subprocess.Popen(  # noqa: S603  # our own command lines
+            [*leash, *part.command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self._folder,
+            env=self._environ,
+            pass_fds=part.inherits,
+            start_new_session=True,
+        )
+        pumps = [
+            self._output.pump(part.name, stream, is_error=stream is process.stderr)
+            for stream in (process.stdout, process.stderr)
+            if stream
+        ]
+        self._children[part.name] = _Child(process, time.monotonic(), pumps)
+        threading.Thread(target=self._report_end, args=(part.name, process), daemon=True).start()
+
+    def _report_end(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self._events.put(partial(self._ended, name))
+
+    def _ended(self, name: str) -> None:
+        child = self._children.pop(name)
+        _kill_group(child.process.pid)
+        for pump in child.pumps:
+            pump.join(timeout=1)
+        if self._signals:
+            return
+        lived = time.monotonic() - child.started
+        quick_ends = 0 if lived >= _STEADY_SECONDS else self._quick_ends[name]
+        pause = pause_before_restart(quick_ends)
+        self._quick_ends[name] = quick_ends + 1
+        self._due[name] = time.monotonic() + pause
+        self._output.say("up", f"{name} {_how_it_ended(child.process)}; again in {pause:g} s", is_error=True)
+
+    def _handle_one_event(self, *, until: float | None) -> None:
+        timeout = None if until is None else max(0.0, until - time.monotonic())
+        with suppress(Empty):
+            self._events.get(timeout=timeout)()
+
+    def _stop(self) -> None:
+        """Ask every part to end; kill what has not when patience is out, or a second signal comes."""
+        deadline = time.monotonic() + self._patience
+        for child in self._children.values():
+            child.process.terminate()
+        while self._children and self._signals < 2 and time.monotonic() < deadline:
+            self._handle_one_event(until=deadline)
+        for name, child in self._children.items():
+            self._output.say("up", f"{name} did not end by itself and was killed", is_error=True)
+            _kill_group(child.process.pid)
+        while self._children:
+            self._handle_one_event(until=None)
+
+    @contextmanager
+    def _listening_to_signals(self) -> Iterator[None]:
+        def note(_number: int, _frame: FrameType | None) -> None:
+            self._events.put(self._asked_to_stop)
+
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _asked_to_stop(self) -> None:
+        self._signals += 1
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    code = process.returncode
+    return f"ended with {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"

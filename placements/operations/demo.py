@@ -1,0 +1,133 @@
+"""Loading a demo fleet and taking it away again; what it brings is always marked as demo data."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.drivers.registry import SIMULATED
+from clusters.models import MemberCluster
+from clusters.operations.fleet_changes import lock_fleet
+from clusters.operations.joining import Wanted, put_clusters
+from clusters.operations.leaving import forget
+from placements.demo import SIMULATED_ANNOTATION, Demo, HistoryStep, demo_of
+from placements.models import Placement, Resource
+from placements.operations.fleet_changes import ask_those_concerned
+from placements.operations.placements import delete_placement, save_placement
+from placements.operations.resources import apply_resources, delete_resources
+from placements.operations.scheduling import schedule_due
+from placements.scheduling.door.kinds import MEMBER_KIND
+
+Document = dict[str, Any]
+_SHOWN = 5
+
+
+class NameTakenError(Exception):
+    """The demo has a name that something real on this hub has already."""
+
+    def __init__(self, noun: str, names: list[str]) -> None:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        super().__init__(
+            f"the demo brings {noun} that are on this hub and are not demo data: "
+            f"{', '.join(names[:_SHOWN])}{more}. Nothing was loaded."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a demo brought, or what was taken away with it."""
+
+    clusters: int
+    resources: int
+    placements: int
+
+
+def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
+    """Put the demo of this size in the place of the one that is there, and decide its placements.
+
+    Raises NameTakenError when something real has one of its names; then nothing has changed.
+    """
+    demo = demo_of(size, now=now)
+    begun = demo.history[0].at if demo.history else now
+    with transaction.atomic():
+        lock_fleet()
+        remove_demo(by=by, now=now)
+        _refuse_taken_names(demo)
+        _bring(demo.at_first, by=by, now=now, at=begun)
+    _decide(begun)
+    for step in demo.history:
+        _happen(step, by=by)
+        _decide(step.at)
+    return Loaded(len(demo.clusters), len(demo.resources), len(demo.placements))
+
+
+@transaction.atomic
+def remove_demo(*, by: User | None, now: datetime) -> Loaded:
+    """Take all demo data away; real placements find other clusters where they were on those of the demo."""
+    lock_fleet()
+    placements = list(Placement.objects.filter(is_demo=True, deleting_since=None))
+    for placement in placements:
+        delete_placement(placement.name, by=by, now=now)
+    resources = list(Resource.objects.filter(is_demo=True))
+    if resources:
+        delete_resources(resources, by=by, now=now)
+    clusters = list(MemberCluster.objects.filter(is_demo=True))
+    if clusters:
+        forget(clusters, verb="removed", by=by, now=now)
+    return Loaded(len(clusters), len(resources), len(placements))
+
+
+def _refuse_taken_names(demo: Demo) -> None:
+    for noun, documents, rows in (
+        ("clusters", demo.clusters, MemberCluster.objects.all()),
+        ("placements", demo.placements, Placement.objects.all()),
+    ):
+        names = [document["metadata"]["name"] for document in documents]
+        taken = sorted(rows.filter(name__in=names).values_list("name", flat=True))
+        if taken:
+            raise NameTakenError(noun, taken)
+    _refuse_taken_resources(demo)
+
+
+def _refuse_taken_resources(demo: Demo) -> None:
+    wanted = {(one["kind"], _namespace(one), one["metadata"]["name"]) for one in demo.resources}
+    there = Resource.objects.filter(name__in={name for _, _, name in wanted})
+    taken = sorted(
+        f"{kind} {name}"
+        for kind, namespace, name in there.values_list("kind", "namespace", "name")
+        if (kind, namespace, name) in wanted
+    )
+    if taken:
+        raise NameTakenError("resources", taken)
+
+
+def _namespace(document: Document) -> str:
+    return str(document["metadata"].get("namespace", ""))
+
+
+def _bring(demo: Demo, *, by: User | None, now: datetime, at: datetime) -> None:
+    put_clusters([_simulated(document) for document in demo.clusters], by=by, now=now)
+    apply_resources(list(demo.resources), by=by, now=at, is_demo=True)
+    for document in demo.placements:
+        save_placement(document, by=by, now=at, is_demo=True)
+
+
+def _simulated(document: Document) -> Wanted:
+    fault = document["metadata"].get("annotations", {}).get(SIMULATED_ANNOTATION)
+    connection = {"fault": fault} if fault else {}
+    return Wanted(document, driver=SIMULATED, connection=connection, is_demo=True)
+
+
+def _happen(step: HistoryStep, *, by: User | None) -> None:
+    if step.kind == MEMBER_KIND:
+        put_clusters([_simulated(step.after)], by=by, now=step.at)
+    else:
+        save_placement(step.after, by=by, now=step.at, because=step.why, is_demo=True)
+
+
+def _decide(now: datetime) -> None:
+    ask_those_concerned()
+    while schedule_due(now=now):
+        pass

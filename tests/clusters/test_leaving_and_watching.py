@@ -1,0 +1,164 @@
+"""Clusters are watched, judged, cordoned and sent away."""
+
+from datetime import timedelta
+
+import pytest
+
+from clusters.drivers.base import Observation
+from clusters.models import FleetChange, MemberCluster, Membership
+from clusters.operations.editing import UnknownClusterError, cordon, uncordon
+from clusters.operations.leaving import finish_leaving, leave
+from clusters.operations.observing import observe, report
+from clusters.queries import counters
+from fleetui.models import Event
+from tests.rows import NOW, joined, simulated
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+
+MINUTE = timedelta(minutes=1)
+
+
+def watched(minutes: int, *, since: int = 0) -> None:
+    """Look at the fleet every ten seconds for some minutes."""
+    for tick in range(since * 6, minutes * 6 + 1):
+        observe(now=NOW + tick * timedelta(seconds=10))
+
+
+def test_a_simulated_cluster_has_joined_once_it_answers() -> None:
+    assert simulated("a").membership == Membership.JOINING
+
+    observe(now=NOW)
+
+    cluster = MemberCluster.objects.get()
+    assert (cluster.membership, cluster.heartbeat_at, cluster.is_eligible) == (Membership.JOINED, NOW, True)
+
+
+def test_it_is_asked_again_after_its_heartbeat_period() -> None:
+    simulated("a")
+
+    looks = [observe(now=NOW + seconds * timedelta(seconds=1)).observed for seconds in (0, 10, 59, 60, 61)]
+
+    assert looks == [1, 0, 0, 1, 0]
+
+
+def test_one_that_falls_silent_is_stale_after_five_minutes_and_eligible_when_it_returns() -> None:
+    simulated("a")
+    watched(1)
+    MemberCluster.objects.update(connection={"fault": "silent"})
+    FleetChange.objects.all().delete()
+
+    watched(6, since=1)
+    stale_from = MemberCluster.objects.get()
+
+    assert stale_from.verdict == ""
+    watched(7, since=6)
+    assert MemberCluster.objects.get().verdict == "staleHeartbeat"
+    assert FleetChange.objects.get().opens
+    MemberCluster.objects.update(connection={})
+    watched(9, since=7)
+    assert MemberCluster.objects.get().verdict == ""
+    assert list(Event.objects.order_by("pk").values_list("verb", flat=True))[1:] == [
+        "became eligible",
+        "became ineligible",
+        "became eligible",
+    ]
+
+
+def test_time_in_which_nobody_was_watching_makes_no_cluster_stale() -> None:
+    simulated("a")
+    watched(1)
+
+    back = NOW + timedelta(hours=3)
+    MemberCluster.objects.update(connection={"fault": "silent"})
+    observe(now=back)
+
+    assert MemberCluster.objects.get().verdict == ""
+    for tick in range(1, 32):
+        observe(now=back + tick * timedelta(seconds=10))
+    assert MemberCluster.objects.get().verdict == "staleHeartbeat"
+
+
+def test_an_ill_cluster_is_ineligible_after_five_minutes() -> None:
+    simulated("a", fault="unhealthy")
+
+    watched(5)
+    assert MemberCluster.objects.get().verdict == ""
+    watched(6, since=5)
+
+    assert MemberCluster.objects.get().verdict == "unhealthy"
+
+
+def test_a_beating_heart_moves_no_counter() -> None:
+    simulated("a")
+    watched(1)
+    before = counters()
+
+    watched(4, since=1)
+
+    assert counters() == before
+
+
+def test_a_report_over_rest_makes_an_unwatched_cluster_one_that_must_report() -> None:
+    joined("a")
+
+    report("a", Observation(is_healthy=True, properties={"nodes": "3"}), by=None, now=NOW)
+    watched(6)
+
+    cluster = MemberCluster.objects.get()
+    assert (cluster.driver, cluster.properties) == ("reported", {"nodes": "3"})
+    assert cluster.verdict == "staleHeartbeat"
+
+
+def test_a_report_about_nobody_is_refused() -> None:
+    with pytest.raises(UnknownClusterError):
+        report("ghost", Observation(is_healthy=True), by=None, now=NOW)
+
+
+def test_cordon_is_the_taint_of_the_drain_tool_and_uncordon_takes_it_away() -> None:
+    joined("a")
+
+    cordon(["a"], by=None, now=NOW)
+    cordon(["a"], by=None, now=NOW)
+
+    cluster = MemberCluster.objects.get()
+    assert [str(taint) for taint in cluster.taints.all()] == ["cordon-key=cordon-value:NoSchedule"]
+    assert cluster.revision == 2
+    uncordon(["a"], by=None, now=NOW)
+    assert not MemberCluster.objects.get().taints.exists()
+
+
+def test_a_leaving_cluster_is_gone_after_its_farewell() -> None:
+    simulated("a")
+
+    leave(["a"], by=None, now=NOW)
+
+    assert MemberCluster.objects.get().verdict == "leaving"
+    assert FleetChange.objects.latest("pk").gone == ["a"]
+    assert finish_leaving(now=NOW) == ["a"]
+    assert not MemberCluster.objects.exists()
+
+
+def test_one_that_cannot_say_farewell_is_gone_after_fifteen_minutes() -> None:
+    simulated("a", fault="silent")
+    leave(["a"], by=None, now=NOW)
+
+    assert finish_leaving(now=NOW + 14 * MINUTE) == []
+    assert finish_leaving(now=NOW + 15 * MINUTE) == ["a"]
+
+
+def test_leaving_twice_is_leaving_once() -> None:
+    joined("a")
+
+    first, second = (leave(["a"], by=None, now=NOW) for _ in range(2))
+
+    assert [len(first), len(second)] == [1, 0]
+    assert Event.objects.filter(verb="leaving").count() == 1
+
+
+def test_an_unknown_name_changes_nothing() -> None:
+    joined("a")
+
+    with pytest.raises(UnknownClusterError):
+        cordon(["a", "ghost"], by=None, now=NOW)
+
+    assert not MemberCluster.objects.get().taints.exists()

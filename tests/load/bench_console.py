@@ -1,0 +1,39 @@
+"""`make bench`, second half: the running console on a database of its own, in the folder of a process."""
+
+import os
+import sys
+import tempfile
+
+
+def main() -> None:
+    """Measure, and print what was measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["FLEETUI_VAR_DIR"] = folder
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
+        _measure()
+
+
+def _measure() -> None:
+    import django  # noqa: PLC0415 -- only after the folder is set
+
+    django.setup()
+    from django.core.management import call_command  # noqa: PLC0415 -- as above
+
+    from tests.load.deciding import fill, redecide  # noqa: PLC0415 -- as above
+
+    call_command("migrate", verbosity=0)
+    print("A label change that concerns every placement, re-decided by one worker:")
+    print(f"{'clusters':>9} {'placements':>11} {'seconds':>8} {'placements/s':>13} {'queries/placement':>18}")
+    fill(1000, 1000)
+    for cluster in ("c00010", "c00011", "c00012"):
+        found = redecide(cluster)
+        if found.placements != 1000:
+            sys.exit(f"{found.placements} placements were decided, not 1000")
+        print(
+            f"{1000:>9,} {found.placements:>11,} {found.seconds:>8.2f} {found.placements_a_second:>13.0f} "
+            f"{found.queries_a_placement:>18.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

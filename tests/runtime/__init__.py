@@ -1,0 +1,1 @@
+"""Tests of what runs around the console: its processes, queue, first start and settings."""

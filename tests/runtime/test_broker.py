@@ -1,0 +1,120 @@
+"""The queue in a folder: whole messages, each of them to one reader."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty
+
+import pytest
+from kombu import Connection
+
+from fleetui import broker
+from fleetui.celery import app
+
+MESSAGES = 6000
+
+
+@contextmanager
+def _channel(folder: Path) -> Iterator[broker.Channel]:
+    with Connection("atomicfs://", transport_options={"folder": folder}) as connection:
+        channel = connection.default_channel
+        assert isinstance(channel, broker.Channel)
+        yield channel
+
+
+def _read_until(folder: Path, everything_is_sent: threading.Event) -> list[int]:
+    numbers = []
+    with _channel(folder) as channel:
+        while True:
+            over = everything_is_sent.is_set()
+            try:
+                numbers.append(channel._get("q")["number"])
+            except Empty:
+                if over:
+                    return numbers
+
+
+def test_two_readers_get_every_message_once_while_it_is_written(tmp_path: Path) -> None:
+    sent = threading.Event()
+
+    with ThreadPoolExecutor(2) as pool, _channel(tmp_path) as writer:
+        readers = [pool.submit(_read_until, tmp_path, sent) for _ in range(2)]
+        for number in range(MESSAGES):
+            writer._put("q", {"number": number})
+        sent.set()
+        read = [reader.result() for reader in readers]
+
+    assert sorted(read[0] + read[1]) == list(range(MESSAGES))
+    assert all(read)
+    assert [path.name for path in tmp_path.rglob("*.msg")] == []
+
+
+def test_the_oldest_message_comes_first_and_queues_are_apart(tmp_path: Path) -> None:
+    with _channel(tmp_path) as channel:
+        for queue, word in [("a", "first"), ("b", "other"), ("a", "second")]:
+            channel._put(queue, word)
+
+        assert [channel._size("a"), channel._size("b")] == [2, 1]
+        assert [channel._get("a"), channel._get("a"), channel._get("b")] == ["first", "second", "other"]
+        with pytest.raises(Empty):
+            channel._get("a")
+
+
+def test_purging_counts_what_it_threw_away(tmp_path: Path) -> None:
+    with _channel(tmp_path) as channel:
+        channel._put("a", "one")
+        channel._put("a", "two")
+        channel._put("b", "stays")
+
+        assert channel._purge("a") == 2
+        assert [channel._size("a"), channel._size("b")] == [0, 1]
+
+
+def test_goes_on_after_somebody_removed_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "queue"
+    with _channel(folder) as channel:
+        folder.rename(tmp_path / "elsewhere")
+
+        with pytest.raises(Empty):
+            channel._get("q")
+        channel._put("q", "again")
+
+        assert channel._get("q") == "again"
+
+
+def test_a_message_whose_reader_died_comes_back_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _channel(tmp_path) as channel:
+        channel._put("q", "claimed, never read")
+    message = next(tmp_path.glob("*.msg"))
+    message.rename(tmp_path / "claims" / message.name)
+    (tmp_path / "drafts" / "half.msg").write_text('{"ha')
+
+    with _channel(tmp_path) as channel:
+        assert channel._size("q") == 0
+
+    hour_later = time.time() + 3600
+    monkeypatch.setattr(broker.time, "time", lambda: hour_later)
+    with _channel(tmp_path) as channel:
+        assert channel._get("q") == "claimed, never read"
+    assert list((tmp_path / "drafts").iterdir()) == []
+
+
+def test_celery_sends_through_the_folder_of_the_settings(tmp_path: Path) -> None:
+    options = {"folder": tmp_path / "queue"}
+    with Connection("atomicfs://", transport_options=options) as connection:
+        app.send_task("some.task", kwargs={"now": 1}, connection=connection)
+
+        message = broker.Channel(connection.connection)._get("celery")
+
+    assert message["headers"]["task"] == "some.task"
+    assert message["content-type"] == "application/json"
+
+
+def test_redis_gives_the_message_of_a_dead_worker_back_soon(tmp_path: Path) -> None:
+    assert broker.transport_options("redis://h", folder=tmp_path)["visibility_timeout"] == 15
+    assert broker.transport_options("amqp://h", folder=tmp_path) == {}

@@ -1,0 +1,100 @@
+"""The first administrator is made once, and its password is known to somebody."""
+
+import re
+from io import StringIO
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import Settings
+
+from fleetui import first_run
+from fleetui.first_run import FirstRunError, NewAdministrator, make_first_administrator
+from fleetui.management.commands.up import Command
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+
+PASSWORD = "correct horse battery"
+
+
+def test_password_is_made_up_and_told() -> None:
+    made = make_first_administrator(username="admin", password=None)
+
+    assert made
+    assert made.generated_password
+    assert len(made.generated_password) >= 16
+    assert User.objects.get(username="admin", is_superuser=True, is_staff=True).check_password(
+        made.generated_password
+    )
+
+
+def test_password_of_the_environment_is_taken_and_not_told() -> None:
+    made = make_first_administrator(username="root", password=PASSWORD)
+
+    assert made == NewAdministrator("root", generated_password=None)
+    assert User.objects.get(username="root").check_password(PASSWORD)
+
+
+def test_nobody_is_made_where_an_administrator_is() -> None:
+    User.objects.create_superuser("somebody")
+
+    assert make_first_administrator(username="admin", password=None) is None
+    assert User.objects.count() == 1
+
+
+def test_of_two_that_start_at_once_only_one_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([False, True])
+    monkeypatch.setattr(first_run, "_has_administrator", lambda: next(answers))
+    User.objects.create_superuser("admin", password=PASSWORD)
+
+    made = make_first_administrator(username="admin", password=None)
+
+    assert made is None
+    assert User.objects.get(username="admin").check_password(PASSWORD)
+
+
+def test_a_user_of_that_name_does_not_become_administrator() -> None:
+    User.objects.create_user("admin")
+
+    with pytest.raises(FirstRunError, match="'admin' is there and no administrator; name another one"):
+        make_first_administrator(username="admin", password=None)
+
+    assert not User.objects.get(username="admin").is_superuser
+
+
+def test_up_prints_the_password_at_the_first_start_only() -> None:
+    first, second = StringIO(), StringIO()
+
+    Command(stdout=first)._make_first_administrator()
+    Command(stdout=second)._make_first_administrator()
+
+    printed = re.fullmatch(
+        r"Administrator admin, password (\S+) \(shown only this once\)\n", first.getvalue()
+    )
+    assert printed
+    assert User.objects.get().check_password(printed[1])
+    assert second.getvalue() == ""
+
+
+def test_up_does_not_print_the_password_of_the_environment(settings: Settings) -> None:
+    settings.FIRST_ADMIN_PASSWORD = PASSWORD
+    out = StringIO()
+
+    Command(stdout=out)._make_first_administrator()
+
+    assert out.getvalue() == "Administrator admin, with the password of FLEETUI_ADMIN_PASSWORD\n"
+
+
+@pytest.mark.parametrize(
+    ("username", "password", "reason"),
+    [
+        ("admin", "short", r"FLEETUI_ADMIN_PASSWORD is refused: .*at least 10 characters"),
+        ("admin", "1234567890", "too common"),
+        ("two words", None, "FLEETUI_ADMIN_USER is refused"),
+    ],
+)
+def test_weak_passwords_and_odd_names_are_refused(username: str, password: str | None, reason: str) -> None:
+    with pytest.raises(FirstRunError, match=reason) as refusal:
+        make_first_administrator(username=username, password=password)
+
+    assert "short" not in str(refusal.value).split()
+    assert User.objects.count() == 0

@@ -1,0 +1,71 @@
+"""Before the parts start: the database is waited for, static files are collected when they changed."""
+
+from pathlib import Path
+
+import pytest
+from django.db import connections
+from pytest_django import Settings
+
+from fleetui.environment import read_database
+from fleetui.preparation import (
+    DatabaseMissingError,
+    collect_static_files,
+    migrate,
+    one_at_a_time,
+    wait_for_database,
+)
+
+pytestmark = pytest.mark.django_db
+
+NOBODY = "postgres://user:hunter2@127.0.0.1:1/fleet"
+
+
+def test_a_database_that_never_answers_is_told_once_and_without_its_password(tmp_path: Path) -> None:
+    said: list[str] = []
+    settings = connections.settings["default"] | read_database({"D": NOBODY}, "D", default=tmp_path)
+
+    with pytest.raises(
+        DatabaseMissingError, match=r"did not answer within 0\.7 s: .*port 1 failed"
+    ) as missing:
+        wait_for_database(settings, seconds=0.7, say=said.append)
+
+    assert len(said) == 1
+    assert said[0].startswith("waiting up to 0.7 s for the database: ")
+    assert "hunter2" not in said[0] + str(missing.value)
+
+
+def test_goes_on_as_soon_as_the_database_answers(tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    settings = connections.settings["default"] | read_database({}, "D", default=folder / "fleet.sqlite3")
+
+    wait_for_database(settings, say=lambda _reason: folder.mkdir())
+
+    assert folder.is_dir()
+
+
+@pytest.mark.servers
+def test_the_database_of_this_run_answers_and_can_be_prepared(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    wait_for_database(connections.settings["default"], say=said.append)
+    with one_at_a_time(tmp_path):
+        migrate()
+
+    assert said == []
+
+
+def test_static_files_are_collected_only_when_one_changed(tmp_path: Path, settings: Settings) -> None:
+    source, root, stamp = tmp_path / "source", tmp_path / "static", tmp_path / "stamp"
+    source.mkdir()
+    (source / "a.css").write_text("a {}")
+    settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
+    settings.STATICFILES_DIRS = [source]
+    settings.STATIC_ROOT = root
+
+    first = collect_static_files(root=root, stamp=stamp)
+    again = collect_static_files(root=root, stamp=stamp)
+    (source / "a.css").write_text("a { color: red }")
+    changed = collect_static_files(root=root, stamp=stamp)
+
+    assert (first, again, changed) == (True, False, True)
+    assert (root / "a.css").read_text() == "a { color: red }"

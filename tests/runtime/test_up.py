@@ -1,0 +1,153 @@
+"""`manage.py up`, from an empty folder to the last process."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from fleetui.parts import Wishes, worker
+from fleetui.supervisor import hold_lock
+from tests.runtime.processes import ROOT, Watched, eventually, is_gone, living_with, watching
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+OURS = {"DJANGO_SETTINGS_MODULE": "tests.runtime.up_settings"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder that is empty for the first test, and prepared for the next."""
+    return tmp_path_factory.mktemp("var")
+
+
+def _up(folder: Path, *options: str) -> AbstractContextManager[Watched]:
+    return watching("manage.py", "up", "--port", "0", *options, FLEETUI_VAR_DIR=str(folder), **OURS)
+
+
+def parts_of(up: Watched) -> dict[str, int]:
+    """Find the leading process of each part: a child of the supervisor that has become the command."""
+    words = {"gunicorn": "web", "worker": "worker", "beat": "beat"}
+    children = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
+    commands = {int(child): Path(f"/proc/{child}/cmdline").read_text().split("\0") for child in children}
+    return {
+        part: process_id
+        for process_id, command in commands.items()
+        for word, part in words.items()
+        if word in command and "-I" not in command
+    }
+
+
+def _status(address: str) -> int:
+    with urllib.request.urlopen(f"{address}admin/login/", timeout=20) as answer:
+        return int(answer.status)
+
+
+def _has_ticked_since(moment: float, folder: Path) -> bool:
+    ticked = folder / "ticked"
+    return ticked.exists() and float(ticked.read_text() or 0) > moment
+
+
+@linux
+@pytest.mark.servers
+def test_runs_comes_back_after_every_kill_and_leaves_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with _up(folder) as up:
+        address = up.wait_for(r"^up +\| FleetUI: (http://127\.0\.0\.1:\d+/)")[1]
+        seconds = up.wait_for(r"^up +\| ready in ([\d.]+) s$")[1]
+        with capsys.disabled():
+            sys.stdout.write(f" [up: ready in {seconds} s] ")
+        assert _status(address) == 200
+        eventually(lambda: _has_ticked_since(0, folder))
+        before = parts_of(up)
+        assert sorted(before) == ["beat", "web", "worker"]
+
+        for process_id in before.values():
+            os.kill(process_id, signal.SIGKILL)
+        eventually(lambda: all(map(is_gone, before.values())))
+        killed = time.time()
+
+        assert _status(address) == 200  # waits for the new web server: the port stayed open
+        eventually(lambda: _has_ticked_since(killed, folder))
+        after = eventually(lambda: parts_of(up) if len(parts_of(up)) == 3 else {})
+        assert not set(after.values()) & set(before.values())
+
+        up.process.terminate()
+        assert up.process.wait(timeout=10) == 0
+        assert living_with(f"FLEETUI_VAR_DIR={folder}") == {}
+
+
+@linux
+def test_nothing_survives_when_the_supervisor_is_killed(folder: Path) -> None:
+    started = time.time()
+    with _up(folder) as up:
+        eventually(lambda: _has_ticked_since(started, folder))
+        assert len(living_with(f"FLEETUI_VAR_DIR={folder}")) >= 4
+
+        up.process.kill()
+
+        eventually(lambda: not living_with(f"FLEETUI_VAR_DIR={folder}"))
+
+
+def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path, settings: Settings) -> None:
+    settings.VAR_DIR = tmp_path
+
+    with (
+        hold_lock(tmp_path / "up.lock"),
+        pytest.raises(CommandError, match=rf"runs on {tmp_path} already, as process {os.getpid()}; stop it"),
+    ):
+        call_command("up", "--port", "0")
+
+
+def test_a_port_in_use_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        run = subprocess.run(
+            [sys.executable, "manage.py", "up", "--port", str(port)],
+            cwd=ROOT,
+            env=os.environ | {"FLEETUI_VAR_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert run.returncode == 1
+    assert run.stderr == (
+        f"CommandError: cannot listen on 127.0.0.1:{port}: Address already in use; choose another --port\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["secret-key"])
+
+
+@pytest.mark.parametrize(
+    ("broker_url", "pool"), [("atomicfs://", "threads"), ("redis://h", "prefork"), ("amqp://h", "prefork")]
+)
+def test_worker_has_processes_only_where_one_can_be_killed_alone(broker_url: str, pool: str) -> None:
+    wishes = Wishes(
+        web_processes=1,
+        web_threads=8,
+        worker_slots=3,
+        log_level="warning",
+        broker_url=broker_url,
+        beat_file=Path("beat"),
+        listener=None,
+    )
+
+    command = worker(wishes).command
+
+    assert command[command.index("--pool") + 1] == pool
+    assert command[command.index("--concurrency") + 1] == "3"
+
+
+@pytest.mark.parametrize("option", ["--workers", "--threads", "--concurrency"])
+def test_none_is_no_number_of_processes(option: str) -> None:
+    with pytest.raises(CommandError, match="1 or more"):
+        call_command("up", option, "0")
