@@ -40,9 +40,10 @@ def page_of(
     descending, column = order.startswith("-"), order.removeprefix("-")
     sign = "-" if descending else ""
     columns = [column] if column == unique else [column, unique]
-    if after is not None:
-        rows = rows.filter(_beyond(columns, _read(after, len(columns)), descending=descending))
+    values = None if after is None else _read(after, len(columns))
     try:
+        if values is not None:
+            rows = rows.filter(_beyond(columns, values, descending=descending))
         found = list(rows.order_by(*(f"{sign}{one}" for one in columns))[: size + 1])
     except (ValidationError, ValueError, TypeError, OverflowError) as error:
         raise BadCursorError from error
