@@ -21,7 +21,9 @@ def caller(request: Request) -> dict[str, Any]:
 
 
 def refuse_other_names(document: object, wanted: dict[str, str]) -> None:
-    """Raise Faults where a document names another object than its address does."""
+    """Raise Faults unless a document is an object that is called as its address says."""
+    if not isinstance(document, dict):
+        raise Faults([Fault("", "wrong-type", "is not a manifest", "an object")])
     faults = []
     for path, expected in wanted.items():
         found: Any = document

@@ -1,5 +1,7 @@
 """Resources on the hub: the list, one as its manifest, and applying many at once."""
 
+from typing import Any
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -70,15 +72,15 @@ def _key(*, group: str, kind: str, namespace: str, name: str) -> ObjectKey:
     return "" if group == CORE else group, kind, "" if namespace == NO_NAMESPACE else namespace, name
 
 
-def _refuse_other_object(document: object, key: ObjectKey) -> None:
+def _refuse_other_object(document: Any, key: ObjectKey) -> None:
     group, kind, namespace, name = key
     named = {"kind": kind, "metadata.namespace": namespace, "metadata.name": name}
     refuse_other_names(document, named)
-    version = document.get("apiVersion") if isinstance(document, dict) else None
+    version = document.get("apiVersion")
     if isinstance(version, str) and version.rpartition("/")[0] != group:
         message = f"{version[:63]!r} is of another group than the address names"
         raise Faults([Fault("apiVersion", "conflict", message, group or "no group, such as v1")])
-    metadata = document.get("metadata") if isinstance(document, dict) else None
+    metadata = document.get("metadata")
     if namespace and isinstance(metadata, dict) and not metadata.get("namespace"):
         raise Faults([Fault("metadata.namespace", "required", "is missing", namespace)])
 

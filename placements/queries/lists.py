@@ -112,10 +112,9 @@ def decisions_of(*, placement: str = "") -> QuerySet[Decision]:
 
 def latest_decisions(placements: Collection[Placement]) -> dict[int, Decision]:
     """Give the last decision of each of these placements, in one query."""
-    wanted = Q(pk__in=[])
-    for placement in placements:
-        wanted |= Q(placement=placement, number=placement.decisions_made)
-    return {row.placement_id: row for row in decisions_of().filter(wanted) if row.placement_id}
+    ids = [placement.pk for placement in placements]
+    latest = decisions_of().filter(placement__in=ids, number=F("placement__decisions_made"))
+    return {row.placement_id: row for row in latest if row.placement_id}
 
 
 def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -> QuerySet[Resource]:
