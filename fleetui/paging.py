@@ -40,11 +40,12 @@ def page_of(
     descending, column = order.startswith("-"), order.removeprefix("-")
     sign = "-" if descending else ""
     columns = [column] if column == unique else [column, unique]
-    if after is not None:
-        rows = rows.filter(_beyond(columns, _read(after, len(columns)), descending=descending))
+    values = None if after is None else _read(after, len(columns))
     try:
+        if values is not None:
+            rows = rows.filter(_beyond(columns, values, descending=descending))
         found = list(rows.order_by(*(f"{sign}{one}" for one in columns))[: size + 1])
-    except (ValidationError, ValueError, TypeError) as error:
+    except (ValidationError, ValueError, TypeError, OverflowError) as error:
         raise BadCursorError from error
     more = len(found) > size
     return Page(found[:size], _written(found[size - 1], columns) if more else None)
@@ -67,7 +68,7 @@ def _read(cursor: str, length: int) -> list[Any]:
     try:
         padded = cursor.encode() + b"=" * (-len(cursor) % 4)
         values = json.loads(base64.urlsafe_b64decode(padded))
-    except (binascii.Error, ValueError) as error:
+    except (binascii.Error, ValueError, RecursionError) as error:
         raise BadCursorError from error
     if not isinstance(values, list) or len(values) != length or not all(map(_is_plain, values)):
         raise BadCursorError

@@ -149,3 +149,40 @@ LOGGING = {
     # Django's default shows nothing on the console while DEBUG is off, not even a server error.
     "loggers": {"django": {"handlers": ["console"], "level": "INFO"}},
 }
+
+# --- REST: JSON and YAML, problems as RFC 9457 has them, a schema of our own words ---------------
+
+REST_FRAMEWORK = {
+    # The token first: its challenge goes with every 401.
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["placements.api.permissions.MayReadOrOperate"],
+    "DEFAULT_PARSER_CLASSES": [
+        "placements.api.bodies.JsonParser",
+        "placements.api.bodies.YamlParser",
+        "placements.api.bodies.OldYamlParser",
+        "placements.api.bodies.TextYamlParser",
+    ],
+    "DEFAULT_RENDERER_CLASSES": [
+        "rest_framework.renderers.JSONRenderer",
+        "placements.api.rendering.YamlRenderer",
+    ],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_METADATA_CLASS": None,
+    "EXCEPTION_HANDLER": "placements.api.problems.answer_problem",
+    "DEFAULT_THROTTLE_RATES": {"token": "10/min"},
+    # What a client writes into X-Forwarded-For must not give it a new count of attempts.
+    "NUM_PROXIES": 0,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "FleetUI",
+    "DESCRIPTION": "Member clusters, resources, placements, and the decisions on them.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+}

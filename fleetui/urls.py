@@ -5,5 +5,6 @@ from django.urls import include, path
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("api/", include("placements.api.urls")),
     path("", include("placements.urls")),
 ]

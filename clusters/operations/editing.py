@@ -38,10 +38,29 @@ def change_labels(
 
     def edit(document: Document) -> None:
         metadata = document["metadata"]
-        labels = {**(metadata.get("labels") or {}), **put}
-        metadata["labels"] = {key: value for key, value in labels.items() if key not in remove}
+        before = metadata.get("labels") or {}
+        after = {key: value for key, value in {**before, **put}.items() if key not in remove}
+        if after != before:
+            metadata["labels"] = after
 
     return _edit(names, edit, by=by, now=now, expected=expected)
+
+
+def set_labels(
+    name: str,
+    labels: Mapping[str, str],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> Put:
+    """Replace the labels of one cluster. Raises Faults, UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        if dict(labels) != (document["metadata"].get("labels") or {}):
+            document["metadata"]["labels"] = dict(labels)
+
+    return _edit([name], edit, by=by, now=now, expected=expected)[0]
 
 
 def set_taints(
@@ -55,7 +74,8 @@ def set_taints(
     """Replace the taints of one cluster. Raises Faults, UnknownClusterError, StaleEditError."""
 
     def edit(document: Document) -> None:
-        document["spec"]["taints"] = [dict(taint) for taint in taints]
+        if list(taints) != (document["spec"].get("taints") or []):
+            document["spec"]["taints"] = [dict(taint) for taint in taints]
 
     return _edit([name], edit, by=by, now=now, expected=expected)[0]
 
@@ -97,14 +117,21 @@ def remove_taint(
     return _edit(names, edit, by=by, now=now, expected=expected)
 
 
-def cordon(names: Collection[str], *, by: User | None, now: datetime) -> list[Put]:
-    """Keep new placements away, as the drain tool does (lifecycle A.14). Raises UnknownClusterError."""
-    return add_taint(names, CORDON, by=by, now=now)
+def cordon(
+    names: Collection[str], *, by: User | None, now: datetime, expected: int | None = None
+) -> list[Put]:
+    """Keep new placements away, as the drain tool does (lifecycle A.14).
+
+    Raises UnknownClusterError, StaleEditError.
+    """
+    return add_taint(names, CORDON, by=by, now=now, expected=expected)
 
 
-def uncordon(names: Collection[str], *, by: User | None, now: datetime) -> list[Put]:
-    """Take the cordon away. Raises UnknownClusterError."""
-    return remove_taint(names, CORDON, by=by, now=now)
+def uncordon(
+    names: Collection[str], *, by: User | None, now: datetime, expected: int | None = None
+) -> list[Put]:
+    """Take the cordon away. Raises UnknownClusterError, StaleEditError."""
+    return remove_taint(names, CORDON, by=by, now=now, expected=expected)
 
 
 def _is_same(taint: Mapping[str, str], other: Mapping[str, str]) -> bool:

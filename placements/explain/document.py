@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from placements.explain.advice_wording import change_words
 from placements.explain.hub_status import condition_of
-from placements.explain.wording import difference_sentence
+from placements.explain.wording import difference_sentence, reason_sentence
 from placements.scheduling.advice.changes import Change
 from placements.scheduling.advice.search import Advice, Suggestion
 from placements.scheduling.comparison import Comparison, Difference
@@ -23,11 +24,20 @@ def decision_document(
 ) -> Plain:
     """Give the whole decision; `step` asks for the candidates of that round too. Raises IndexError."""
     replay = Replay(decision)
-    condition = condition_of(decision)
-    rounds = [_round(one) for one in replay]
+    rounds = [round_document(one) for one in replay]
     if step is not None:
         decision.round(step)  # raises for a round that is not there
-        rounds[step - 1]["candidates"] = [_candidate(one) for one in replay.candidates(step)]
+        rounds[step - 1]["candidates"] = [candidate_document(one) for one in replay.candidates(step)]
+    return {
+        **summary_document(decision, warnings=warnings),
+        "rounds": rounds,
+        "outcomes": [outcome_document(one) for one in Outcomes(decision)],
+    }
+
+
+def summary_document(decision: Decision, *, warnings: Iterable[Caveat] = ()) -> Plain:
+    """Give a decision without what grows with fleet and rounds together."""
+    condition = condition_of(decision)
     return {
         "apiVersion": "fleetui.io/v1",
         "kind": "Decision",
@@ -40,10 +50,13 @@ def decision_document(
         "notFound": list(decision.not_found),
         "scores": scores_of(decision),
         "condition": None if condition is None else {"type": "Scheduled", **condition.plain()},
-        "warnings": [{"code": one.code, "path": one.path, "message": one.message} for one in warnings],
-        "rounds": rounds,
-        "outcomes": [_outcome(one) for one in Outcomes(decision)],
+        "warnings": [caveat_document(one) for one in warnings],
     }
+
+
+def caveat_document(one: Caveat) -> Plain:
+    """Give something that was accepted and may surprise."""
+    return {"code": one.code, "path": one.path, "message": one.message}
 
 
 def scores_of(decision: Decision) -> Plain:
@@ -58,7 +71,8 @@ def scores_of(decision: Decision) -> Plain:
     }
 
 
-def _round(step: Step) -> Plain:
+def round_document(step: Step) -> Plain:
+    """Give one round: its groups and skews, the winner, the next best."""
     plain: Plain = {
         "round": step.number,
         "groups": {spread.topology_key: spread.before for spread in step.spreads},
@@ -78,7 +92,8 @@ def _round(step: Step) -> Plain:
     return plain
 
 
-def _candidate(one: Candidate) -> Plain:
+def candidate_document(one: Candidate) -> Plain:
+    """Give one cluster in one round."""
     return {
         "cluster": one.cluster,
         "rank": one.rank,
@@ -92,7 +107,8 @@ def _candidate(one: Candidate) -> Plain:
     }
 
 
-def _outcome(one: ClusterOutcome) -> Plain:
+def outcome_document(one: ClusterOutcome) -> Plain:
+    """Give what became of one cluster."""
     return {
         "cluster": one.cluster,
         "outcome": str(one.outcome),
@@ -103,7 +119,12 @@ def _outcome(one: ClusterOutcome) -> Plain:
 
 
 def _reason(one: Reason) -> Plain:
-    return {"code": str(one.code), "deciding": one.is_deciding, "facts": _plain(one.facts)}
+    return {
+        "code": str(one.code),
+        "deciding": one.is_deciding,
+        "facts": _plain(one.facts),
+        "words": reason_sentence(one),
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -121,7 +142,7 @@ def advice_document(advice: Advice) -> Plain:
     """Give why one cluster was not picked, and what would and would not change that."""
     return {
         "cluster": advice.outcome.cluster,
-        "outcome": _outcome(advice.outcome),
+        "outcome": outcome_document(advice.outcome),
         "wouldHelp": [_suggestion(one) for one in advice.helps],
         "wouldNotHelp": [_suggestion(one) for one in advice.fails],
         "notTried": [_change(one) for one in advice.not_tried],
@@ -138,7 +159,7 @@ def _suggestion(one: Suggestion) -> Plain:
 
 
 def _change(one: Change) -> Plain:
-    return {"kind": str(one.kind), "facts": _plain(dict(one.facts))}
+    return {"kind": str(one.kind), "facts": _plain(dict(one.facts)), "words": change_words(one)}
 
 
 def comparison_document(

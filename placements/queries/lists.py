@@ -83,9 +83,25 @@ def placements_on(names: Iterable[str]) -> dict[str, int]:
 
 
 def bindings_on(cluster: str) -> QuerySet[Binding]:
-    """Give what one cluster has, by placement."""
+    """Give what one cluster has, by placement; `owner` is its name."""
     rows = Binding.objects.filter(cluster_name=cluster).exclude(state=BindingState.UNSCHEDULED)
-    return rows.select_related("placement", "decision__record").order_by("placement__name")
+    return _cited(rows).annotate(owner=F("placement__name")).order_by("owner")
+
+
+def bindings_of(placement: Placement) -> QuerySet[Binding]:
+    """Give every binding of a placement, the unscheduled among them; unordered."""
+    return _cited(Binding.objects.filter(placement=placement))
+
+
+def _cited(rows: QuerySet[Binding]) -> QuerySet[Binding]:
+    """Bring along what a binding cites, without what is large in it."""
+    cited = rows.select_related("placement", "decision__record", "policy_snapshot", "resource_snapshot")
+    return cited.defer(
+        "placement__document",
+        "decision__record__content",
+        "policy_snapshot__policy",
+        "resource_snapshot__identities",
+    )
 
 
 def decisions_of(*, placement: str = "") -> QuerySet[Decision]:
@@ -96,10 +112,9 @@ def decisions_of(*, placement: str = "") -> QuerySet[Decision]:
 
 def latest_decisions(placements: Collection[Placement]) -> dict[int, Decision]:
     """Give the last decision of each of these placements, in one query."""
-    wanted = Q(pk__in=[])
-    for placement in placements:
-        wanted |= Q(placement=placement, number=placement.decisions_made)
-    return {row.placement_id: row for row in decisions_of().filter(wanted) if row.placement_id}
+    ids = [placement.pk for placement in placements]
+    latest = decisions_of().filter(placement__in=ids, number=F("placement__decisions_made"))
+    return {row.placement_id: row for row in latest if row.placement_id}
 
 
 def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -> QuerySet[Resource]:

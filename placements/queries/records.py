@@ -1,8 +1,11 @@
 """The stored records of decisions, read back; and the stored fleets that they cite."""
 
 import hashlib
+import re
 import threading
 from functools import lru_cache
+
+from django.db.models import QuerySet
 
 from clusters.queries import FleetView
 from placements.models import Decision, DecisionRecord, FleetRecord
@@ -10,8 +13,33 @@ from placements.scheduling.decision import Decision as DecisionValue
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.storage import pack_fleet, unpack, unpack_fleet
 
+_PREFIX = re.compile("d-[0-9a-f]{4,32}")
+_MOST_ALIKE = 20
 _lock = threading.Lock()
 _latest: tuple[FleetView, FleetRecord] | None = None
+
+
+class UnknownDecisionError(LookupError):
+    """No record has this id, or an id that begins like this."""
+
+    def __init__(self, given: str) -> None:
+        allowed = "an id, or its beginning with 4 hex digits or more, such as d-26de"
+        super().__init__(f"no decision has the id {given[:40]!r} (allowed: {allowed})")
+
+
+class UnknownInDecisionError(LookupError):
+    """The fleet of a decision has no such cluster."""
+
+    def __init__(self, decision_id: str, cluster: str) -> None:
+        super().__init__(f"the fleet of {decision_id} had no cluster named {cluster[:63]!r}")
+
+
+class AmbiguousDecisionError(LookupError):
+    """Several records have ids that begin like this; `ids` has the first of them."""
+
+    def __init__(self, given: str, ids: tuple[str, ...]) -> None:
+        super().__init__(f"several decisions begin with {given}: write more of the id")
+        self.ids = ids
 
 
 def fleet_record_of(view: FleetView) -> FleetRecord:
@@ -42,6 +70,29 @@ def _decision(record_id: int) -> DecisionValue:
 def decision_of(row: Decision) -> DecisionValue:
     """Give what a cycle decided, with everything needed to replay it."""
     return _decision(row.record_id)
+
+
+def recorded(given: str) -> tuple[int, DecisionValue]:
+    """Give the record with this id, or the only one whose id begins so: its key, and what it holds.
+
+    Raises UnknownDecisionError, AmbiguousDecisionError.
+    """
+    if not _PREFIX.fullmatch(given):
+        raise UnknownDecisionError(given)
+    found = DecisionRecord.objects.filter(decision_id__startswith=given).order_by("decision_id")
+    alike = list(found.values_list("pk", "decision_id")[:_MOST_ALIKE])
+    if not alike:
+        raise UnknownDecisionError(given)
+    if len(alike) > 1:
+        raise AmbiguousDecisionError(given, tuple(decision_id for _, decision_id in alike))
+    key = alike[0][0]
+    return key, _decision(key)
+
+
+def cycles_of(record: int) -> QuerySet[Decision]:
+    """Give the cycles that decided so, newest first."""
+    rows = Decision.objects.filter(record_id=record).select_related("record").defer("record__content")
+    return rows.order_by("-pk")
 
 
 def forget_cached_records() -> None:

@@ -41,14 +41,16 @@ def scheduled_condition(placement: Placement) -> dict[str, Any]:
 
 def latest_decision(placement: Placement) -> Decision | None:
     """Give the last cycle that decided something."""
-    found = Decision.objects.filter(placement=placement).select_related("record")
+    found = Decision.objects.filter(placement=placement)
+    found = found.select_related("record").defer("record__content")
     return found.order_by("-number").first()
 
 
 def placed_bindings(placement: Placement) -> Sequence[Binding]:
     """Give the bindings that hold, or are about to hold, the resources, by cluster name."""
     rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
-    return list(rows.select_related("decision__record", "policy_snapshot").order_by("cluster_name"))
+    cited = rows.select_related("decision__record", "policy_snapshot").defer("decision__record__content")
+    return list(cited.order_by("cluster_name"))
 
 
 def _condition(status: str, reason: str, message: str, placement: Placement) -> dict[str, Any]:

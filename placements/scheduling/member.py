@@ -16,6 +16,7 @@ from placements.scheduling.agent import FIVE_MINUTES, AgentReport, Limits, judge
 from placements.scheduling.door.case_clusters import parse_case_cluster, parse_clusters
 from placements.scheduling.door.fields import (
     FilledText,
+    Flag,
     LabelKey,
     LabelValue,
     Moment,
@@ -57,6 +58,7 @@ __all__ = [
     "newest_heartbeat_of",
     "parse_case_cluster",
     "parse_clusters",
+    "parse_heartbeat",
     "parse_member",
 ]
 
@@ -258,6 +260,21 @@ class MemberCluster(Parsed):
         if self.status is None and not strict_health:
             return ELIGIBLE
         return judge(self.report, now=now, limits=limits)
+
+
+class Heartbeat(Parsed):
+    """What the agent of a cluster reports of it: its health, and readings where it has taken any."""
+
+    noun: ClassVar[str] = "heartbeat"
+
+    healthy: Flag
+    properties: Quantities | None = None
+    usage: ReportedUsage | None = None
+
+
+def parse_heartbeat(document: object) -> Heartbeat:
+    """Turn a heartbeat into a value; raise Faults with all that is wrong."""
+    return parse_model(Heartbeat, document, semantics=Semantics.FLEET, path="")
 
 
 def parse_member(document: object) -> MemberCluster:

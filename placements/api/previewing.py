@@ -1,0 +1,84 @@
+"""A draft scheduled without saving it: small and quick, however large the fleet."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from placements.api.bodies import Placed, document_of
+from placements.api.describing import described
+from placements.api.endpoint import Endpoint
+from placements.api.permissions import MayRead
+from placements.api.shapes.decisions import PreviewShape
+from placements.api.shapes.manifests import PlacementManifest
+from placements.explain.document import caveat_document
+from placements.queries.preview import Preview as Found
+from placements.queries.preview import preview
+from placements.scheduling.decision import Decision, Picked
+from placements.scheduling.replay import Replay, Spread
+from placements.scheduling.spec import parse_placement
+
+MOST_SHOWN = 20
+MOST_GROUPS = 50
+
+
+class Preview(Endpoint):
+    """What a draft would do; a reader may ask, nothing is saved."""
+
+    permission_classes = (MayRead,)
+
+    @described("preview_placement", {200: PreviewShape}, body=PlacementManifest)
+    def post(self, request: Request) -> Response:
+        """Schedule a draft as saving it would, against what is placed now."""
+        with Placed(document_of(request)) as document:
+            found = preview(parse_placement(document))
+        return Response(_document(found))
+
+
+def _document(found: Found) -> dict[str, Any]:
+    decision = found.decision
+    return {
+        "decision": decision.id,
+        "fulfilled": decision.is_fulfilled,
+        "isIncremental": found.is_incremental,
+        "picked": _some(decision.picked, _pick),
+        "joins": _some(found.joins),
+        "leaves": _some(found.leaves),
+        "stays": _some(found.stays),
+        "selectedResources": len(found.selection.objects),
+        "spread": [_spread(one) for one in _final_spreads(decision)],
+        "warnings": [caveat_document(one) for one in found.caveats],
+    }
+
+
+def _some(values: Sequence[Any], write: Any = lambda value: value) -> dict[str, Any]:
+    return {"count": len(values), "first": [write(one) for one in values[:MOST_SHOWN]]}
+
+
+def _pick(one: Picked) -> dict[str, Any]:
+    return {
+        "cluster": one.cluster,
+        "topologySpreadScore": one.topology_spread_score,
+        "affinityScore": one.affinity_score,
+    }
+
+
+def _final_spreads(decision: Decision) -> Iterable[Spread]:
+    """Give the groups after the last pick; a cycle without rounds has none."""
+    rounds = decision.number_of_rounds
+    return Replay(decision).step(rounds).spreads if rounds else ()
+
+
+def _spread(one: Spread) -> dict[str, Any]:
+    groups = sorted(one.after.items(), key=lambda pair: (-pair[1], pair[0]))
+    half = MOST_GROUPS // 2
+    shown = groups if len(groups) <= MOST_GROUPS else [*groups[:half], *groups[-half:]]
+    return {
+        "topologyKey": one.topology_key,
+        "maxSkew": one.max_skew,
+        "hard": one.is_hard,
+        "skew": one.skew_after,
+        "groupsCount": len(groups),
+        "groups": [{"group": group, "count": count} for group, count in shown],
+    }

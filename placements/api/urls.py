@@ -1,0 +1,100 @@
+"""Addresses of the API; none ends with a slash."""
+
+from django.urls import URLPattern, URLResolver, include, path, re_path, register_converter
+from drf_spectacular.views import SpectacularAPIView
+
+from placements.api import (
+    cluster_parts,
+    clusters,
+    decided_clusters,
+    decisions,
+    events,
+    placements,
+    previewing,
+    resources,
+    simulating,
+    snapshots,
+)
+from placements.api.converters import DecisionConverter, NameConverter, NumberConverter
+from placements.api.documentation import Nowhere, documentation
+from placements.api.tokens import Token
+
+register_converter(NameConverter, "named")
+register_converter(NumberConverter, "number")
+register_converter(DecisionConverter, "decision")
+
+app_name = "api"
+
+of_clusters = [
+    path("<named:name>", clusters.Cluster.as_view(), name="cluster"),
+    path("<named:name>/labels", cluster_parts.ClusterLabels.as_view(), name="cluster-labels"),
+    path("<named:name>/taints", cluster_parts.ClusterTaints.as_view(), name="cluster-taints"),
+    path("<named:name>/cordon", cluster_parts.Cordon.as_view(), name="cluster-cordon"),
+    path("<named:name>/uncordon", cluster_parts.Uncordon.as_view(), name="cluster-uncordon"),
+    path("<named:name>/heartbeat", cluster_parts.Heartbeat.as_view(), name="cluster-heartbeat"),
+    path("<named:name>/bindings", cluster_parts.ClusterBindings.as_view(), name="cluster-bindings"),
+]
+
+of_placements = [
+    path("preview", previewing.Preview.as_view(), name="preview"),
+    path("<named:name>", placements.Placement.as_view(), name="placement"),
+    path("<named:name>/bindings", placements.PlacementBindings.as_view(), name="placement-bindings"),
+    path("<named:name>/decisions", placements.PlacementDecisions.as_view(), name="placement-decisions"),
+    path("<named:name>/policy-snapshots", snapshots.PolicySnapshots.as_view(), name="policy-snapshots"),
+    path(
+        "<named:name>/policy-snapshots/<number:number>",
+        snapshots.PolicySnapshot.as_view(),
+        name="policy-snapshot",
+    ),
+    path("<named:name>/resource-snapshots", snapshots.ResourceSnapshots.as_view(), name="resource-snapshots"),
+    path(
+        "<named:name>/resource-snapshots/<number:number>",
+        snapshots.ResourceSnapshot.as_view(),
+        name="resource-snapshot",
+    ),
+]
+
+of_decisions = [
+    path("<decision:decision>.csv", decisions.DecisionCsv.as_view(), name="decision-csv"),
+    path("<decision:decision>", decisions.Decision.as_view(), name="decision"),
+    path("<decision:decision>/rounds", decisions.Rounds.as_view(), name="rounds"),
+    path("<decision:decision>/rounds/<number:number>", decisions.Round.as_view(), name="round"),
+    path("<decision:decision>/clusters", decisions.Outcomes.as_view(), name="outcomes"),
+    path(
+        "<decision:decision>/clusters/<named:name>",
+        decided_clusters.DecidedCluster.as_view(),
+        name="outcome",
+    ),
+    path(
+        "<decision:decision>/clusters/<named:name>/advice",
+        decided_clusters.Advice.as_view(),
+        name="advice",
+    ),
+]
+
+first_version: list[URLPattern | URLResolver] = [
+    path("token", Token.as_view(), name="token"),
+    path("clusters", clusters.Clusters.as_view(), name="clusters"),
+    path("clusters/", include(of_clusters)),
+    path("placements", placements.Placements.as_view(), name="placements"),
+    path("placements/", include(of_placements)),
+    path("decisions", decisions.Decisions.as_view(), name="decisions"),
+    path("decisions/", include(of_decisions)),
+    path("resources", resources.Resources.as_view(), name="resources"),
+    path(
+        "resources/<named:group>/<named:kind>/<named:namespace>/<named:name>",
+        resources.Resource.as_view(),
+        name="resource",
+    ),
+    path("apply", resources.Apply.as_view(), name="apply"),
+    path("simulate", simulating.Simulate.as_view(), name="simulate"),
+    path("events", events.Events.as_view(), name="events"),
+    path("events/<number:number>", events.Event.as_view(), name="event"),
+]
+
+urlpatterns = [
+    path("v1/", include(first_version)),
+    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("docs", documentation, name="docs"),
+    re_path("", Nowhere.as_view(), name="nowhere"),
+]

@@ -1,0 +1,56 @@
+"""Callers of the API, each with a role; no attempts remembered from one test to the next."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.core.cache import cache
+from django.test import override_settings
+from rest_framework.authtoken.models import Token
+from rest_framework.test import APIClient
+
+from tests.rows import person
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_static_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give the static files an empty folder: no program asks for one."""
+    with override_settings(STATIC_ROOT=tmp_path_factory.mktemp("static")):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_passwords() -> Iterator[None]:
+    """Hash passwords quickly: hundreds of callers are made, and none is in danger."""
+    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_attempts() -> None:
+    """Forget how often tokens were asked for."""
+    cache.clear()
+
+
+@pytest.fixture
+def caller(db: None) -> Callable[..., APIClient]:  # noqa: ARG001 -- callers have rows
+    """Give a client that sends the token of a user with these roles."""
+
+    def make(*roles: str) -> APIClient:
+        token, _ = Token.objects.get_or_create(user=person("-".join(roles) or "nobody", *roles))
+        client = APIClient()
+        client.credentials(HTTP_AUTHORIZATION=f"Token {token.key}")
+        return client
+
+    return make
+
+
+@pytest.fixture
+def api(caller: Callable[..., APIClient]) -> APIClient:
+    """Give an operator."""
+    return caller("operator")
+
+
+@pytest.fixture
+def reader(caller: Callable[..., APIClient]) -> APIClient:
+    """Give a viewer."""
+    return caller("viewer")

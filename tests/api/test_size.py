@@ -1,0 +1,80 @@
+"""A fleet of 5,000 costs a list no more queries than one of 100, and a preview hardly more time."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from placements.models import Placement
+from placements.operations.demo import load_demo
+from tests.rows import pick_n_spec, placement_document
+
+MOST_QUERIES = 12
+MOST_TIMES_SLOWER = 10
+LISTS = [
+    "clusters?limit=500",
+    "clusters?limit=500&label=env:prod&label=region&state=eligible&q=a&order=-verdict_since",
+    "clusters?state=cordoned",
+    "placements?limit=500",
+    "placements?state=fulfilled&order=-placed_count",
+    "resources?limit=500&kind=Namespace",
+    "decisions?limit=500",
+    "events?limit=500&kind=cluster",
+    "placements/monitoring/bindings?limit=500",
+    "placements/monitoring/decisions",
+    "placements/monitoring/policy-snapshots",
+    "placements/monitoring/resource-snapshots",
+]
+
+
+@pytest.fixture(params=[100, 5000])
+def size(request: pytest.FixtureRequest, db: None) -> int:  # noqa: ARG001 -- the demo has rows
+    """Load a demo of this size."""
+    load_demo(request.param, by=None, now=datetime.now(UTC))
+    return int(request.param)
+
+
+def test_lists_ask_few_queries(reader: APIClient, size: int, django_assert_max_num_queries) -> None:
+    cluster = Placement.objects.get(name="monitoring").bindings.first()
+    assert cluster is not None
+    told = []
+
+    for path in [*LISTS, f"clusters/{cluster.cluster_name}/bindings?limit=500"]:
+        with django_assert_max_num_queries(MOST_QUERIES) as queries:
+            began = time.perf_counter()
+            answer = reader.get(f"/api/v1/{path}")
+            told.append(f"{(time.perf_counter() - began) * 1000:6.1f} ms {len(queries):2} queries {path}")
+        assert answer.status_code == 200, answer.content
+    print(f"\n{size} clusters:", *told, sep="\n")  # noqa: T201 -- a measurement
+
+
+def test_a_preview_is_quick_and_small(reader: APIClient) -> None:
+    took: dict[int, float] = {}
+    for size in (100, 5000):
+        load_demo(size, by=None, now=datetime.now(UTC))
+        took[size] = _preview(reader, size)
+
+    assert took[5000] < MOST_TIMES_SLOWER * max(took[100], 0.002)
+
+
+def _preview(reader: APIClient, size: int) -> float:
+    """Give the best of five, in seconds."""
+    spread = [
+        {"topologyKey": "region", "maxSkew": 5, "whenUnsatisfiable": "DoNotSchedule"},
+        {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"},
+    ]
+    document = placement_document("draft", pick_n_spec(size // 4, topologySpreadConstraints=spread))
+    times: list[float] = []
+    answer: Any = None
+    for _ in range(6):
+        began = time.perf_counter()
+        answer = reader.post("/api/v1/placements/preview", document)
+        times.append((time.perf_counter() - began) * 1000)
+    assert answer.status_code == 200
+    assert len(answer.content) < 20_000
+    picked = answer.json()["picked"]["count"]
+    told = f"{size} clusters, {picked} picked: {min(times[1:]):.1f} ms, first {times[0]:.1f} ms"
+    print(f"\npreview, {told}, {len(answer.content)} bytes")  # noqa: T201 -- a measurement
+    return min(times[1:]) / 1000
