@@ -20,12 +20,14 @@ class Standing:
     """What one look at a rollout starts from; taken at one moment.
 
     `target` is the resource snapshot to carry out, None while there is none; `version` what every selected
-    cluster is to run.
+    cluster is to run. `left_behind` are bindings that ended because their clusters left the fleet: what is
+    there stays there (lifecycle B.8.3).
     """
 
     placement: Placement
     manifest: ClusterResourcePlacement
     bindings: tuple[Binding, ...]
+    left_behind: tuple[Binding, ...]
     target: ResourceSnapshot | None
     version: str
     state: RolloutState
@@ -43,6 +45,8 @@ def standing_of(placement: Placement, *, now: datetime) -> Standing:
     target = target_of(placement)
     version = version_of(target, manifest) if target else ""
     clusters = _members(binding.cluster_name for binding in bindings)
+    left_behind = tuple(one for one in bindings if _is_left_behind(one, clusters.get(one.cluster_name)))
+    bindings = tuple(one for one in bindings if one not in left_behind)
     is_wanted = placement.deleting_since is None and bool(version)
     facts = tuple(
         facts_of(binding, clusters.get(binding.cluster_name), version if is_wanted else None)
@@ -56,7 +60,12 @@ def standing_of(placement: Placement, *, now: datetime) -> Standing:
         _hold(placement),
         _deletion(placement, manifest),
     )
-    return Standing(placement, manifest, bindings, target, version, state)
+    return Standing(placement, manifest, bindings, left_behind, target, version, state)
+
+
+def _is_left_behind(binding: Binding, cluster: MemberCluster | None) -> bool:
+    is_gone = cluster is None or cluster.membership == Membership.LEAVING
+    return is_gone and binding.state == BindingState.UNSCHEDULED
 
 
 def target_of(placement: Placement) -> ResourceSnapshot | None:

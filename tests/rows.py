@@ -121,3 +121,18 @@ def config_map(name: str, *, in_: str = "shop", data: Mapping[str, str] | None =
         "metadata": {"name": name, "namespace": in_},
         "data": dict(data or {}),
     }
+
+
+def deployment(name: str, image: str, *, in_: str = "shop") -> dict[str, Any]:
+    """Make a Deployment manifest."""
+    labels = {"app": name}
+    container = {"name": name, "image": image}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": in_},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }

@@ -58,7 +58,7 @@ def test_changed_resources_reach_clusters_in_the_batches_of_the_budget() -> None
     world.place("web", spec())
     world.run(until=world.is_settled)
 
-    world.apply(config_map("settings", data={"a": "b"}))
+    world.change()
     world.work()
     world.run(until=world.is_settled)
 
@@ -78,7 +78,7 @@ def test_kinds_that_nobody_can_observe_take_the_period_between_batches() -> None
     world.place("web", spec(strategy={"type": "RollingUpdate", "rollingUpdate": quarter}))
     world.run(until=world.is_settled)
 
-    world.apply(config_map("settings", data={"a": "b"}))
+    world.change()
     world.work()
     world.run(until=world.is_settled)
 
@@ -105,7 +105,7 @@ def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:
     assert "refuse" in Binding.objects.get(phase=Phase.FAILED).message
     for name in ("c000", "c001", "c002", "c003"):
         world.tell(name)
-    world.apply(config_map("settings", data={"a": "b"}))
+    world.change()
     world.work()
     world.run(until=world.is_settled)
     assert len(world.available()) == 4
@@ -117,7 +117,7 @@ def test_no_more_are_ever_down_than_the_budget_says() -> None:
     world.place("web", one_at_a_time(maxUnavailable=2))
     world.run(until=world.is_settled)
 
-    world.apply(config_map("settings", data={"a": "b"}))
+    world.change()
     world.work()
     lowest = len(world.available())
     while not world.is_settled():
@@ -129,12 +129,12 @@ def test_no_more_are_ever_down_than_the_budget_says() -> None:
 
 def test_a_cluster_that_cannot_be_reached_is_skipped_until_it_returns() -> None:
     world = World(3)
-    world.place("web", one_at_a_time())
+    world.place("web", one_at_a_time(maxUnavailable=2))
     world.run(until=world.is_settled)
     world.tell("c001", {"kind": "unreachable"})
     world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600)
 
-    world.apply(config_map("settings", data={"a": "b"}))
+    world.change()
     world.work()
     version = Rollout.objects.get(state="running").version
     world.pass_time(30)
@@ -195,7 +195,7 @@ def test_a_paused_placement_starts_nothing_and_goes_on_when_resumed() -> None:
     hands.pause("web", by=None, now=world.now)
     before = len(starts())
 
-    world.apply(config_map("settings", data={"a": "b"}))
+    world.change()
     world.work()
     world.pass_time(30)
 
@@ -210,7 +210,7 @@ def test_a_stopped_run_ends_for_good_until_somebody_begins_anew() -> None:
     world = World(4)
     world.place("web", one_at_a_time())
     world.run(until=world.is_settled)
-    world.apply(config_map("settings", data={"a": "b"}))
+    world.change()
     world.work()
 
     hands.stop("web", by=None, now=world.now)
@@ -229,7 +229,7 @@ def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
     world = World(2)
     world.place("web", spec())
     world.run(until=world.is_settled)
-    world.apply(config_map("settings", data={"a": "new"}))
+    world.change()
     world.work()
     world.run(until=world.is_settled)
 
@@ -240,7 +240,7 @@ def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
     first = Rollout.objects.get(number=1).version
     assert restored.number == 2
     assert set(Binding.objects.values_list("running_version", flat=True)) == {first}
-    world.apply(config_map("settings", data={"a": "newest"}))
+    world.change()
     world.work()
     assert ResourceSnapshot.objects.get(is_latest=True).number == 2
     hands.release("web", by=None, now=world.now)
@@ -252,7 +252,7 @@ def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
 
 def test_what_failed_is_retried_by_itself_and_at_once_by_hand() -> None:
     world = World(1)
-    world.tell("c000", {"kind": "refuse", "objectName": "settings"})
+    world.tell("c000", {"kind": "refuse", "objectName": "web"})
     world.place("web", spec())
     world.run(until=lambda: world.phases()["c000"] == Phase.FAILED)
     world.pass_time(40)

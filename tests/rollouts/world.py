@@ -20,7 +20,7 @@ from placements.operations.rollouts.advancing import advance_due
 from placements.operations.rollouts.carrying_out import carry_out_due
 from placements.operations.scheduling import schedule_due
 from placements.rollout.state import Phase
-from tests.rows import NOW, config_map, member_document, namespace, placement_document
+from tests.rows import NOW, deployment, member_document, namespace, placement_document
 
 SECOND = timedelta(seconds=1)
 QUICK: Mapping[str, Any] = {"applyMilliseconds": 0, "readySeconds": 2}
@@ -35,11 +35,18 @@ class World:
         wanted = [Wanted(one, driver="simulated", connection=connection) for one in documents]
         put_clusters(wanted, by=None, now=self.now)
         observe(now=self.now)
-        self.apply(namespace("shop"), config_map("settings"))
+        self.tag = 0
+        self.apply(namespace("shop"))
+        self.change()
 
     def apply(self, *documents: Mapping[str, Any]) -> None:
         """Apply resources to the hub."""
         apply_resources(documents, by=None, now=self.now)
+
+    def change(self) -> None:
+        """Give the shop's Deployment another image, so that every cluster has to take on a new version."""
+        self.tag += 1
+        self.apply(deployment("web", f"web:{self.tag}"))
 
     def place(self, name: str, spec: Mapping[str, Any]) -> Placement:
         """Save a placement and let the workers begin."""

@@ -70,6 +70,7 @@ def advance(placement_id: int, *, now: datetime) -> Answer | None:
 def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
     placement = standing.placement
     is_over = answer.verdict is Verdict.FINISHED
+    _leave_behind(standing, now=now)
     _rest(placement, at=None if is_over else min(answer.until or now + NEXT_LOOK, now + NEXT_LOOK))
     run = _run_for(standing, now=now)
     if run is not None:
@@ -81,6 +82,15 @@ def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
         _rest(placement, at=None)
     if is_over and placement.deleting_since:
         _let_go(placement, now=now)
+
+
+def _leave_behind(standing: Standing, *, now: datetime) -> None:
+    """Let go of what stays on clusters that have left the fleet."""
+    gone = standing.left_behind
+    if gone:
+        Binding.objects.filter(pk__in=[binding.pk for binding in gone]).delete()
+        after = {"clusters": [binding.cluster_name for binding in gone]}
+        record(Happening("left behind", PLACEMENT, standing.placement.name, after=after), by=None, now=now)
 
 
 def _rest(placement: Placement, *, at: datetime | None) -> None:

@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from clusters.drivers.asking import NotAsked, ask_all
-from clusters.drivers.readiness import Readiness
-from clusters.driving import driver_for
 from django.db import connections, transaction
 from django.db.models import F, Q, QuerySet
 
+from clusters.drivers.asking import NotAsked, ask_all
 from clusters.drivers.base import Applied, DriverError, DriverRejected, Observation, Version
+from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import DRIVERS
+from clusters.driving import driver_for
 from clusters.models import MemberCluster
 from placements.models import Binding, ClusterUpdate, ResourceSnapshot, Rollout
 from placements.operations.rollouts.asking import ask_to_advance
