@@ -1,6 +1,5 @@
 """What is to be done on each cluster, what it costs, and what blocks it before any budget is asked."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -29,6 +28,7 @@ class Work:
     steps: tuple[Step, ...]
     waiting: tuple[Waiting, ...]
     under_way: tuple[UnderWay, ...]
+    unreachable: tuple[str, ...]
     may_still_hold: tuple[str, ...]
 
 
@@ -47,7 +47,14 @@ def work_of(state: RolloutState) -> Work:
             steps.append(step)
         if cluster.is_reachable and cluster.phase in _IN_FLIGHT and not state.is_available(cluster):
             under_way.append(UnderWay(cluster.name, cluster.phase, state.settles_at(cluster)))
-    return Work(tuple(steps), tuple(waiting), tuple(under_way), _may_still_hold(clusters))
+    away = [each for each in clusters if not each.is_reachable]
+    return Work(
+        tuple(steps),
+        tuple(waiting),
+        tuple(under_way),
+        unreachable=tuple(each.name for each in away if each.wanted is not None),
+        may_still_hold=tuple(each.name for each in away if each.has_resources),
+    )
 
 
 def needs_run(state: RolloutState) -> bool:
@@ -115,7 +122,3 @@ def _forgettable_from(cluster: ClusterFacts, state: RolloutState) -> datetime | 
     if state.deletion is None or cluster.unreachable_since is None:
         return None
     return max(state.deletion.started_at, cluster.unreachable_since) + FORGETTABLE_AFTER
-
-
-def _may_still_hold(clusters: Iterable[ClusterFacts]) -> tuple[str, ...]:
-    return tuple(each.name for each in clusters if each.has_resources and not each.is_reachable)
