@@ -33,7 +33,7 @@ def next_actions(state: RolloutState) -> Answer:
         for step in lane
     ]
     waiting = tuple(sorted((*work.waiting, *held), key=lambda each: each.cluster))
-    until = _earliest(work, state.at)
+    until = _earliest(work)
     return Answer(
         _verdict(started, waiting, work, until),
         tuple(step.action for step in started),
@@ -78,9 +78,9 @@ def _rank(step: Step, *, are_removals_last: bool) -> tuple[int, str]:
     return {Cost.FREE: 0, Cost.UPDATE: 2}.get(step.cost, 4), name
 
 
-def _earliest(work: Work, now: datetime) -> datetime | None:
+def _earliest(work: Work) -> datetime | None:
     moments = [each.until for each in work.waiting] + [each.until for each in work.under_way]
-    return min((moment for moment in moments if moment is not None and moment > now), default=None)
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _verdict(

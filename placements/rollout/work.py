@@ -89,10 +89,12 @@ def _removal(cluster: ClusterFacts, state: RolloutState) -> Step | None:
 
 
 def _block_of(cluster: ClusterFacts, step: Step | None, state: RolloutState) -> Block | None:
+    if not cluster.is_reachable and state.is_done(cluster):
+        return None
     if not cluster.is_in_fleet:
         return Block.NOT_IN_FLEET if cluster.wanted is not None else None
     if not cluster.is_reachable:
-        return None if state.is_done(cluster) else Block.UNREACHABLE
+        return Block.UNREACHABLE
     if step is None:
         return None
     if state.hold is Hold.PAUSED:

@@ -35,6 +35,12 @@ def test_removals_that_run_already_count() -> None:
     assert told(answer.actions) == "-b"
 
 
+def test_a_removal_out_of_reach_does_not_count() -> None:
+    facts = (lost(leaving("a", Phase.REMOVING)), leaving("b"))
+
+    assert told(next_actions(state(*facts, deletion=Deletion(NOON, 2))).actions) == "-b"
+
+
 def test_there_is_no_floor() -> None:
     facts = [leaving(name) for name in "abcd"]
 
