@@ -107,8 +107,9 @@ class Answer:
     """What may happen now, and why not more.
 
     `actions` are in the order in which they start. `budgets` are those after the actions. Ask again at
-    `until`, and whenever anything changes. `may_still_hold` names the clusters out of reach that have, as
-    far as anyone knows, resources of the placement.
+    `until`, and whenever anything changes. `unreachable` names the selected clusters that count in N and
+    cannot be available; `may_still_hold` those out of reach, or gone, that have resources of the placement
+    as far as anyone knows.
     """
 
     verdict: Verdict
@@ -117,6 +118,7 @@ class Answer:
     waiting: tuple[Waiting, ...] = ()
     under_way: tuple[UnderWay, ...] = ()
     until: datetime | None = None
+    unreachable: tuple[str, ...] = ()
     may_still_hold: tuple[str, ...] = ()
 
     @property

@@ -89,32 +89,29 @@ class Budgets:
     additions: Ceiling
     deletion: Slots | None = None
 
-    def allows(self, cost: Cost) -> bool:
-        """Tell whether one more start of this cost keeps the inequality that binds it."""
-        if cost is Cost.FREE:
-            return True
+    def room(self, cost: Cost) -> int | None:
+        """Count how many more starts of a cost keep the inequality that binds them; None is any number."""
         if cost is Cost.UPDATE:
-            return self.updates.allowed > 0
+            return self.updates.allowed
         if cost is Cost.REMOVAL:
-            return self.removals.allowed > 0
+            return self.removals.allowed
         if cost is Cost.ADDITION:
-            return self.additions.allowed > 0
-        return self.deletion is not None and self.deletion.allowed > 0
+            return self.additions.allowed
+        if cost is Cost.DELETION:
+            return self.deletion.allowed if self.deletion else 0
+        return None
 
-    def after(self, cost: Cost) -> "Budgets":
-        """Give the budgets after one start."""
-        if cost is Cost.FREE:
-            return self
+    def after(self, cost: Cost, starts: int) -> "Budgets":
+        """Give the budgets after so many starts of a cost."""
+        if cost in (Cost.UPDATE, Cost.REMOVAL):
+            at_risk = self.updates.at_risk + starts
+            updates, removals = (replace(each, at_risk=at_risk) for each in (self.updates, self.removals))
+            return replace(self, updates=updates, removals=removals)
         if cost is Cost.ADDITION:
-            return replace(self, additions=replace(self.additions, added=self.additions.added + 1))
+            return replace(self, additions=replace(self.additions, added=self.additions.added + starts))
         if cost is Cost.DELETION and self.deletion:
-            return replace(self, deletion=replace(self.deletion, started=self.deletion.started + 1))
-        at_risk = self.updates.at_risk + 1
-        return replace(
-            self,
-            updates=replace(self.updates, at_risk=at_risk),
-            removals=replace(self.removals, at_risk=at_risk),
-        )
+            return replace(self, deletion=replace(self.deletion, started=self.deletion.started + starts))
+        return self
 
 
 def budgets_of(state: RolloutState) -> Budgets:

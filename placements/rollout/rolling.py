@@ -33,7 +33,7 @@ def next_actions(state: RolloutState) -> Answer:
         for step in lane
     ]
     waiting = tuple(sorted((*work.waiting, *held), key=lambda each: each.cluster))
-    until = _earliest(work, state.at)
+    until = _earliest(work)
     return Answer(
         _verdict(started, waiting, work, until),
         tuple(step.action for step in started),
@@ -41,6 +41,7 @@ def next_actions(state: RolloutState) -> Answer:
         waiting,
         work.under_way,
         until,
+        work.unreachable,
         work.may_still_hold,
     )
 
@@ -54,7 +55,7 @@ def lanes_of(steps: Iterable[Step]) -> Lanes:
 
 
 def choose(lanes: Lanes, budgets: Budgets) -> tuple[list[Step], Budgets]:
-    """Take from the lanes what may start, each with what those before it left of the budgets.
+    """Take from the lanes what may start, each start with what those before it left of the budgets.
 
     Gives the steps in their order and the budgets afterwards; what may not start stays in its lane.
     """
@@ -62,10 +63,10 @@ def choose(lanes: Lanes, budgets: Budgets) -> tuple[list[Step], Budgets]:
     order = (Cost.UPDATE, Cost.REMOVAL) if are_removals_last else (Cost.REMOVAL, Cost.UPDATE)
     started: list[Step] = []
     for cost in (Cost.FREE, *order, Cost.ADDITION, Cost.DELETION):
-        lane = lanes[cost]
-        while lane and budgets.allows(cost):
-            started.append(lane.popleft())
-            budgets = budgets.after(cost)
+        lane, room = lanes[cost], budgets.room(cost)
+        count = len(lane) if room is None else min(room, len(lane))
+        started += [lane.popleft() for _ in range(count)]
+        budgets = budgets.after(cost, count)
     return sorted(started, key=lambda step: _rank(step, are_removals_last=are_removals_last)), budgets
 
 
@@ -77,9 +78,9 @@ def _rank(step: Step, *, are_removals_last: bool) -> tuple[int, str]:
     return {Cost.FREE: 0, Cost.UPDATE: 2}.get(step.cost, 4), name
 
 
-def _earliest(work: Work, now: datetime) -> datetime | None:
+def _earliest(work: Work) -> datetime | None:
     moments = [each.until for each in work.waiting] + [each.until for each in work.under_way]
-    return min((moment for moment in moments if moment is not None and moment > now), default=None)
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _verdict(

@@ -1,6 +1,5 @@
 """What is to be done on each cluster, what it costs, and what blocks it before any budget is asked."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -29,6 +28,7 @@ class Work:
     steps: tuple[Step, ...]
     waiting: tuple[Waiting, ...]
     under_way: tuple[UnderWay, ...]
+    unreachable: tuple[str, ...]
     may_still_hold: tuple[str, ...]
 
 
@@ -47,7 +47,14 @@ def work_of(state: RolloutState) -> Work:
             steps.append(step)
         if cluster.is_reachable and cluster.phase in _IN_FLIGHT and not state.is_available(cluster):
             under_way.append(UnderWay(cluster.name, cluster.phase, state.settles_at(cluster)))
-    return Work(tuple(steps), tuple(waiting), tuple(under_way), _may_still_hold(clusters))
+    away = [each for each in clusters if not each.is_reachable]
+    return Work(
+        tuple(steps),
+        tuple(waiting),
+        tuple(under_way),
+        unreachable=tuple(each.name for each in away if each.wanted is not None),
+        may_still_hold=tuple(each.name for each in away if each.has_resources),
+    )
 
 
 def needs_run(state: RolloutState) -> bool:
@@ -82,10 +89,12 @@ def _removal(cluster: ClusterFacts, state: RolloutState) -> Step | None:
 
 
 def _block_of(cluster: ClusterFacts, step: Step | None, state: RolloutState) -> Block | None:
+    if not cluster.is_reachable and state.is_done(cluster):
+        return None
     if not cluster.is_in_fleet:
         return Block.NOT_IN_FLEET if cluster.wanted is not None else None
     if not cluster.is_reachable:
-        return None if state.is_done(cluster) else Block.UNREACHABLE
+        return Block.UNREACHABLE
     if step is None:
         return None
     if state.hold is Hold.PAUSED:
@@ -115,7 +124,3 @@ def _forgettable_from(cluster: ClusterFacts, state: RolloutState) -> datetime | 
     if state.deletion is None or cluster.unreachable_since is None:
         return None
     return max(state.deletion.started_at, cluster.unreachable_since) + FORGETTABLE_AFTER
-
-
-def _may_still_hold(clusters: Iterable[ClusterFacts]) -> tuple[str, ...]:
-    return tuple(each.name for each in clusters if each.has_resources and not each.is_reachable)

@@ -219,15 +219,15 @@ def test_a_cluster_out_of_reach_is_skipped_and_named() -> None:
     answer = next_actions(state(lost(available("a")), gone(leaving("b")), lost(empty("c")), done("d")))
 
     assert blocks(answer) == {"a": "unreachable", "c": "unreachable"}
-    assert answer.may_still_hold == ("a", "b")
+    assert (answer.unreachable, answer.may_still_hold) == (("a", "c"), ("a", "b"))
     assert answer.budgets.additions.holding == 1
     assert answer.verdict is Verdict.HALTED
 
 
 def test_a_cluster_that_left_the_fleet_does_not_keep_a_run_from_finishing() -> None:
-    answer = next_actions(state(gone(leaving("a")), lost(done("b"))))
+    answer = next_actions(state(gone(leaving("a")), lost(done("b")), gone(done("c"))))
 
-    assert (answer.verdict, answer.may_still_hold) == (Verdict.FINISHED, ("a", "b"))
+    assert (answer.verdict, answer.may_still_hold) == (Verdict.FINISHED, ("a", "b", "c"))
 
 
 def test_a_cluster_picked_again_waits_until_its_removal_is_over() -> None:
@@ -237,6 +237,12 @@ def test_a_cluster_picked_again_waits_until_its_removal_is_over() -> None:
 
     assert (answer.verdict, blocks(answer)) == (Verdict.WAITS, {"a": "being-removed"})
     assert told(next_actions(state(cluster("a", Phase.REMOVED))).actions) == "a:add"
+
+
+def test_a_cluster_picked_again_after_a_removal_that_failed_is_applied_anew() -> None:
+    facts = cluster("a", Phase.REMOVE_FAILED, runs=NEW, retry_at=after(60))
+
+    assert told(next_actions(state(facts)).actions) == "a:new"
 
 
 def test_a_cluster_unpicked_before_anything_started_needs_nothing() -> None:
@@ -253,6 +259,14 @@ def test_time_alone_makes_a_cluster_available_that_cannot_be_observed() -> None:
     assert (early.actions, early.until) == ((), after(60))
     assert early.under_way == (UnderWay("a", Phase.SETTLING, after(60)),)
     assert told(due.actions) == "b:update"
+
+
+def test_a_cluster_that_settled_by_time_is_taken_down_from_the_budget() -> None:
+    facts = cluster("a", Phase.SETTLING, timed_since=after(0))
+
+    early, due = (next_actions(state(facts, strategy=budget(1), at=after(at))) for at in (59, 60))
+
+    assert (told(early.actions), told(due.actions)) == ("a:new", "a:update")
 
 
 def test_a_changed_period_counts_at_once() -> None:

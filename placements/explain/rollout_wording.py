@@ -1,0 +1,187 @@
+"""Sentences about a rolling update: what the budgets leave, why each cluster waits, what would free it."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from placements.explain.wording import counted, joined
+from placements.rollout.answer import Answer, Block, HeldBack, Remove, UnderWay, Waiting
+from placements.rollout.budget import Ceiling, Floor, Slots
+from placements.rollout.state import Phase
+
+_NAMES_SHOWN = 3
+
+
+def floor_sentence(floor: Floor) -> str:
+    """Write how many available clusters may be taken down: the arithmetic in one line."""
+    return (
+        f"ready {floor.ready} − at risk {floor.at_risk} − floor {floor.floor}"
+        f" = {_more(floor.ready - floor.at_risk - floor.floor)} may be taken down"
+    )
+
+
+def ceiling_sentence(ceiling: Ceiling) -> str:
+    """Write how many clusters may be added: the arithmetic in one line."""
+    taken = ceiling.holding + ceiling.added
+    return f"ceiling {ceiling.ceiling} − placed {taken} = {_more(ceiling.ceiling - taken)} may be added"
+
+
+def slots_sentence(slots: Slots) -> str:
+    """Write how many removals of a deletion may start: the arithmetic in one line."""
+    running = slots.running + slots.started
+    return f"at once {slots.limit} − running {running} = {_more(slots.limit - running)} may be cleared"
+
+
+def _more(number: int) -> str:
+    return f"{number} more" if number >= 0 else f"−{-number}: none"
+
+
+def held_back_sentence(held: HeldBack) -> str:
+    """Say which removals the floor holds back, and what would let them go (lifecycle A.5)."""
+    verb = "stays" if len(held.staying) == 1 else "stay"
+    stay = f"{len(held.staying)} {verb} until replacements are available"
+    if held.found < held.asked_for:
+        return f"only {held.found} of {held.asked_for} found; {stay}, or lower the number"
+    return stay
+
+
+def waiting_sentence(waiting: Waiting, answer: Answer) -> str:
+    """Say why a cluster waits; it reads after the name of the cluster."""
+    return _WHY[waiting.block](waiting, answer)
+
+
+def freeing_sentence(waiting: Waiting, answer: Answer) -> str:
+    """Name what would free a cluster that waits."""
+    return _FREED_BY[waiting.block](waiting, answer)
+
+
+def under_way_sentence(under_way: UnderWay) -> str:
+    """Say what a cluster is busy with; it reads after the name of the cluster."""
+    until = f" until {_time(under_way.until)}" if under_way.until else ""
+    words = {
+        Phase.APPLYING: "is being applied",
+        Phase.SETTLING: "settles" if under_way.until else "is applied and not available yet",
+        Phase.REMOVING: "is being cleared",
+    }
+    return f"{words[under_way.phase]}{until}"
+
+
+def _wanted(waiting: Waiting) -> str:
+    runs = f"runs {waiting.running}" if waiting.running else "has nothing yet"
+    if waiting.wanted is None:
+        return f"{runs} and is to be cleared"
+    return f"{runs} and waits for {waiting.wanted}"
+
+
+def _becoming_available(answer: Answer) -> list[str]:
+    return [
+        *(
+            f"{each.cluster} becoming available" + (f" at {_time(each.until)}" if each.until else "")
+            for each in answer.under_way
+            if each.phase is not Phase.REMOVING
+        ),
+        *(
+            f"{action.cluster} becoming available"
+            for action in answer.actions
+            if not isinstance(action, Remove)
+        ),
+        *(
+            f"{each.cluster} succeeding when it is tried again"
+            for each in answer.waiting
+            if each.block is Block.RETRY_LATER
+        ),
+        *(f"{name} coming back" for name in answer.unreachable),
+    ]
+
+
+def _being_cleared(answer: Answer) -> list[str]:
+    names = [each.cluster for each in answer.under_way if each.phase is Phase.REMOVING]
+    names += [action.cluster for action in answer.actions if isinstance(action, Remove)]
+    return [f"{name} being cleared" for name in names]
+
+
+def _some(words: Sequence[str]) -> str:
+    more = [f"{len(words) - _NAMES_SHOWN} more"] if len(words) > _NAMES_SHOWN else []
+    return joined([*words[:_NAMES_SHOWN], *more])
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%H:%M:%S")
+
+
+def _update_floor(waiting: Waiting, answer: Answer) -> str:
+    floor = answer.budgets.updates
+    if floor.limit == 0:
+        return f"{_wanted(waiting)}; maxUnavailable 0 lets no cluster be taken down: {floor_sentence(floor)}"
+    return f"{_wanted(waiting)}; {floor_sentence(floor)}"
+
+
+def _ceiling(waiting: Waiting, answer: Answer) -> str:
+    return f"{_wanted(waiting)}; {ceiling_sentence(answer.budgets.additions)}"
+
+
+def _retry_later(waiting: Waiting, _: Answer) -> str:
+    at = f" at {_time(waiting.until)}" if waiting.until else ""
+    return f"failed {_attempts(waiting)}; it is tried again{at}"
+
+
+def _attempts(waiting: Waiting) -> str:
+    return counted(waiting.action.attempt - 1, "time") if waiting.action else "before"
+
+
+def _deletion_limit(_: Waiting, answer: Answer) -> str:
+    slots = answer.budgets.deletion
+    return f"is to be cleared; {slots_sentence(slots)}" if slots else "is to be cleared"
+
+
+_WHY: dict[Block, Callable[[Waiting, Answer], str]] = {
+    Block.PAUSED: lambda waiting, _: f"{_wanted(waiting)}; the placement is paused",
+    Block.STOPPED: lambda waiting, _: f"{_wanted(waiting)}; the run was stopped",
+    Block.NOT_IN_FLEET: lambda waiting, _: f"{_wanted(waiting)}; the cluster is no longer in the fleet",
+    Block.UNREACHABLE: lambda waiting, _: f"{_wanted(waiting)}; the cluster cannot be reached",
+    Block.RETRY_LATER: _retry_later,
+    Block.BEING_REMOVED: lambda waiting, _: f"waits for {waiting.wanted}; the old is being cleared",
+    Block.UPDATE_FLOOR: _update_floor,
+    Block.REMOVAL_FLOOR: lambda waiting, answer: (
+        f"{_wanted(waiting)}; {floor_sentence(answer.budgets.removals)}"
+    ),
+    Block.CEILING: _ceiling,
+    Block.DELETION_LIMIT: _deletion_limit,
+}
+
+
+def _frees_update(_: Waiting, answer: Answer) -> str:
+    floor = answer.budgets.updates
+    return _some(_becoming_available(answer) if floor.limit else []) or "a larger maxUnavailable"
+
+
+def _frees_removal(_: Waiting, answer: Answer) -> str:
+    held = answer.held_back
+    if held and held.is_for_good:
+        return "a lower number, a policy that finds more clusters, or a larger maxUnavailable"
+    return _some(_becoming_available(answer)) or "more available clusters, or a larger maxUnavailable"
+
+
+def _frees_addition(_: Waiting, answer: Answer) -> str:
+    if answer.budgets.additions.limit == 0:
+        return _some(_being_cleared(answer)) or "a removal, or a maxSurge above 0"
+    return _some(_being_cleared(answer)) or "a removal, or a larger maxSurge"
+
+
+def _frees_unreachable(waiting: Waiting, _: Answer) -> str:
+    if waiting.forgettable_from is None:
+        return "its coming back"
+    return f"its coming back, or forgetting it from {_time(waiting.forgettable_from)} on"
+
+
+_FREED_BY: dict[Block, Callable[[Waiting, Answer], str]] = {
+    Block.PAUSED: lambda *_: "resuming the placement",
+    Block.STOPPED: lambda *_: "a new run",
+    Block.NOT_IN_FLEET: lambda *_: "the next decision",
+    Block.UNREACHABLE: _frees_unreachable,
+    Block.RETRY_LATER: lambda *_: "a retry now, or a newer version",
+    Block.BEING_REMOVED: lambda *_: "the end of the removal",
+    Block.UPDATE_FLOOR: _frees_update,
+    Block.REMOVAL_FLOOR: _frees_removal,
+    Block.CEILING: _frees_addition,
+    Block.DELETION_LIMIT: lambda _, answer: _some(_being_cleared(answer)) or "the end of another removal",
+}
