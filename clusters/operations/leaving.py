@@ -68,9 +68,14 @@ def finish_leaving(*, now: datetime) -> list[str]:
 
 @transaction.atomic
 def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: datetime) -> None:
-    """Take clusters out of the fleet at once."""
+    """Take clusters out of the fleet at once; those that somebody else took out meanwhile are left alone."""
     lock_fleet()
-    MemberCluster.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    there = MemberCluster.objects.filter(pk__in=[row.pk for row in rows])
+    still = set(there.values_list("pk", flat=True))
+    rows = [row for row in rows if row.pk in still]
+    if not rows:
+        return
+    there.delete()
     happenings = [
         Happening(verb, CLUSTER, row.name, revision=row.revision + 1, before=row.document) for row in rows
     ]
@@ -82,7 +87,7 @@ def _who_said_farewell(rows: Collection[MemberCluster]) -> set[int]:
     """Tell the clusters that they leave; give those that took it in, and those that nobody talks to."""
     talking = {row.pk: row for row in rows if row.driver in DRIVERS}
     questions = {pk: partial(_say_farewell, row) for pk, row in talking.items()}
-    answers = ask_all(questions, threads=_THREADS, seconds=_SECONDS)
+    answers = ask_all(questions, threads=_THREADS, seconds=_SECONDS, patience=_SECONDS_EACH)
     parted = {pk for pk, answer in answers if answer is True}
     return parted | {row.pk for row in rows if row.pk not in talking}
 
