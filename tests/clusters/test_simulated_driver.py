@@ -45,7 +45,7 @@ def holds(connect: Connect) -> Callable[[str], set[str]]:
     """Give a look past the driver at what a placement has."""
 
     def look(placement: str) -> set[str]:
-        held = connect().state().held.get(placement)
+        held = connect().state().of(placement)
         return {str(one.ref) for one in held.objects} if held else set()
 
     return look
