@@ -143,6 +143,7 @@ def test_a_wholly_refused_version_is_no_change(connect: Connect) -> None:
 
     state = driver.state()
     assert [entry.what for entry in state.log] == ["refused", "refused"]
+    assert state.changes_to("web", "v1") == 0
     assert connect().apply(V2).changed
 
 

@@ -63,8 +63,8 @@ def test_those_that_there_was_no_time_for_stay_due_and_are_not_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observing, "THREADS", 1)
-    monkeypatch.setattr(observing, "LOOK_SECONDS", 0.2)
-    monkeypatch.setattr(observing, "ROUND_SECONDS", 0.1)
+    monkeypatch.setattr(observing, "LOOK_SECONDS", 0.9)
+    monkeypatch.setattr(observing, "ROUND_SECONDS", 0.5)
     timing_out("a")
     simulated("b")
 

@@ -18,10 +18,10 @@ def taken_on(state: State, version: Version, configuration: Configuration, *, no
     if before and before.version == version.id and not before.refusals:
         return state.noting(_entry("applied again", version, now), is_change=False)
     held = _held(before, version, configuration, room=state.room_beside(version.placement), now=now)
-    is_change = before is None or (before.whole_version, before.objects) != (held.whole_version, held.objects)
-    return state.holding(version.placement, held).noting(
-        _entry("refused" if held.refusals else "applied", version, now), is_change=is_change
-    )
+    was = (before.whole_version, before.objects) if before else ("", ())
+    entry = _entry("refused" if held.refusals else "applied", version, now)
+    state = state.holding(version.placement, held)
+    return state.noting(entry, is_change=was != (held.whole_version, held.objects))
 
 
 def removed(state: State, placement: str, *, now: datetime) -> State:
