@@ -1,7 +1,8 @@
 """Asking many clusters at once, so that a slow one delays no other."""
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import suppress
 from enum import Enum
 from typing import TypeVar
 
@@ -19,26 +20,37 @@ class NotAsked(Enum):
 
 
 def ask_all(
-    questions: Mapping[Key, Callable[[], Value]], *, threads: int, seconds: float
+    questions: Mapping[Key, Callable[[], Value]], *, threads: int, seconds: float, patience: float
 ) -> Iterator[tuple[Key, Value | DriverError | NotAsked]]:
     """Put the questions in their order, so many at a time, and give each answer when it comes.
 
-    After `seconds` what is still open counts as unanswered, and what was not begun as not asked. A question
-    must end by its own time-out: one that does not keeps its thread, and at last the process, waiting.
+    After `seconds` no further one is put, and those under way have `patience` seconds left. A question must
+    end by its own time-out: one that does not keeps its thread, and at last the process, waiting.
     """
     pool = ThreadPoolExecutor(min(threads, len(questions)) or 1, thread_name_prefix="ask")
     open_ones: dict[Future[Value], Key] = {pool.submit(ask): key for key, ask in questions.items()}
     try:
-        for future in as_completed(list(open_ones), timeout=seconds):
-            key = open_ones.pop(future)
-            answer = _answer(future)
-            yield key, answer
-    except TimeoutError:
-        late = DriverUnavailable(f"no answer within {seconds:g} s")
-        for future, key in open_ones.items():
-            yield key, NotAsked.TIME_WAS_UP if future.cancel() else late
+        with suppress(TimeoutError):
+            for future in as_completed(list(open_ones), timeout=seconds):
+                key = open_ones.pop(future)
+                answer = _answer(future)
+                yield key, answer
+        asked = {future: key for future, key in open_ones.items() if not future.cancel()}
+        yield from ((open_ones[future], NotAsked.TIME_WAS_UP) for future in open_ones.keys() - asked.keys())
+        yield from _last_ones(asked, patience)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _last_ones(
+    asked: Mapping[Future[Value], Key], patience: float
+) -> Iterator[tuple[Key, Value | DriverError]]:
+    """Whoever takes the answers may have been slow; an answer that is there counts all the same."""
+    answered, late = wait(asked, timeout=patience)
+    for future in answered:
+        answer = _answer(future)
+        yield asked[future], answer
+    yield from ((asked[future], DriverUnavailable("it did not keep to its time-out")) for future in late)
 
 
 def _answer(future: Future[Value]) -> Value | DriverError:

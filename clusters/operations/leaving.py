@@ -86,7 +86,7 @@ def _who_said_farewell(rows: Collection[MemberCluster]) -> set[int]:
     """Tell the clusters that they leave; give those that took it in, and those that nobody talks to."""
     talking = {row.pk: row for row in rows if row.driver in DRIVERS}
     questions = {pk: partial(_say_farewell, row) for pk, row in talking.items()}
-    answers = ask_all(questions, threads=_THREADS, seconds=_SECONDS)
+    answers = ask_all(questions, threads=_THREADS, seconds=_SECONDS, patience=_SECONDS_EACH)
     parted = {pk for pk, answer in answers if answer is True}
     return parted | {row.pk for row in rows if row.pk not in talking}
 

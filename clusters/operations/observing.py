@@ -1,11 +1,13 @@
 """Watching the fleet: observations come in, verdicts follow (`spec/lifecycle.md` A.15)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
+from time import monotonic
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -27,22 +29,17 @@ USUAL_PERIOD = 60
 LOOK_SECONDS = 5.0
 """How long one cluster may take to answer."""
 ROUND_SECONDS = 15.0
-"""How long a round may take: less than LONGEST_GAP, or it would be one."""
+"""How long a round puts questions: with what follows less than LONGEST_GAP, or it would be one."""
 THREADS = 32
 SHARD = 10_000
 """The most clusters that one round takes on; another worker's round takes others."""
 LEASE = timedelta(seconds=60)
 """When the clusters of a worker that was killed in its round are due again."""
 _BATCH = 500
-_FACTS = [
-    "membership",
-    "properties",
-    "usage",
-    "has_reported",
-    "agent_joined",
-    "agent_healthy",
-    "healthy_since",
-]
+_READINGS = ["properties", "usage"]
+_HEALTH = ["membership", "has_reported", "agent_joined", "agent_healthy", "healthy_since"]
+_FACTS = [*_READINGS, *_HEALTH]
+_VERDICT = ["verdict", "verdict_reason", "verdict_since"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +57,11 @@ def observe(*, now: datetime) -> Look:
     No transaction is open while a cluster is asked, the threads that ask use no database, and answers are
     written as they come: a slow cluster delays only itself.
     """
+    started = monotonic()
     _note_that_we_watch(now)
     rows, observed, silent = _claim(now), 0, 0
     questions = {pk: partial(_look, row, now) for pk, row in rows.items()}
-    answers = ask_all(questions, threads=THREADS, seconds=ROUND_SECONDS)
+    answers = ask_all(questions, threads=THREADS, seconds=ROUND_SECONDS, patience=LOOK_SECONDS)
     while batch := list(islice(answers, _BATCH)):
         seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
         unanswered = [pk for pk, answer in batch if isinstance(answer, DriverError)]
@@ -71,6 +69,7 @@ def observe(*, now: datetime) -> Look:
         _look_again(unanswered, at=now + timedelta(seconds=USUAL_PERIOD), now=now)
         _look_again([pk for pk, answer in batch if isinstance(answer, NotAsked)], at=now, now=now)
         observed, silent = observed + len(seen), silent + len(unanswered)
+    _note_that_we_watched(now + timedelta(seconds=monotonic() - started))
     return Look(observed, silent, judge_all(now=now))
 
 
@@ -132,9 +131,7 @@ _SAVED = [
     "driver",
     "expects_report",
     "heartbeat_at",
-    "verdict",
-    "verdict_reason",
-    "verdict_since",
+    *_VERDICT,
     *_FACTS,
 ]
 
@@ -158,7 +155,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
     state = lock_fleet()
     rows = MemberCluster.objects.filter(pk__in=suspects).exclude(membership=Membership.LEAVING)
     changed = [row for row in rows if settle_verdict(row, now=now, observing_since=state.observing_since)]
-    MemberCluster.objects.bulk_update(changed, ["verdict", "verdict_reason", "verdict_since"], batch_size=500)
+    _update_alike(changed, _VERDICT)
     happenings = [
         Happening(
             "became eligible" if row.is_eligible else "became ineligible",
@@ -184,6 +181,11 @@ def _note_that_we_watch(now: datetime) -> None:
     FleetState.objects.filter(id=1).update(observed_at=now)
 
 
+def _note_that_we_watched(until: datetime) -> None:
+    """A round that took long, for whatever reason, is no gap."""
+    FleetState.objects.filter(id=1, observed_at__lt=until).update(observed_at=until)
+
+
 @transaction.atomic
 def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, now: datetime) -> None:
     tell_more = {row.pk: observation for row, observation in seen if _tells_more(row, observation, now)}
@@ -197,26 +199,35 @@ def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, no
 def _tells_more(row: MemberCluster, observation: Observation, now: datetime) -> bool:
     """Tell whether more was seen than that the heart beats."""
     row = copy(row)
-    return _differs(_taken_in(row, observation, now=now), row)
+    return _differs(_taken_in(row, observation, now=now), row, _FACTS)
 
 
 def _write_facts(seen: Mapping[int, Observation], *, now: datetime) -> None:
     """Write what was seen into the rows as they are now: an operation may have changed them meanwhile."""
     lock_fleet()
     names: set[str] = set()
-    opens, changed = False, []
-    for row in _claimed(now).filter(pk__in=seen):
-        before = _taken_in(row, seen[row.pk], now=now)
-        if _differs(before, row):
-            changed.append(row)
-            names |= readings(before, row)
-            opens = opens or before.membership != row.membership
-    MemberCluster.objects.bulk_update(changed, _FACTS, batch_size=_BATCH)
-    note(Change(f"{len(changed)} clusters observed", property_names=names, opens=opens))
+    opens = False
+    rows = {row: _taken_in(row, seen[row.pk], now=now) for row in _claimed(now).filter(pk__in=seen)}
+    for row, before in rows.items():
+        names |= readings(before, row)
+        opens = opens or before.membership != row.membership
+    _update_alike([row for row, before in rows.items() if _differs(before, row, _HEALTH)], _HEALTH)
+    measured = [row for row, before in rows.items() if _differs(before, row, _READINGS)]
+    MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
+    note(Change(f"{len(rows)} clusters observed", property_names=names, opens=opens))
 
 
-def _differs(before: MemberCluster, row: MemberCluster) -> bool:
-    return any(getattr(before, fact) != getattr(row, fact) for fact in _FACTS)
+def _update_alike(rows: Iterable[MemberCluster], fields: Sequence[str]) -> None:
+    """Write these fields with one statement for all rows that get the same values."""
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for row in rows:
+        alike.setdefault(tuple(getattr(row, name) for name in fields), []).append(row.pk)
+    for values, pks in alike.items():
+        MemberCluster.objects.filter(pk__in=pks).update(**dict(zip(fields, values, strict=True)))
+
+
+def _differs(before: MemberCluster, row: MemberCluster, fields: Sequence[str]) -> bool:
+    return any(getattr(before, name) != getattr(row, name) for name in fields)
 
 
 def _by_period(rows: Sequence[MemberCluster]) -> dict[int, list[int]]:

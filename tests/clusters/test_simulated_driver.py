@@ -45,7 +45,7 @@ def holds(connect: Connect) -> Callable[[str], set[str]]:
     """Give a look past the driver at what a placement has."""
 
     def look(placement: str) -> set[str]:
-        held = connect().state().held.get(placement)
+        held = connect().state().of(placement)
         return {str(one.ref) for one in held.objects} if held else set()
 
     return look
@@ -143,6 +143,7 @@ def test_a_wholly_refused_version_is_no_change(connect: Connect) -> None:
 
     state = driver.state()
     assert [entry.what for entry in state.log] == ["refused", "refused"]
+    assert state.changes_to("web", "v1") == 0
     assert connect().apply(V2).changed
 
 

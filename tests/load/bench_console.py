@@ -20,6 +20,8 @@ def _measure() -> None:
     from django.core.management import call_command  # noqa: PLC0415 -- as above
 
     from tests.load.deciding import fill, redecide  # noqa: PLC0415 -- as above
+    from tests.load.observing import ROUND, join, watch  # noqa: PLC0415 -- as above
+    from tests.rows import NOW  # noqa: PLC0415 -- as above
 
     call_command("migrate", verbosity=0)
     print("A label change that concerns every placement, re-decided by one worker:")
@@ -33,6 +35,11 @@ def _measure() -> None:
             f"{1000:>9,} {found.placements:>11,} {found.seconds:>8.2f} {found.placements_a_second:>13.0f} "
             f"{found.queries_a_placement:>18.1f}"
         )
+    print("5,000 simulated clusters, watched by one worker:")
+    join(5000)
+    for name, now in (("first round", NOW), ("steady round", NOW + ROUND)):
+        watched = watch(now)
+        print(f"{name:>21} {watched.seconds:>8.2f} s {watched.queries:>6} queries")
 
 
 if __name__ == "__main__":

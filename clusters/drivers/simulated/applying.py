@@ -1,7 +1,6 @@
 """What becomes of a simulated cluster's state when it is told something: no clock, no store."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,13 +14,14 @@ APPLY_FAILED = "ManifestApplyFailed"
 
 def taken_on(state: State, version: Version, configuration: Configuration, *, now: datetime) -> State:
     """Put a version in the place of the placement's older one; what is refused stays as it was."""
-    before = state.held.get(version.placement)
+    before = state.of(version.placement)
     if before and before.version == version.id and not before.refusals:
         return state.noting(_entry("applied again", version, now), is_change=False)
     held = _held(before, version, configuration, room=state.room_beside(version.placement), now=now)
-    is_change = before is None or (before.whole_version, before.objects) != (held.whole_version, held.objects)
-    state = replace(state, held={**state.held, version.placement: held})
-    return state.noting(_entry("refused" if held.refusals else "applied", version, now), is_change=is_change)
+    was = (before.whole_version, before.objects) if before else ("", ())
+    entry = _entry("refused" if held.refusals else "applied", version, now)
+    state = state.holding(version.placement, held)
+    return state.noting(entry, is_change=was != (held.whole_version, held.objects))
 
 
 def removed(state: State, placement: str, *, now: datetime) -> State:
@@ -29,8 +29,7 @@ def removed(state: State, placement: str, *, now: datetime) -> State:
     entry = Entry(now.isoformat(), "removed", placement, "")
     if placement not in state.held:
         return state.noting(entry._replace(what="removed again"), is_change=False)
-    left = {name: held for name, held in state.held.items() if name != placement}
-    return replace(state, held=left).noting(entry, is_change=True)
+    return state.holding(placement, None).noting(entry, is_change=True)
 
 
 def lost_at(configuration: Configuration, now: datetime) -> datetime | None:

@@ -53,7 +53,8 @@ class SimulatedDriver:
 
         before, after = self._change(step)
         self._lose_answer(Call.APPLY, timeout)
-        if refusals := after.held[version.placement].refusals:
+        held = after.of(version.placement)
+        if refusals := held.refusals if held else ():
             raise DriverRejected(f"{len(refusals)} of {len(version.manifests)} objects refused", refusals)
         counts = [one.changes_to(version.placement, version.id) for one in (before, after)]
         return Applied(version.id, changed=counts[0] != counts[1])
@@ -64,10 +65,11 @@ class SimulatedDriver:
         self._lose_answer(Call.OBSERVE, timeout)
         now = self._clock()
         faults = self._configuration.faults_at(now)
-        held = self.state().held if placements else {}
+        state = self.state() if placements else State()
+        held = {name: state.of(name) for name in placements}
         return Observation(
             is_healthy=all(fault.kind is not FaultKind.UNHEALTHY for fault in faults),
-            placements=tuple(_seen(name, held[name], faults, now) for name in placements if name in held),
+            placements=tuple(_seen(name, one, faults, now) for name, one in held.items() if one),
         )
 
     def remove(self, placement: str, *, timeout: float = USUAL_TIMEOUT) -> bool:

@@ -97,13 +97,24 @@ class Entry(NamedTuple):
 class State:
     """All of a simulated cluster: what it holds by placement, and its book.
 
-    `log` has the last calls, `changes` how often a placement was changed to a version; neither is lost
-    with the cluster's state.
+    What it holds stays JSON until someone asks for a placement: most calls are about one of many. `log` has
+    the last calls, `changes` how often a placement was changed to a version; neither is lost with the
+    cluster's state.
     """
 
-    held: Mapping[str, Held] = field(default_factory=dict)
+    held: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     log: tuple[Entry, ...] = ()
     changes: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, placement: str) -> Held | None:
+        """Give what the cluster has of a placement."""
+        found = self.held.get(placement)
+        return Held.from_plain(found) if found else None
+
+    def holding(self, placement: str, held: Held | None) -> "State":
+        """Give the state with this of a placement, or with nothing of it."""
+        others = {name: one for name, one in self.held.items() if name != placement}
+        return replace(self, held={**others, placement: held.to_plain()} if held else others)
 
     def changes_to(self, placement: str, version: str) -> int:
         """Tell how often this placement was really changed to this version; "" is its removal."""
@@ -111,15 +122,17 @@ class State:
 
     def room_beside(self, placement: str) -> int:
         """Tell how many objects this placement may have."""
-        return MOST_OBJECTS - sum(
-            len(held.objects) + 1 for name, held in self.held.items() if name != placement
-        )
+        others = (one for name, one in self.held.items() if name != placement)
+        return MOST_OBJECTS - sum(len(one["objects"]) + 1 for one in others)
 
     def without_lost(self, lost_at: datetime | None) -> "State":
         """Give the state as it is after what was there before a moment has been lost."""
         if lost_at is None:
             return self
-        return replace(self, held={name: one for name, one in self.held.items() if one.since >= lost_at})
+        left = {
+            name: one for name, one in self.held.items() if datetime.fromisoformat(one["since"]) >= lost_at
+        }
+        return replace(self, held=left)
 
     def noting(self, entry: Entry, *, is_change: bool) -> "State":
         """Write a call into the book; the oldest entries make room."""
@@ -133,7 +146,7 @@ class State:
     def to_plain(self) -> dict[str, Any]:
         """Give the JSON form; a list for the counts, as not every database keeps the order of keys."""
         return {
-            "held": {name: one.to_plain() for name, one in self.held.items()},
+            "held": dict(self.held),
             "log": [list(entry) for entry in self.log],
             "changes": [list(item) for item in self.changes.items()],
         }
@@ -142,7 +155,7 @@ class State:
     def from_plain(cls, plain: Mapping[str, Any]) -> "State":
         """Read the JSON form."""
         return cls(
-            {name: Held.from_plain(one) for name, one in plain.get("held", {}).items()},
+            plain.get("held", {}),
             tuple(Entry(*entry) for entry in plain.get("log", ())),
             dict(plain.get("changes", ())),
         )

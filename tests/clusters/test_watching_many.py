@@ -1,0 +1,202 @@
+"""Many clusters are watched at once, by several workers, while others change them."""
+
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+import pytest
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from clusters.drivers.base import Observation
+from clusters.models import FleetState, MemberCluster, Membership
+from clusters.operations import leaving, observing
+from clusters.operations.faults import set_faults
+from clusters.operations.leaving import finish_leaving, forget, leave
+from clusters.operations.observing import LEASE, Look, observe
+from fleetui.models import Event
+from tests.rows import NOW, simulated
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+TIMES_OUT = {"kind": "timeOut", "calls": ["observe", "leave"]}
+
+
+def timing_out(*names: str) -> None:
+    """Let clusters join that answer nothing in time."""
+    for name in names:
+        simulated(name)
+    MemberCluster.objects.filter(name__in=names).update(connection={"faults": [TIMES_OUT]})
+
+
+def test_slow_clusters_delay_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "LOOK_SECONDS", 0.2)
+    timing_out(*(f"slow{number}" for number in range(30)))
+    for number in range(30):
+        simulated(f"quick{number}")
+
+    started = monotonic()
+    look = observe(now=NOW)
+
+    assert (look.observed, look.silent) == (30, 30)
+    assert monotonic() - started < 30 * 0.2
+
+
+def test_the_threads_that_ask_open_no_database_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    cursor = BaseDatabaseWrapper.cursor
+
+    def noted(self: BaseDatabaseWrapper) -> Any:
+        threads.append(threading.current_thread())
+        return cursor(self)
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "cursor", noted)
+    for number in range(5):
+        simulated(f"c{number}")
+
+    observe(now=NOW)
+
+    assert set(threads) == {threading.current_thread()}
+
+
+def test_those_that_there_was_no_time_for_stay_due_and_are_not_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(observing, "THREADS", 1)
+    monkeypatch.setattr(observing, "LOOK_SECONDS", 0.9)
+    monkeypatch.setattr(observing, "ROUND_SECONDS", 0.5)
+    timing_out("a")
+    simulated("b")
+
+    first = observe(now=NOW)
+    second = observe(now=NOW + timedelta(seconds=5))
+
+    assert (first, second) == (Look(0, 1, 0), Look(1, 0, 1))
+
+
+def test_who_answered_last_is_asked_before_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    look = observing._look
+
+    def noted(row: MemberCluster, now: datetime) -> Observation:
+        order.append(row.name)
+        return look(row, now)
+
+    monkeypatch.setattr(observing, "THREADS", 1)
+    monkeypatch.setattr(observing, "_look", noted)
+    simulated("a", fault="silent")
+    simulated("b")
+    observe(now=NOW)
+    order.clear()
+
+    observe(now=NOW + timedelta(seconds=60))
+
+    assert order == ["b", "a"]
+
+
+def test_two_rounds_do_not_ask_the_same_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated("a")
+    within: list[Look] = []
+
+    def interfere() -> None:
+        within.append(observe(now=NOW + timedelta(milliseconds=1)))
+
+    look = observe_while(monkeypatch, interfere)
+
+    assert ([one.observed for one in within], look.observed) == ([0], 1)
+
+
+def test_what_a_killed_worker_had_claimed_is_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated("a")
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        observe_while(monkeypatch, die)
+
+    assert observe(now=NOW + LEASE - timedelta(seconds=1)).observed == 0
+    assert observe(now=NOW + LEASE).observed == 1
+
+
+def test_a_cluster_that_begins_to_leave_during_the_round_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated("a")
+
+    observe_while(monkeypatch, lambda: leave(["a"], by=None, now=NOW))
+
+    assert MemberCluster.objects.get().membership == Membership.LEAVING
+
+
+def test_whoever_wants_another_look_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated("a")
+
+    observe_while(monkeypatch, lambda: set_faults("a", [{"kind": "silent"}], by=None, now=NOW))
+
+    assert MemberCluster.objects.get().heartbeat_at is None
+    assert observe(now=NOW).silent == 1
+
+
+def test_a_malformed_connection_stops_no_round() -> None:
+    simulated("a")
+    simulated("b")
+    MemberCluster.objects.filter(name="a").update(connection={"faults": "many"})
+
+    look = observe(now=NOW)
+
+    assert (look.observed, look.silent) == (1, 1)
+
+
+def test_a_round_that_takes_long_is_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated("a")
+    moments = iter([0.0, 50.0])
+    monkeypatch.setattr(observing, "monotonic", lambda: next(moments))
+    observe(now=NOW)
+    monkeypatch.undo()
+
+    observe(now=NOW + timedelta(seconds=55))
+
+    assert FleetState.objects.get().observing_since == NOW
+
+
+def test_after_a_gap_a_silent_cluster_is_asked_before_it_is_judged() -> None:
+    simulated("a")
+    observe(now=NOW)
+    back = NOW + timedelta(days=1)
+
+    look = observe(now=back)
+
+    assert (look.observed, look.verdicts) == (1, 0)
+    assert MemberCluster.objects.get().is_eligible
+
+
+def test_farewells_are_said_at_once_and_slow_ones_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "_SECONDS_EACH", 0.2)
+    timing_out("slow0", "slow1", "slow2")
+    simulated("quick")
+    leave(["slow0", "slow1", "slow2", "quick"], by=None, now=NOW)
+
+    assert finish_leaving(now=NOW) == ["quick"]
+    assert sorted(finish_leaving(now=NOW + timedelta(minutes=15))) == ["slow0", "slow1", "slow2"]
+
+
+def test_a_cluster_that_two_workers_take_out_leaves_once() -> None:
+    row = simulated("a")
+
+    for _ in range(2):
+        forget([row], verb="left", by=None, now=NOW)
+
+    assert Event.objects.filter(verb="left").count() == 1
+
+
+def observe_while(monkeypatch: pytest.MonkeyPatch, interfere: Any) -> Look:
+    """Look at the fleet; after the answers came and before they are written somebody does something else."""
+    ask_all = observing.ask_all
+
+    def ask_and_wait(*questions: Any, **limits: Any) -> Iterator[Any]:
+        answers = list(ask_all(*questions, **limits))
+        monkeypatch.setattr(observing, "ask_all", ask_all)
+        interfere()
+        yield from answers
+
+    monkeypatch.setattr(observing, "ask_all", ask_and_wait)
+    return observe(now=NOW)

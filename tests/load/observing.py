@@ -1,0 +1,53 @@
+"""A fleet of simulated clusters is watched for some rounds: how long, how many queries."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any
+
+from django.db import connection
+
+from clusters.drivers.registry import SIMULATED
+from clusters.operations.joining import Wanted, put_clusters
+from clusters.operations.observing import Look, observe
+from tests.rows import NOW, member_document
+
+ROUND = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """How one round went."""
+
+    look: Look
+    seconds: float
+    queries: int
+
+
+def join(clusters: int, **connection: Any) -> None:
+    """Let simulated clusters join."""
+    names = [f"sim{number:05}" for number in range(clusters)]
+    wanted = [Wanted(member_document(name), driver=SIMULATED, connection=connection) for name in names]
+    put_clusters(wanted, by=None, now=NOW)
+
+
+def watch(now: datetime) -> Watched:
+    """Look once at all that are due."""
+    statements = _Counter()
+    with connection.execute_wrapper(statements):
+        started = perf_counter()
+        look = observe(now=now)
+        seconds = perf_counter() - started
+    return Watched(look, seconds, statements.count)
+
+
+class _Counter:
+    """Counts statements: Django's own log of them ends at 9,000."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, execute: Callable[..., Any], *statement: Any) -> Any:
+        self.count += 1
+        return execute(*statement)

@@ -1,0 +1,31 @@
+"""Gates on what watching costs the database: counts, which no noise disturbs."""
+
+import pytest
+
+from tests.load.observing import ROUND, join, watch
+from tests.rows import NOW
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+MOST_QUERIES = 80
+MOST_QUERIES_WHEN_NEW = 200
+
+
+def test_five_thousand_clusters_are_watched_in_one_round() -> None:
+    join(5000)
+
+    first, steady = watch(NOW), watch(NOW + ROUND)
+
+    for name, one in (("first", first), ("steady", steady)):
+        print(f"5,000 simulated clusters, {name} round: {one.seconds:.2f} s, {one.queries} queries")
+    assert (first.look.observed, steady.look.observed) == (5000, 5000)
+    assert first.queries <= MOST_QUERIES_WHEN_NEW
+    assert steady.queries <= MOST_QUERIES
+
+
+def test_silent_ones_cost_no_queries_of_their_own() -> None:
+    join(300, fault="silent")
+
+    silent = watch(NOW)
+
+    assert silent.look.silent == 300
+    assert silent.queries <= MOST_QUERIES
