@@ -74,19 +74,36 @@ def put_cluster(wanted: Wanted, *, by: User | None, now: datetime, expected: int
 
 def put_clusters(wanted: Sequence[Wanted], *, by: User | None, now: datetime) -> list[Put]:
     """Let clusters join, or give them new manifests, all or none. Raises Faults."""
+    members = _read(wanted)
+    with transaction.atomic():
+        targets = _targets(wanted, members, lock_fleet(), now=now)
+        _write(targets, by=by, now=now)
+    return [target.put for target in targets]
+
+
+def foresee_clusters(wanted: Sequence[Wanted], *, now: datetime) -> list[Put]:
+    """Tell what put_clusters would do with each, and do nothing. Raises Faults."""
+    members = _read(wanted)
+    state = FleetState.objects.filter(id=1).first() or FleetState()
+    return [target.put for target in _targets(wanted, members, state, now=now)]
+
+
+def _read(wanted: Sequence[Wanted]) -> list[Member]:
     members = [parse_member(dict(one.document)) for one in wanted]
     _refuse_unknown_drivers(wanted)
+    return members
+
+
+def _targets(
+    wanted: Sequence[Wanted], members: Sequence[Member], state: FleetState, *, now: datetime
+) -> "list[_Target]":
     as_of = min(newest_heartbeat_of(members) or now, now)
-    with transaction.atomic():
-        state = lock_fleet()
-        names = [member.metadata.name for member in members]
-        there = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
-        targets = [
-            _target(one, member, there.get(member.metadata.name), state, now=now, as_of=as_of)
-            for one, member in zip(wanted, members, strict=True)
-        ]
-        _write(targets, by=by, now=now)
-    return [Put(target.row.name, target.did, target.row.revision) for target in targets]
+    names = [member.metadata.name for member in members]
+    there = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
+    return [
+        _target(one, member, there.get(member.metadata.name), state, now=now, as_of=as_of)
+        for one, member in zip(wanted, members, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +114,10 @@ class _Target:
     member: Member
     before: MemberCluster | None
     did: Did
+
+    @property
+    def put(self) -> Put:
+        return Put(self.row.name, self.did, self.row.revision)
 
     @property
     def labels(self) -> Mapping[str, str]:
