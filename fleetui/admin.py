@@ -19,6 +19,7 @@ class FleetAdminSite(AdminSite):
     site_header = "FleetUI"
     site_title = "FleetUI admin"
     index_title = "Fleet"
+    enable_nav_sidebar = False  # the lists are wide; the index is one click away
     login_form = AuthenticationForm
     """Django's own for the admin lets only staff in."""
 

@@ -55,6 +55,21 @@ class VerdictFilter(admin.SimpleListFilter):
         return rows.filter(verdict=self.value()) if self.value() else rows
 
 
+class DemoFilter(admin.SimpleListFilter):
+    """What a demo brought, or what it did not."""
+
+    title = "demo"
+    parameter_name = "demo"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Give both sides."""
+        return [("yes", "demo"), ("no", "not demo")]
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
+        """Keep one side."""
+        return rows.filter(is_demo=self.value() == "yes") if self.value() in ("yes", "no") else rows
+
+
 class LabelFilter(admin.ListFilter):
     """Any label: `label=region:east`, or `label=region` for whoever carries the key; all of several hold.
 

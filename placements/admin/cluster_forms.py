@@ -98,12 +98,12 @@ class ClusterForm(forms.ModelForm):
         choices=[("", "none: nobody observes it"), (SIMULATED, "simulated: exists only here")],
         help_text="How this console speaks to the cluster.",
     )
-    identity_kind = forms.CharField(required=False, initial="User", label="kind")
-    identity_name = forms.CharField(required=False, label="name", help_text="Who the agent is on the hub.")
-    identity_namespace = forms.CharField(required=False, label="namespace")
+    identity_kind = forms.CharField(required=False, initial="User", label="Kind")
+    identity_name = forms.CharField(required=False, label="Name", help_text="Who the agent is on the hub.")
+    identity_namespace = forms.CharField(required=False, label="Namespace")
     identity_group = forms.CharField(required=False, label="API group")
     heartbeat_period = forms.IntegerField(
-        required=False, label="heartbeat period", help_text="Seconds between heartbeats; 60 if left out."
+        required=False, label="Heartbeat period", help_text="Seconds between heartbeats; 60 if left out."
     )
     started_from = forms.IntegerField(required=False, widget=forms.HiddenInput)
 

@@ -20,7 +20,13 @@ from clusters.operations.joining import CLUSTER, put_cluster
 from clusters.queries import manifest_of
 from placements.admin.access import ByRole
 from placements.admin.cluster_actions import ACTIONS, admin_action, cluster_urls
-from placements.admin.cluster_filters import LabelFilter, StateFilter, VerdictFilter, matching_words
+from placements.admin.cluster_filters import (
+    DemoFilter,
+    LabelFilter,
+    StateFilter,
+    VerdictFilter,
+    matching_words,
+)
 from placements.admin.cluster_forms import ClusterForm, ClusterRows, LabelRow, TaintRow
 from placements.admin.display import NONE, age, badge, block, chips, structured, table
 from placements.explain.wording import ELIGIBILITY_WORDS
@@ -76,7 +82,7 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
     """Operators work here; viewers and approvers look."""
 
     list_display = ("name", "state", "label_chips", "taint_list", "heartbeat", "placements_here", "demo")
-    list_filter = (StateFilter, LabelFilter, VerdictFilter, ("is_demo", admin.BooleanFieldListFilter))
+    list_filter = (StateFilter, LabelFilter, VerdictFilter, DemoFilter)
     list_per_page = 50
     list_max_show_all = 500
     ordering = ("name",)
@@ -122,7 +128,7 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: MemberCluster | None = None) -> tuple[str, ...]:
         """Keep name and driver once the cluster has joined."""
-        return (*self.readonly_fields, "name", "driver") if obj else self.readonly_fields
+        return (*self.readonly_fields, "name", "driver_name") if obj else self.readonly_fields
 
     def get_fieldsets(self, request: HttpRequest, obj: MemberCluster | None = None) -> Any:
         """Give what is typed first, then what is only read."""
@@ -132,11 +138,15 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
             return ((None, {"fields": ("name", "driver")}), ("Member agent", {"fields": typed}))
         may_change = self.has_change_permission(request, obj)
         return (
-            (None, {"fields": ("name", ("state", "heartbeat"), ("driver", "placements_here", "demo"))}),
+            (None, {"fields": ("name", ("state", "heartbeat"), ("driver_name", "placements_here", "demo"))}),
             ("Member agent", {"fields": typed if may_change else ("identity",)}),
             ("Reported", {"fields": ("property_table", "usage_table")}),
             ("Manifest", {"fields": ("manifest",), "classes": ("collapse",)}),
         )
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, str] | None = None) -> Any:
+        """Show the list under its own name."""
+        return super().changelist_view(request, {"title": "Member clusters", **(extra_context or {})})
 
     def changeform_view(
         self,
@@ -234,6 +244,11 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
             return "0"
         link = f"{reverse('admin:placements_binding_changelist')}?{urlencode({'cluster_name': cluster.name})}"
         return chips([(link, str(count))])
+
+    @admin.display(description="driver")
+    def driver_name(self, cluster: MemberCluster) -> str:
+        """Name the driver."""
+        return cluster.driver or "none: nobody observes it"
 
     @admin.display(description="demo", ordering="is_demo")
     def demo(self, cluster: MemberCluster) -> str:

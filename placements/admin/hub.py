@@ -12,14 +12,11 @@ from clusters.operations.joining import CLUSTER
 from fleetui.models import Event
 from placements.admin.access import ReadOnly
 from placements.admin.display import NONE, badge, block, structured
-from placements.explain.wording import counted
 from placements.manifests import dump_yaml
 from placements.models import Binding, Decision, Placement, PolicySnapshot, Resource, ResourceSnapshot
 from placements.operations.placements import PLACEMENT
 from placements.operations.resources import RESOURCE
 from placements.queries.lists import PlacementFilter, State, decisions_of, placements_matching
-
-_SHOWN = 8
 
 
 class LookOnly(ReadOnly, admin.ModelAdmin):
@@ -30,6 +27,11 @@ class LookOnly(ReadOnly, admin.ModelAdmin):
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     actions = None
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, str] | None = None) -> Any:
+        """Show the list under its own name."""
+        title = str(self.opts.verbose_name_plural).capitalize()
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
 
 class PlacementStateFilter(admin.SimpleListFilter):
@@ -281,12 +283,12 @@ class DecisionAdmin(LookOnly):
     @admin.display(description="joins")
     def came(self, decision: Decision) -> str:
         """Name the clusters that came."""
-        return _named(decision.joins)
+        return _named(decision.joins, decision.picked_count)
 
     @admin.display(description="leaves")
     def went(self, decision: Decision) -> str:
         """Name the clusters that went."""
-        return _named(decision.leaves)
+        return _named(decision.leaves, decision.unscheduled_count)
 
 
 class KindFilter(admin.SimpleListFilter):
@@ -339,11 +341,9 @@ class EventAdmin(LookOnly):
         return structured(_without_secrets(event.after))
 
 
-def _named(clusters: list[str]) -> str:
-    if not clusters:
-        return NONE
-    more = len(clusters) - _SHOWN
-    return ", ".join(clusters[:_SHOWN]) + (f" and {counted(more, 'more cluster')}" if more > 0 else "")
+def _named(clusters: list[str], count: int) -> str:
+    """Name clusters; a decision's row keeps the first few, its record all."""
+    return ", ".join(clusters) + (", …" if 0 < len(clusters) < count else "") if clusters else NONE
 
 
 def _without_secrets(content: Any) -> Any:

@@ -208,6 +208,7 @@ def test_a_viewer_reads_the_form(viewer: Client) -> None:
 
     assert answer.status_code == 200
     assert "a-agent" in text_of(answer)
+    assert "east" in text_of(answer).split("labels-group")[1].split("taints-group")[0]
     assert 'name="_save"' not in text_of(answer)
     assert "/act/leave/" not in text_of(answer)
 

@@ -66,7 +66,8 @@ def test_says_why_a_cluster_is_not_eligible(viewer: Client) -> None:
         ("state=eligible", ["a", "b", "c"]),
         ("state=nonsense", ["a", "b", "c"]),
         ("verdict=leaving", []),
-        ("is_demo__exact=1", []),
+        ("demo=yes", []),
+        ("demo=no", ["a", "b", "c"]),
     ],
 )
 def test_filters_and_search(viewer: Client, query: str, found: list[str]) -> None:
