@@ -1,8 +1,15 @@
 """Optimistic concurrency: an edit says which revision it started from, and only the last one will do."""
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from django.db import IntegrityError, transaction
 
 from fleetui.events import events_since
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 
 class StaleEditError(Exception):
@@ -25,3 +32,21 @@ def refuse_stale(kind: str, name: str, *, expected: int | None, revision: int) -
     """Raise StaleEditError unless `expected` is the current revision; None expects nothing."""
     if expected is not None and expected != revision:
         raise StaleEditError(kind, name, expected=expected, revision=revision)
+
+
+def once_more_when_beaten(operation: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+    """Run an operation in a transaction, and once more when somebody made the same object meanwhile.
+
+    The second time the object is there, so that the operation finds it changed, or refuses a stale edit.
+    """
+
+    @wraps(operation)
+    def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
+        try:
+            with transaction.atomic():
+                return operation(*arguments, **options)
+        except IntegrityError:
+            with transaction.atomic():
+                return operation(*arguments, **options)
+
+    return run

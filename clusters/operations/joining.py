@@ -1,5 +1,6 @@
 """Clusters join, or get a new manifest: one at a time or thousands, by the same operation."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,7 @@ def put_clusters(wanted: Sequence[Wanted], *, by: User | None, now: datetime) ->
     """Let clusters join, or give them new manifests, all or none. Raises Faults."""
     members = [parse_member(dict(one.document)) for one in wanted]
     _refuse_unknown_drivers(wanted)
+    _refuse_twice(members)
     as_of = min(newest_heartbeat_of(members) or now, now)
     with transaction.atomic():
         state = lock_fleet()
@@ -111,6 +113,17 @@ def _refuse_unknown_drivers(wanted: Iterable[Wanted]) -> None:
     odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
     if odd:
         raise Faults([Fault("driver", "not-one-of", f"{odd[0]!r} is no driver", ", ".join(DRIVERS))])
+
+
+def _refuse_twice(members: Sequence[Member]) -> None:
+    counts = Counter(member.metadata.name for member in members)
+    faults = [
+        Fault("metadata.name", "duplicate", f"{name} stands here {count} times", "each cluster once")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    if faults:
+        raise Faults(faults)
 
 
 def _target(

@@ -64,9 +64,13 @@ def finish_leaving(*, now: datetime) -> list[str]:
 
 @transaction.atomic
 def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: datetime) -> None:
-    """Take clusters out of the fleet at once."""
+    """Take clusters out of the fleet at once; those that are gone already were somebody else's doing."""
     lock_fleet()
-    MemberCluster.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    there = MemberCluster.objects.filter(pk__in=[row.pk for row in rows])
+    rows = list(there)
+    if not rows:
+        return
+    there.delete()
     happenings = [
         Happening(verb, CLUSTER, row.name, revision=row.revision + 1, before=row.document) for row in rows
     ]

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from fleetui.events import SYSTEM, Happening, record
-from fleetui.revisions import refuse_stale
+from fleetui.revisions import once_more_when_beaten, refuse_stale
 from placements.models import Placement, PolicySnapshot
 from placements.operations.asking import ask
 from placements.operations.immutable import immutability_faults
@@ -55,6 +55,7 @@ class Saved:
     caveats: tuple[Caveat, ...]
 
 
+@once_more_when_beaten
 def save_placement(
     document: Mapping[str, Any],
     *,
@@ -73,17 +74,16 @@ def save_placement(
     manifest = parse_placement(dict(document))
     written = {key: deepcopy(value) for key, value in document.items() if key != "status"}
     caveats = (*spec_caveats(manifest.spec), *selection_of(manifest.spec.resource_selectors).caveats)
-    with transaction.atomic():
-        current = Placement.objects.select_for_update().filter(name=manifest.metadata.name).first()
-        revision = current.revision if current else 0
-        refuse_stale(PLACEMENT, manifest.metadata.name, expected=expected, revision=revision)
-        if current is None:
-            created = _create(manifest, written, because or "created", by=by, now=now, is_demo=is_demo)
-            return Saved(created, Did.CREATED, caveats)
-        _refuse_forbidden(current, manifest, written)
-        if current.document == written:
-            return Saved(current, Did.UNCHANGED, caveats)
-        _change(current, manifest, written, because or "changed", by=by, now=now)
+    current = Placement.objects.select_for_update().filter(name=manifest.metadata.name).first()
+    revision = current.revision if current else 0
+    refuse_stale(PLACEMENT, manifest.metadata.name, expected=expected, revision=revision)
+    if current is None:
+        created = _create(manifest, written, because or "created", by=by, now=now, is_demo=is_demo)
+        return Saved(created, Did.CREATED, caveats)
+    _refuse_forbidden(current, manifest, written)
+    if current.document == written:
+        return Saved(current, Did.UNCHANGED, caveats)
+    _change(current, manifest, written, because or "changed", by=by, now=now)
     return Saved(current, Did.CHANGED, caveats)
 
 

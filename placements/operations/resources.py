@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from fleetui.events import SYSTEM, Happening, record_all
-from fleetui.revisions import refuse_stale
+from fleetui.revisions import once_more_when_beaten, refuse_stale
 from placements.models import Placement, Resource
 from placements.operations.asking import ask
 from placements.queries.hub import existing_namespaces, selectors_of
@@ -61,7 +61,7 @@ def apply_resource(
         return apply_resources([document], by=by, now=now)[0]
 
 
-@transaction.atomic
+@once_more_when_beaten
 def apply_resources(
     documents: Sequence[Mapping[str, Any]], *, by: User | None, now: datetime, is_demo: bool = False
 ) -> list[Applied]:

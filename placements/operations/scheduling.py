@@ -225,6 +225,7 @@ def _decision_row(
         picked_count=len(decision.picked_names),
         kept_count=len(decision.kept),
         unscheduled_count=len(decision.unscheduled),
+        joins_count=len(joins),
         joins=joins[:_SHOWN],
         leaves=list(decision.unscheduled[:_SHOWN]),
         milliseconds=cycled.milliseconds,

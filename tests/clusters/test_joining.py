@@ -156,6 +156,11 @@ def test_what_was_exported_can_be_imported_without_a_change() -> None:
     assert [one.did for one in again] == [Did.UNCHANGED, Did.UNCHANGED]
 
 
+def test_a_cluster_twice_in_one_request_is_a_fault() -> None:
+    with pytest.raises(Faults, match="a stands here 2 times"):
+        put_clusters([Wanted(member_document("a"))] * 2, by=None, now=NOW)
+
+
 def test_an_unknown_driver_is_a_fault() -> None:
     with pytest.raises(Faults, match="telepathy"):
         put_cluster(Wanted(member_document("a"), driver="telepathy"), by=None, now=NOW)

@@ -1,0 +1,64 @@
+"""Decisions and what they cite, for ever."""
+
+from django.db import models
+
+from placements.models.placements import LONGEST_NAME, Placement
+
+
+class FleetRecord(models.Model):
+    """A fleet as decisions cite it: content-addressed, so that equal fleets are stored once."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    content = models.BinaryField()
+    clusters_count = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        """Say how large it is."""
+        return f"{self.clusters_count} clusters ({self.digest[:8]})"
+
+
+class DecisionRecord(models.Model):
+    """The record of a decision, under the hash of its inputs; what it cites of the fleet stands beside it."""
+
+    decision_id = models.CharField(max_length=34, unique=True)
+    content = models.BinaryField()
+    engine = models.CharField(max_length=20)
+    fleet = models.ForeignKey(FleetRecord, models.PROTECT, related_name="+")
+
+    def __str__(self) -> str:
+        """Give its id."""
+        return self.decision_id
+
+
+class Decision(models.Model):
+    """One scheduling cycle of a placement that decided something, numbered; it outlives the placement."""
+
+    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="decisions")
+    placement_name = models.CharField(max_length=LONGEST_NAME)
+    number = models.PositiveIntegerField()
+    record = models.ForeignKey(DecisionRecord, models.PROTECT, related_name="cycles")
+    policy_number = models.PositiveIntegerField()
+    fleet_digest = models.CharField(max_length=64)
+    wanted = models.PositiveIntegerField(null=True)
+    kind = models.CharField(max_length=20)
+    is_fulfilled = models.BooleanField()
+    picked_count = models.PositiveIntegerField()
+    kept_count = models.PositiveIntegerField()
+    unscheduled_count = models.PositiveIntegerField()
+    joins_count = models.PositiveIntegerField(default=0)
+    joins = models.JSONField(default=list)
+    leaves = models.JSONField(default=list)
+    milliseconds = models.FloatField()
+    because = models.CharField(max_length=200)
+    asked_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["placement_name", "-id"], name="decision_of_placement")]
+        constraints = [
+            models.UniqueConstraint(fields=["placement", "number"], name="decision_number_once"),
+        ]
+
+    def __str__(self) -> str:
+        """Say which cycle of which placement."""
+        return f"decision {self.number} of {self.placement_name}"

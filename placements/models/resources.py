@@ -1,0 +1,33 @@
+"""Resources on the hub."""
+
+from django.db import models
+from django.db.models import Q
+
+
+class Resource(models.Model):
+    """An object applied to the hub; identified as in Kubernetes, whatever its version."""
+
+    group = models.CharField(max_length=253, blank=True)
+    version = models.CharField(max_length=63)
+    kind = models.CharField(max_length=63)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    labels = models.JSONField(default=dict)
+    content = models.JSONField()
+    revision = models.PositiveBigIntegerField(default=1)
+    is_demo = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["namespace", "kind", "name"], name="resource_in_namespace")]
+        constraints = [
+            models.UniqueConstraint(fields=["group", "kind", "namespace", "name"], name="resource_once"),
+            models.CheckConstraint(
+                condition=~Q(name="") & ~Q(kind="") & ~Q(version=""), name="resource_is_named"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        """Write it as people do: kind and name, with the namespace it lives in."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"

@@ -1,0 +1,80 @@
+"""Immutable, numbered copies of what a placement asks for."""
+
+from django.db import models
+from django.db.models import Q
+
+from placements.models.closed_sets import one_of
+from placements.models.placements import Placement
+from placements.scheduling.semantics import Semantics
+
+
+class PolicySnapshot(models.Model):
+    """An immutable, numbered copy of a placement's policy, its semantics and their options.
+
+    The number of clusters is not part of it: changing that alone keeps the snapshot (lifecycle B.3.1).
+    """
+
+    placement = models.ForeignKey(Placement, models.CASCADE, related_name="policy_snapshots")
+    number = models.PositiveIntegerField()
+    content_hash = models.CharField(max_length=64)
+    policy = models.JSONField()
+    semantics = models.CharField(max_length=20)
+    options = models.JSONField(default=dict)
+    is_latest = models.BooleanField(default=True)
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["placement", "number"], name="policy_snapshot_number_once"),
+            models.UniqueConstraint(
+                fields=["placement"], condition=Q(is_latest=True), name="one_latest_policy_snapshot"
+            ),
+            models.CheckConstraint(
+                condition=one_of("semantics", Semantics), name="policy_snapshot_semantics_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        """Name it as the released system does."""
+        return f"{self.placement.name}-{self.number}"
+
+
+class ResourceSnapshot(models.Model):
+    """An immutable, numbered copy of the resources that a placement selects; the content is in its parts."""
+
+    placement = models.ForeignKey(Placement, models.CASCADE, related_name="resource_snapshots")
+    number = models.PositiveIntegerField()
+    content_hash = models.CharField(max_length=64)
+    objects_count = models.PositiveIntegerField()
+    identities = models.JSONField(default=list)
+    is_latest = models.BooleanField(default=True)
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["placement", "number"], name="resource_snapshot_number_once"),
+            models.UniqueConstraint(
+                fields=["placement"], condition=Q(is_latest=True), name="one_latest_resource_snapshot"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        """Name it as the released system does."""
+        return f"{self.placement.name}-{self.number}-snapshot"
+
+
+class ResourceSnapshotPart(models.Model):
+    """At most 800 KiB of a resource snapshot, in order; one larger object has a part of its own."""
+
+    snapshot = models.ForeignKey(ResourceSnapshot, models.CASCADE, related_name="parts")
+    position = models.PositiveIntegerField()
+    manifests = models.JSONField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["snapshot", "position"], name="part_position_once")]
+
+    def __str__(self) -> str:
+        """Say which part of which snapshot."""
+        return f"part {self.position} of snapshot {self.snapshot_id}"
