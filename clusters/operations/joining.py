@@ -74,19 +74,42 @@ def put_cluster(wanted: Wanted, *, by: User | None, now: datetime, expected: int
 
 def put_clusters(wanted: Sequence[Wanted], *, by: User | None, now: datetime) -> list[Put]:
     """Let clusters join, or give them new manifests, all or none. Raises Faults."""
-    members = [parse_member(dict(one.document)) for one in wanted]
-    _refuse_unknown_drivers(wanted)
-    as_of = min(newest_heartbeat_of(members) or now, now)
+    members = _read(wanted)
     with transaction.atomic():
-        state = lock_fleet()
-        names = [member.metadata.name for member in members]
-        there = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
-        targets = [
-            _target(one, member, there.get(member.metadata.name), state, now=now, as_of=as_of)
-            for one, member in zip(wanted, members, strict=True)
-        ]
+        targets = _targets(wanted, members, lock_fleet(), now=now)
         _write(targets, by=by, now=now)
     return [Put(target.row.name, target.did, target.row.revision) for target in targets]
+
+
+def foresee_clusters(wanted: Sequence[Wanted], *, now: datetime) -> list[tuple[Did, MemberCluster]]:
+    """Give what `put_clusters` would do with each cluster, and its row as it would be. Raises Faults."""
+    state = FleetState.objects.filter(id=1).first() or FleetState()
+    return [(target.did, target.row) for target in _targets(wanted, _read(wanted), state, now=now)]
+
+
+def _read(wanted: Sequence[Wanted]) -> list[Member]:
+    members = [parse_member(dict(one.document)) for one in wanted]
+    _refuse_unknown_drivers(wanted)
+    return members
+
+
+def _targets(
+    wanted: Sequence[Wanted], members: Sequence[Member], state: FleetState, *, now: datetime
+) -> list["_Target"]:
+    as_of = min(newest_heartbeat_of(members) or now, now)
+    there = _rows([member.metadata.name for member in members])
+    return [
+        _target(one, member, there.get(member.metadata.name), state, now=now, as_of=as_of)
+        for one, member in zip(wanted, members, strict=True)
+    ]
+
+
+def _rows(names: Sequence[str]) -> dict[str, MemberCluster]:
+    found: dict[str, MemberCluster] = {}
+    for start in range(0, len(names), _BATCH):
+        rows = MemberCluster.objects.filter(name__in=names[start : start + _BATCH])
+        found |= {row.name: row for row in rows}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
