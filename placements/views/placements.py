@@ -155,7 +155,7 @@ def _lasting(placement: Placement) -> dict[str, Any]:
         "events": happening_rows(
             events_matching(kind="placement", name=placement.name).order_by("-id")[:_EVENTS_SHOWN]
         ),
-        "manifest": dump_yaml(manifest_of(placement)),
+        "manifest": dump_yaml(placement.document),
     }
 
 

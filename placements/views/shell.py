@@ -8,7 +8,7 @@ from django.urls import NoReverseMatch, reverse
 
 from clusters.models import MemberCluster
 from fleetui.roles import may_operate, may_read
-from placements.models import Placement, Resource
+from placements.models import Placement
 
 API_DOCS = "api-docs"
 """The name of the address of the API's documentation; without one there is no link."""
@@ -51,7 +51,7 @@ class Shell:
     def has_demo(self) -> bool:
         """Tell whether anything of a demo is loaded."""
         return self.may_read and any(
-            model.objects.filter(is_demo=True).exists() for model in (Placement, MemberCluster, Resource)
+            model.objects.filter(is_demo=True).exists() for model in (Placement, MemberCluster)
         )
 
     @property
