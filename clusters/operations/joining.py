@@ -82,11 +82,10 @@ def put_clusters(wanted: Sequence[Wanted], *, by: User | None, now: datetime) ->
     return [target.put for target in targets]
 
 
-def foresee_clusters(wanted: Sequence[Wanted], *, now: datetime) -> list[Put]:
-    """Tell what put_clusters would do with each, and do nothing. Raises Faults."""
-    members = _read(wanted)
+def foresee_clusters(wanted: Sequence[Wanted], *, now: datetime) -> list[tuple[Did, MemberCluster]]:
+    """Give what `put_clusters` would do with each cluster, and its row as it would be. Raises Faults."""
     state = FleetState.objects.filter(id=1).first() or FleetState()
-    return [target.put for target in _targets(wanted, members, state, now=now)]
+    return [(target.did, target.row) for target in _targets(wanted, _read(wanted), state, now=now)]
 
 
 def _read(wanted: Sequence[Wanted]) -> list[Member]:
@@ -98,14 +97,21 @@ def _read(wanted: Sequence[Wanted]) -> list[Member]:
 
 def _targets(
     wanted: Sequence[Wanted], members: Sequence[Member], state: FleetState, *, now: datetime
-) -> "list[_Target]":
+) -> list["_Target"]:
     as_of = min(newest_heartbeat_of(members) or now, now)
-    names = [member.metadata.name for member in members]
-    there = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
+    there = _rows([member.metadata.name for member in members])
     return [
         _target(one, member, there.get(member.metadata.name), state, now=now, as_of=as_of)
         for one, member in zip(wanted, members, strict=True)
     ]
+
+
+def _rows(names: Sequence[str]) -> dict[str, MemberCluster]:
+    found: dict[str, MemberCluster] = {}
+    for start in range(0, len(names), _BATCH):
+        rows = MemberCluster.objects.filter(name__in=names[start : start + _BATCH])
+        found |= {row.name: row for row in rows}
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,9 @@ def import_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
                 done = put_clusters(wanted, by=request.user, now=timezone.now())  # type: ignore[arg-type]
                 messages.success(request, f"Imported {name}: {_counts(done)}.")
                 return redirect("admin:clusters_membercluster_changelist")
-            foreseen = foresee_clusters(wanted, now=timezone.now())
+            foreseen = [
+                Put(row.name, did, row.revision) for did, row in foresee_clusters(wanted, now=timezone.now())
+            ]
             lines = [one.line for one in members]
             steps = list(_steps(wanted, foreseen, lines))
         except Faults as faults:

@@ -70,7 +70,7 @@ def test_leaving_tells_what_placements_would_lose(operator: Client) -> None:
     rows = {row.placement: row for row in answer.context["impact"].rows}
     assert (rows["two"].joins, rows["two"].leaves) == (("a",), ("b", "c"))
     assert (rows["two"].placed_before, rows["two"].placed_after) == (2, 1)
-    assert (rows["two"].fulfilled_before, rows["two"].fulfilled_after) == (True, False)
+    assert (rows["two"].was_fulfilled, rows["two"].is_fulfilled) == (True, False)
     assert (rows["all"].placed_before, rows["all"].placed_after) == (3, 1)
     assert FleetState.objects.get().version == version
     assert MemberCluster.objects.filter(membership=Membership.LEAVING).count() == 0

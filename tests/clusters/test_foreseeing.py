@@ -1,35 +1,58 @@
-"""Foreseeing what putting clusters does: the same answer, and nothing written."""
+"""What putting clusters would do, read off without writing."""
 
 import pytest
+from pytest_django import DjangoAssertNumQueries
 
-from clusters.models import FleetState, MemberCluster
-from clusters.operations.joining import Wanted, foresee_clusters, put_clusters
+from clusters.listing import State, counts_by_state
+from clusters.models import MemberCluster
+from clusters.operations.editing import cordon
+from clusters.operations.joining import Did, Wanted, foresee_clusters, put_clusters
+from clusters.operations.leaving import leave
 from fleetui.models import Event
 from placements.scheduling.faults import Faults
-from tests.rows import NOW, joined, member_document
+from tests.rows import NOW, all_joined, joined, member_document
 
 pytestmark = pytest.mark.django_db
 
 
-def test_answers_as_the_deed_does_and_writes_nothing() -> None:
-    joined("a", region="east")
-    joined("b", region="east")
-    wanted = [Wanted(member_document(name, {"region": "west"})) for name in ("a", "c")]
-    wanted.append(Wanted(member_document("b", {"region": "east"})))
-    version = FleetState.objects.get().version
+def test_says_of_each_cluster_what_would_become_of_it() -> None:
+    joined("old", region="east")
+    joined("same")
+    wanted = [Wanted(member_document(name)) for name in ("new", "old", "same")]
 
-    foreseen = foresee_clusters(wanted, now=NOW)
+    foreseen = [(row.name, did) for did, row in foresee_clusters(wanted, now=NOW)]
 
-    assert (MemberCluster.objects.count(), Event.objects.count()) == (2, 2)
-    assert FleetState.objects.get().version == version
-    assert foreseen == put_clusters(wanted, by=None, now=NOW)
+    assert foreseen == [("new", Did.JOINED), ("old", Did.CHANGED), ("same", Did.UNCHANGED)]
+    assert foreseen == [(one.name, one.did) for one in put_clusters(wanted, by=None, now=NOW)]
 
 
-def test_needs_no_fleet_yet() -> None:
-    assert [one.did for one in foresee_clusters([Wanted(member_document("a"))], now=NOW)] == ["joined"]
-    assert not FleetState.objects.exists()
+def test_writes_nothing() -> None:
+    joined("old", region="east")
+    events = Event.objects.count()
+
+    foresee_clusters([Wanted(member_document("old")), Wanted(member_document("new"))], now=NOW)
+
+    assert MemberCluster.objects.get().document["metadata"]["labels"] == {"region": "east"}
+    assert Event.objects.count() == events
 
 
-def test_refuses_what_the_deed_refuses() -> None:
+def test_refuses_what_putting_would_refuse() -> None:
     with pytest.raises(Faults):
         foresee_clusters([Wanted(member_document("No Name"))], now=NOW)
+
+
+def test_counts_states_in_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    all_joined("a", "b", "c")
+    cordon(["b"], by=None, now=NOW)
+    leave(["c"], by=None, now=NOW)
+
+    with django_assert_num_queries(1):
+        counts = counts_by_state()
+
+    assert counts == {
+        State.ELIGIBLE: 2,
+        State.NOT_ELIGIBLE: 1,
+        State.CORDONED: 1,
+        State.JOINING: 0,
+        State.LEAVING: 1,
+    }
