@@ -1,7 +1,7 @@
 """Reading the fleet: as the scheduler sees it, and as its manifests say."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +51,18 @@ def forget_cached_fleet() -> None:
     _latest = None
 
 
+def cluster_of(row: MemberCluster) -> Cluster:
+    """Give one cluster as the scheduler sees it; the row need not be saved."""
+    return next(_values([tuple(getattr(row, column) for column in _COLUMNS)]))
+
+
 def _clusters() -> Iterator[Cluster]:
+    return _values(MemberCluster.objects.values_list(*_COLUMNS).iterator(chunk_size=5000))
+
+
+def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
     taints_of: dict[tuple[Any, ...], tuple[Taint, ...]] = {}
-    rows = MemberCluster.objects.values_list(*_COLUMNS)
-    for name, document, properties, usage, verdict, reason in rows.iterator(chunk_size=5000):
+    for name, document, properties, usage, verdict, reason in rows:
         taints = tuple(_taint(one) for one in document["spec"].get("taints") or ())
         yield Cluster(
             name,

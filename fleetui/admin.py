@@ -1,9 +1,16 @@
 """The admin site of the console."""
 
-from django.contrib.admin import AdminSite
-from django.http import HttpRequest
+from typing import Any
 
+from django.contrib.admin import AdminSite
+from django.contrib.auth.forms import AuthenticationForm
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+
+from fleetui.models import Event
 from fleetui.roles import may_read
+
+_EVENTS_SHOWN = 12
 
 
 class FleetAdminSite(AdminSite):
@@ -12,7 +19,15 @@ class FleetAdminSite(AdminSite):
     site_header = "FleetUI"
     site_title = "FleetUI admin"
     index_title = "Fleet"
+    enable_nav_sidebar = False  # the lists are wide; the index is one click away
+    login_form = AuthenticationForm
+    """Django's own for the admin lets only staff in."""
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Let in whoever has a role, staff or not."""
         return may_read(request.user)
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """Show what there is, and what happened last."""
+        latest = Event.objects.defer("before", "after").order_by("-pk")[:_EVENTS_SHOWN]
+        return super().index(request, {**(extra_context or {}), "latest_events": latest})

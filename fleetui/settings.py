@@ -64,8 +64,9 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "fleetui.security.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    # After the static files: a picture may bring a style of its own.
+    "fleetui.security.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -89,6 +90,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "placements.views.shell.shell",
             ],
         },
     },
@@ -128,6 +130,9 @@ AUTH_PASSWORD_VALIDATORS = [
 # Of the first start only: the administrator that is made when there is none.
 FIRST_ADMIN_USER = read_text(os.environ, "FLEETUI_ADMIN_USER", default="admin")
 FIRST_ADMIN_PASSWORD = read_password(os.environ, "FLEETUI_ADMIN_PASSWORD")
+
+# A manifest in a text area is no upload of a file; the fleet of 5,000 has some 4 MB.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024
 
 LANGUAGE_CODE = "en"
 USE_I18N = False

@@ -1,11 +1,58 @@
-"""Addresses of the pages about placements."""
+"""Addresses of the pages, by noun; the REST API and the admin have their own."""
 
 from django.urls import path
 
-from placements.views.welcome import welcome
+from placements.views import (
+    activity,
+    cluster_changes,
+    cluster_import,
+    clusters,
+    decisions,
+    demo,
+    overview,
+    placement_edit,
+    placements,
+    resources,
+    search,
+)
 
-app_name = "placements"
+app_name = "pages"
+
+_OBJECT = "resources/<str:group>/<str:kind>/<str:namespace>/<str:name>/"
 
 urlpatterns = [
-    path("", welcome, name="welcome"),
+    path("", overview.overview, name="overview"),
+    path("search/", search.search, name="search"),
+    path("activity/", activity.activity, name="activity"),
+    # /demo/
+    path("demo/load/", demo.load, name="load-demo"),
+    path("demo/remove/", demo.remove, name="remove-demo"),
+    # /clusters/
+    path("clusters/", clusters.clusters, name="clusters"),
+    path("clusters/import/", cluster_import.import_clusters, name="import-clusters"),
+    path("clusters/<str:name>/", clusters.cluster, name="cluster"),
+    path("clusters/<str:name>/edit/", cluster_changes.edit_cluster, name="edit-cluster"),
+    *(
+        path(
+            f"clusters/<str:name>/{step}/",
+            cluster_changes.change_cluster,
+            {"step": step},
+            name=f"{step}-cluster",
+        )
+        for step in cluster_changes.STEPS
+    ),
+    # /placements/
+    path("placements/", placements.placements, name="placements"),
+    path("placements/new/", placement_edit.new_placement, name="new-placement"),
+    path("placements/<str:name>/", placements.placement, name="placement"),
+    path("placements/<str:name>/edit/", placement_edit.edit_placement, name="edit-placement"),
+    path("placements/<str:name>/delete/", placement_edit.delete, name="delete-placement"),
+    path("placements/<str:name>/yaml/", placements.placement_yaml, name="placement-yaml"),
+    # /decisions/
+    path("decisions/<str:prefix>/", decisions.decision, name="decision"),
+    # /resources/
+    path("resources/", resources.resources, name="resources"),
+    path("resources/apply/", resources.apply, name="apply"),
+    path(_OBJECT, resources.resource, name="resource"),
+    path(f"{_OBJECT}delete/", resources.delete, name="delete-resource"),
 ]

@@ -1,9 +1,12 @@
 """What every test starts from: how hard Hypothesis tries, no broker, and nothing kept from the last test."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.test import override_settings
 from hypothesis import settings
 
 from clusters import queries as cluster_queries
@@ -28,6 +31,14 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(wake, "send", send)
     return sent
+
+
+@pytest.fixture(scope="session")
+def collected_static(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Collect the static files once: hashed and compressed, as they are served."""
+    with override_settings(STATIC_ROOT=tmp_path_factory.mktemp("static")):
+        call_command("collectstatic", interactive=False, verbosity=0)
+        yield
 
 
 @pytest.fixture(autouse=True)

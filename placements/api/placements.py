@@ -1,5 +1,6 @@
 """Placements: the list, one as its manifest, and what belongs to it."""
 
+import re
 from collections.abc import Iterable
 
 from rest_framework.request import Request
@@ -27,7 +28,7 @@ from placements.queries.lists import (
 from placements.queries.status import status_of
 from placements.scheduling.faults import Caveat
 
-_MOST_WARNINGS = 10
+_MOST_WARNINGS, _LONGEST_WARNING = 10, 300
 
 
 class Placements(Endpoint):
@@ -92,8 +93,8 @@ def _answer(request: Request, row: Row, *, status: int = 200) -> Response:
 
 def _warn(answer: Response, caveats: Iterable[Caveat]) -> None:
     """Tell what was accepted and may surprise, as Kubernetes does: in headers, which are ASCII."""
-    told = [f"{one.path}: {one.message}" for one in caveats][:_MOST_WARNINGS]
-    quoted = [one.encode("ascii", "replace").decode().replace("\\", "/").replace('"', "'") for one in told]
+    told = [" ".join(f"{one.path}: {one.message}".split()) for one in caveats][:_MOST_WARNINGS]
+    quoted = [re.sub(r"[^ !#-\[\]-~]", "?", one[:_LONGEST_WARNING]) for one in told]
     if quoted:
         answer.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
 

@@ -31,11 +31,14 @@ def change_words(change: Change) -> str:
 
 def suggestion_sentence(suggestion: Suggestion) -> str:
     """Name a change that helps, and what else it would do."""
+    words, effects = change_words(suggestion.change), effects_words(suggestion)
+    return f"{words}  [{effects}]" if effects else words
+
+
+def effects_words(suggestion: Suggestion) -> str:
+    """Say who would then be placed, and who no longer; nothing where nobody moves."""
     effects = [("then placed:", suggestion.gains), ("no longer:", suggestion.losses)]
-    told = [f"{verb} {_listed(names)}" for verb, names in effects if names]
-    return (
-        f"{change_words(suggestion.change)}  [{'; '.join(told)}]" if told else change_words(suggestion.change)
-    )
+    return "; ".join(f"{verb} {_listed(names)}" for verb, names in effects if names)
 
 
 def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:

@@ -35,7 +35,7 @@ ELIGIBILITY_WORDS = {
     EligibilityKind.UNHEALTHY: "has been unhealthy for too long",
     EligibilityKind.UNSPECIFIED: "is not eligible",
 }
-_OPERATOR_WORDS = {"Gt": ">", "Ge": "≥", "Eq": "=", "Ne": "≠", "Lt": "<", "Le": "≤"}
+OPERATOR_WORDS = {"Gt": ">", "Ge": "≥", "Eq": "=", "Ne": "≠", "Lt": "<", "Le": "≤"}
 
 
 def score_text(value: SpreadScore | None) -> str:
@@ -155,7 +155,7 @@ def _requirement(facts: Facts) -> str:
     actual = facts["actual"]
     if "property" in facts:
         have = "is not reported" if actual is None else f"is {actual}"
-        return f"{facts['property']} {have}, wanted {_OPERATOR_WORDS[facts['operator']]} {facts['values'][0]}"
+        return f"{facts['property']} {have}, wanted {OPERATOR_WORDS[facts['operator']]} {facts['values'][0]}"
     sort = "claim" if "claim" in facts else "label"
     have = f"no {sort} {facts[sort]}" if actual is None else f"{facts[sort]}={actual}"
     wants = {

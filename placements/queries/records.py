@@ -4,17 +4,22 @@ import hashlib
 import re
 import threading
 from functools import lru_cache
+from string import hexdigits
 
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 
 from clusters.queries import FleetView
+from placements.explain.advice_wording import change_words, trap_sentences
 from placements.models import Decision, DecisionRecord, FleetRecord
+from placements.scheduling.advice.search import Advice, how_to_fulfil, why_not
 from placements.scheduling.decision import Decision as DecisionValue
 from placements.scheduling.fleet import Fleet
+from placements.scheduling.outcomes import ClusterOutcome, Outcomes
 from placements.scheduling.storage import pack_fleet, unpack, unpack_fleet
 
 _PREFIX = re.compile("d-[0-9a-f]{4,32}")
 _MOST_ALIKE = 20
+_SHORTEST_PREFIX = 4
 _lock = threading.Lock()
 _latest: tuple[FleetView, FleetRecord] | None = None
 
@@ -95,9 +100,64 @@ def cycles_of(record: int) -> QuerySet[Decision]:
     return rows.order_by("-pk")
 
 
+@lru_cache(maxsize=8)
+def _outcomes(record_id: int) -> tuple[ClusterOutcome, ...]:
+    return tuple(Outcomes(_decision(record_id)))
+
+
+def outcomes_of(row: Decision) -> tuple[ClusterOutcome, ...]:
+    """Give what became of every cluster in a cycle, by name; kept, as pages ask for it in pieces."""
+    return _outcomes(row.record_id)
+
+
+@lru_cache(maxsize=256)
+def _traps(record_id: int) -> tuple[str, ...]:
+    return tuple(trap_sentences(_decision(record_id)))
+
+
+def traps_of(row: Decision) -> tuple[str, ...]:
+    """Say what an unfulfilled or surprising cycle ran into; kept, since finding out takes runs."""
+    return _traps(row.record_id)
+
+
+@lru_cache(maxsize=256)
+def _ways(record_id: int) -> tuple[str, ...]:
+    return tuple(change_words(one.change) for one in how_to_fulfil(_decision(record_id)))
+
+
+def ways_of(row: Decision) -> tuple[str, ...]:
+    """Name the single changes with which the placement would be fulfilled; kept likewise."""
+    return _ways(row.record_id)
+
+
+@lru_cache(maxsize=64)
+def _advice(record_id: int, cluster: str) -> Advice:
+    return why_not(_decision(record_id), cluster)
+
+
+def advice_of(row: Decision, cluster: str) -> Advice:
+    """Say why a cluster is where it is, and what would change that. Raises KeyError for an unknown one."""
+    return _advice(row.record_id, cluster)
+
+
+def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
+    """Give the latest cycle of each decision whose id begins so; the prefix `d-` may be left out.
+
+    A prefix has 4 hex digits or more; a shorter one, or another text, finds nothing.
+    """
+    digits = prefix.lower().removeprefix("d-")
+    if len(digits) < _SHORTEST_PREFIX or not set(digits) <= set(hexdigits):
+        return []
+    records = DecisionRecord.objects.filter(decision_id__startswith=f"d-{digits}").order_by("decision_id")
+    found = Decision.objects.filter(record__in=list(records.values_list("pk", flat=True)[:most]))
+    latest = found.values("record").annotate(latest=Max("pk")).values("latest")
+    rows = Decision.objects.filter(pk__in=latest).select_related("record", "placement")
+    return list(rows.defer("record__content").order_by("record__decision_id"))
+
+
 def forget_cached_records() -> None:
     """Drop what this process keeps of records: for tests, where rows vanish."""
     global _latest  # noqa: PLW0603 -- see above
     _latest = None
-    _fleet.cache_clear()
-    _decision.cache_clear()
+    for cached in (_fleet, _decision, _outcomes, _traps, _ways, _advice):
+        cached.cache_clear()

@@ -11,11 +11,9 @@ from rest_framework.test import APIClient
 from tests.rows import person
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _no_static_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Give the static files an empty folder: no program asks for one."""
-    with override_settings(STATIC_ROOT=tmp_path_factory.mktemp("static")):
-        yield
+@pytest.fixture(autouse=True)
+def _served(collected_static: None) -> None:
+    """Serve the files as in production: the page of the documentation has some."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,6 +19,8 @@ from tests.rows import (
 
 CLUSTERS = "/api/v1/clusters"
 
+pytestmark = pytest.mark.servers
+
 
 def names(answer) -> list[str]:
     """Give the names on a page."""

@@ -12,7 +12,7 @@ from tests.rows import all_joined, decided, joined, pick_n_spec
 SPREAD = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 DECISIONS = "/api/v1/decisions"
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 
 @pytest.fixture

@@ -144,6 +144,7 @@ def test_nobody_gets_html(api: APIClient) -> None:
 LISTS = ["clusters", "placements", "resources", "decisions", "events"]
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize(
     "query",
@@ -164,6 +165,7 @@ def test_an_odd_parameter_is_refused(reader: APIClient, name: str, query: str) -
     assert is_problem(answer)
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize(
     "values",

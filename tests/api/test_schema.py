@@ -1,5 +1,6 @@
 """The schema is valid, complete, and what the API really does."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 import schemathesis
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
 from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, settings
 from rest_framework.authtoken.models import Token
@@ -101,7 +104,17 @@ def _on_what_is_there(case: Any, hub: dict[str, str]) -> Any:
 
 
 @pytest.fixture
-def hub() -> dict[str, str]:
+def _kept_connection() -> Iterator[None]:
+    """Keep the application from closing the connection that holds the test's transaction."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def hub(_kept_connection: None) -> dict[str, str]:
     """Fill a hub; give an operator's token, and what stands in addresses of objects that are there."""
     joined("a", region="east")
     apply_resources([namespace("shop"), namespace("a")], by=None, now=NOW)

@@ -1,14 +1,70 @@
-"""Pages are tested with the static files that they are served with: collected, hashed, compressed."""
+"""Pages are tested with the static files that they are served with, by four people.
 
-from collections.abc import Iterator
+Everyone gets a browser of their own: nobody, a stranger without a role, a viewer, an operator.
+"""
+
+from collections.abc import Callable
 
 import pytest
-from django.core.management import call_command
-from django.test import override_settings
+from django.test import Client
+
+from placements.models import Placement
+from placements.operations.resources import apply_resources
+from tests.rows import NOW, config_map, decided, joined, namespace, person, pick_n_spec
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _collected_static(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with override_settings(STATIC_ROOT=tmp_path_factory.mktemp("static")):
-        call_command("collectstatic", interactive=False, verbosity=0)
-        yield
+@pytest.fixture(autouse=True)
+def _served(collected_static: None) -> None:
+    """Serve the files as in production."""
+
+
+def _browser(name: str, *roles: str) -> Client:
+    client = Client()
+    client.force_login(person(name, *roles))
+    return client
+
+
+@pytest.fixture
+def stranger() -> Client:
+    """Give the browser of somebody who has an account and no role."""
+    return _browser("stranger")
+
+
+@pytest.fixture
+def viewer() -> Client:
+    """Give the browser of a viewer."""
+    return _browser("vera", "viewer")
+
+
+@pytest.fixture
+def operator() -> Client:
+    """Give the browser of an operator."""
+    return _browser("ana", "operator")
+
+
+@pytest.fixture
+def web() -> Placement:
+    """Make a small fleet, two resources, and the placement `web` that picked two of three clusters."""
+    apply_resources([namespace("shop"), config_map("settings")], by=None, now=NOW)
+    joined("bravelion", region="east")
+    joined("jumpingcat", region="west")
+    joined("nimblefox", region="west")
+    return decided("web", pick_n_spec(2))
+
+
+@pytest.fixture
+def decision_id(web: Placement) -> str:
+    """Give the id of the decision on `web`."""
+    return web.decisions.select_related("record").get().record.decision_id
+
+
+@pytest.fixture
+def text_of() -> Callable[[Client, str], str]:
+    """Give a function that fetches a page that must be there."""
+
+    def fetch(client: Client, address: str) -> str:
+        answer = client.get(address)
+        assert answer.status_code == 200, (address, answer.status_code)
+        return answer.content.decode()
+
+    return fetch

@@ -1,0 +1,32 @@
+"""One URL, two answers: the whole page for a browser, its fragment for htmx."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django_htmx.middleware import HtmxDetails
+
+
+def wants_fragment(request: HttpRequest) -> bool:
+    """Tell whether htmx asks for a part of the page; going back in its history takes the whole page."""
+    details: HtmxDetails | None = getattr(request, "htmx", None)
+    if not details:
+        return False
+    return not details.boosted and not details.history_restore_request
+
+
+def render_page(
+    request: HttpRequest,
+    page: str,
+    context: Mapping[str, Any],
+    *,
+    fragment: str | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """Render the page, or for htmx the fragment alone; both from the same context."""
+    part = fragment if fragment and wants_fragment(request) else page
+    response = render(request, part, dict(context), status=status)
+    patch_vary_headers(response, ["HX-Request"])
+    return response

@@ -1,0 +1,91 @@
+"""Text areas to plain data and back; what the data may be is decided by the doors of the core alone."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from placements.manifests import Document, attach_lines, items_of, load_documents
+from placements.scheduling.door.kinds import PLACEMENT_KIND
+from placements.scheduling.faults import Fault, Faults
+from placements.scheduling.spec import ClusterResourcePlacement, parse_placement
+
+LABELS_PATH, TAINTS_PATH = "metadata.labels", "spec.taints"
+_EFFECT = "NoSchedule"
+
+
+def read_labels(text: str) -> dict[str, str]:
+    """Read labels, `key=value` in each line. Raises Faults for lines that are no label, or repeat a key."""
+    labels: dict[str, str] = {}
+    faults = []
+    for number, line in _lines(text):
+        key, is_there, value = line.partition("=")
+        if not is_there or not key.strip():
+            faults.append(Fault(LABELS_PATH, "bad-format", f"{line!r} is no label", "key=value", number))
+        elif key.strip() in labels:
+            message = f"{key.strip()!r} stands above already"
+            faults.append(Fault(LABELS_PATH, "duplicate", message, "each key once", number))
+        labels[key.strip()] = value.strip()
+    if faults:
+        raise Faults(faults)
+    return labels
+
+
+def read_taints(text: str) -> list[dict[str, str]]:
+    """Read taints, `key=value:NoSchedule` in each line; value and effect may be left out."""
+    return [_taint(line) for _, line in _lines(text)]
+
+
+def _taint(line: str) -> dict[str, str]:
+    written, _, effect = line.partition(":")
+    key, _, value = written.partition("=")
+    named = {"value": value.strip()} if value.strip() else {}
+    return {"key": key.strip(), **named, "effect": effect.strip() or _EFFECT}
+
+
+def _lines(text: str) -> Iterable[tuple[int, str]]:
+    numbered = enumerate(text.splitlines(), start=1)
+    return ((number, line.strip()) for number, line in numbered if line.strip())
+
+
+def write_labels(labels: Mapping[str, str]) -> str:
+    """Write labels as `read_labels` reads them."""
+    return "\n".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def write_taints(taints: Sequence[Mapping[str, Any]]) -> str:
+    """Write taints as `read_taints` reads them."""
+    return "\n".join(
+        f"{one['key']}{'=' + one['value'] if one.get('value') else ''}:{one['effect']}" for one in taints
+    )
+
+
+def read_documents(text: str | bytes) -> list[Document]:
+    """Read the documents of a text, the items of lists one by one. Raises Faults, also when there is none."""
+    documents = [item for one in load_documents(text) for item in items_of(one)]
+    if not documents:
+        raise Faults([Fault("", "required", "there is no document in it", "one or more YAML documents")])
+    return documents
+
+
+def read_placement(text: str, *, name: str = "") -> tuple[Document, ClusterResourcePlacement]:
+    """Read the one placement of a text; `name` is what it has to be called. Raises Faults with lines."""
+    documents = read_documents(text)
+    if len(documents) > 1:
+        message = f"there are {len(documents)} documents"
+        raise Faults([Fault("", "too-many", message, f"one {PLACEMENT_KIND}")])
+    document = documents[0]
+    with lines_of(document):
+        draft = parse_placement(document.data)
+        if name and draft.metadata.name != name:
+            message = f"the placement is called {name}; a name cannot be changed"
+            raise Faults([Fault("metadata.name", "immutable", message, name)])
+    return document, draft
+
+
+@contextmanager
+def lines_of(document: Document) -> Iterator[None]:
+    """Raise faults of a document with the lines on which they stand."""
+    try:
+        yield
+    except Faults as found:
+        raise Faults(attach_lines((document, fault) for fault in found.faults)) from found

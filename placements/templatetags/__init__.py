@@ -1,0 +1,1 @@
+"""How pages write numbers, times and states."""

@@ -1,0 +1,64 @@
+"""Filters and tags of the pages: numbers, ages, states with their marks."""
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.http import QueryDict
+from django.utils import timezone
+
+from placements.explain.wording import NONE, score_text
+
+register = template.Library()
+
+_NEGATIVE = re.compile(r"(?<![\w-])-(?=\d)")
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+@register.filter
+def age(moment: datetime | None) -> str:
+    """Say how long ago a moment was: "3 s", "12 min", "5 h", "40 d"; a dash for never."""
+    if moment is None:
+        return NONE
+    seconds = max(0, int((timezone.now() - moment) / timedelta(seconds=1)))
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+@register.filter
+def score(value: Any) -> str:
+    """Write a score as people do, with a minus sign."""
+    return score_text(tuple(value) if isinstance(value, list) else value).replace("-", "−")
+
+
+@register.filter
+def signs(words: str) -> str:
+    """Write the negative numbers of a sentence with a minus sign."""
+    return _NEGATIVE.sub("−", words)
+
+
+@register.filter
+def number(value: int) -> str:
+    """Write a count with thin gaps between thousands."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+@register.inclusion_tag("parts/mark.html")
+def mark(kind: str, words: str, *, hidden: bool = False) -> dict[str, object]:
+    """Show a state: a shape of its own, and the words beside it."""
+    return {"kind": kind, "words": words, "hidden": hidden}
+
+
+@register.simple_tag(takes_context=True)
+def link_with(context: dict[str, Any], **changes: Any) -> str:
+    """Give the address of this page with some of its parameters changed, at its first page."""
+    query: QueryDict = context["request"].GET.copy()
+    query.pop("after", None)
+    for name, value in changes.items():
+        query.pop(name, None)
+        if value not in (None, ""):
+            query[name] = str(value)
+    return f"?{query.urlencode()}" if query else "?"

@@ -1,0 +1,72 @@
+"""Events as lines of a list: who did what to which object, and what changed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from fleetui.models import Event
+from placements.explain.diffs import Difference, differences
+
+_CHANGES_SHOWN = 6
+_OBJECTS = {"cluster": "pages:cluster", "placement": "pages:placement"}
+
+
+@dataclass(frozen=True, slots=True)
+class HappeningRow:
+    """One line; `changes` are the first few of what differs between before and after."""
+
+    event: Event
+    url: str
+    subject: str
+    changes: list[Difference]
+    more_changes: int
+    decision: str
+    facts: str
+
+
+def happening_rows(events: Iterable[Event]) -> list[HappeningRow]:
+    """Give the lines of these events."""
+    return list(map(_row, events))
+
+
+def _row(event: Event) -> HappeningRow:
+    changes = differences(event.before, event.after) if event.before and event.after else []
+    facts = event.after or {}
+    is_decision = "decision" in facts
+    return HappeningRow(
+        event,
+        url_of(event.kind, event.name),
+        subject_of(event.kind, event.name),
+        changes[:_CHANGES_SHOWN],
+        max(0, len(changes) - _CHANGES_SHOWN),
+        str(facts["decision"]) if is_decision else "",
+        _decided(facts) if is_decision else str(facts.get("reason", "")) if "verdict" in facts else "",
+    )
+
+
+def _decided(facts: dict[str, object]) -> str:
+    counts = {
+        "picked": facts.get("picked"),
+        "kept": facts.get("kept"),
+        "unscheduled": facts.get("unscheduled"),
+    }
+    told = [f"{count} {word}" for word, count in counts.items() if count]
+    verdict = "fulfilled" if facts.get("fulfilled") else "not fulfilled"
+    return ", ".join([*told, verdict])
+
+
+def url_of(kind: str, name: str) -> str:
+    """Give the address of an object, which may be gone by now."""
+    if kind == "resource":
+        group, sort, namespace, own = name.split("/", 3)
+        return reverse("pages:resource", args=[group or "_", sort, namespace or "_", own])
+    return reverse(_OBJECTS[kind], args=[name]) if kind in _OBJECTS else ""
+
+
+def subject_of(kind: str, name: str) -> str:
+    """Name an object as people do."""
+    if kind != "resource":
+        return name
+    _, sort, namespace, own = name.split("/", 3)
+    return f"{sort} {namespace}/{own}" if namespace else f"{sort} {own}"

@@ -1,0 +1,31 @@
+"""The first page: what there is, what needs somebody, what was decided last."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from fleetui.access import for_readers
+from fleetui.htmx import render_page
+from placements.demo import DEMO_SIZES
+from placements.models import Resource
+from placements.queries import overview as queries
+from placements.views.placements import placement_rows
+
+
+@for_readers
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    """Show the fleet at a glance, or, on an empty hub, how to begin."""
+    counts = queries.counts()
+    if not counts.clusters and not counts.placements and not Resource.objects.exists():
+        return render_page(request, "overview/empty.html", {"sizes": DEMO_SIZES})
+    context = {
+        "counts": counts,
+        "short": queries.short_placements(),
+        "invalid": queries.invalid_placements(),
+        "ineligible": queries.ineligible_clusters(),
+        "leaving": queries.leaving_clusters(),
+        "most": queries.MOST,
+        "decisions": queries.last_decisions(),
+        "placements": placement_rows(queries.least_fulfilled()),
+    }
+    return render_page(request, "overview/overview.html", context)

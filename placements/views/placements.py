@@ -1,0 +1,175 @@
+"""Placements: the list, one of them, and its manifest to take away."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+from django_htmx.http import HttpResponseClientRedirect
+
+from fleetui.access import for_readers
+from fleetui.htmx import render_page, wants_fragment
+from placements.explain.sentences import policy_sentence
+from placements.explain.wording import headline
+from placements.manifests import dump_yaml
+from placements.models import Binding, Decision, Placement
+from placements.queries.lists import (
+    PLACEMENT_ORDERS,
+    PlacementFilter,
+    State,
+    counts_by_state,
+    events_matching,
+    latest_decisions,
+    placements_matching,
+)
+from placements.queries.records import decision_of, traps_of, ways_of
+from placements.queries.status import latest_decision, manifest_of, scheduled_condition
+from placements.scheduling.bindings import BindingState
+from placements.scheduling.policy import PlacementType
+from placements.scheduling.semantics import Semantics
+from placements.scheduling.spec import parse_placement
+from placements.views import states
+from placements.views.happenings import happening_rows
+from placements.views.lists import order_from, page_from, word_from
+from placements.views.outcomes import outcome_table
+
+_SHOWN = 10
+_EVENTS_SHOWN = 15
+_RESOURCES_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRow:
+    """One line of a list."""
+
+    placement: Placement
+    state: states.State
+    picked: str
+    decision: Decision | None
+
+
+def placement_rows(placements: list[Placement]) -> list[PlacementRow]:
+    """Give the lines of these placements, each with its last decision."""
+    latest = latest_decisions(placements)
+    return [
+        PlacementRow(one, states.placement_state(one), states.picked_of(one), latest.get(one.pk))
+        for one in placements
+    ]
+
+
+@for_readers
+@require_safe
+def placements(request: HttpRequest) -> HttpResponse:
+    """List the placements that match, a page at a time."""
+    placement_type = word_from(request, "type", PlacementType)
+    wanted = PlacementFilter(
+        text=request.GET.get("q", "").strip(),
+        state=word_from(request, "state", State),
+        placement_type=str(placement_type or ""),
+        semantics=str(word_from(request, "semantics", Semantics) or ""),
+        cluster=request.GET.get("cluster", "").strip(),
+    )
+    rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
+    page = page_from(request, rows, order=order)
+    context = {
+        "wanted": wanted,
+        "rows": placement_rows(page.rows),
+        "after": page.after,
+        "count": rows.count(),
+        "states": counts_by_state(),
+        "types": list(PlacementType),
+        "semantics": list(Semantics),
+        "order": order,
+    }
+    return render_page(request, "placements/list.html", context, fragment="placements/_list.html")
+
+
+@for_readers
+@require_safe
+def placement(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one placement; while it is being decided the page asks for its living part again and again."""
+    found = Placement.objects.filter(name=name).first()
+    if found is None:
+        return _gone(request, name)
+    if wants_fragment(request) and request.GET.get("v") == version_of(found):
+        return HttpResponse(status=204)
+    context = _living(request, found)
+    if not wants_fragment(request):
+        context |= _lasting(found)
+    return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
+
+
+def version_of(placement: Placement) -> str:
+    """Give what moves whenever the living part of the page looks different."""
+    parts = (placement.revision, placement.asked, placement.answered, placement.decisions_made)
+    return ".".join(map(str, parts))
+
+
+def _gone(request: HttpRequest, name: str) -> HttpResponse:
+    """Answer for a placement that is not there; a page that waits for its end is led away."""
+    if wants_fragment(request):
+        return HttpResponseClientRedirect(reverse("pages:placements"))
+    raise Http404(f"No placement is named {name}.")
+
+
+def _living(request: HttpRequest, placement: Placement) -> dict[str, Any]:
+    """Give what a scheduling cycle may change."""
+    latest = latest_decision(placement)
+    placed = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
+    page = page_from(
+        request, placed.select_related("decision__record"), order="cluster_name", unique="cluster_name"
+    )
+    return {
+        "placement": placement,
+        "state": states.placement_state(placement),
+        "picked": states.picked_of(placement),
+        "version": version_of(placement),
+        "is_waiting": placement.is_due or placement.deleting_since is not None,
+        "condition": scheduled_condition(placement),
+        "bindings": page.rows,
+        "after": page.after,
+        "decision": latest,
+        "headline": headline(decision_of(latest)) if latest else "",
+        "traps": traps_of(latest) if latest else (),
+        "ways": ways_of(latest) if latest else (),
+        "outcomes": outcome_table(request, latest) if latest else None,
+    }
+
+
+def _lasting(placement: Placement) -> dict[str, Any]:
+    """Give what only people change, and what has happened."""
+    manifest = parse_placement(placement.document)
+    resources = placement.resource_snapshots.order_by("-number")
+    latest = resources.filter(is_latest=True).first()
+    identities: list[list[str]] = latest.identities if latest else []
+    return {
+        "sentence": policy_sentence(manifest.spec.policy),
+        "selectors": manifest.spec.resource_selectors,
+        "policy_snapshots": placement.policy_snapshots.order_by("-number")[:_SHOWN],
+        "resource_snapshots": resources[:_SHOWN],
+        "resources": [_resource(*one) for one in identities[:_RESOURCES_SHOWN]],
+        "more_resources": max(0, len(identities) - _RESOURCES_SHOWN),
+        "decisions": placement.decisions.select_related("record").order_by("-number")[:_SHOWN],
+        "events": happening_rows(
+            events_matching(kind="placement", name=placement.name).order_by("-id")[:_EVENTS_SHOWN]
+        ),
+        "manifest": dump_yaml(placement.document),
+    }
+
+
+def _resource(api_version: str, kind: str, namespace: str, name: str) -> dict[str, str]:
+    group = api_version.rpartition("/")[0]
+    url = reverse("pages:resource", args=[group or "_", kind, namespace or "_", name])
+    return {"kind": kind, "namespace": namespace, "name": name, "version": api_version, "url": url}
+
+
+@for_readers
+@require_safe
+def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
+    """Hand out the manifest as a file, with or without the status."""
+    found = get_object_or_404(Placement, name=name)
+    manifest = found.document if request.GET.get("status") == "0" else manifest_of(found)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
+    return HttpResponse(dump_yaml(manifest), content_type="application/yaml", headers=headers)

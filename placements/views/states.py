@@ -1,0 +1,66 @@
+"""The state of a cluster or a placement in one word, with the mark that goes with it."""
+
+from dataclasses import dataclass
+
+from clusters.models import MemberCluster, Membership
+from placements.explain.wording import ELIGIBILITY_WORDS
+from placements.models import Placement
+from placements.scheduling.fleet import EligibilityKind
+from placements.scheduling.outcomes import Outcome
+
+_OUTCOMES = {
+    Outcome.PICKED: "ok",
+    Outcome.KEPT: "ok",
+    Outcome.UNSCHEDULED: "attention",
+    Outcome.NOT_ELIGIBLE: "failed",
+    Outcome.FILTERED: "blocked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A mark, told apart by its shape, and the words beside it."""
+
+    mark: str
+    words: str
+
+
+def cluster_state(cluster: MemberCluster, *, is_cordoned: bool) -> State:
+    """Say how a cluster stands in the fleet."""
+    if cluster.membership == Membership.LEAVING:
+        return State("blocked", "leaving")
+    if not cluster.is_eligible:
+        return State("failed", ELIGIBILITY_WORDS[EligibilityKind(cluster.verdict)])
+    if is_cordoned:
+        return State("attention", "cordoned")
+    if cluster.membership == Membership.JOINING:
+        return State("progress", "joining")
+    return State("ok", "eligible")
+
+
+def placement_state(placement: Placement) -> State:
+    """Say how a placement stands."""
+    if placement.deleting_since:
+        return State("blocked", "being deleted")
+    if placement.selection_faults:
+        return State("failed", "selectors at fault")
+    if placement.is_due:
+        return State("progress", "being decided")
+    if placement.is_fulfilled is None:
+        return State("neutral", "not decided")
+    return State("ok", "fulfilled") if placement.is_fulfilled else State("attention", "not fulfilled")
+
+
+def outcome_mark(outcome: Outcome) -> str:
+    """Give the mark of what became of a cluster in a decision."""
+    return _OUTCOMES.get(outcome, "neutral")
+
+
+def picked_of(placement: Placement) -> str:
+    """Say how many clusters a placement has, of how many: "5 of 5", "all 9", "3 of 3 named"."""
+    placed = placement.placed_count
+    if placement.number_of_clusters is not None:
+        return f"{placed} of {placement.number_of_clusters}"
+    policy = placement.document["spec"].get("policy") or {}
+    names = policy.get("clusterNames") or ()
+    return f"{placed} of {len(names)} named" if placement.placement_type == "PickFixed" else f"all {placed}"

@@ -1,0 +1,1 @@
+"""Tests of the admin, as a browser gets it."""

@@ -1,0 +1,133 @@
+"""Who may what in the admin, address by address."""
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from clusters.models import MemberCluster
+from fleetui.models import Event
+from tests.admin.pages import ADD, CLUSTERS, IMPORT, act_url, change_url, fields_of, text_of
+from tests.rows import decided, joined, person, pick_n_spec
+
+pytestmark = pytest.mark.django_db
+ACTIONS = ("add-label", "remove-label", "add-taint", "remove-taint", "cordon", "uncordon", "leave")
+LISTS = (
+    "clusters/membercluster",
+    "placements/placement",
+    "placements/resource",
+    "placements/policysnapshot",
+    "placements/resourcesnapshot",
+    "placements/binding",
+    "placements/decision",
+    "fleetui/event",
+)
+PEOPLE = ("auth/user", "auth/group", "authtoken/tokenproxy")
+MUTATING = ("add", "change", "import", *ACTIONS)
+
+
+def _send(client: Client, what: str) -> int:
+    given = {"names": "a", "apply": "1", "key": "region", "value": "west", "taint": "gpu=", "text": "{}"}
+    urls = {"add": ADD, "import": IMPORT, "change": change_url("a")}
+    return client.post(urls.get(what) or act_url(what), given).status_code
+
+
+@pytest.mark.parametrize("what", MUTATING)
+@pytest.mark.parametrize(
+    ("role", "status"), [("anonymous", 302), ("nobody", 302), ("viewer", 403), ("approver", 403)]
+)
+def test_only_operators_change_anything(
+    browser_of: Callable[[str], Client], what: str, role: str, status: int
+) -> None:
+    joined("a", region="east")
+
+    assert _send(browser_of(role), what) == status
+
+    assert Event.objects.count() == 1
+    assert MemberCluster.objects.get().revision == 1
+
+
+@pytest.mark.parametrize("role", ["operator", "superuser"])
+@pytest.mark.parametrize("what", MUTATING)
+def test_operators_get_through(browser_of: Callable[[str], Client], what: str, role: str) -> None:
+    joined("a", region="east")
+
+    assert _send(browser_of(role), what) in (200, 302, 422)
+
+
+@pytest.mark.parametrize("role", ["viewer", "approver"])
+def test_the_list_offers_no_actions_to_those_who_look(browser_of: Callable[[str], Client], role: str) -> None:
+    cluster = joined("a")
+    client = browser_of(role)
+
+    page = text_of(client.get(CLUSTERS))
+    client.post(CLUSTERS, {"action": "leave", "_selected_action": [cluster.pk]})
+
+    assert 'name="action"' not in page
+    assert "/import/" not in page
+    assert MemberCluster.objects.get().membership == "joined"
+
+
+@pytest.mark.parametrize("role", ["anonymous", "nobody", "viewer", "approver", "operator", "superuser"])
+def test_clusters_cannot_be_deleted(browser_of: Callable[[str], Client], role: str) -> None:
+    cluster = joined("a")
+
+    status = browser_of(role).post(f"{CLUSTERS}{cluster.pk}/delete/", {"post": "yes"}).status_code
+
+    assert status in (302, 403)
+    assert MemberCluster.objects.exists()
+
+
+@pytest.mark.parametrize("page", LISTS)
+@pytest.mark.parametrize("role", ["viewer", "approver", "operator", "superuser"])
+def test_everyone_with_a_role_looks_at_everything(
+    browser_of: Callable[[str], Client], role: str, page: str
+) -> None:
+    joined("a", region="east")
+    decided("web", pick_n_spec(1))
+
+    answer = browser_of(role).get(f"/admin/{page}/")
+
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("page", [*LISTS, ""])
+@pytest.mark.parametrize("role", ["anonymous", "nobody"])
+def test_others_are_sent_to_log_in(browser_of: Callable[[str], Client], role: str, page: str) -> None:
+    answer = browser_of(role).get(f"/admin/{page}/".replace("//", "/"))
+
+    assert answer.status_code == 302
+    assert "/admin/login/" in answer["Location"]
+
+
+@pytest.mark.parametrize("page", PEOPLE)
+def test_people_are_for_superusers(browser_of: Callable[[str], Client], page: str) -> None:
+    operator = browser_of("operator")
+    user = User.objects.get(username="a-operator")
+    user.user_permissions.set(Permission.objects.all())
+
+    statuses = [operator.get(f"/admin/{page}/{end}").status_code for end in ("", "add/")]
+
+    assert statuses == [403, 403]
+    assert "auth/user" not in text_of(operator.get("/admin/"))
+    assert browser_of("superuser").get(f"/admin/{page}/").status_code == 200
+
+
+@pytest.mark.parametrize("page", LISTS[1:])
+@pytest.mark.parametrize("role", ["operator", "superuser"])
+def test_what_is_only_looked_at_cannot_be_added(
+    browser_of: Callable[[str], Client], role: str, page: str
+) -> None:
+    assert browser_of(role).post(f"/admin/{page}/add/", {}).status_code == 403
+
+
+def test_a_role_is_enough_to_log_in() -> None:
+    person("ada", "viewer")
+    client = Client()
+    given = {**fields_of(client.get("/admin/login/")), "username": "ada"}
+
+    answer = client.post("/admin/login/?next=/admin/", {**given, "password": "a long enough password"})
+
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/")
+    assert "Latest events" in text_of(client.get("/admin/"))

@@ -1,0 +1,132 @@
+"""The list of clusters in the admin: what it shows, what it finds, what it costs."""
+
+import pytest
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from clusters.models import MemberCluster
+from clusters.operations.editing import cordon
+from clusters.operations.joining import Wanted, put_clusters
+from clusters.operations.leaving import leave
+from tests.admin.pages import CLUSTERS, text_of
+from tests.rows import NOW, all_joined, decided, joined, member_document, pick_n_spec, simulated
+
+pytestmark = pytest.mark.django_db
+
+
+def listed(client: Client, query: str = "") -> list[str]:
+    """Give the names in the list."""
+    return [row.name for row in client.get(f"{CLUSTERS}?{query}").context["cl"].result_list]
+
+
+def test_is_there_without_clusters(viewer: Client) -> None:
+    assert "0 member clusters" in text_of(viewer.get(CLUSTERS))
+
+
+def test_shows_state_labels_taints_heartbeat_and_placements(viewer: Client) -> None:
+    joined("a", region="east")
+    decided("web", pick_n_spec(1))
+    cordon(["a"], by=None, now=NOW)
+
+    page = text_of(viewer.get(CLUSTERS))
+
+    assert '<span class="state-good">Eligible</span>' in page
+    assert '<a class="chip" href="?label=region%3Aeast">region=east</a>' in page
+    assert '<span class="state-off">Cordoned</span>' in page
+    assert "not observed" in page
+    assert '<a class="chip" href="/admin/placements/binding/?cluster_name=a">1</a>' in page
+
+
+def test_says_why_a_cluster_is_not_eligible(viewer: Client) -> None:
+    simulated("silent", fault="silent")
+    all_joined("going")
+    leave(["going"], by=None, now=NOW)
+
+    page = text_of(viewer.get(CLUSTERS))
+
+    assert "has never reported: its member agent is not online" in page
+    assert '<span class="state-off">Leaving</span>' in page
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("label=region:east", ["a", "b"]),
+        ("label=region:east&label=env:prod", ["a"]),
+        ("label=env", ["a", "c"]),
+        ("label=region:north", []),
+        ("label=odd:", ["c"]),
+        ("label=", ["a", "b", "c"]),
+        ("q=east", ["a", "b"]),
+        ("q=region:ea", ["a", "b"]),
+        ("q=region%3Deast+prod", ["a"]),
+        ("q=C", ["c"]),
+        ("q=east&label=env:prod", ["a"]),
+        ("state=cordoned", ["b"]),
+        ("state=eligible", ["a", "b", "c"]),
+        ("state=nonsense", ["a", "b", "c"]),
+        ("verdict=leaving", []),
+        ("demo=yes", []),
+        ("demo=no", ["a", "b", "c"]),
+    ],
+)
+def test_filters_and_search(viewer: Client, query: str, found: list[str]) -> None:
+    joined("a", region="east", env="prod")
+    joined("b", region="east")
+    joined("c", region="west", env="test", odd="")
+    cordon(["b"], by=None, now=NOW)
+
+    assert listed(viewer, query) == found
+
+
+def test_offers_label_keys_first_and_then_the_values_of_one(viewer: Client) -> None:
+    joined("a", region="east")
+    joined("b", region="west")
+
+    keys, values = text_of(viewer.get(CLUSTERS)), text_of(viewer.get(f"{CLUSTERS}?label=region"))
+
+    assert '<a href="?label=region">region <span class="quiet">2</span></a>' in keys
+    assert '<a href="?label=region%3Aeast">region:east <span class="quiet">1</span></a>' in values
+
+
+def test_searching_keeps_every_label(viewer: Client) -> None:
+    page = text_of(viewer.get(f"{CLUSTERS}?label=a:b&label=c:d"))
+    search = page[
+        page.index('id="changelist-search"') : page.index("</form>", page.index("changelist-search"))
+    ]
+
+    assert 'name="label" value="a:b"' in search
+    assert 'name="label" value="c:d"' in search
+
+
+def test_costs_the_same_for_5000_clusters(
+    viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    documents = [member_document(f"c-{n}", {"region": f"r{n % 50}", "host": f"h{n}"}) for n in range(5000)]
+    put_clusters([Wanted(one) for one in documents], by=None, now=NOW)
+
+    with django_assert_max_num_queries(12) as queries:
+        answer = viewer.get(f"{CLUSTERS}?q=c&label=region:r1")
+
+    assert answer.context["cl"].result_count == 100
+    assert not any('"document"' in one["sql"] for one in queries.captured_queries)
+
+
+def test_what_others_wrote_is_escaped(viewer: Client) -> None:
+    cluster = joined("a")
+    MemberCluster.objects.filter(pk=cluster.pk).update(verdict="<script>", verdict_reason="<script>alert(1)")
+    cluster.labels.create(key="<script>alert(2)</script>", value='"><img src=x>')
+
+    page = text_of(viewer.get(f"{CLUSTERS}?label=<script>alert(3)</script>&q=<script>alert(4)"))
+    whole = text_of(viewer.get(CLUSTERS))
+
+    assert "<script>alert" not in page + whole
+    assert "<img src=x>" not in whole
+    assert "&lt;script&gt;alert(2)" in whole
+
+
+@pytest.mark.parametrize("query", ["p=0", "p=99", "o=5.-6", "o=99", "label=%00", "q=%00", "q=" + "x" * 3000])
+def test_odd_queries_do_no_harm(viewer: Client, query: str) -> None:
+    joined("a")
+
+    assert viewer.get(f"{CLUSTERS}?{query}").status_code in (200, 302)

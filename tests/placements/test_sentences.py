@@ -1,0 +1,102 @@
+"""A policy as one English sentence."""
+
+from typing import Any
+
+import pytest
+
+from placements.explain.sentences import policy_sentence
+from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
+from tests.builders import (
+    expression,
+    labelled,
+    measured,
+    pick_all,
+    pick_fixed,
+    pick_n,
+    policy,
+    prefer,
+    sorted_by,
+    spread,
+    tolerate,
+)
+
+CRITICAL, CANARY = prefer(20, labelled(system="critical")), prefer(-10, labelled(env="canary"))
+GPU = {**labelled(region="east"), **measured("example.com/gpus", "Ge", "4")}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            pick_n(5, spread=[spread("region"), spread("env", 2, hard=False)], prefer=[CRITICAL, CANARY]),
+            "Pick 5 clusters; at most 1 apart across region (hard) and 2 across env (soft);"
+            " prefer system=critical (+20), avoid env=canary (−10).",
+        ),
+        (PlacementPolicy(), "Pick every cluster."),
+        (pick_n(1), "Pick 1 cluster."),
+        (pick_n(0), "Pick 0 clusters."),
+        (pick_fixed("a"), "Pick by name: a."),
+        (pick_fixed("a", "b", "c"), "Pick by name: a, b and c."),
+        (pick_fixed(*"abcdefgh"), "Pick by name: a, b, c, d, e and 3 more."),
+        (pick_fixed(), "Pick by name: nobody."),
+        (pick_n(2, required=[GPU]), "Pick 2 clusters where region=east and example.com/gpus ≥ 4."),
+        (
+            pick_all(required=[labelled(tier="edge"), expression("zone", "In", "a", "b")]),
+            "Pick every cluster where tier=edge, or zone is a or b.",
+        ),
+        (
+            pick_n(
+                2, tolerations=[tolerate(key="gpu", value="true"), tolerate(operator="Exists", key="old")]
+            ),
+            "Pick 2 clusters; tolerate gpu=true and any old.",
+        ),
+        (pick_all(tolerations=[tolerate(operator="Exists")]), "Pick every cluster; tolerate every taint."),
+        (pick_n(3, prefer=[prefer(0, labelled(a="b"))]), "Pick 3 clusters."),
+        (
+            pick_n(3, prefer=[prefer(5, sorted_by("cost", "Ascending")), prefer(-5, sorted_by("cpu"))]),
+            "Pick 3 clusters; prefer less cost (+5), avoid more cpu (−5).",
+        ),
+    ],
+)
+def test_says_what_a_policy_asks_for(given: PlacementPolicy, sentence: str) -> None:
+    assert policy_sentence(given) == sentence
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "words"),
+    [
+        ("In", ["a"], "zone=a"),
+        ("In", ["a", "b"], "zone is a or b"),
+        ("NotIn", ["a"], "zone≠a"),
+        ("NotIn", ["a", "b"], "zone is neither a nor b"),
+        ("Exists", [], "zone is set"),
+        ("DoesNotExist", [], "zone is not set"),
+    ],
+)
+def test_says_each_requirement_on_a_label(operator: str, values: list[str], words: str) -> None:
+    term = expression("zone", operator, *values)
+
+    assert policy_sentence(pick_all(required=[term])) == f"Pick every cluster where {words}."
+
+
+def test_says_how_many_groups_a_constraint_asks_for() -> None:
+    constraint: dict[str, Any] = {**spread("zone"), "minDomains": 3}
+    fields = {"placementType": "PickN", "numberOfClusters": 3, "topologySpreadConstraints": [constraint]}
+
+    given = parse_policy(fields, semantics=Semantics.KUBERNETES)
+
+    assert policy_sentence(given) == "Pick 3 clusters; at most 1 apart across zone (hard, at least 3 groups)."
+
+
+def test_says_that_a_term_asks_for_nothing() -> None:
+    empty = policy(
+        placementType="PickN",
+        numberOfClusters=1,
+        affinity={
+            "clusterAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 3, "preference": {}}]
+            }
+        },
+    )
+
+    assert policy_sentence(empty) == "Pick 1 cluster; prefer every cluster alike (+3)."

@@ -1,0 +1,61 @@
+"""Reading a page as a strict browser would: what is open, what is closed out of order, which headings."""
+
+import re
+from html.parser import HTMLParser
+
+_VOID = {"meta", "link", "br", "hr", "img", "input"}
+_ALONE = {"circle", "path"}
+
+
+class Outline(HTMLParser):
+    """Follows the tags of a page, and notes what the rules of the house forbid."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.headings: list[int] = []
+        self.faults: list[str] = []
+        self.ids: list[str] = []
+        self.labelled: set[str] = set()
+        self.fields: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """Note a tag and its attributes."""
+        given = dict(attributes)
+        if len(given) < len(attributes):
+            self.faults.append(f"<{tag}> has an attribute twice")
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if tag == "style" or "style" in given or any(name.startswith(("on", "hx-on")) for name in given):
+            self.faults.append(f"<{tag}> has a style or a handler of its own")
+        if tag == "script" and not given.get("src"):
+            self.faults.append("an inline script")
+        if tag == "label" and given.get("for"):
+            self.labelled.add(str(given["for"]))
+        if tag in ("input", "select", "textarea") and given.get("type") != "hidden":
+            self.fields.append((tag, given))
+        if given.get("id"):
+            self.ids.append(str(given["id"]))
+        if tag not in _VOID | _ALONE:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Note a tag that is closed out of order."""
+        if tag in _ALONE:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> out of order")
+
+    @property
+    def problems(self) -> list[str]:
+        """Give everything that is wrong with the page."""
+        twice = [f"id {one} stands twice" for one in set(self.ids) if self.ids.count(one) > 1]
+        nameless = [f"{tag} {given}" for tag, given in self.fields if given.get("id") not in self.labelled]
+        return [*self.faults, *(f"<{tag}> is never closed" for tag in self.open), *twice, *nameless]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Tell whether there is one h1, first, and no level is left out on the way down."""
+        steps = zip(self.headings, self.headings[1:], strict=False)
+        return self.headings.count(1) == 1 and self.headings[0] == 1 and all(b - a <= 1 for a, b in steps)

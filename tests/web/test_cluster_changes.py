@@ -1,0 +1,162 @@
+"""Changing clusters from their pages, and importing some."""
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from clusters.models import MemberCluster, Membership
+from clusters.operations.editing import change_labels
+from fleetui.models import Event
+from placements.manifests import dump_yaml
+from tests.rows import NOW, joined, member_document, person
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
+
+EDIT = "/clusters/nimblefox/edit/"
+
+
+def _cluster(name: str = "nimblefox") -> MemberCluster:
+    return MemberCluster.objects.get(name=name)
+
+
+def _labels(name: str = "nimblefox") -> dict[str, str]:
+    found: dict[str, str] = _cluster(name).document["metadata"]["labels"]
+    return found
+
+
+def test_leaving_is_confirmed_with_what_it_would_do(operator: Client) -> None:
+    page = operator.get("/clusters/nimblefox/leave/").content.decode()
+
+    assert "Let nimblefox leave the fleet" in page
+    assert "bravelion" in page
+    assert ">− " not in page
+    assert 'class="label leaves">nimblefox' in page
+    assert _cluster().membership == Membership.JOINED
+
+
+def test_a_confirmed_cluster_leaves(operator: Client) -> None:
+    answer = operator.post("/clusters/nimblefox/leave/")
+
+    assert (answer.status_code, answer["Location"]) == (302, "/clusters/nimblefox/")
+    assert _cluster().membership == Membership.LEAVING
+    assert Event.objects.order_by("-id")[0].facts["by"] == "ana"
+
+
+def test_cordons_and_uncordons(operator: Client) -> None:
+    operator.post("/clusters/nimblefox/cordon/")
+    cordoned = operator.get("/clusters/nimblefox/").content.decode()
+    operator.post("/clusters/nimblefox/uncordon/")
+
+    assert "/clusters/nimblefox/uncordon/" in cordoned
+    assert not _cluster().taints.exists()
+
+
+def test_says_that_nothing_would_change(operator: Client) -> None:
+    assert "No placement would change" in operator.get("/clusters/bravelion/cordon/").content.decode()
+
+
+def test_checking_an_edit_says_what_it_would_do_and_saves_nothing(operator: Client) -> None:
+    given = {"labels": "region=east\nteam=a", "taints": "gpu", "revision": "1", "do": "check"}
+
+    answer = operator.post(EDIT, given)
+
+    assert answer.status_code == 200
+    assert "What placements would do" in answer.content.decode()
+    assert "team=a" in answer.content.decode()
+    assert _labels() == {"region": "west"}
+
+
+def test_saves_labels_and_taints_as_one_change(operator: Client) -> None:
+    given = {"labels": " region = east \n\nteam=", "taints": "gpu=true\nold:NoSchedule"}
+
+    answer = operator.post(EDIT, {**given, "revision": "1", "do": "save"})
+
+    assert answer.status_code == 302
+    assert _labels() == {"region": "east", "team": ""}
+    assert _cluster().document["spec"]["taints"] == [
+        {"key": "gpu", "value": "true", "effect": "NoSchedule"},
+        {"key": "old", "effect": "NoSchedule"},
+    ]
+    assert _cluster().revision == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("labels", "region", "is no label"),
+        ("labels", "a=b\na=c", "stands above already"),
+        ("labels", "no key!=x", "metadata.labels"),
+        ("taints", "gpu:Never", "spec.taints[0].effect"),
+        ("taints", "gpu\ngpu", "spec.taints[1]"),
+    ],
+)
+def test_faults_stand_beside_their_field(operator: Client, field: str, text: str, words: str) -> None:
+    answer = operator.post(EDIT, {"labels": "", "taints": "", "revision": "1", "do": "save", field: text})
+    page = answer.content.decode()
+    beside = page.partition(f'id="{field}-faults"')[2].partition("</ul>")[0]
+
+    assert answer.status_code == 422
+    assert words in beside
+    assert f'aria-describedby="{field}-hint {field}-faults"' in page
+    assert _labels() == {"region": "west"}
+
+
+def test_refuses_a_stale_edit_and_says_who_saved(operator: Client) -> None:
+    change_labels(["nimblefox"], put={"team": "b"}, by=person("li", "operator"), now=NOW)
+
+    given = {"labels": "team=mine", "taints": "", "revision": "1", "do": "save"}
+    refused = operator.post(EDIT, given)
+    page = refused.content.decode()
+    again = operator.post(EDIT, {**given, "revision": "2"})
+
+    assert refused.status_code == 409
+    assert "li changed it" in page
+    assert "team=mine" in page
+    assert 'name="revision" value="2"' in page
+    assert again.status_code == 302
+    assert _labels() == {"team": "mine"}
+
+
+def test_previews_an_import_and_imports_it(operator: Client) -> None:
+    documents = [member_document("palemoth", {"region": "south"}), member_document("nimblefox")]
+    text = "---\n".join(map(dump_yaml, documents))
+
+    preview = operator.post("/clusters/import/", {"text": text, "do": "check"})
+    count = MemberCluster.objects.count()
+    done = operator.post("/clusters/import/", {"text": text, "do": "import"})
+
+    assert "1 would join, 1 would change, 0 stay as they are" in preview.content.decode()
+    assert count == 3
+    assert (done.status_code, done["Location"]) == (302, "/clusters/")
+    assert _labels("palemoth") == {"region": "south"}
+
+
+def test_imports_a_file(operator: Client) -> None:
+    file = SimpleUploadedFile("fleet.yaml", dump_yaml(member_document("palemoth")).encode())
+
+    operator.post("/clusters/import/", {"file": file, "do": "import"})
+
+    assert _cluster("palemoth").is_eligible
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"text": ""}, "nothing was given"),
+        ({"text": dump_yaml(member_document("Not A Name"))}, "metadata.name"),
+        ({"file": SimpleUploadedFile("fleet.yaml", b"\xff\xfe")}, "is not UTF-8"),
+    ],
+)
+def test_refuses_an_import_with_its_faults(operator: Client, given: dict[str, object], words: str) -> None:
+    answer = operator.post("/clusters/import/", {**given, "do": "import"})
+
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert MemberCluster.objects.count() == 3
+
+
+def test_a_cluster_that_is_gone_cannot_be_changed(operator: Client) -> None:
+    joined("other")
+
+    assert operator.post("/clusters/nobody/leave/").status_code == 404
+    assert operator.post("/clusters/nobody/edit/").status_code == 404

@@ -1,0 +1,140 @@
+"""The list of clusters and the page of one."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from clusters.operations.editing import cordon
+from clusters.operations.joining import Wanted, put_clusters
+from clusters.operations.leaving import leave
+from tests.rows import NOW, joined, member_document, simulated
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+
+
+def _names(page: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a href="/clusters/([^/]+)/">', page)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["bravelion", "jumpingcat", "nimblefox"]),
+        ("?q=FOX", ["nimblefox"]),
+        ("?label=region:west", ["jumpingcat", "nimblefox"]),
+        ("?label=region", ["bravelion", "jumpingcat", "nimblefox"]),
+        ("?label=region:west&label=env:prod", []),
+        ("?state=cordoned", ["jumpingcat"]),
+        ("?state=leaving", ["nimblefox"]),
+        ("?state=eligible&label=region:west", ["jumpingcat"]),
+        ("?state=nonsense", ["bravelion", "jumpingcat", "nimblefox"]),
+        ("?sort=-name", ["nimblefox", "jumpingcat", "bravelion"]),
+        ("?after=nonsense", ["bravelion", "jumpingcat", "nimblefox"]),
+    ],
+)
+@pytest.mark.usefixtures("web")
+def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: list[str]) -> None:
+    cordon(["jumpingcat"], by=None, now=NOW)
+    leave(["nimblefox"], by=None, now=NOW)
+
+    assert _names(text_of(viewer, f"/clusters/{query}")) == names
+
+
+@pytest.mark.usefixtures("web")
+def test_says_state_labels_taints_and_placements_of_each(viewer: Client, text_of: Fetch) -> None:
+    cordon(["nimblefox"], by=None, now=NOW)
+
+    row = text_of(viewer, "/clusters/?q=nimblefox").partition("<tbody>")[2]
+
+    assert "icons." in row
+    assert "#attention" in row
+    assert "cordoned" in row
+    assert "region=west" in row
+    assert "cordon-key=cordon-value:NoSchedule" in row
+    assert 'href="/placements/?cluster=nimblefox">1</a>' in row
+
+
+@pytest.mark.usefixtures("web")
+def test_offers_the_known_keys_and_the_groups_of_one(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/clusters/?by=region")
+
+    assert '<option value="region">3 clusters</option>' in page
+    assert re.findall(r"label=region%3A(\w+)", page) == ["west", "east"]
+
+
+def test_goes_on_where_a_page_ended(viewer: Client, text_of: Fetch) -> None:
+    put_clusters([Wanted(member_document(f"c{number:03}")) for number in range(60)], by=None, now=NOW)
+
+    first = text_of(viewer, "/clusters/?q=c")
+    [following] = re.findall(r'href="\?([^"]*)" rel="next"', first)
+    second = text_of(viewer, f"/clusters/?{following.replace('&amp;', '&')}")
+
+    assert [_names(first)[0], _names(first)[-1], len(_names(first))] == ["c000", "c049", 50]
+    assert _names(second) == [f"c{number:03}" for number in range(50, 60)]
+    assert "q=c" in following
+    assert 'rel="next"' not in second
+
+
+@pytest.mark.usefixtures("web")
+def test_gives_htmx_the_list_alone(viewer: Client) -> None:
+    answer = viewer.get("/clusters/?q=fox", headers={"HX-Request": "true"})
+    back = viewer.get(
+        "/clusters/?q=fox", headers={"HX-Request": "true", "HX-History-Restore-Request": "true"}
+    )
+
+    assert answer.content.decode().startswith('<div id="list">')
+    assert "HX-Request" in answer["Vary"]
+    assert b"<!doctype html>" in back.content
+
+
+def test_asks_twelve_queries_at_most_however_large_the_fleet(
+    viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    documents = [
+        member_document(f"c{number:04}", {"region": f"r{number % 7}", "env": "prod"})
+        for number in range(5000)
+    ]
+    put_clusters([Wanted(one) for one in documents], by=None, now=NOW)
+
+    with django_assert_max_num_queries(12):
+        page = viewer.get("/clusters/?label=region:r3&by=region&state=eligible&sort=-joined_at&q=c")
+
+    assert page.status_code == 200
+    assert len(page.content) < 60_000
+
+
+@pytest.mark.usefixtures("web")
+def test_says_what_is_placed_there_and_which_decision_put_it_there(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
+    page = text_of(viewer, "/clusters/nimblefox/")
+
+    assert "1 placement here" in page
+    assert f'href="/decisions/{decision_id}/?cluster=nimblefox#why"' in page
+    assert "may be picked" in page
+    assert "kind: MemberCluster" in page
+
+
+def test_says_why_a_cluster_may_not_be_picked(viewer: Client, text_of: Fetch) -> None:
+    simulated("silent", fault="silent")
+    joined("quiet")
+
+    page, other = text_of(viewer, "/clusters/silent/"), text_of(viewer, "/clusters/quiet/")
+
+    assert "its member agent is not online" in page
+    assert "none yet" in page
+    assert "none, and none is expected" in other
+    assert "No placement has picked it" in other
+
+
+@pytest.mark.usefixtures("web")
+def test_shows_a_viewer_the_actions_with_the_reason_why_not(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/clusters/nimblefox/")
+
+    assert page.count('aria-disabled="true"') == 3
+    assert "ask a fleet operator" in page

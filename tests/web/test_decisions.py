@@ -1,0 +1,92 @@
+"""The page of one decision."""
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from placements.models import DecisionRecord, Placement
+from placements.operations.placements import delete_placement
+from placements.queries.records import decisions_named
+from tests.rows import NOW, decided, pick_n_spec
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+
+
+def test_says_how_it_came_out_and_from_which_inputs(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+    page = text_of(viewer, f"/decisions/{decision_id}/")
+
+    assert "2 of 2 placed: 2 picked, 0 kept." in page.replace("\n", "")
+    assert decision_id in page
+    assert "Pick 2 clusters." in page
+    assert "none: nothing was placed before" in page
+
+
+def test_says_why_a_cluster_was_picked(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+    page = text_of(viewer, f"/decisions/{decision_id}/?cluster=nimblefox")
+
+    assert "Why nimblefox is placed" in page
+    assert "Would be picked with" not in page
+
+
+def test_says_why_not_and_what_would_help(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+    page = text_of(viewer, f"/decisions/{decision_id}/?cluster=bravelion")
+
+    assert "Why bravelion is not placed" in page
+    assert "behind jumpingcat, by name" in page
+    assert "numberOfClusters 3 (now 2)" in page
+    assert "jumpingcat leaving the fleet" in page
+
+
+def test_says_that_a_cluster_is_not_in_its_fleet(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+    page = text_of(viewer, f"/decisions/{decision_id}/?cluster=<i>")
+
+    assert "fleet is named &lt;i&gt;." in page
+
+
+@pytest.mark.parametrize("length", [4, 8, 31])
+def test_takes_the_beginning_of_an_id(viewer: Client, decision_id: str, length: int) -> None:
+    for short in (decision_id[: length + 2], decision_id[2 : length + 2], decision_id[: length + 2].upper()):
+        answer = viewer.get(f"/decisions/{short}/?cluster=bravelion")
+
+        assert (answer.status_code, answer["Location"]) == (
+            302,
+            f"/decisions/{decision_id}/?cluster=bravelion",
+        )
+
+
+@pytest.mark.parametrize("text", ["", "d-", "d-123", "zzzz", "%%%%", "____"])
+def test_finds_nothing_by_less_than_four_digits(text: str) -> None:
+    assert decisions_named(text) == []
+
+
+@pytest.mark.usefixtures("web")
+def test_offers_the_choice_where_several_begin_alike(viewer: Client, text_of: Fetch) -> None:
+    decided("api", pick_n_spec(1))
+    for number, record in enumerate(DecisionRecord.objects.order_by("pk")):
+        DecisionRecord.objects.filter(pk=record.pk).update(decision_id=f"d-abcd{number:028}")
+
+    page = text_of(viewer, "/decisions/abcd/")
+
+    assert "Several decisions begin with abcd" in page
+    assert page.count("/decisions/d-abcd") == 2
+
+
+def test_outlives_its_placement(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+    delete_placement("web", by=None, now=NOW)
+
+    page = text_of(viewer, f"/decisions/{decision_id}/")
+
+    assert "of web" in page
+    assert 'href="/placements/web/"' not in page
+
+
+@pytest.mark.usefixtures("web")
+def test_names_who_joined_and_left(viewer: Client, text_of: Fetch) -> None:
+    decided("web", pick_n_spec(1))
+    latest = Placement.objects.get(name="web").decisions.order_by("-number").first()
+
+    assert latest
+    assert 'class="label leaves">' in text_of(viewer, f"/decisions/{latest.record.decision_id}/")

@@ -1,0 +1,127 @@
+"""What holds for every page: who may open it, and how it is built."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import get_resolver
+
+from placements import urls
+from tests.web.reading import Outline
+
+pytestmark = pytest.mark.django_db
+
+READ = [
+    "/",
+    "/search/",
+    "/search/?q=o",
+    "/activity/",
+    "/clusters/",
+    "/clusters/?label=region:west&by=region&state=eligible",
+    "/clusters/bravelion/",
+    "/placements/",
+    "/placements/web/",
+    "/placements/web/?outcome=picked",
+    "/resources/",
+    "/resources/_/ConfigMap/shop/settings/",
+    "/decisions/{id}/",
+    "/decisions/{id}/?cluster=bravelion",
+    "/decisions/{id}/?cluster=nobody",
+]
+WRITE = [
+    "/demo/remove/",
+    "/clusters/import/",
+    "/clusters/bravelion/edit/",
+    "/clusters/bravelion/cordon/",
+    "/clusters/bravelion/uncordon/",
+    "/clusters/bravelion/leave/",
+    "/placements/new/",
+    "/placements/web/edit/",
+    "/placements/web/delete/",
+    "/resources/apply/",
+    "/resources/_/ConfigMap/shop/settings/delete/",
+]
+POST_ONLY = ["/demo/load/"]
+
+
+@pytest.mark.parametrize("address", [*READ, *WRITE])
+def test_is_well_formed_and_brings_no_code_of_its_own(
+    operator: Client, decision_id: str, address: str
+) -> None:
+    answer = operator.get(address.format(id=decision_id))
+    outline = Outline(answer.content.decode())
+
+    assert answer.status_code == 200
+    assert outline.problems == []
+    assert outline.is_ordered, outline.headings
+
+
+@pytest.mark.parametrize("address", [*READ, *WRITE])
+def test_is_only_for_people_who_are_logged_in(client: Client, decision_id: str, address: str) -> None:
+    answer = client.get(address.format(id=decision_id))
+
+    assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/login/")
+
+
+@pytest.mark.parametrize("address", [*READ, *WRITE])
+def test_says_what_to_ask_for_without_a_role(stranger: Client, decision_id: str, address: str) -> None:
+    answer = stranger.get(address.format(id=decision_id))
+
+    assert answer.status_code == 403
+    assert "You have no role here yet" in answer.content.decode()
+
+
+@pytest.mark.parametrize("address", READ)
+def test_is_open_to_viewers(viewer: Client, decision_id: str, address: str) -> None:
+    assert viewer.get(address.format(id=decision_id)).status_code == 200
+
+
+@pytest.mark.parametrize("address", READ)
+def test_offers_a_viewer_no_way_to_write(viewer: Client, decision_id: str, address: str) -> None:
+    text = viewer.get(address.format(id=decision_id)).content.decode()
+
+    links = re.findall(r'(?:href|action)="([^"?#]*)', text)
+    ours = [link for link in links if link.endswith(("/edit/", "/new/", "/delete/", "/import/", "/apply/"))]
+    assert ours == []
+    assert re.findall(r'<form method="post" action="([^"]*)"', text) == ["/logout/"]
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("method", ["get", "post"])
+@pytest.mark.parametrize("address", WRITE)
+def test_refuses_a_viewer_who_would_write(viewer: Client, address: str, method: str) -> None:
+    answer = getattr(viewer, method)(address)
+
+    assert answer.status_code == 403
+    assert "Ask a fleet operator" in answer.content.decode()
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("address", [*WRITE, *POST_ONLY])
+def test_refuses_strangers_and_nobody_who_would_write(client: Client, stranger: Client, address: str) -> None:
+    assert client.post(address).status_code == 302
+    assert stranger.post(address).status_code == 403
+
+
+def test_refuses_a_viewer_who_would_load_a_demo(viewer: Client) -> None:
+    assert viewer.post("/demo/load/", {"size": "4"}).status_code == 403
+
+
+@pytest.mark.parametrize("address", READ)
+def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, address: str) -> None:
+    assert operator.post(address.format(id=decision_id)).status_code == 405
+
+
+def test_no_address_is_missing_in_these_tests() -> None:
+    tested = {address.partition("?")[0].replace("{id}", "d-0") for address in (*READ, *WRITE, *POST_ONLY)}
+    matched = {get_resolver().resolve(address).url_name for address in tested}
+
+    assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml"}
+
+
+@pytest.mark.usefixtures("web")
+def test_posts_are_refused_without_a_token(operator: Client) -> None:
+    checking = Client(enforce_csrf_checks=True)
+    checking.cookies = operator.cookies
+
+    assert checking.post("/clusters/bravelion/leave/").status_code == 403

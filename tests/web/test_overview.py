@@ -1,0 +1,183 @@
+"""The overview, the demo, the activity and the search box."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from clusters.models import MemberCluster
+from clusters.operations.editing import change_labels
+from clusters.operations.leaving import leave
+from placements.models import Placement
+from tests.rows import NOW, decided, joined, person, pick_n_spec, saved, simulated, spec
+from tests.web.reading import Outline
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+
+
+def _needs(page: str) -> list[tuple[str, str]]:
+    told = page.partition('id="needs"')[2].partition("</section>")[0]
+    rows = re.findall(r"<li>(.*?)</li>", told, re.DOTALL)
+    texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "|", row)).strip("| ") for row in rows]
+    parts = [[part for part in text.split("|") if part.strip()] for text in texts]
+    return [(part[0], part[1]) for part in parts]
+
+
+def test_an_empty_hub_says_how_to_begin(operator: Client, text_of: Fetch) -> None:
+    page = text_of(operator, "/")
+
+    assert re.findall(r'name="size" value="(\d+)"', page) == ["4", "9", "100", "5000"]
+    assert 'href="/clusters/import/"' in page
+    assert 'href="/resources/apply/"' in page
+    assert Outline(page).problems == []
+    assert Outline(page).is_ordered
+
+
+def test_an_empty_hub_tells_a_viewer_whom_to_ask(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/")
+
+    assert 'name="size"' not in page
+    assert "You can view, but not load a demo" in page
+
+
+@pytest.mark.usefixtures("web")
+def test_nothing_needs_anybody_while_all_is_well(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/")
+
+    assert "<h1>3 clusters · 1 placement</h1>" in page
+    assert "Every placement is fulfilled, every cluster eligible" in page
+
+
+@pytest.mark.usefixtures("web")
+def test_names_what_needs_somebody_with_the_reason(viewer: Client, text_of: Fetch) -> None:
+    decided("many", pick_n_spec(7))
+    saved("odd", spec())
+    fault = {"path": "spec", "code": "duplicate", "message": "selects it again"}
+    Placement.objects.filter(name="odd").update(selection_faults=[fault])
+    simulated("silent", fault="silent")
+    leave(["bravelion"], by=None, now=NOW)
+
+    told = _needs(text_of(viewer, "/"))
+
+    assert [name for name, _ in told] == ["many", "odd", "silent", "bravelion"]
+    assert told[0][1].startswith("3 of 7 picked. ")
+    assert "selects it again" in told[1][1]
+    assert "not online" in told[2][1]
+
+
+@pytest.mark.usefixtures("web")
+def test_lists_the_least_fulfilled_first_and_what_was_decided(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
+    decided("a-fine-one", pick_n_spec(1))
+    decided("many", pick_n_spec(7))
+
+    page = text_of(viewer, "/")
+    least = page.partition('id="least"')[2].partition("</table>")[0]
+    latest = page.partition('id="latest"')[2]
+
+    assert re.findall(r'href="/placements/([\w-]+)/"', least)[0] == "many"
+    assert f'href="/decisions/{decision_id}/"' in latest
+    assert 'class="label joins">nimblefox' in latest
+    assert "system: created" in latest
+
+
+@pytest.mark.parametrize("size", ["4", "9"])
+def test_loads_a_demo_and_removes_it(operator: Client, text_of: Fetch, size: str) -> None:
+    loaded = operator.post("/demo/load/", {"size": size})
+    clusters = MemberCluster.objects.count()
+    asked = text_of(operator, "/demo/remove/")
+    operator.post("/demo/remove/")
+
+    assert loaded["Location"] == "/"
+    assert clusters == int(size)
+    assert f"{size} clusters" in asked
+    assert not MemberCluster.objects.exists()
+    assert not Placement.objects.exists()
+
+
+@pytest.mark.parametrize("size", ["", "7", "many"])
+def test_there_is_no_demo_of_another_size(operator: Client, size: str) -> None:
+    operator.post("/demo/load/", {"size": size})
+
+    assert "There is no demo of" in operator.get("/").content.decode()
+
+
+# --- Activity -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("web")
+def test_tells_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) -> None:
+    change_labels(["nimblefox"], put={"region": "north"}, by=person("li", "operator"), now=NOW)
+
+    page = text_of(viewer, "/activity/?by=li")
+
+    assert "changed cluster" in re.sub(r"\s+", " ", page)
+    assert "metadata.labels.region: <del>west</del> → <ins>north</ins>" in page
+    assert page.count("<time ") == 1
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    ("query", "count"), [("", 7), ("?kind=cluster", 3), ("?kind=placement&name=web", 2), ("?by=nobody", 0)]
+)
+def test_filters_what_happened(viewer: Client, text_of: Fetch, query: str, count: int) -> None:
+    assert text_of(viewer, f"/activity/{query}").count("<time ") == count
+
+
+def test_goes_back_in_time_page_by_page(viewer: Client, text_of: Fetch) -> None:
+    for number in range(60):
+        joined(f"c{number}")
+
+    first = text_of(viewer, "/activity/")
+    [following] = re.findall(r'href="(\?[^"]*)" rel="next"', first)
+
+    assert first.count("<time ") == 50
+    assert text_of(viewer, f"/activity/{following}").count("<time ") == 10
+
+
+# --- Search ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("nimblefox", "/clusters/nimblefox/"),
+        ("NimbleFox", "/clusters/nimblefox/"),
+        ("jumping", "/clusters/jumpingcat/"),
+        ("web", "/placements/web/"),
+    ],
+)
+def test_opens_what_is_found_alone(viewer: Client, text: str, address: str) -> None:
+    assert viewer.get("/search/", {"q": text})["Location"] == address
+
+
+def test_explains_a_cluster_and_a_placement_named_together(viewer: Client, decision_id: str) -> None:
+    for text in ("bravelion web", "web bravelion"):
+        answer = viewer.get("/search/", {"q": text})
+
+        assert answer["Location"] == f"/decisions/{decision_id}/?cluster=bravelion#why"
+
+
+def test_finds_a_decision_by_the_beginning_of_its_id(viewer: Client, decision_id: str) -> None:
+    assert viewer.get("/search/", {"q": decision_id[:12]})["Location"] == f"/decisions/{decision_id}/"
+
+
+@pytest.mark.usefixtures("web")
+def test_lists_several(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/search/?q=b")
+
+    assert re.findall(r'<li><a href="(/[cp][^"]*)">', page.partition("<main")[2]) == [
+        "/clusters/bravelion/",
+        "/clusters/nimblefox/",
+        "/placements/web/",
+    ]
+
+
+@pytest.mark.usefixtures("web")
+def test_says_that_nothing_was_found(viewer: Client, text_of: Fetch) -> None:
+    assert "Nothing." in text_of(viewer, "/search/?q=zebra crossing")

@@ -1,0 +1,176 @@
+"""The list of placements and the page of one."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from placements.manifests import load_documents
+from placements.models import Placement
+from placements.operations.placements import delete_placement
+from tests.builders import labelled, spread
+from tests.rows import NOW, decided, joined, pick_n_spec, run_due, saved, spec
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
+
+Fetch = Callable[[Client, str], str]
+PAGE = "/placements/web/"
+
+
+def _names(page: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a href="/placements/([^/]+)/">', page)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["all", "many", "waiting", "web"]),
+        ("?q=w", ["waiting", "web"]),
+        ("?state=unfulfilled", ["many"]),
+        ("?state=pending", ["waiting"]),
+        ("?type=PickAll", ["all"]),
+        ("?semantics=kubefleet", ["waiting"]),
+        ("?cluster=bravelion", ["all", "many"]),
+        ("?sort=-placed_count", ["many", "all", "web", "waiting"]),
+    ],
+)
+def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: list[str]) -> None:
+    decided("all", spec())
+    decided("many", pick_n_spec(7))
+    saved("waiting", pick_n_spec(1), semantics="kubefleet")
+
+    assert _names(text_of(viewer, f"/placements/{query}")) == names
+
+
+def test_says_how_many_are_picked_of_how_many(viewer: Client, text_of: Fetch) -> None:
+    decided("all", spec())
+    decided("many", pick_n_spec(7))
+    decided("named", spec({"placementType": "PickFixed", "clusterNames": ["bravelion", "nobody"]}))
+
+    cells = re.findall(r'<td class="nowrap">([\w ]+)</td>', text_of(viewer, "/placements/"))
+
+    assert cells == ["all 3", "3 of 7", "1 of 2 named", "2 of 2"]
+
+
+def test_the_list_asks_as_many_queries_for_many(
+    viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    for number in range(20):
+        decided(f"more-{number}", pick_n_spec(1))
+
+    with django_assert_max_num_queries(12):
+        viewer.get("/placements/")
+
+
+def test_says_the_policy_in_a_sentence_and_what_came_of_it(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, PAGE)
+
+    assert "Pick 2 clusters." in page
+    assert "2 of 2 picked" in page
+    assert "SchedulingPolicyFulfilled" in page
+    assert re.findall(r'<th scope="row"><a href="/clusters/(\w+)/">', page) == ["jumpingcat", "nimblefox"]
+    assert "place 3 in step 1, behind jumpingcat, by name" in page
+    assert "policy #0" in page
+    assert "shop/settings" in page
+
+
+def test_filters_the_outcomes(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, f"{PAGE}?outcome=outranked")
+    table = page.partition('id="outcomes"')[2].partition("</section>")[0]
+
+    assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', table) == ["bravelion"]
+
+
+def test_says_why_it_is_not_fulfilled_and_what_would_help(viewer: Client, text_of: Fetch) -> None:
+    joined("palemoth", region="south")
+    wants = {
+        "clusterAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "clusterSelectorTerms": [labelled(region="east"), labelled(region="west")]
+            }
+        }
+    }
+    decided("stuck", pick_n_spec(3, affinity=wants, topologySpreadConstraints=[spread("region")]))
+
+    page = text_of(viewer, "/placements/stuck/")
+
+    assert "region=south holds the minimum at 0" in page
+    assert "palemoth leaving the fleet" in page
+
+
+def test_hands_out_the_manifest(viewer: Client) -> None:
+    bare, whole = viewer.get(f"{PAGE}yaml/?status=0"), viewer.get(f"{PAGE}yaml/")
+
+    assert bare["Content-Disposition"] == 'attachment; filename="web.yaml"'
+    assert load_documents(bare.content)[0].data == Placement.objects.get(name="web").document
+    assert "status" in load_documents(whole.content)[0].data
+
+
+# --- Following the scheduler ----------------------------------------------------------------------
+
+
+def _polled(page: str) -> list[str]:
+    return re.findall(r'<div id="live" [^>]*hx-get="([^"]*)" hx-trigger="tick from:body"', page)
+
+
+def _ask(client: Client, address: str) -> tuple[int, str]:
+    answer = client.get(address, headers={"HX-Request": "true"})
+    return answer.status_code, answer.content.decode()
+
+
+def test_a_placement_that_is_decided_is_not_polled(viewer: Client, text_of: Fetch) -> None:
+    assert _polled(text_of(viewer, PAGE)) == []
+
+
+def test_polls_only_while_the_scheduler_is_behind(viewer: Client, text_of: Fetch) -> None:
+    saved("fresh", pick_n_spec(1))
+    [query] = _polled(text_of(viewer, "/placements/fresh/"))
+
+    unchanged = _ask(viewer, f"/placements/fresh/{query}")
+    run_due()
+    status, fragment = _ask(viewer, f"/placements/fresh/{query}")
+
+    assert unchanged == (204, "")
+    assert status == 200
+    assert fragment.startswith('<div id="live" class="stack">')
+    assert "1 of 1 picked" in fragment
+
+
+def test_a_change_while_polling_brings_a_new_version(viewer: Client, text_of: Fetch) -> None:
+    saved("fresh", pick_n_spec(1))
+    [query] = _polled(text_of(viewer, "/placements/fresh/"))
+    saved("fresh", pick_n_spec(2))
+
+    _, fragment = _ask(viewer, f"/placements/fresh/{query}")
+    [other] = _polled(fragment)
+
+    assert other != query
+    assert _ask(viewer, f"/placements/fresh/{other}")[0] == 204
+
+
+def test_polling_keeps_the_filter_of_the_page(viewer: Client, text_of: Fetch) -> None:
+    saved("web", pick_n_spec(3))
+
+    [query] = _polled(text_of(viewer, f"{PAGE}?outcome=outranked"))
+
+    assert "outcome=outranked" in query
+
+
+def test_a_page_whose_placement_is_gone_is_led_to_the_list(viewer: Client) -> None:
+    delete_placement("web", by=None, now=NOW)
+
+    answer = viewer.get(f"{PAGE}?v=1.1.0.0", headers={"HX-Request": "true"})
+
+    assert answer["HX-Redirect"] == "/placements/"
+
+
+def test_shows_selectors_at_fault(viewer: Client, text_of: Fetch) -> None:
+    fault = {"path": "spec.resourceSelectors[1]", "code": "duplicate", "message": "selects it again"}
+    Placement.objects.filter(name="web").update(selection_faults=[fault])
+
+    page = text_of(viewer, PAGE)
+
+    assert "selectors at fault" in page
+    assert "<code>spec.resourceSelectors[1]</code> selects it again" in page

@@ -1,0 +1,103 @@
+"""The resources on the hub: list, page, applying and deleting."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from clusters.models import MemberCluster
+from placements.manifests import dump_yaml
+from placements.models import Placement, Resource
+from tests.rows import config_map, member_document, namespace, pick_n_spec, placement_document
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
+
+Fetch = Callable[[Client, str], str]
+SETTINGS = "/resources/_/ConfigMap/shop/settings/"
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["settings", "shop"]),
+        ("?kind=Namespace", ["shop"]),
+        ("?namespace=shop", ["settings"]),
+        ("?q=sett", ["settings"]),
+        ("?kind=Pod", []),
+    ],
+)
+def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: list[str]) -> None:
+    page = text_of(viewer, f"/resources/{query}")
+
+    assert re.findall(r'<th scope="row"><a href="/resources/[^"]*">(\w+)</a>', page) == names
+
+
+def test_shows_the_content_and_who_takes_it_along(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, SETTINGS)
+
+    assert "kind: ConfigMap" in page
+    assert 'href="/placements/web/">web</a>' in page
+
+
+def test_applies_documents_of_every_kind(operator: Client) -> None:
+    documents = [
+        placement_document("api", pick_n_spec(1)),
+        member_document("palemoth"),
+        namespace("other"),
+        config_map("settings", data={"a": "b"}),
+    ]
+
+    answer = operator.post("/resources/apply/", {"manifest": "---\n".join(map(dump_yaml, documents))})
+    rows = re.findall(
+        r"<td>(\w+)</td>\s*<th[^>]*><a href=\"([^\"]*)\">([^<]*)</a></th>\s*<td>(\w+)",
+        answer.content.decode(),
+    )
+
+    assert rows == [
+        ("placement", "/placements/api/", "api", "created"),
+        ("cluster", "/clusters/palemoth/", "palemoth", "joined"),
+        ("resource", "/resources/_/Namespace/_/other/", "Namespace other", "created"),
+        ("resource", SETTINGS, "ConfigMap shop/settings", "changed"),
+    ]
+
+
+def test_applies_a_file(operator: Client) -> None:
+    file = SimpleUploadedFile("other.yaml", dump_yaml(namespace("other")).encode())
+
+    operator.post("/resources/apply/", {"manifest": "", "file": file})
+
+    assert Resource.objects.filter(name="other").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "nothing was given"),
+        ("---\n", "there is no document"),
+        (dump_yaml(config_map("lost", in_="nowhere")), "the namespace nowhere is not on the hub"),
+        (dump_yaml(member_document("palemoth")) + "---\nkind: Pod\n", "apiVersion"),
+    ],
+)
+def test_applies_all_or_none(operator: Client, text: str, words: str) -> None:
+    answer = operator.post("/resources/apply/", {"manifest": text})
+
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert (MemberCluster.objects.count(), Resource.objects.count()) == (3, 2)
+
+
+def test_deleting_says_what_goes_with_it(operator: Client) -> None:
+    page = operator.get("/resources/_/Namespace/_/shop/delete/").content.decode()
+
+    assert "1 object in the namespace" in page
+    assert 'href="/placements/web/"' in page
+
+
+def test_deletes_a_resource(operator: Client) -> None:
+    answer = operator.post(f"{SETTINGS}delete/")
+
+    assert answer["Location"] == "/resources/"
+    assert list(Resource.objects.values_list("name", flat=True)) == ["shop"]
+    assert Placement.objects.get(name="web").wants_resources
