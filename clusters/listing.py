@@ -87,6 +87,7 @@ def counts_by_state() -> dict[State, int]:
         State.CORDONED: Q(is_cordoned),
         State.JOINING: Q(membership=Membership.JOINING),
         State.LEAVING: Q(membership=Membership.LEAVING),
+        State.SIMULATED: Q(driver=SIMULATED),
     }
     counted = {state.name: Count("pk", filter=condition) for state, condition in conditions.items()}
     found = MemberCluster.objects.aggregate(**counted)

@@ -112,7 +112,7 @@ Answer = Applied | Observation | bool | DriverError | NotAsked
 def _answers(calls: Mapping[int, Call], *, now: datetime, threads: int) -> Iterator[tuple[int, Answer]]:
     questions = {pk: partial(_closing, partial(_ask, call, now)) for pk, call in calls.items()}
     if threads > 1:
-        yield from ask_all(questions, threads=threads, seconds=ROUND_SECONDS)
+        yield from ask_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
         return
     for pk, call in calls.items():
         try:
