@@ -1,0 +1,1 @@
+"""The rollout core: what may happen next on the clusters of a placement. Data in, answers out."""
