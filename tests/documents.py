@@ -7,12 +7,31 @@ from typing import Any
 
 import pytest
 
+from placements.scheduling.door.disruption_documents import parse_disruption_budget, parse_eviction
+from placements.scheduling.door.override_documents import parse_cluster_override, parse_override
+from placements.scheduling.door.staged_documents import (
+    parse_approval_request,
+    parse_staged_run,
+    parse_staged_strategy,
+)
 from placements.scheduling.faults import CODES, Faults
+from placements.scheduling.member import parse_member
 
 Document = dict[str, Any]
 
 OURS = Path(__file__).resolve().parent / "data" / "documents"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+DOORS: dict[str, Callable[[Any], Any]] = {
+    "ClusterApprovalRequest": parse_approval_request,
+    "ClusterResourceOverride": parse_cluster_override,
+    "ClusterResourcePlacementDisruptionBudget": parse_disruption_budget,
+    "ClusterResourcePlacementEviction": parse_eviction,
+    "ClusterStagedUpdateRun": parse_staged_run,
+    "ClusterStagedUpdateStrategy": parse_staged_strategy,
+    "MemberCluster": parse_member,
+    "ResourceOverride": parse_override,
+}
+"""The door of each kind of document but placements."""
 NAMESPACE = {"group": "", "version": "v1", "kind": "Namespace", "name": "work"}
 
 

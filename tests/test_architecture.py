@@ -41,7 +41,12 @@ OUTSIDE_WORLD = {
     "uuid",
     "zoneinfo",
 }
-CORE_LIBRARIES = (sys.stdlib_module_names - OUTSIDE_WORLD) | {"numpy", "pydantic", "pydantic_core"}
+CORE_LIBRARIES = (sys.stdlib_module_names - OUTSIDE_WORLD) | {
+    "jsonpatch",
+    "numpy",
+    "pydantic",
+    "pydantic_core",
+}
 OUTSIDE_CALLS = frozenset({"open", "input", "print", "exec", "eval", "__import__"})
 OUTSIDE_ATTRIBUTES = frozenset({"now", "utcnow", "today", "random", "environ", "getenv", "read_text"})
 

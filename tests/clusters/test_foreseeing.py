@@ -55,4 +55,5 @@ def test_counts_states_in_one_query(django_assert_num_queries: DjangoAssertNumQu
         State.CORDONED: 1,
         State.JOINING: 0,
         State.LEAVING: 1,
+        State.SIMULATED: 0,
     }

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placements.manifests import load_documents
 from placements.scheduling.faults import CODES, Faults, format_path, split_path
 from placements.scheduling.hub.manifest import parse_manifest
 from placements.scheduling.member import parse_case_cluster, parse_clusters, parse_member
 from placements.scheduling.policy import Semantics, parse_policy
 from placements.scheduling.semantics import parse_semantics
 from placements.scheduling.spec import parse_placement, parse_placement_spec, spec_caveats
-from tests.documents import Document, annotated, member, placement
+from tests.documents import DOORS as SMALLER_DOORS
+from tests.documents import OURS, Document, annotated, member, placement
 from tests.hub_objects import manifest
 
 WORDS = """
@@ -41,8 +43,8 @@ DOORS: list[Callable[[Any], object]] = [
     parse_case_cluster,
     parse_clusters,
     parse_manifest,
-    parse_member,
     parse_semantics,
+    *SMALLER_DOORS.values(),
 ]
 
 FULL_POLICY: Document = {
@@ -122,6 +124,12 @@ FULL_MANIFEST = manifest(
     spec={"ports": [{"port": 80}]},
 )
 
+SMALLER = [
+    (SMALLER_DOORS[document.data["kind"]], document.data)
+    for name in ("staged-update", "overrides", "budget-and-evictions")
+    for document in load_documents((OURS / f"{name}.yaml").read_bytes())
+]
+
 
 def outcome(door: Callable[[Any], object], raw: object) -> str:
     """Give what a door makes of raw data, written out as a page would."""
@@ -155,8 +163,10 @@ def places(value: Any) -> Iterator[tuple[str | int, ...]]:
         (parse_member, FULL_MEMBER),
         (parse_case_cluster, FULL_CASE),
         (parse_manifest, FULL_MANIFEST),
+        *SMALLER,
     ],
-    ids=["policy", "policy under kubernetes", "placement", "member", "case", "manifest"],
+    ids=["policy", "policy under kubernetes", "placement", "member", "case", "manifest"]
+    + [f"{document['kind']} {document['metadata']['name']}" for _, document in SMALLER],
 )
 def test_a_good_document_spoilt_in_one_place_is_a_value_or_faults(
     door: Callable[[Any], object], good: Document, data: st.DataObject

@@ -6,36 +6,44 @@ PLACEMENT_KIND = "ClusterResourcePlacement"
 MEMBER_KIND = "MemberCluster"
 PLACEMENT_VERSIONS = ("placement.kubernetes-fleet.io/v1", "placement.kubernetes-fleet.io/v1beta1")
 MEMBER_VERSIONS = ("cluster.kubernetes-fleet.io/v1", "cluster.kubernetes-fleet.io/v1beta1")
+ALPHA_VERSION = "placement.kubernetes-fleet.io/v1alpha1"
+"""What overrides, evictions and budgets were first written in; they have the same fields there."""
+CLUSTER_OVERRIDE_KIND = "ClusterResourceOverride"
+OVERRIDE_KIND = "ResourceOverride"
+EVICTION_KIND = "ClusterResourcePlacementEviction"
+BUDGET_KIND = "ClusterResourcePlacementDisruptionBudget"
+STAGED_STRATEGY_KIND = "ClusterStagedUpdateStrategy"
+STAGED_RUN_KIND = "ClusterStagedUpdateRun"
+APPROVAL_KIND = "ClusterApprovalRequest"
 
 _FLEET_GROUPS = frozenset(version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS))
 
 _LATER = "placements inside a namespace come later"
 _NOT_HERE = "resource envelopes are not part of this project"
 _NO_DOOR = "documents of this kind are not read by this project"
+_NOUNS = {
+    PLACEMENT_KIND: "a placement",
+    MEMBER_KIND: "a member cluster",
+    CLUSTER_OVERRIDE_KIND: "an override",
+    OVERRIDE_KIND: "an override",
+    EVICTION_KIND: "an eviction",
+    BUDGET_KIND: "a disruption budget",
+    STAGED_STRATEGY_KIND: "a strategy of staged updates",
+    STAGED_RUN_KIND: "a staged update run",
+    APPROVAL_KIND: "a request for approval",
+}
+"""The kinds that have a door, as people call them."""
 _REASONS = {
     "ResourcePlacement": _LATER,
+    "StagedUpdateStrategy": _LATER,
+    "StagedUpdateRun": _LATER,
+    "ApprovalRequest": _LATER,
     "ClusterResourceEnvelope": _NOT_HERE,
     "ResourceEnvelope": _NOT_HERE,
-    "ClusterResourceOverride": _NO_DOOR,
-    "ResourceOverride": _NO_DOOR,
-    "ClusterResourcePlacementEviction": _NO_DOOR,
-    "ClusterResourcePlacementDisruptionBudget": _NO_DOOR,
-    "ClusterStagedUpdateStrategy": _NO_DOOR,
-    "ClusterStagedUpdateRun": _NO_DOOR,
-    "StagedUpdateStrategy": _NO_DOOR,
-    "StagedUpdateRun": _NO_DOOR,
-    "ClusterApprovalRequest": _NO_DOOR,
-    "ApprovalRequest": _NO_DOOR,
     "InternalMemberCluster": _NO_DOOR,
     "Work": _NO_DOOR,
-    PLACEMENT_KIND: "is a placement; a member cluster is expected here",
-    MEMBER_KIND: "is a member cluster; a placement is expected here",
 }
-_NO_RESOURCES = {
-    **_REASONS,
-    PLACEMENT_KIND: "is a placement, not a resource to be placed",
-    MEMBER_KIND: "is a member cluster, not a resource to be placed",
-}
+_NO_RESOURCES = _REASONS | {kind: f"is {noun}, not a resource to be placed" for kind, noun in _NOUNS.items()}
 
 
 def refuse_other_kinds(document: object, expected: str) -> None:
@@ -52,6 +60,8 @@ def _kind_problem(kind: object, expected: str) -> Problem:
     if not isinstance(kind, str):
         return Problem((), "wrong-type", "is not text", expected)
     reason = _REASONS.get(kind, "is not a kind that is read here")
+    if kind in _NOUNS and expected in _NOUNS:
+        reason = f"is {_NOUNS[kind]}; {_NOUNS[expected]} is expected here"
     return Problem((), "kind-not-supported", f"{_readable(kind)}: {reason}", expected)
 
 

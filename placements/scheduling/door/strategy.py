@@ -61,7 +61,8 @@ class PropagationPolicy(StrEnum):
     ABANDON = "Abandon"
 
 
-def _amount(value: object) -> IntOrPercent:
+def amount(value: object) -> IntOrPercent:
+    """Take a whole number from 0 or a percentage."""
     if isinstance(value, IntOrPercent):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, str)):
@@ -76,7 +77,7 @@ def _amount(value: object) -> IntOrPercent:
     return IntOrPercent(int(match["number"]))
 
 
-Amount: TypeAlias = Annotated[IntOrPercent, BeforeValidator(_amount)]
+Amount: TypeAlias = Annotated[IntOrPercent, BeforeValidator(amount)]
 _QUARTER = IntOrPercent(25, is_percent=True)
 
 

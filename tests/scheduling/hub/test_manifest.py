@@ -210,8 +210,7 @@ def test_says_how_large_an_object_is_beside_its_other_faults() -> None:
         ),
         (
             manifest("ResourceOverride", "o", "shop", version="placement.kubernetes-fleet.io/v1beta1"),
-            "kind: ResourceOverride: documents of this kind are not read by this project "
-            "(allowed: resources)",
+            "kind: ResourceOverride: is an override, not a resource to be placed (allowed: resources)",
         ),
     ],
 )
