@@ -14,6 +14,7 @@ from placements.operations.placements import (
     delete_placement,
     save_placement,
 )
+from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.faults import Fault, Faults
 from tests.rows import NOW, all_joined, decided, person, pick_n_spec, placement_document, run_due, saved, spec
@@ -179,7 +180,7 @@ def test_deleting_removes_the_row_and_keeps_the_decisions() -> None:
 def test_a_placement_that_is_carried_out_stays_until_its_resources_are_removed() -> None:
     all_joined("a")
     decided("web", pick_n_spec(1))
-    Binding.objects.update(state=BindingState.BOUND)
+    Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE, running_version="v")
 
     assert not delete_placement("web", by=None, now=NOW)
 
