@@ -10,7 +10,7 @@ from clusters.models import MemberCluster
 from fleetui.roles import may_operate, may_read
 from placements.models import Placement
 
-API_DOCS = "api-docs"
+API_DOCS = "api:docs"
 """The name of the address of the API's documentation; without one there is no link."""
 _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
