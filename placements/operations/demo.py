@@ -1,11 +1,12 @@
 """Loading a demo fleet and taking it away again; what it brings is always marked as demo data."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import F
 
 from clusters.drivers.registry import SIMULATED
 from clusters.models import MemberCluster
@@ -17,11 +18,13 @@ from placements.models import Placement, Resource
 from placements.operations.fleet_changes import ask_those_concerned
 from placements.operations.placements import delete_placement, save_placement
 from placements.operations.resources import apply_resources, delete_resources
-from placements.operations.scheduling import schedule_due
+from placements.operations.scheduling import decide
 from placements.scheduling.door.kinds import MEMBER_KIND
 
 Document = dict[str, Any]
 _SHOWN = 5
+LONGEST_LOAD = timedelta(seconds=60)
+"""After this the workers take over what a killed load has left."""
 
 
 class NameTakenError(Exception):
@@ -56,10 +59,12 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
         remove_demo(by=by, now=now)
         _refuse_taken_names(demo)
         _bring(demo.at_first, by=by, now=now, at=begun)
-    _decide(begun)
+        _hold(until=now + LONGEST_LOAD)
+    _decide(begun, until=now + LONGEST_LOAD)
     for step in demo.history:
         _happen(step, by=by)
-        _decide(step.at)
+        _decide(step.at, until=now + LONGEST_LOAD)
+    _hold(until=None)
     return Loaded(len(demo.clusters), len(demo.resources), len(demo.placements))
 
 
@@ -127,7 +132,14 @@ def _happen(step: HistoryStep, *, by: User | None) -> None:
         save_placement(step.after, by=by, now=step.at, because=step.why, is_demo=True)
 
 
-def _decide(now: datetime) -> None:
+def _hold(*, until: datetime | None) -> None:
+    """Keep the workers, whose time is the present, from deciding while the past is played back."""
+    Placement.objects.filter(is_demo=True).update(lease_until=until, lease_token="")
+
+
+def _decide(now: datetime, *, until: datetime) -> None:
     ask_those_concerned()
-    while schedule_due(now=now):
-        pass
+    due = Placement.objects.filter(is_demo=True, answered__lt=F("asked"))
+    for placement_id in list(due.order_by("pk").values_list("pk", flat=True)):
+        decide(placement_id, now=now)
+    _hold(until=until)

@@ -1,9 +1,12 @@
 """The demo of nine is loaded with its past, is marked, and goes without a trace of what is real."""
 
+from datetime import datetime
+
 import pytest
 
 from clusters.models import MemberCluster
 from placements.models import Decision, Placement, Resource
+from placements.operations import demo, scheduling
 from placements.operations.demo import Loaded, NameTakenError, load_demo, remove_demo
 from tests.rows import NOW, joined, member_document, placed
 
@@ -26,6 +29,22 @@ def test_nine_come_decided_with_their_past() -> None:
     }
     assert "flyingpenguin" in placed(Placement.objects.get(name="cache"))
     assert not any(one.is_due for one in Placement.objects.all())
+
+
+def test_workers_do_not_decide_while_the_past_is_played_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    claimed: list[int] = []
+
+    def decide(placement_id: int, *, now: datetime) -> object:
+        claimed.extend(scheduling.claim(now=NOW))
+        return real(placement_id, now=now)
+
+    real = scheduling.decide
+    monkeypatch.setattr(demo, "decide", decide)
+
+    load_demo(9, by=None, now=NOW)
+
+    assert claimed == []
+    assert not Placement.objects.filter(lease_until__isnull=False).exists()
 
 
 def test_everything_is_marked_and_goes_again() -> None:
