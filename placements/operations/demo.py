@@ -62,7 +62,9 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
         _hold(until=now + LONGEST_LOAD)
     _decide(begun, until=now + LONGEST_LOAD)
     for step in demo.history:
-        _happen(step, by=by)
+        with transaction.atomic():
+            _happen(step, by=by)
+            _hold(until=now + LONGEST_LOAD)
         _decide(step.at, until=now + LONGEST_LOAD)
     _hold(until=None)
     return Loaded(len(demo.clusters), len(demo.resources), len(demo.placements))
@@ -72,13 +74,15 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
 def remove_demo(*, by: User | None, now: datetime) -> Loaded:
     """Take all demo data away; real placements find other clusters where they were on those of the demo."""
     lock_fleet()
+    clusters = list(MemberCluster.objects.filter(is_demo=True))
     placements = list(Placement.objects.filter(is_demo=True, deleting_since=None))
+    names = [cluster.name for cluster in clusters]
     for placement in placements:
+        placement.bindings.filter(cluster_name__in=names).delete()
         delete_placement(placement.name, by=by, now=now)
     resources = list(Resource.objects.filter(is_demo=True))
     if resources:
         delete_resources(resources, by=by, now=now)
-    clusters = list(MemberCluster.objects.filter(is_demo=True))
     if clusters:
         forget(clusters, verb="removed", by=by, now=now)
     return Loaded(len(clusters), len(resources), len(placements))

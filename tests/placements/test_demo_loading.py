@@ -5,10 +5,11 @@ from datetime import datetime
 import pytest
 
 from clusters.models import MemberCluster
-from placements.models import Decision, Placement, Resource
+from placements.models import Binding, Decision, Placement, Resource
 from placements.operations import demo, scheduling
 from placements.operations.demo import Loaded, NameTakenError, load_demo, remove_demo
-from tests.rows import NOW, joined, member_document, placed
+from placements.operations.fleet_changes import ask_those_concerned
+from tests.rows import NOW, joined, member_document, placed, run_due
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
@@ -57,6 +58,29 @@ def test_everything_is_marked_and_goes_again() -> None:
     assert [one.name for one in MemberCluster.objects.all()] == ["mine"]
     assert not Placement.objects.exists()
     assert not Resource.objects.exists()
+
+
+def test_a_demo_that_was_carried_out_goes_at_once() -> None:
+    load_demo(4, by=None, now=NOW)
+    Binding.objects.update(state="Bound", phase="available", running_version="v")
+
+    load_demo(4, by=None, now=NOW)
+
+    assert not Placement.objects.filter(deleting_since__isnull=False).exists()
+
+
+def test_what_a_demo_placed_on_a_real_cluster_is_removed_there_first() -> None:
+    load_demo(9, by=None, now=NOW)
+    joined("mine")
+    ask_those_concerned()
+    run_due()
+    Binding.objects.update(state="Bound", phase="available", running_version="v")
+
+    remove_demo(by=None, now=NOW)
+
+    left = Placement.objects.get()
+    assert (left.name, left.deleting_since) == ("batch", NOW)
+    assert placed(left) == ["mine"]
 
 
 def test_another_demo_takes_its_place() -> None:
