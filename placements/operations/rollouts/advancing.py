@@ -203,7 +203,7 @@ def _started(binding: Binding, action: Action, standing: Standing, *, now: datet
 
 def _let_go(placement: Placement, *, now: datetime) -> None:
     """End the row of a placement whose deletion has nothing left to remove."""
-    held = list(placement.bindings.exclude(phase=Phase.NOTHING).values_list("cluster_name", flat=True))
+    held = sorted(placement.bindings.exclude(phase=Phase.NOTHING).values_list("cluster_name", flat=True))
     placement.bindings.all().delete()
     finish_deletion(placement)
     after = {"mayStillHold": held} if held else None

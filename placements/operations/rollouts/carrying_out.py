@@ -142,7 +142,10 @@ def _ask(call: Call, now: datetime) -> Answer:
 def _write(call: Call, answer: Answer, *, now: datetime) -> None:
     binding = call.binding
     found = _found(call, answer, now=now)
+    is_news = _is_news(binding, found)
     with transaction.atomic():
+        if is_news:  # first, as whoever looks at the rollout begins with this row as well: else a deadlock
+            ask_to_advance([binding.placement_id])
         unmoved = Binding.objects.filter(
             pk=binding.pk,
             work_token=binding.work_token,
@@ -152,7 +155,7 @@ def _write(call: Call, answer: Answer, *, now: datetime) -> None:
         free = {"work_until": None, "work_token": ""}
         if not _settled(unmoved, found, free):
             Binding.objects.filter(pk=binding.pk, work_token=binding.work_token).update(**free)
-        elif _is_news(binding, found):
+        elif is_news:
             _tell(binding, found, now=now)
 
 
@@ -175,7 +178,7 @@ _SHOWN = ("phase", "timed_since", "message")
 
 
 def _tell(binding: Binding, found: Found | None, *, now: datetime) -> None:
-    """Note in the run what became of the start, and ask for a look at the rollout."""
+    """Note in the run what became of the start."""
     under_way = ClusterUpdate.objects.filter(
         rollout__placement_id=binding.placement_id, cluster_name=binding.cluster_name, outcome=""
     )
@@ -189,7 +192,6 @@ def _tell(binding: Binding, found: Found | None, *, now: datetime) -> None:
         under_way.update(message=message, **ended)
     running = Rollout.objects.filter(placement_id=binding.placement_id, state=Rollout.State.RUNNING)
     running.update(changes=F("changes") + 1)
-    ask_to_advance([binding.placement_id])
 
 
 def _found(call: Call, answer: Answer, *, now: datetime) -> Found | None:
