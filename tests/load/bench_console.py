@@ -19,8 +19,12 @@ def _measure() -> None:
     django.setup()
     from django.core.management import call_command  # noqa: PLC0415 -- as above
 
+    from clusters.queries import forget_cached_fleet  # noqa: PLC0415 -- as above
+    from placements.queries.records import forget_cached_records  # noqa: PLC0415 -- as above
     from tests.load.deciding import fill, redecide  # noqa: PLC0415 -- as above
     from tests.load.observing import ROUND, join, watch  # noqa: PLC0415 -- as above
+    from tests.load.rolling_out import placed, updated  # noqa: PLC0415 -- as above
+    from tests.rollouts.world import World  # noqa: PLC0415 -- as above
     from tests.rows import NOW  # noqa: PLC0415 -- as above
 
     call_command("migrate", verbosity=0)
@@ -40,6 +44,19 @@ def _measure() -> None:
     for name, now in (("first round", NOW), ("steady round", NOW + ROUND)):
         watched = watch(now)
         print(f"{name:>21} {watched.seconds:>8.2f} s {watched.queries:>6} queries")
+    print("A rollout over simulated clusters, by one worker: placed everywhere, then a new version:")
+    print(f"{'clusters':>9} {'what':>8} {'seconds':>8} {'steps/s':>8} {'statements/step':>16} {'peak MB':>8}")
+    for clusters in (500, 5000):
+        call_command("flush", interactive=False, verbosity=0)
+        forget_cached_fleet()
+        forget_cached_records()
+        world = World(clusters)
+        for what, measure in (("placed", placed), ("updated", updated)):
+            went = measure(world)
+            print(
+                f"{clusters:>9,} {what:>8} {went.seconds:>8.1f} {went.steps_a_second:>8.0f} "
+                f"{went.statements_a_step:>16.1f} {went.megabytes:>8}"
+            )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def fill(clusters: int, placements: int) -> None:
 def redecide(cluster: str) -> Redecided:
     """Make one more cluster gold, and decide whoever that concerns."""
     before = Decision.objects.count()
-    statements = _Counter()
+    statements = StatementCounter()
     with connection.execute_wrapper(statements):
         started = perf_counter()
         change_labels([cluster], put={"tier": "gold"}, by=None, now=NOW)
@@ -63,7 +63,7 @@ def redecide(cluster: str) -> Redecided:
     return Redecided(Decision.objects.count() - before, seconds, statements.count)
 
 
-class _Counter:
+class StatementCounter:
     """Counts statements: Django's own log of them ends at 9,000."""
 
     def __init__(self) -> None:

@@ -1,42 +1,22 @@
-"""Gates on the speed of `next_actions` and of the plan: ratios of processor time, which is printed."""
+"""Gates on what a rollout costs the database: counts, which no noise disturbs."""
 
-from collections.abc import Callable
-from functools import partial
-from time import process_time
+import pytest
 
-from placements.rollout.plan import plan
-from placements.rollout.rolling import next_actions
-from placements.rollout.state import RolloutState
-from tests.rollout.states import available, budget, done, empty, leaving, state
+from tests.load.rolling_out import updated
+from tests.rollouts.world import World
+from tests.rows import spec
 
-MAKERS = (available, empty, leaving, done)
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+MOST_STATEMENTS = 45
 
 
-def _mixed(size: int, *, unavailable: int | str = "25%") -> RolloutState:
-    clusters = [MAKERS[number % 4](f"c{number:05}") for number in range(size)]
-    return state(*clusters, strategy=budget(unavailable))
+@pytest.mark.parametrize("clusters", [60, 240])
+def test_a_step_takes_few_statements_however_many_clusters_there_are(clusters: int) -> None:
+    world = World(clusters)
+    world.place("web", spec())
+    world.run(until=world.is_settled)
 
+    went = updated(world)
 
-def _best(action: Callable[[], object]) -> float:
-    times = []
-    for _ in range(5):
-        start = process_time()
-        action()
-        times.append(process_time() - start)
-    return min(times)
-
-
-def test_time_grows_with_the_number_of_clusters_and_not_faster() -> None:
-    small, large = _mixed(500), _mixed(5_000)
-
-    few, many = (_best(partial(next_actions, each)) for each in (small, large))
-
-    print(f"next_actions on 5,000 clusters: {many * 1_000:.0f} ms")
-    assert many < 40 * few
-
-
-def test_a_plan_of_very_many_waves_costs_about_as_much_as_a_few() -> None:
-    few, many = _mixed(2_000), _mixed(2_000, unavailable=1)
-
-    assert len(plan(many).waves) > 400 > len(plan(few).waves)
-    assert _best(lambda: plan(many)) < 20 * _best(lambda: plan(few))
+    assert went.steps == clusters
+    assert went.statements_a_step <= MOST_STATEMENTS

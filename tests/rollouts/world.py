@@ -57,7 +57,7 @@ class World:
     def work(self) -> None:
         """Do everything that is due at this moment."""
         ask_those_concerned()
-        for _ in range(50):
+        for _ in range(10_000):
             done = schedule_due(now=self.now) + advance_due(now=self.now)
             if not done + carry_out_due(now=self.now, threads=1):
                 return

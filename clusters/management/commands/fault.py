@@ -5,12 +5,13 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from clusters.drivers.simulated.configuration import Call, FaultKind
 from clusters.models import MemberCluster
 from clusters.operations.editing import UnknownClusterError
 from clusters.operations.faults import NotSimulatedError, faults_of, set_faults
+from fleetui.management.hub_command import HubCommand
 from fleetui.revisions import StaleEditError
 from placements.scheduling.faults import Faults
 
@@ -19,7 +20,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SINCE_NOW = frozenset({FaultKind.LOST_STATE, FaultKind.FLAP})
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Add a fault to a simulated cluster, take all away, or list them."""
 
     help = (

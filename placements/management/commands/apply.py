@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from fleetui.management.hub_command import HubCommand
 from placements.manifests import Document, items_of, load_documents
 from placements.operations.applying import apply_documents
 from placements.scheduling.faults import Faults
@@ -14,7 +15,7 @@ from placements.scheduling.faults import Faults
 BAD_INPUT = 2
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Apply the documents of files to the hub."""
 
     help = "Apply resources, member clusters and placements to the hub, all or none."

@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from clusters.models import MemberCluster
 from clusters.queries import manifest_of as cluster_manifest
+from fleetui.management.hub_command import HubCommand
 from placements.manifests import dump_yaml
 from placements.models import Placement, Resource
 from placements.queries.status import manifest_of as placement_manifest
@@ -15,7 +16,7 @@ from placements.queries.status import manifest_of as placement_manifest
 NOT_FOUND = 1
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Print manifests."""
 
     help = "Print clusters, placements or resources as manifests."

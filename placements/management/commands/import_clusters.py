@@ -6,17 +6,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from clusters.drivers.registry import DRIVERS
 from clusters.operations.joining import Wanted, put_clusters
+from fleetui.management.hub_command import HubCommand
 from placements.imports import read_members
 from placements.scheduling.faults import Faults
 
 BAD_INPUT = 2
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Import member clusters, all or none."""
 
     help = (

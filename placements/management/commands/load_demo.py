@@ -3,15 +3,16 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from fleetui.management.hub_command import HubCommand
 from placements.demo import DEMO_SIZES
 from placements.operations.demo import Loaded, NameTakenError, load_demo, remove_demo
 
 REFUSED = 2
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Load or remove a demo fleet."""
 
     help = "Load a demo fleet in the place of the one that is there, or remove it."
