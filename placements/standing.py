@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from clusters.models import MemberCluster, Membership
 from placements.models import Binding, Placement, ResourceSnapshot
@@ -13,6 +14,18 @@ from placements.scheduling.bindings import BindingState
 from placements.scheduling.door.strategy import PropagationPolicy
 from placements.scheduling.fleet import EligibilityKind
 from placements.scheduling.spec import ClusterResourcePlacement, RollingUpdate, StrategyType, parse_placement
+
+_READ = (
+    "placement_id",
+    "cluster_name",
+    "state",
+    "running_version",
+    "phase",
+    "timed_since",
+    "attempts",
+    "retry_at",
+    "work_token",
+)
 
 
 @dataclass(frozen=True)
@@ -41,12 +54,13 @@ class Standing:
 def standing_of(placement: Placement, *, now: datetime) -> Standing:
     """Take the state of a placement's rollout."""
     manifest = parse_placement(placement.document)
-    bindings = tuple(Binding.objects.filter(placement=placement).order_by("cluster_name"))
+    rows = Binding.objects.filter(placement=placement).only(*_READ)
+    bindings = tuple(rows.order_by("cluster_name"))
     target = target_of(placement)
     version = version_of(target, manifest) if target else ""
     clusters = _members(binding.cluster_name for binding in bindings)
     left_behind = tuple(one for one in bindings if _is_left_behind(one, clusters.get(one.cluster_name)))
-    bindings = tuple(one for one in bindings if one not in left_behind)
+    bindings = tuple(one for one in bindings if one not in left_behind) if left_behind else bindings
     is_wanted = placement.deleting_since is None and bool(version)
     facts = tuple(
         facts_of(binding, clusters.get(binding.cluster_name), version if is_wanted else None)
@@ -63,7 +77,7 @@ def standing_of(placement: Placement, *, now: datetime) -> Standing:
     return Standing(placement, manifest, bindings, left_behind, target, version, state)
 
 
-def _is_left_behind(binding: Binding, cluster: MemberCluster | None) -> bool:
+def _is_left_behind(binding: Binding, cluster: "Member | None") -> bool:
     is_gone = cluster is None or cluster.membership == Membership.LEAVING
     return is_gone and binding.state == BindingState.UNSCHEDULED
 
@@ -83,7 +97,7 @@ def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def facts_of(binding: Binding, cluster: MemberCluster | None, version: str | None) -> ClusterFacts:
+def facts_of(binding: Binding, cluster: "Member | None", version: str | None) -> ClusterFacts:
     """Give what is known of one cluster of the placement."""
     return ClusterFacts(
         binding.cluster_name,
@@ -98,19 +112,27 @@ def facts_of(binding: Binding, cluster: MemberCluster | None, version: str | Non
     )
 
 
-def _members(names: Iterable[str]) -> Mapping[str, MemberCluster]:
+class Member(NamedTuple):
+    """What of a member cluster says whether it can be called; plain values, as there may be thousands."""
+
+    name: str
+    membership: str
+    driver: str
+    verdict: str
+    verdict_since: datetime
+    joined_at: datetime
+
+
+def _members(names: Iterable[str]) -> Mapping[str, Member]:
     listed = list(names)
-    found: dict[str, MemberCluster] = {}
+    found: dict[str, Member] = {}
     for start in range(0, len(listed), 500):
         rows = MemberCluster.objects.filter(name__in=listed[start : start + 500])
-        found |= {row.name: row for row in rows.only(*_READ)}
+        found |= {facts[0]: Member(*facts) for facts in rows.values_list(*Member._fields)}
     return found
 
 
-_READ = ("name", "membership", "driver", "verdict", "verdict_since", "joined_at")
-
-
-def _unreachable_since(cluster: MemberCluster | None) -> datetime | None:
+def _unreachable_since(cluster: Member | None) -> datetime | None:
     """Give since when nothing can be done there; where nobody speaks to the cluster, always."""
     if cluster is None:
         return None

@@ -1,19 +1,25 @@
 """What may happen in a rollout, as plain data: for a record, a program, a page."""
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
 from placements.rollout.answer import Action, Answer, HeldBack, Remove, UnderWay, Waiting
 from placements.rollout.budget import Budgets, Ceiling, Floor
 
+MOST_LISTED = 200
+"""Of thousands of clusters that wait, the record lists so many by name, and counts all of them."""
+
 
 def answer_facts(answer: Answer) -> dict[str, Any]:
-    """Give an answer as plain data."""
+    """Give an answer as plain data; of those that wait or are under way the first 200, and all counted."""
     return {
         "verdict": str(answer.verdict),
         "budgets": budget_facts(answer.budgets),
-        "waiting": [_waiting(one) for one in answer.waiting],
-        "underWay": [_under_way(one) for one in answer.under_way],
+        "waiting": [_waiting(one) for one in answer.waiting[:MOST_LISTED]],
+        "waitingCounts": dict(sorted(Counter(str(one.block) for one in answer.waiting).items())),
+        "underWay": [_under_way(one) for one in answer.under_way[:MOST_LISTED]],
+        "underWayCounts": dict(sorted(Counter(str(one.phase) for one in answer.under_way).items())),
         "until": _moment(answer.until),
         "mayStillHold": list(answer.may_still_hold),
         "heldBack": _held_back(answer.held_back),
