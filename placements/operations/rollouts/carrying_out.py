@@ -5,15 +5,17 @@ is written under the condition that the binding still runs what it ran and is wh
 made twice, and late answers do no harm.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from django.db import connections, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q
 
 from clusters.drivers.asking import NotAsked, ask_all
 from clusters.drivers.base import Applied, DriverError, DriverRejected, Observation, Version
@@ -46,14 +48,24 @@ class Call:
     cluster: MemberCluster
     manifests: tuple[Mapping[str, Any], ...]
 
+    @property
+    def placement_id(self) -> int:
+        """Give the key of the placement."""
+        return self.binding.placement_id
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a call found: the columns to write, and how the start it belongs to ended, if it did."""
 
-    columns: Mapping[str, Any]
+    columns: tuple[tuple[str, Any], ...]
     outcome: str = ""
     is_applied: bool = False
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any], *, outcome: str = "", is_applied: bool = False) -> "Found":
+        """Make it of the columns by name."""
+        return cls(tuple(columns.items()), outcome, is_applied)
 
 
 def carry_out_due(*, now: datetime, threads: int = THREADS) -> int:
@@ -61,9 +73,20 @@ def carry_out_due(*, now: datetime, threads: int = THREADS) -> int:
     claimed = _claim(now=now)
     calls = {call.binding.pk: call for call in _calls(claimed)}
     _give_back([binding for binding in claimed if binding.pk not in calls], now=now)
-    for pk, answer in _answers(calls, now=now, threads=threads):
-        _write(calls[pk], answer, now=now)
+    busy = _placements_in_a_run({binding.placement_id for binding in claimed})
+    coming = _answers(calls, now=now, threads=threads)
+    for answers in _together(coming) if threads > 1 else [list(coming)]:
+        found = [
+            (calls[pk].binding, _found(calls[pk], answer, now=now, is_busy=calls[pk].placement_id in busy))
+            for pk, answer in answers
+        ]
+        _write_all(found, now=now)
     return len(claimed)
+
+
+def _placements_in_a_run(ids: Iterable[int]) -> set[int]:
+    running = Rollout.objects.filter(placement_id__in=list(ids), state=Rollout.State.RUNNING)
+    return set(running.values_list("placement_id", flat=True))
 
 
 def _claim(*, now: datetime) -> list[Binding]:
@@ -106,10 +129,11 @@ def _give_back(bindings: Iterable[Binding], *, now: datetime) -> None:
     Binding.objects.filter(pk__in=pks).update(work_at=now + LOOK_IN_A_RUN, work_until=None, work_token="")
 
 
-Answer = Applied | Observation | bool | DriverError | NotAsked
+Answer: TypeAlias = Applied | Observation | bool | DriverError | NotAsked
+Answered: TypeAlias = tuple[int, Answer]
 
 
-def _answers(calls: Mapping[int, Call], *, now: datetime, threads: int) -> Iterator[tuple[int, Answer]]:
+def _answers(calls: Mapping[int, Call], *, now: datetime, threads: int) -> Iterator[Answered]:
     questions = {pk: partial(_closing, partial(_ask, call, now)) for pk, call in calls.items()}
     if threads > 1:
         yield from ask_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
@@ -139,75 +163,102 @@ def _ask(call: Call, now: datetime) -> Answer:
     return driver.observe(call.placement, timeout=CALL_SECONDS)
 
 
-def _write(call: Call, answer: Answer, *, now: datetime) -> None:
-    binding = call.binding
-    found = _found(call, answer, now=now)
-    is_news = _is_news(binding, found)
+def _together(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
+    """Give the answers that came since the last time, so that many are written at once and none waits."""
+    coming: SimpleQueue[Answered | None] = SimpleQueue()
+
+    def read() -> None:
+        try:
+            for answer in answers:
+                coming.put(answer)
+        finally:
+            coming.put(None)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="answers") as reader:
+        reading = reader.submit(read)
+        gathered: list[Answered] = []
+        while (answer := coming.get()) is not None:
+            gathered.append(answer)
+            if coming.empty():
+                yield gathered
+                gathered = []
+        if gathered:
+            yield gathered
+        reading.result()
+
+
+def _write_all(found: Iterable[tuple[Binding, Found | None]], *, now: datetime) -> None:
+    """Write what was found; bindings that stood alike and get the same are written together."""
+    alike: dict[Any, list[Binding]] = {}
+    for binding, one in found:
+        stood = (binding.placement_id, binding.work_token, binding.phase, binding.running_version)
+        alike.setdefault((stood, binding.message, binding.timed_since, one), []).append(binding)
+    for (*_, one), bindings in alike.items():
+        _write(bindings, one, now=now)
+
+
+def _write(bindings: Sequence[Binding], found: Found | None, *, now: datetime) -> None:
+    one = bindings[0]
+    is_news = _is_news(one, found)
     with transaction.atomic():
         if is_news:  # first, as whoever looks at the rollout begins with this row as well: else a deadlock
-            ask_to_advance([binding.placement_id])
-        unmoved = Binding.objects.filter(
-            pk=binding.pk,
-            work_token=binding.work_token,
-            phase=binding.phase,
-            running_version=binding.running_version,
-        )
-        free = {"work_until": None, "work_token": ""}
-        if not _settled(unmoved, found, free):
-            Binding.objects.filter(pk=binding.pk, work_token=binding.work_token).update(**free)
-        elif is_news:
-            _tell(binding, found, now=now)
+            ask_to_advance([one.placement_id])
+        mine = Binding.objects.filter(pk__in=[binding.pk for binding in bindings], work_token=one.work_token)
+        unmoved = mine.filter(phase=one.phase, running_version=one.running_version)
+        names = list(unmoved.values_list("cluster_name", flat=True)) if is_news else []
+        if found is None:
+            unmoved.delete()
+        else:
+            unmoved.update(**_FREE, **dict(found.columns))
+        mine.update(**_FREE)
+        if names:
+            _tell(one.placement_id, names, found, now=now)
 
 
-def _settled(unmoved: QuerySet[Binding], found: Found | None, free: Mapping[str, Any]) -> bool:
-    """Write what was found, unless the binding has moved on; tell whether it was written."""
-    if found is None:
-        return bool(unmoved.delete()[0])
-    return bool(unmoved.update(**free, **found.columns))
+_FREE = {"work_until": None, "work_token": ""}
 
 
 def _is_news(binding: Binding, found: Found | None) -> bool:
     if found is None:
         return True
     return bool(found.outcome) or any(
-        getattr(binding, name) != value for name, value in found.columns.items() if name in _SHOWN
+        getattr(binding, name) != value for name, value in found.columns if name in _SHOWN
     )
 
 
 _SHOWN = ("phase", "timed_since", "message")
 
 
-def _tell(binding: Binding, found: Found | None, *, now: datetime) -> None:
-    """Note in the run what became of the start."""
+def _tell(placement_id: int, names: Sequence[str], found: Found | None, *, now: datetime) -> None:
+    """Note in the run what became of the starts."""
     under_way = ClusterUpdate.objects.filter(
-        rollout__placement_id=binding.placement_id, cluster_name=binding.cluster_name, outcome=""
+        rollout__placement_id=placement_id, cluster_name__in=names, outcome=""
     )
     if found is None:
         under_way.update(outcome=ClusterUpdate.Outcome.REMOVED, ended_at=now)
     else:
-        if found.is_applied:
-            under_way.update(applied_at=now)
-        message = str(found.columns.get("message", ""))
-        ended = {"outcome": found.outcome, "ended_at": now} if found.outcome else {}
-        under_way.update(message=message, **ended)
-    running = Rollout.objects.filter(placement_id=binding.placement_id, state=Rollout.State.RUNNING)
+        told: dict[str, Any] = {"message": str(dict(found.columns).get("message", ""))}
+        told |= {"applied_at": now} if found.is_applied else {}
+        told |= {"outcome": found.outcome, "ended_at": now} if found.outcome else {}
+        under_way.update(**told)
+    running = Rollout.objects.filter(placement_id=placement_id, state=Rollout.State.RUNNING)
     running.update(changes=F("changes") + 1)
 
 
-def _found(call: Call, answer: Answer, *, now: datetime) -> Found | None:
+def _found(call: Call, answer: Answer, *, now: datetime, is_busy: bool) -> Found | None:
     """Turn an answer into what is written; None means that nothing of the placement is there any more."""
     if isinstance(answer, NotAsked):
-        return Found({"work_at": now})
+        return Found.of({"work_at": now})
     if isinstance(answer, DriverRejected):
         return _rejected(call.binding, answer, now=now)
     if isinstance(answer, DriverError):
         return _unanswered(call.binding, answer, now=now)
     if isinstance(answer, Observation):
-        return _observed(call, answer, now=now)
+        return _observed(call, answer, now=now, is_busy=is_busy)
     if call.binding.phase == Phase.REMOVING:
         return None
     columns = {"phase": Phase.SETTLING, "phase_since": now, "work_at": now, "message": ""}
-    return Found(columns, is_applied=True)
+    return Found.of(columns, is_applied=True)
 
 
 def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> Found:
@@ -221,42 +272,35 @@ def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> Foun
         "work_at": None,
         "message": said[:_LONGEST],
     }
-    return Found(columns, outcome=ClusterUpdate.Outcome.FAILED)
+    return Found.of(columns, outcome=ClusterUpdate.Outcome.FAILED)
 
 
 def _unanswered(binding: Binding, error: DriverError, *, now: datetime) -> Found:
     """Nobody knows whether the call took effect: the same call again, later and later."""
     since = binding.phase_since or now
     pause = max(LOOK_AGAIN, min((now - since) / 2, timedelta(seconds=30)))
-    return Found({"work_at": now + pause, "message": str(error)[:_LONGEST]})
+    return Found.of({"work_at": now + pause, "message": str(error)[:_LONGEST]})
 
 
-def _observed(call: Call, seen: Observation, *, now: datetime) -> Found:
+def _observed(call: Call, seen: Observation, *, now: datetime, is_busy: bool) -> Found:
     binding, there = call.binding, seen.of(call.placement)
+    next_look = now + (LOOK_IN_A_RUN if is_busy else LOOK_AT_REST)
     if there is None or there.version != binding.running_version:
         columns = {"phase": Phase.APPLYING, "phase_since": now, "work_at": now, "timed_since": None}
-        return Found({**columns, "message": "the cluster has lost what was applied; it is applied again"})
+        return Found.of({**columns, "message": "the cluster has lost what was applied; it is applied again"})
     if there.refusals:
         return _rejected(binding, DriverRejected("refused", there.refusals), now=now)
     if there.readiness is Readiness.AVAILABLE:
-        columns = {"phase": Phase.AVAILABLE, "timed_since": None, "message": "", "work_at": _rest(call, now)}
+        columns = {"phase": Phase.AVAILABLE, "timed_since": None, "message": "", "work_at": next_look}
         since = {} if binding.phase == Phase.AVAILABLE else {"phase_since": now}
-        return Found({**columns, **since}, outcome=ClusterUpdate.Outcome.AVAILABLE)
+        return Found.of({**columns, **since}, outcome=ClusterUpdate.Outcome.AVAILABLE)
     reasons = "; ".join(f"{one.object}: {one.reason}" for one in there.unready)[:_LONGEST]
     is_timed = there.readiness is Readiness.NOT_TRACKABLE
     columns = {
         "phase": Phase.SETTLING,
         "timed_since": (binding.timed_since or binding.phase_since or now) if is_timed else None,
         "message": reasons,
-        "work_at": _rest(call, now) if is_timed else now + LOOK_AGAIN,
+        "work_at": next_look if is_timed else now + LOOK_AGAIN,
     }
     since = {} if binding.phase == Phase.SETTLING else {"phase_since": now}
-    return Found({**columns, **since})
-
-
-def _rest(call: Call, now: datetime) -> datetime:
-    """Give when to look again at a cluster where all is well: sooner while a run depends on it."""
-    is_running = Rollout.objects.filter(
-        placement_id=call.binding.placement_id, state=Rollout.State.RUNNING
-    ).exists()
-    return now + (LOOK_IN_A_RUN if is_running else LOOK_AT_REST)
+    return Found.of({**columns, **since})
