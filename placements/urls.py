@@ -14,6 +14,7 @@ from placements.views import (
     placements,
     resources,
     search,
+    semantics,
 )
 
 app_name = "pages"
@@ -50,6 +51,7 @@ urlpatterns = [
     path("placements/<str:name>/yaml/", placements.placement_yaml, name="placement-yaml"),
     # /decisions/
     path("decisions/<str:prefix>/", decisions.decision, name="decision"),
+    path("decisions/<str:prefix>/semantics/", semantics.semantics, name="semantics"),
     # /resources/
     path("resources/", resources.resources, name="resources"),
     path("resources/apply/", resources.apply, name="apply"),

@@ -11,7 +11,7 @@ from placements.api.describing import described, page_shape
 from placements.api.endpoint import Endpoint
 from placements.api.lists import asked, listed, page_asked, rows_as
 from placements.api.rendering import CsvRenderer, YamlRenderer
-from placements.api.shapes.decisions import DecisionShape, OutcomeShape, RoundShape
+from placements.api.shapes.decisions import ComparisonShape, DecisionShape, OutcomeShape, RoundShape
 from placements.api.shapes.queries import (
     CandidateQuery,
     DecisionQuery,
@@ -23,6 +23,7 @@ from placements.api.shapes.rows import DecisionRow
 from placements.explain.advice_wording import trap_sentences
 from placements.explain.document import (
     candidate_document,
+    comparison_document,
     outcome_document,
     round_document,
     summary_document,
@@ -30,6 +31,7 @@ from placements.explain.document import (
 from placements.explain.tables import outcome_csv
 from placements.queries.lists import decisions_of
 from placements.queries.records import cycles_of, recorded
+from placements.queries.semantics import side_by_side
 from placements.scheduling.decision import Decision as Value
 from placements.scheduling.fleet_caveats import decision_caveats, fleet_caveats
 from placements.scheduling.outcomes import Outcomes as OutcomesOf
@@ -91,6 +93,18 @@ def _document(key: int, decision: Value) -> dict[str, Any]:
         if clusters <= MANY_CLUSTERS
         else None,
     }
+
+
+class DecisionSemantics(Endpoint):
+    """The same inputs under the rules of all four systems."""
+
+    @described("get_decision_semantics", {200: ComparisonShape}, problems=(409,))
+    def get(self, request: Request, decision: str) -> Response:
+        """Decide once more under each semantics; give the decisions, and where their choices part."""
+        asked(request, NoQuery)
+        sides = side_by_side(recorded(decision)[1], name=decision)
+        document = comparison_document(sides.comparison, warnings=sides.warnings)
+        return Response({**document, "refused": {str(one): why for one, why in sides.refused.items()}})
 
 
 class Rounds(Endpoint):

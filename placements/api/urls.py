@@ -57,6 +57,7 @@ of_placements = [
 of_decisions = [
     path("<decision:decision>.csv", decisions.DecisionCsv.as_view(), name="decision-csv"),
     path("<decision:decision>", decisions.Decision.as_view(), name="decision"),
+    path("<decision:decision>/semantics", decisions.DecisionSemantics.as_view(), name="decision-semantics"),
     path("<decision:decision>/rounds", decisions.Rounds.as_view(), name="rounds"),
     path("<decision:decision>/rounds/<number:number>", decisions.Round.as_view(), name="round"),
     path("<decision:decision>/clusters", decisions.Outcomes.as_view(), name="outcomes"),

@@ -27,6 +27,7 @@ READ = [
     "/decisions/{id}/",
     "/decisions/{id}/?cluster=bravelion",
     "/decisions/{id}/?cluster=nobody",
+    "/decisions/{id}/semantics/",
 ]
 WRITE = [
     "/demo/remove/",

@@ -167,3 +167,11 @@ class SimulateShape(serializers.Serializer[object]):
     strictHealth = serializers.BooleanField(required=False, default=False)
     step = serializers.IntegerField(required=False, min_value=1, max_value=10**9)
     why = serializers.CharField(required=False)
+
+
+class ComparisonShape(serializers.Serializer[object]):
+    """The same inputs under several semantics, and where their choices part."""
+
+    semantics = AnyObject()
+    firstDifference = AnyValue(allow_null=True)
+    refused = AnyObject(required=False)

@@ -1,0 +1,89 @@
+"""One decision under the rules of all four systems, side by side."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_safe
+
+from fleetui.access import for_readers
+from fleetui.htmx import render_page
+from placements.explain.wording import difference_sentence, headline
+from placements.models import Decision
+from placements.queries.records import decision_of, decisions_named
+from placements.queries.semantics import SideBySide, side_by_side
+from placements.scheduling.semantics import Semantics
+
+_MOST_ROWS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Whom one semantics has at one place, and whether the others have somebody else there."""
+
+    cluster: str
+    is_kept: bool
+    is_agreed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One semantics: how it came out, what was left out for it, or why it cannot be asked."""
+
+    semantics: Semantics
+    is_own: bool
+    headline: str
+    is_fulfilled: bool
+    notes: list[str]
+    refusal: str
+
+
+@for_readers
+@require_safe
+def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
+    """Show the decision with this id under fleet, kubefleet, ocm and kubernetes semantics."""
+    found = decisions_named(prefix)
+    if not found:
+        raise Http404(f"No decision has an id that begins with {prefix[:40]}.")
+    if len(found) > 1 or found[0].record.decision_id != prefix:
+        return redirect("pages:decision", prefix)
+    return render_page(request, "decisions/semantics.html", _context(found[0]))
+
+
+def _context(row: Decision) -> dict[str, Any]:
+    value = decision_of(row)
+    sides = side_by_side(value, name=row.placement_name)
+    rows, difference = sides.comparison.rows, sides.comparison.first_difference
+    return {
+        "decision": row,
+        "columns": [_column(one, sides, own=value.cycle.semantics) for one in Semantics],
+        "sentence": difference_sentence(difference) if difference else "",
+        "differs_at": difference.place if difference else 0,
+        "rows": [_choices(choices, sides) for choices in rows[:_MOST_ROWS]],
+        "more_rows": max(0, len(rows) - _MOST_ROWS),
+    }
+
+
+def _column(semantics: Semantics, sides: SideBySide, *, own: Semantics) -> Column:
+    refusal = sides.refused.get(semantics, "")
+    decision = sides.comparison.decisions.get(semantics)
+    return Column(
+        semantics,
+        semantics is own,
+        "" if decision is None else headline(decision),
+        decision is not None and decision.is_fulfilled,
+        [f"{one.path}: {one.message}" for one in sides.warnings.get(semantics, ())],
+        refusal,
+    )
+
+
+def _choices(choices: dict[Semantics, str | None], sides: SideBySide) -> list[Choice]:
+    is_agreed = len(set(choices.values())) == 1
+    decisions = sides.comparison.decisions
+    return [
+        Choice(name or "", name in decisions[one].kept, is_agreed)
+        for one in Semantics
+        for name in [choices.get(one)]
+        if one in decisions
+    ]

@@ -1,0 +1,53 @@
+"""The page that puts the four sets of rules side by side, and its twin over REST."""
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from placements.models import Decision
+from placements.operations.demo import load_demo
+from tests.rows import NOW
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+
+
+@pytest.fixture
+def web() -> str:
+    """Give the id of the latest decision on the demo's placement web."""
+    load_demo(9, by=None, now=NOW)
+    rows = Decision.objects.filter(placement_name="web").select_related("record")
+    return rows.latest("number").record.decision_id
+
+
+def test_shows_whom_each_would_place_and_where_they_part(viewer: Client, text_of: Fetch, web: str) -> None:
+    page = " ".join(text_of(viewer, f"/decisions/{web}/semantics/").split())
+
+    assert "They part at place 1: fleet and kubefleet take quietheron" in page
+    assert page.count("first difference") == 1
+    assert "<strong>bravelion</strong>" in page
+    assert "palemoth" in page
+
+
+def test_the_decision_links_to_it(viewer: Client, text_of: Fetch, web: str) -> None:
+    assert f"/decisions/{web}/semantics/" in text_of(viewer, f"/decisions/{web}/")
+
+
+def test_the_own_column_is_the_decision_itself(viewer: Client, web: str) -> None:
+    answer = viewer.get(f"/api/v1/decisions/{web}/semantics").json()
+
+    assert sorted(answer["semantics"]) == ["fleet", "kubefleet", "kubernetes", "ocm"]
+    assert answer["semantics"]["fleet"]["id"] == web
+    assert answer["firstDifference"]["place"] == 1
+    assert answer["refused"] == {}
+
+
+def test_a_prefix_leads_to_the_decision_and_an_unknown_one_to_nothing(viewer: Client, web: str) -> None:
+    assert viewer.get(f"/decisions/{web[:12]}/semantics/").status_code == 302
+    assert viewer.get("/decisions/d-ffffffff/semantics/").status_code == 404
+
+
+def test_it_needs_a_role(stranger: Client, web: str) -> None:
+    assert stranger.get(f"/decisions/{web}/semantics/").status_code == 403
