@@ -25,6 +25,7 @@ from placements.models import Binding, ClusterUpdate, ResourceSnapshot, Rollout
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.rollout.retry import retry_delay
 from placements.rollout.state import Phase
+from placements.scheduling.bindings import BindingState
 
 BATCH = 100
 THREADS = 16
@@ -157,10 +158,15 @@ def _write(call: Call, answer: Answer, *, now: datetime) -> None:
 
 
 def _settled(unmoved: QuerySet[Binding], found: Found | None, free: Mapping[str, Any]) -> bool:
-    """Write what was found, unless the binding has moved on; tell whether it was written."""
-    if found is None:
-        return bool(unmoved.delete()[0])
-    return bool(unmoved.update(**free, **found.columns))
+    """Write what was found, unless the binding has moved on; tell whether it was written.
+
+    Where the removal is done and the cluster was picked again meanwhile, it begins from nothing.
+    """
+    if found is not None:
+        return bool(unmoved.update(**free, **found.columns))
+    picked_again = unmoved.exclude(state=BindingState.UNSCHEDULED).filter(placement__deleting_since=None)
+    anew = {"phase": Phase.REMOVED, "running_version": "", "resource_snapshot": None, "work_at": None}
+    return bool(picked_again.update(**free, **anew) or unmoved.delete()[0])
 
 
 def _is_news(binding: Binding, found: Found | None) -> bool:
