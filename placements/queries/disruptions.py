@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from placements.explain.staged_wording import eviction_sentence
-from placements.models import DisruptionBudget, Drain, Eviction
-from placements.rollout.disruption import Executed, Invalid, NotExecuted, Numbers, Verdict, Why
+from placements.explain.staged_wording import STAYS_SENTENCES, eviction_sentence
+from placements.models import DisruptionBudget, Drain, DrainStep, Eviction
+from placements.rollout.disruption import Executed, Invalid, NotExecuted, Numbers, Verdict, Why, WhyStays
 from placements.scheduling.door.disruption_documents import DisruptionBudgetSpec, parse_disruption_budget
 
 
@@ -44,3 +44,22 @@ def _numbers(facts: Mapping[str, Any] | None) -> Numbers | None:
 def latest_drain(cluster: str) -> Drain | None:
     """Give the last drain of a cluster, over or not."""
     return Drain.objects.filter(cluster_name=cluster).order_by("-id").first()
+
+
+def step_sentence(step: DrainStep) -> str:
+    """Say in a sentence how far a drain is with a placement, and what it waits for."""
+    match step.state:
+        case DrainStep.State.BLOCKED:
+            return eviction_sentence(NotExecuted(Why(step.why), _numbers(step.numbers)))
+        case DrainStep.State.STAYS | DrainStep.State.NEXT_RUN:
+            return STAYS_SENTENCES[WhyStays(step.why)]
+        case DrainStep.State.LEAVING if step.why == Why.BEING_DELETED:
+            return "Leaves: it is being deleted."
+    return _STEPS[DrainStep.State(step.state)]
+
+
+_STEPS = {
+    DrainStep.State.WAITING: "Waits for its turn.",
+    DrainStep.State.LEAVING: "Its resources are being removed.",
+    DrainStep.State.GONE: "Is gone.",
+}

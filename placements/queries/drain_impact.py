@@ -7,12 +7,12 @@ from enum import StrEnum
 
 from clusters.models import CORDON_KEY, CORDON_VALUE
 from clusters.queries import fleet_now
-from placements.explain.staged_wording import eviction_sentence
+from placements.explain.staged_wording import STAYS_SENTENCES, eviction_sentence
 from placements.explain.wording import headline, joined
 from placements.models import Binding, Placement
 from placements.queries.disruptions import budget_for
 from placements.queries.impact import MOST_LOOKED_AT, with_clusters
-from placements.rollout.disruption import Executed, Why, judge_eviction
+from placements.rollout.disruption import Executed, Why, WhyStays, judge_eviction
 from placements.scheduling.bindings import Binding as BindingValue
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.cycle import Cycle
@@ -25,14 +25,6 @@ from placements.snapshots import cycles_of
 from placements.standing import Standing, evictable, standing_of
 
 CORDON = Taint(CORDON_KEY, CORDON_VALUE, NO_SCHEDULE)
-
-
-class WhyStays(StrEnum):
-    """Why a drain does not take a placement off, beside what is said to its eviction."""
-
-    PICK_FIXED = "pick-fixed"
-    TOLERATES = "tolerates-cordon"
-    NEXT_RUN = "next-run"
 
 
 class Fate(StrEnum):
@@ -110,13 +102,6 @@ def why_stays(policy: PlacementPolicy) -> WhyStays | None:
     if policy.placement_type is PlacementType.PICK_FIXED:
         return WhyStays.PICK_FIXED
     return None if untolerated((CORDON,), policy.tolerations) else WhyStays.TOLERATES
-
-
-STAYS_SENTENCES = {
-    WhyStays.PICK_FIXED: "PickFixed: cannot be evicted, stays; take the name off its list.",
-    WhyStays.TOLERATES: "Tolerates the cordon: it would come right back, and stays.",
-    WhyStays.NEXT_RUN: "Staged: its resources are removed by its next run.",
-}
 
 
 def _rows(

@@ -9,8 +9,8 @@ from clusters.models import MemberCluster
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.operations.rollouts.evictions import Judged, carry_out, judge
 from placements.queries.disruptions import numbers_facts
-from placements.queries.drain_impact import WhyStays, why_stays
-from placements.rollout.disruption import Executed, Invalid, Why
+from placements.queries.drain_impact import why_stays
+from placements.rollout.disruption import Executed, Invalid, Why, WhyStays
 from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.fleet import EligibilityKind
