@@ -1,6 +1,6 @@
 """What draining a cluster would do to each placement on it: decided anew in memory, nothing is written."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -76,12 +76,15 @@ class DrainImpact:
         return {str(fate): fates.count(fate) for fate in Fate}
 
 
-def drain_impact(cluster: str, *, now: datetime) -> DrainImpact:
-    """Say what draining a cluster would do; at most 200 placements are looked at, by name."""
+def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -> DrainImpact:
+    """Say what draining a cluster would do; at most 200 placements are looked at, by name.
+
+    `beside`: clusters that are drained together with it, and take nothing over.
+    """
     here = Binding.objects.filter(cluster_name=cluster).values("placement_id")
     rows = Placement.objects.filter(pk__in=here)
     looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
-    fleet = cordoned(fleet_now().fleet, cluster)
+    fleet = cordoned(fleet_now().fleet, cluster, *beside)
     found = list(_rows(looked, cluster, fleet, now=now))
     found.sort(key=lambda row: (not row.gets_worse, row.placement))
     return DrainImpact(cluster, tuple(found), rows.count() - len(looked))
