@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from clusters.models import MemberCluster, Membership
 from placements.models import Binding, Placement, ResourceSnapshot
-from placements.rollout.state import ClusterFacts, Deletion, Hold, Phase, RolloutState
+from placements.rollout import disruption
+from placements.rollout.state import EMPTY, ClusterFacts, Deletion, Hold, Phase, RolloutState
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.door.strategy import PropagationPolicy
 from placements.scheduling.fleet import EligibilityKind
@@ -157,3 +158,25 @@ def _deletion(placement: Placement, manifest: ClusterResourcePlacement) -> Delet
     return Deletion(
         placement.deleting_since, placement.deletion_number, abandons=policy is PropagationPolicy.ABANDON
     )
+
+
+def evictable(standing: Standing) -> disruption.PlacementStanding:
+    """Give what an eviction has to know of the placement."""
+    policy, state = standing.manifest.spec.policy, standing.state
+    return disruption.PlacementStanding(
+        policy.placement_type,
+        {one.name: _stands(one, state) for one in state.clusters},
+        standing.placement.number_of_clusters,
+        is_being_deleted=standing.placement.deleting_since is not None,
+    )
+
+
+def _stands(cluster: ClusterFacts, state: RolloutState) -> disruption.Standing:
+    if cluster.phase in EMPTY:
+        return disruption.Standing.PLANNED
+    if cluster.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
+        return disruption.Standing.LEAVING
+    if cluster.phase is Phase.FAILED:
+        return disruption.Standing.FAILED
+    is_available = state.is_available(cluster)
+    return disruption.Standing.AVAILABLE if is_available else disruption.Standing.WORKING

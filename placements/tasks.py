@@ -9,6 +9,7 @@ from celery import shared_task
 from placements.operations.fleet_changes import ask_those_concerned
 from placements.operations.rollouts.advancing import advance_due as advance_those_due
 from placements.operations.rollouts.carrying_out import carry_out_due as carry_out_those_due
+from placements.operations.rollouts.draining import advance_drains
 from placements.operations.scheduling import schedule_due as schedule_those_due
 
 
@@ -41,6 +42,7 @@ def carry_out_due(**_newer: Any) -> None:
 def sweep(**_newer: Any) -> None:
     """Find what a lost message left, and do it; what takes long has a task of its own."""
     ask_those_concerned()
+    _repeat(advance_drains)
     _repeat(schedule_those_due)
     _repeat(advance_those_due)
     carry_out_due.apply_async(expires=1)

@@ -1,5 +1,6 @@
 """Bulk actions on clusters: each says first what it would do to placements, then an operation does it."""
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,18 +17,23 @@ from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils import timezone
 
+from clusters.drivers.registry import SIMULATED
+from clusters.drivers.simulated.configuration import parse_configuration
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster
 from clusters.operations import editing
+from clusters.operations.faults import NotSimulatedError, faults_of
 from clusters.operations.joining import Did
 from clusters.operations.leaving import leave
 from clusters.queries import fleet_now
 from fleetui.roles import may_operate
 from placements.admin.cluster_import import import_view
+from placements.admin.drains import DRAIN, drain_all, drains_foreseen, tell_all
 from placements.explain.wording import counted
 from placements.queries.impact import Impact, impact_of
 from placements.scheduling.agent import leaving
+from placements.scheduling.door.json_text import load_json
 from placements.scheduling.door.kinds import MEMBER_KIND, MEMBER_VERSIONS
-from placements.scheduling.faults import Faults
+from placements.scheduling.faults import Fault, Faults
 from placements.scheduling.fleet import NO_SCHEDULE, Cluster, Fleet, Taint
 from placements.scheduling.member import parse_member
 
@@ -93,6 +99,39 @@ class OldTaintForm(NothingForm):
         return {**self.cleaned_data, "key": key, "value": value}
 
 
+class FaultsForm(NothingForm):
+    """What simulated clusters are told to fail with, as JSON; nothing ends all faults."""
+
+    faults = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 12, "cols": 80}))
+
+    def __init__(self, data: Any = None, *, names: Collection[str]) -> None:
+        super().__init__(data, names=names)
+        first = MemberCluster.objects.filter(name__in=names, driver=SIMULATED).order_by("name").first()
+        found = faults_of(first) if first else []
+        self.fields["faults"].initial = json.dumps(found, indent=2) if found else ""
+
+    def clean(self) -> dict[str, Any]:
+        """Ask the simulation, so that its words are the same everywhere."""
+        chosen = MemberCluster.objects.filter(name__in=self.names)
+        for cluster in chosen.exclude(driver=SIMULATED).order_by("name")[:_NAMES_SHOWN]:
+            self.add_error(None, str(NotSimulatedError(cluster.name)))
+        try:
+            parse_configuration({"faults": typed_faults(self.cleaned_data)}, path="")
+        except Faults as faults:
+            for fault in faults.faults:
+                self.add_error("faults", str(fault))
+        return self.cleaned_data
+
+
+def typed_faults(given: Mapping[str, Any]) -> list[Any]:
+    """Give the faults that were typed. Raises Faults."""
+    text = str(given.get("faults") or "").strip()
+    found = load_json(text) if text else []
+    if not isinstance(found, list):
+        raise Faults([Fault("faults", "wrong-type", "is not a list of faults", "a list of objects")])
+    return found
+
+
 def _refuse(form: forms.Form, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
     document = {
         "apiVersion": MEMBER_VERSIONS[0],
@@ -121,6 +160,7 @@ class ClusterAction:
     after: Callable[[Cluster, Given], Cluster]
     form: type[NothingForm] = NothingForm
     is_farewell: bool = False
+    verb: str = "changed"
 
 
 def _edit(edit: Callable[[Sequence[str], Given, User, datetime], list[editing.Put]]) -> Do:
@@ -205,11 +245,26 @@ ACTIONS: Mapping[str, ClusterAction] = {
             lambda cluster, _given: _without_taint(cluster, editing.CORDON),
         ),
         ClusterAction(
+            DRAIN,
+            "Drain",
+            lambda names, _given, by, now: drain_all(names, by, now),
+            lambda cluster, _given: _with_taint(cluster, editing.CORDON),
+            verb="begin to be drained",
+        ),
+        ClusterAction(
             "leave",
             "Leave the fleet",
             lambda names, _given, by, now: len(leave(names, by=by, now=now)),
             lambda cluster, _given: cluster._replace(eligibility=leaving()),
             is_farewell=True,
+            verb="begin to leave",
+        ),
+        ClusterAction(
+            "faults",
+            "Tell to fail",
+            lambda names, given, by, now: tell_all(names, typed_faults(given), by, now),
+            lambda cluster, _given: cluster,
+            FaultsForm,
         ),
     )
 }
@@ -272,7 +327,7 @@ def _there(names: Collection[str]) -> list[str]:
 
 def _said(action: ClusterAction, given: Given, changed: int, chosen: int) -> str:
     label = f" {given['key']}={given['value']}" if "value" in given else f" {given.get('key', '')}".rstrip()
-    verb = "begin to leave" if action.is_farewell else "changed"
+    verb = action.verb
     same = chosen - changed
     left = f"; {same} already as wanted" if same else ""
     return f"{action.title}{label}: {counted(changed, 'cluster')} {verb}{left}."
@@ -297,6 +352,7 @@ def _page(
         "hidden": max(len(names) - _NAMES_SHOWN, 0),
         "given": given,
         "impact": impact,
+        "drains": drains_foreseen(names, now=timezone.now()) if action.name == DRAIN else (),
         "changing": changing,
         "same": len(names) - changing,
     }

@@ -14,12 +14,15 @@ from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import set_rollback
 
 from clusters.operations.editing import UnknownClusterError
+from clusters.operations.faults import NotSimulatedError
 from fleetui.paging import BadCursorError
 from fleetui.revisions import StaleEditError
 from placements.api.bodies import BodyTooLargeError, MalformedBodyError
 from placements.api.preconditions import PreconditionError
+from placements.operations.budgets import UnknownBudgetError
 from placements.operations.placements import UnknownPlacementError
 from placements.operations.resources import UnknownResourceError
+from placements.operations.rollouts.hands import HandRefusedError
 from placements.queries.records import AmbiguousDecisionError, UnknownDecisionError, UnknownInDecisionError
 from placements.scheduling.faults import Fault, Faults
 from placements.simulation.request import BadInputError
@@ -144,6 +147,9 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownClusterError: _plainly(404, "unknown-cluster"),
     UnknownPlacementError: _plainly(404, "unknown-placement"),
     UnknownResourceError: _plainly(404, "unknown-resource"),
+    UnknownBudgetError: _plainly(404, "unknown-budget"),
+    NotSimulatedError: _plainly(409, "not-simulated"),
+    HandRefusedError: _plainly(409, "refused"),
     UnknownDecisionError: _plainly(404, "unknown-decision"),
     UnknownInDecisionError: _plainly(404, "unknown-cluster"),
     AmbiguousDecisionError: _ambiguous,

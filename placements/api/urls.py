@@ -8,6 +8,8 @@ from placements.api import (
     clusters,
     decided_clusters,
     decisions,
+    disruptions,
+    drains,
     events,
     placements,
     previewing,
@@ -33,6 +35,8 @@ of_clusters = [
     path("<named:name>/uncordon", cluster_parts.Uncordon.as_view(), name="cluster-uncordon"),
     path("<named:name>/heartbeat", cluster_parts.Heartbeat.as_view(), name="cluster-heartbeat"),
     path("<named:name>/bindings", cluster_parts.ClusterBindings.as_view(), name="cluster-bindings"),
+    path("<named:name>/drain", drains.Drain.as_view(), name="cluster-drain"),
+    path("<named:name>/faults", drains.ClusterFaults.as_view(), name="cluster-faults"),
 ]
 
 of_placements = [
@@ -52,6 +56,10 @@ of_placements = [
         snapshots.ResourceSnapshot.as_view(),
         name="resource-snapshot",
     ),
+    path("<named:name>/evict", disruptions.Evict.as_view(), name="placement-evict"),
+    path("<named:name>/evictions", disruptions.Evictions.as_view(), name="placement-evictions"),
+    path("<named:name>/budget", disruptions.Budget.as_view(), name="placement-budget"),
+    path("<named:name>/forget", disruptions.Forget.as_view(), name="placement-forget"),
 ]
 
 of_decisions = [

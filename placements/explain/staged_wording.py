@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from placements.explain.wording import joined
-from placements.rollout.disruption import Executed, Invalid, Numbers, Verdict, Why
+from placements.rollout.disruption import Executed, Invalid, Numbers, Verdict, Why, WhyStays
 from placements.rollout.overrides import OverrideFailed
 from placements.rollout.staged_facts import Answer, RunStatus, Slots, Wait, WaitFor
 from placements.rollout.stages import Reason
@@ -120,6 +120,13 @@ _WHY = {
     Why.WITHIN_BUDGET: "the disruption budget allows it",
     Why.MISCONFIGURED: "the disruption budget does not go with a placement that picks every cluster",
     Why.OVER_BUDGET: "the disruption budget does not allow it",
+}
+
+
+STAYS_SENTENCES = {
+    WhyStays.PICK_FIXED: "PickFixed: cannot be evicted, stays; take the name off its list.",
+    WhyStays.TOLERATES: "Tolerates the cordon: it would come right back, and stays.",
+    WhyStays.NEXT_RUN: "Staged: its resources are removed by its next run.",
 }
 
 

@@ -1,7 +1,8 @@
-"""Placements, their immutable snapshots, decisions, bindings, and the runs that carry them out."""
+"""Placements, their snapshots, decisions, bindings, the runs that carry them out, evictions and drains."""
 
 from placements.models.bindings import Binding
 from placements.models.decisions import Decision, DecisionRecord, FleetRecord
+from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.resources import Resource
 from placements.models.rollouts import ClusterUpdate, Rollout
@@ -13,6 +14,10 @@ __all__ = [
     "ClusterUpdate",
     "Decision",
     "DecisionRecord",
+    "DisruptionBudget",
+    "Drain",
+    "DrainStep",
+    "Eviction",
     "FleetRecord",
     "Placement",
     "PolicySnapshot",

@@ -10,9 +10,13 @@ from django.db import transaction
 
 from clusters.operations.joining import CLUSTER, Wanted, put_clusters
 from placements.manifests import Document, attach_lines
+from placements.operations.budgets import BUDGET, save_budget
 from placements.operations.placements import PLACEMENT, save_placement
 from placements.operations.resources import RESOURCE, apply_resources, name_of
-from placements.scheduling.door.kinds import MEMBER_KIND, PLACEMENT_KIND
+from placements.operations.rollouts.evictions import apply_eviction
+from placements.queries.disruptions import said_of
+from placements.scheduling.door.disruption_documents import parse_disruption_budget, parse_eviction
+from placements.scheduling.door.kinds import BUDGET_KIND, EVICTION_KIND, MEMBER_KIND, PLACEMENT_KIND
 from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.hub.manifest import parse_manifest
 from placements.scheduling.hub.objects import HubObject
@@ -24,38 +28,40 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one document."""
+    """What became of one document; `said` is a sentence where a word does not do."""
 
     kind: str
     name: str
     did: str
     caveats: tuple[Caveat, ...] = ()
+    said: str = ""
 
 
 @transaction.atomic
 def apply_documents(documents: Sequence[Document], *, by: User | None, now: datetime) -> list[Result]:
-    """Apply resources, then member clusters, then placements; the answer keeps the order given.
+    """Apply resources, member clusters, placements, budgets, evictions; the answer keeps the order given.
 
     Raises Faults with those of every document, each with its line; then nothing has changed.
     """
     faults: list[tuple[Document, Fault]] = []
     several = len(documents) > 1
-    resources = [one for one in documents if _kind(one) not in (MEMBER_KIND, PLACEMENT_KIND)]
-    members = [one for one in documents if _kind(one) == MEMBER_KIND]
-    placements = [one for one in documents if _kind(one) == PLACEMENT_KIND]
+    of_kind = {kind: [one for one in documents if _kind(one) == kind] for kind in (MEMBER_KIND, *_SAVERS)}
+    resources = [one for one in documents if _kind(one) not in (MEMBER_KIND, *_SAVERS)]
     faults += _faults_of(resources, parse_manifest, several=several)
-    faults += _faults_of(members, parse_member, several=several)
-    faults += _faults_of(placements, parse_placement, several=several)
+    faults += _faults_of(of_kind[MEMBER_KIND], parse_member, several=several)
+    for kind, (read, _) in _SAVERS.items():
+        faults += _faults_of(of_kind[kind], read, several=several)
     _refuse_twice(documents, faults)
     _raise(faults)
     results: dict[int, Result] = {}
     results |= _apply_resources(resources, by=by, now=now)
-    results |= _put_members(members, by=by, now=now)
-    for one in placements:
-        try:
-            results[id(one)] = _save(one, by=by, now=now)
-        except Faults as found:
-            faults += _placed(one, found, several=several)
+    results |= _put_members(of_kind[MEMBER_KIND], by=by, now=now)
+    for kind, (_, save) in _SAVERS.items():
+        for one in of_kind[kind]:
+            try:
+                results[id(one)] = save(one, by, now)
+            except Faults as found:
+                faults += _placed(one, found, several=several)
     _raise(faults)
     return [results[id(one)] for one in documents]
 
@@ -136,6 +142,25 @@ def _put_members(documents: Sequence[Document], *, by: User | None, now: datetim
     return {id(document): Result(CLUSTER, one.name, one.did) for document, one in pairs}
 
 
-def _save(document: Document, *, by: User | None, now: datetime) -> Result:
+def _save(document: Document, by: User | None, now: datetime) -> Result:
     saved = save_placement(document.data, by=by, now=now)
     return Result(PLACEMENT, saved.placement.name, saved.did, saved.caveats)
+
+
+def _save_budget(document: Document, by: User | None, now: datetime) -> Result:
+    saved = save_budget(document.data, by=by, now=now)
+    return Result(BUDGET, saved.budget.name, saved.did)
+
+
+def _evict(document: Document, by: User | None, now: datetime) -> Result:
+    row, is_new = apply_eviction(document.data, by=by, now=now)
+    return Result(EVICTION, str(row.name), row.outcome if is_new else UNCHANGED, said=said_of(row))
+
+
+EVICTION, UNCHANGED = "eviction", "unchanged"
+_SAVERS: Mapping[str, tuple[Callable[[Any], object], Callable[[Document, User | None, datetime], Result]]] = {
+    PLACEMENT_KIND: (parse_placement, _save),
+    BUDGET_KIND: (parse_disruption_budget, _save_budget),
+    EVICTION_KIND: (parse_eviction, _evict),
+}
+"""How a kind is read and saved, in the order of saving."""

@@ -180,7 +180,14 @@ def _repeats(cycled: Cycled, digest: str) -> bool:
         latest.policy_number,
         latest.wanted,
         latest.is_fulfilled,
-    ) == (digest, inputs.snapshot.number, inputs.placement.number_of_clusters, decision.is_fulfilled)
+        latest.picked_count + latest.kept_count,
+    ) == (
+        digest,
+        inputs.snapshot.number,
+        inputs.placement.number_of_clusters,
+        decision.is_fulfilled,
+        len(decision.kept),
+    )
 
 
 def _columns(cycled: Cycled) -> dict[str, object]:

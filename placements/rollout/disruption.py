@@ -47,6 +47,14 @@ class Why(StrEnum):
     OVER_BUDGET = "over-budget"
 
 
+class WhyStays(StrEnum):
+    """Why a drain does not take a placement off, beside what is said to its eviction."""
+
+    PICK_FIXED = "pick-fixed"
+    TOLERATES = "tolerates-cordon"
+    NEXT_RUN = "next-run"
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """The arithmetic of a budget: `allowed` evictions are left, the one in question included."""

@@ -45,7 +45,9 @@ def test_the_menu_has_the_actions_and_no_deletion(operator: Client) -> None:
         "remove-taint",
         "cordon",
         "uncordon",
+        "drain",
         "leave",
+        "faults",
     ]
 
 

@@ -112,9 +112,12 @@ class CaveatShape(serializers.Serializer[object]):
 class AppliedRow(serializers.Serializer[object]):
     """What became of one document."""
 
-    kind = serializers.CharField(help_text="`cluster`, `placement` or `resource`.")
+    kind = serializers.CharField(help_text="`cluster`, `placement`, `resource`, `budget` or `eviction`.")
     name = serializers.CharField()
-    did = serializers.CharField(help_text="`created`, `joined`, `changed` or `unchanged`.")
+    did = serializers.CharField(
+        help_text="`created`, `joined`, `changed`, `unchanged`; `executed`, `not-executed`, `invalid`."
+    )
+    message = serializers.CharField(source="said", allow_blank=True, help_text="Why, of an eviction.")
     warnings = CaveatShape(many=True, source="caveats")
 
 

@@ -1,4 +1,4 @@
-"""manage.py apply -f FILE: resources, member clusters and placements, all or none."""
+"""manage.py apply -f FILE: resources, member clusters, placements, budgets, evictions, all or none."""
 
 import sys
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ BAD_INPUT = 2
 class Command(HubCommand):
     """Apply the documents of files to the hub."""
 
-    help = "Apply resources, member clusters and placements to the hub, all or none."
+    help = "Apply resources, member clusters, placements, budgets and evictions to the hub, all or none."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options."""
@@ -39,7 +39,8 @@ class Command(HubCommand):
         except Faults as faults:
             raise CommandError(_told(", ".join(filename), faults), returncode=BAD_INPUT) from faults
         for result in results:
-            self.stdout.write(f"{result.kind} {result.name} {result.did}")
+            said = f": {result.said}" if result.said else ""
+            self.stdout.write(f"{result.kind} {result.name} {result.did}{said}")
             for caveat in result.caveats:
                 self.stderr.write(f"  warning: {caveat.path}: {caveat.message}")
 

@@ -10,7 +10,7 @@ from clusters.models import MemberCluster
 from clusters.queries import manifest_of as cluster_manifest
 from fleetui.management.hub_command import HubCommand
 from placements.manifests import dump_yaml
-from placements.models import Placement, Resource
+from placements.models import DisruptionBudget, Placement, Resource
 from placements.queries.status import manifest_of as placement_manifest
 
 NOT_FOUND = 1
@@ -19,11 +19,11 @@ NOT_FOUND = 1
 class Command(HubCommand):
     """Print manifests."""
 
-    help = "Print clusters, placements or resources as manifests."
+    help = "Print clusters, placements, resources or disruption budgets as manifests."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options."""
-        parser.add_argument("kind", choices=["clusters", "placements", "resources"])
+        parser.add_argument("kind", choices=list(_MANIFESTS))
         parser.add_argument("names", nargs="*", metavar="NAME", help="only these; by default all")
         parser.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml")
         parser.add_argument("--no-status", action="store_true", help="leave out what the hub wrote")
@@ -61,4 +61,8 @@ def _resources(names: Iterable[str]) -> list[dict[str, Any]]:
     return [dict(row.content) for row in _named(rows, names)]
 
 
-_MANIFESTS = {"clusters": _clusters, "placements": _placements, "resources": _resources}
+def _budgets(names: Iterable[str]) -> list[dict[str, Any]]:
+    return [dict(row.document) for row in _named(DisruptionBudget.objects.order_by("name"), names)]
+
+
+_MANIFESTS = {"clusters": _clusters, "placements": _placements, "resources": _resources, "budgets": _budgets}

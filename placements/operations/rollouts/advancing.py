@@ -137,12 +137,21 @@ def _start(run: Rollout, standing: Standing, actions: Iterable[Action], *, now: 
     if not listed:
         return
     rows = {binding.cluster_name: binding for binding in standing.bindings}
+    _refuse_moved(standing.placement, [rows[action.cluster] for action in listed])
     _end_earlier_starts(run, [action.cluster for action in listed], now=now)
     updates = [_update(run, action, now=now) for action in listed]
     ClusterUpdate.objects.bulk_create(updates, batch_size=500)
     _write_starts((rows[action.cluster], _started(action, standing, now=now)) for action in listed)
     Rollout.objects.filter(pk=run.pk).update(changes=F("changes") + 1)
     wake(CARRY_OUT_DUE)
+
+
+def _refuse_moved(placement: Placement, bindings: Iterable[Binding]) -> None:
+    """Raise RolloutMovedError where a decision, an eviction or an answer changed a binding meanwhile."""
+    expected = {(one.pk, one.state, one.phase, one.running_version) for one in bindings}
+    locked = Binding.objects.select_for_update().filter(placement=placement).order_by("pk")
+    if not expected <= set(locked.values_list("pk", "state", "phase", "running_version")):
+        raise RolloutMovedError
 
 
 def _end_earlier_starts(run: Rollout, names: list[str], *, now: datetime) -> None:

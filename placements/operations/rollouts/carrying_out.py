@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from django.db import connections, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from clusters.drivers.asking import NotAsked, ask_all
 from clusters.drivers.base import Applied, DriverError, DriverRejected, Observation, Version
@@ -27,6 +27,7 @@ from placements.models import Binding, ClusterUpdate, ResourceSnapshot, Rollout
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.rollout.retry import retry_delay
 from placements.rollout.state import Phase
+from placements.scheduling.bindings import BindingState
 
 BATCH = 100
 THREADS = 16
@@ -207,12 +208,20 @@ def _write(bindings: Sequence[Binding], found: Found | None, *, now: datetime) -
         unmoved = mine.filter(phase=one.phase, running_version=one.running_version)
         names = list(unmoved.values_list("cluster_name", flat=True)) if is_news else []
         if found is None:
-            unmoved.delete()
+            _removed(unmoved)
         else:
             unmoved.update(**_FREE, **dict(found.columns))
         mine.update(**_FREE)
         if names:
             _tell(one.placement_id, names, found, now=now)
+
+
+def _removed(unmoved: QuerySet[Binding]) -> None:
+    """End the bindings whose removal is done; a cluster picked again meanwhile begins from nothing."""
+    picked_again = unmoved.exclude(state=BindingState.UNSCHEDULED).filter(placement__deleting_since=None)
+    anew = {"phase": Phase.REMOVED, "running_version": "", "resource_snapshot": None, "work_at": None}
+    picked_again.update(**_FREE, **anew)
+    unmoved.delete()
 
 
 _FREE = {"work_until": None, "work_token": ""}

@@ -1,0 +1,54 @@
+"""manage.py drain NAME: cordon a cluster and evict what is on it; or see how far that is, or cancel it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from clusters.operations.editing import UnknownClusterError
+from placements.operations.rollouts.draining import AT_ONCE, cancel_drain, drain
+from placements.operations.rollouts.hands import HandRefusedError
+from placements.queries.disruptions import latest_drain, step_sentence
+from placements.queries.drain_impact import drain_impact
+
+BAD_INPUT = 2
+
+
+class Command(BaseCommand):
+    """Begin, watch or cancel a drain."""
+
+    help = "Cordon a cluster and evict one placement after another; a worker carries it out."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the options."""
+        parser.add_argument("cluster", metavar="NAME")
+        what = parser.add_mutually_exclusive_group()
+        what.add_argument("--cancel", action="store_true", help="evict nothing more; the cordon stays")
+        what.add_argument("--status", action="store_true", help="only say how far it is, or what it would do")
+        parser.add_argument(
+            "--at-once", type=int, default=AT_ONCE, choices=range(1, 101), metavar="N", help="evictions"
+        )
+
+    def handle(self, *, cluster: str, cancel: bool, status: bool, at_once: int, **_options: Any) -> None:
+        """Do what was asked, then say how far the drain is."""
+        now = datetime.now(UTC)
+        try:
+            if cancel:
+                cancel_drain(cluster, by=None, now=now)
+            elif not status:
+                drain(cluster, by=None, now=now, at_once=at_once)
+        except (UnknownClusterError, HandRefusedError) as error:
+            raise CommandError(str(error), returncode=BAD_INPUT) from error
+        self._say(cluster, now)
+
+    def _say(self, cluster: str, now: datetime) -> None:
+        row = latest_drain(cluster)
+        if row is None or not row.steps.exists():
+            for one in drain_impact(cluster, now=now).rows:
+                self.stdout.write(f"{one.placement}: {one.said}")
+        if row is None:
+            self.stdout.write(f"{cluster} was never drained")
+            return
+        for step in row.steps.order_by("placement_name"):
+            self.stdout.write(f"{step.placement_name}: {step_sentence(step)}")
+        self.stdout.write(f"{row}{f', {row.ended_because}' if row.ended_because else ''}")

@@ -1,0 +1,65 @@
+"""Evictions, budgets and drains as they are stored, read back into values and words."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from placements.explain.staged_wording import STAYS_SENTENCES, eviction_sentence
+from placements.models import DisruptionBudget, Drain, DrainStep, Eviction
+from placements.rollout.disruption import Executed, Invalid, NotExecuted, Numbers, Verdict, Why, WhyStays
+from placements.scheduling.door.disruption_documents import DisruptionBudgetSpec, parse_disruption_budget
+
+
+def budget_for(placement: str) -> DisruptionBudgetSpec | None:
+    """Give the budget that holds evictions of a placement back, None where nothing does."""
+    row = DisruptionBudget.objects.filter(name=placement).first()
+    return parse_disruption_budget(row.document).spec if row else None
+
+
+def numbers_facts(numbers: Numbers | None) -> dict[str, int] | None:
+    """Give the arithmetic of a budget as plain data."""
+    return asdict(numbers) if numbers else None
+
+
+def verdict_of(eviction: Eviction) -> Verdict:
+    """Give what was said to an eviction."""
+    why, numbers = Why(eviction.why), _numbers(eviction.numbers)
+    match eviction.outcome:
+        case Eviction.Outcome.EXECUTED:
+            return Executed(why, numbers)
+        case Eviction.Outcome.NOT_EXECUTED:
+            return NotExecuted(why, numbers)
+    return Invalid(why)
+
+
+def said_of(eviction: Eviction) -> str:
+    """Say in a sentence what became of an eviction."""
+    return eviction_sentence(verdict_of(eviction))
+
+
+def _numbers(facts: Mapping[str, Any] | None) -> Numbers | None:
+    return Numbers(**facts) if facts else None
+
+
+def latest_drain(cluster: str) -> Drain | None:
+    """Give the last drain of a cluster, over or not."""
+    return Drain.objects.filter(cluster_name=cluster).order_by("-id").first()
+
+
+def step_sentence(step: DrainStep) -> str:
+    """Say in a sentence how far a drain is with a placement, and what it waits for."""
+    match step.state:
+        case DrainStep.State.BLOCKED:
+            return eviction_sentence(NotExecuted(Why(step.why), _numbers(step.numbers)))
+        case DrainStep.State.STAYS | DrainStep.State.NEXT_RUN:
+            return STAYS_SENTENCES[WhyStays(step.why)]
+        case DrainStep.State.LEAVING if step.why == Why.BEING_DELETED:
+            return "Leaves: it is being deleted."
+    return _STEPS[DrainStep.State(step.state)]
+
+
+_STEPS = {
+    DrainStep.State.WAITING: "Waits for its turn.",
+    DrainStep.State.LEAVING: "Its resources are being removed.",
+    DrainStep.State.GONE: "Is gone.",
+}
