@@ -11,10 +11,12 @@ def answer_facts(answer: Answer) -> dict[str, Any]:
     """Give an answer as plain data."""
     return {
         "verdict": str(answer.verdict),
+        "actions": [action_facts(one) for one in answer.actions],
         "budgets": budget_facts(answer.budgets),
         "waiting": [_waiting(one) for one in answer.waiting],
         "underWay": [_under_way(one) for one in answer.under_way],
         "until": _moment(answer.until),
+        "unreachable": list(answer.unreachable),
         "mayStillHold": list(answer.may_still_hold),
         "heldBack": _held_back(answer.held_back),
     }
@@ -29,7 +31,12 @@ def budget_facts(budgets: Budgets) -> dict[str, Any]:
     }
     if budgets.deletion:
         slots = budgets.deletion
-        facts["deletion"] = {"limit": slots.limit, "running": slots.running, "allowed": slots.allowed}
+        facts["deletion"] = {
+            "limit": slots.limit,
+            "running": slots.running,
+            "started": slots.started,
+            "allowed": slots.allowed,
+        }
     return facts
 
 
@@ -70,7 +77,8 @@ def _waiting(waiting: Waiting) -> dict[str, Any]:
 def action_facts(action: Action) -> dict[str, Any]:
     """Give what is to be started as plain data."""
     what = "remove" if isinstance(action, Remove) else str(action.why)
-    return {"cluster": action.cluster, "what": what, "attempt": action.attempt}
+    version = None if isinstance(action, Remove) else action.version
+    return {"cluster": action.cluster, "what": what, "version": version, "attempt": action.attempt}
 
 
 def _under_way(one: UnderWay) -> dict[str, Any]:
