@@ -78,7 +78,7 @@ def budget_sentences(budgets: Budgets) -> list[str]:
 
 VERDICT_WORDS = {
     Verdict.STARTS: "work is starting",
-    Verdict.WAITS: "waiting for what is under way",
+    Verdict.WAITS: "waiting for what is under way, or due later",
     Verdict.HALTED: "halted: nothing goes on by itself",
     Verdict.FINISHED: "everything is as wanted",
 }

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.db.models.fields.json import KT
 
+from fleetui.models import Event
 from placements.explain.rollout_reading import answer_of
 from placements.explain.rollout_wording import waiting_sentence
 from placements.models import Binding, ClusterUpdate, Placement, Rollout
@@ -23,6 +25,28 @@ def runs_matching(*, placement: str = "", state: str = "") -> QuerySet[Rollout]:
     rows = Rollout.objects.defer("answer")
     rows = rows.filter(placement_name=placement) if placement else rows
     return rows.filter(state=state) if state else rows
+
+
+def runs_to_show(*, placement: str = "", state: str = "") -> QuerySet[Rollout]:
+    """Give the same with what a list says of them: `verdict`, `ready` of `number` clusters; unordered."""
+    rows = runs_matching(placement=placement, state=state).select_related("placement")
+    return rows.defer("answer", "waves", "placement__document").annotate(
+        verdict=KT("answer__verdict"),
+        ready=KT("answer__budgets__updates__ready"),
+        of=KT("answer__budgets__updates__number"),
+    )
+
+
+def events_of(run: Rollout) -> QuerySet[Event]:
+    """Give what happened to a run, and what people did with its placement meanwhile; unordered."""
+    meanwhile = Q(kind="placement", name=run.placement_name, at__gte=run.started_at)
+    meanwhile &= Q(at__lte=run.ended_at) if run.ended_at else Q()
+    return Event.objects.filter(Q(kind="rollout", name=f"{run.placement_name}/{run.number}") | meanwhile)
+
+
+def running_count() -> int:
+    """Count the runs that are under way."""
+    return Rollout.objects.filter(state=Rollout.State.RUNNING).count()
 
 
 def run_named(placement: str, number: int) -> Rollout:
