@@ -63,6 +63,19 @@ def latest_run(placement: Placement) -> Rollout | None:
     return Rollout.objects.filter(placement=placement).order_by("-number").first()
 
 
+def pulse_of(placement: str, number: int) -> str:
+    """Give what moves with everything that happens to a run, without reading the run. Empty without one."""
+    rows = Rollout.objects.filter(placement_name=placement, number=number).order_by("-pk")
+    found = rows.values_list("changes", "placement__revision").first()
+    return f"{found[0]}.{found[1] or 0}" if found else ""
+
+
+def last_pulse(placement: Placement) -> tuple[int, int]:
+    """Give the number and the changes of the last run of a placement; zeros before the first."""
+    rows = Rollout.objects.filter(placement=placement).order_by("-number")
+    return rows.values_list("number", "changes").first() or (0, 0)
+
+
 def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
     """Give what was started in a run; unordered."""
     return ClusterUpdate.objects.filter(rollout=run)

@@ -27,6 +27,7 @@ class Hand:
     done: str
     run: Callable[..., object]
     is_grave: bool = False
+    begins_a_run: bool = False
 
 
 HANDS = {
@@ -50,12 +51,14 @@ HANDS = {
         "A new run carries on from where the clusters are.",
         "begins a new run",
         hands.begin_anew,
+        begins_a_run=True,
     ),
     "release": Hand(
         "Release {}",
         "It follows the hub again: what has changed there since the rollback is carried out.",
         "follows the hub again",
         hands.release,
+        begins_a_run=True,
     ),
 }
 
@@ -71,6 +74,7 @@ def lay_hand(request: HttpRequest, name: str, hand: str) -> HttpResponse:
         {"title": wanted.button.format(name), "consequence": wanted.consequence, "is_grave": wanted.is_grave},
         lambda: wanted.run(name, by=user_of(request), now=datetime.now(UTC)),
         done=f"{name} {wanted.done}.",
+        begins_a_run=wanted.begins_a_run,
     )
 
 
@@ -110,6 +114,7 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
         },
         lambda: hands.roll_back(name, number, by=user_of(request), now=datetime.now(UTC)),
         done=f"{name} goes back to r{number}.",
+        begins_a_run=True,
     )
 
 
@@ -120,8 +125,12 @@ def _page(
     run: Callable[[], object],
     *,
     done: str,
+    begins_a_run: bool = False,
 ) -> HttpResponse:
-    """Ask for a confirmation, or do it; what is refused is told with the same page."""
+    """Ask for a confirmation, or do it; what is refused is told with the same page.
+
+    Then it leads to the run, or to the placement, whose page waits for the run that is to begin.
+    """
     context = {"placement": placement, "is_grave": False, "snapshots": None, "refused": "", **words}
     if request.method != "POST":
         return render(request, "rollouts/hand.html", context)
@@ -130,9 +139,7 @@ def _page(
     except HandRefusedError as error:
         return render(request, "rollouts/hand.html", {**context, "refused": str(error)}, status=409)
     messages.success(request, done)
-    latest = latest_run(placement)
-    return redirect("pages:rollout", placement.name, latest.number) if latest else _to(placement)
-
-
-def _to(placement: Placement) -> HttpResponse:
-    return redirect("pages:placement", placement.name)
+    latest = None if begins_a_run else latest_run(placement)
+    if latest is None:
+        return redirect("pages:placement", placement.name)
+    return redirect("pages:rollout", placement.name, latest.number)

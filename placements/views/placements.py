@@ -28,7 +28,7 @@ from placements.queries.lists import (
 )
 from placements.queries.records import decision_of, traps_of, ways_of
 from placements.queries.run_clusters import progress_of
-from placements.queries.runs import latest_run, said_of
+from placements.queries.runs import last_pulse, latest_run, said_of
 from placements.queries.status import latest_decision, manifest_of, scheduled_condition
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.policy import PlacementType
@@ -115,10 +115,8 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
 
 def version_of(placement: Placement) -> str:
     """Give what moves whenever the living part of the page looks different."""
-    run = latest_run(placement)
-    of_run = (run.number, run.changes) if run else (0, 0)
-    parts = (placement.revision, placement.asked, placement.answered, placement.decisions_made, *of_run)
-    return ".".join(map(str, (*parts, int(placement.wants_a_look))))
+    parts = (placement.revision, placement.asked, placement.answered, placement.decisions_made)
+    return ".".join(map(str, (*parts, *last_pulse(placement), int(placement.wants_a_look))))
 
 
 def _gone(request: HttpRequest, name: str) -> HttpResponse:

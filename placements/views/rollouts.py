@@ -17,9 +17,9 @@ from placements.queries.planning import plan_now
 from placements.queries.run_clusters import ClusterInRun, clusters_in, names_in, progress_of
 from placements.queries.runs import (
     Said,
-    UnknownRunError,
     events_of,
     latest_run,
+    pulse_of,
     run_named,
     runs_to_show,
     said_of,
@@ -82,20 +82,15 @@ class ClusterRow:
 @require_safe
 def rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Show one run; while it is under way the page asks for its living part again and again."""
-    try:
-        run = run_named(name, number)
-    except UnknownRunError as error:
-        raise Http404(str(error)) from error
-    if wants_fragment(request) and request.GET.get("v") == version_of(run):
+    version = pulse_of(name, number)
+    if not version:
+        raise Http404(f"There is no run {number} of a placement {name}.")
+    if wants_fragment(request) and request.GET.get("v") == version:
         return HttpResponse(status=204)
+    run = run_named(name, number)
     return render_page(
         request, "rollouts/rollout.html", _living(request, run), fragment="rollouts/_live.html"
     )
-
-
-def version_of(run: Rollout) -> str:
-    """Give what moves whenever the page looks different."""
-    return f"{run.changes}.{run.placement.revision if run.placement else 0}"
 
 
 def _living(request: HttpRequest, run: Rollout) -> dict[str, Any]:
@@ -106,7 +101,7 @@ def _living(request: HttpRequest, run: Rollout) -> dict[str, Any]:
         "run": run,
         "placement": run.placement,
         "state": states.run_state(run, str(answer.verdict) if answer else None),
-        "version": version_of(run),
+        "version": f"{run.changes}.{run.placement.revision if run.placement else 0}",
         "is_running": run.state == Rollout.State.RUNNING,
         "is_latest": latest is not None and latest.pk == run.pk,
         "latest": latest,

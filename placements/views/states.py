@@ -81,7 +81,9 @@ def run_state(run: Rollout, verdict: str | None) -> State:
         return State("blocked", "stopped")
     if run.placement and run.placement.paused_since:
         return State("blocked", "paused")
-    return State("attention", "halted") if verdict == Verdict.HALTED else State("progress", "running")
+    is_news = run.placement is not None and run.placement.wants_a_look
+    is_halted = verdict == Verdict.HALTED and not is_news
+    return State("attention", "halted") if is_halted else State("progress", "running")
 
 
 def outcome_mark(outcome: Outcome) -> str:

@@ -120,7 +120,7 @@ def test_rolls_back_to_a_snapshot_that_is_chosen(operator: Client, text_of: Fetc
     world.work()
 
     assert re.findall(r'name="number" id="r(\d)"', asked) == ["0"]
-    assert done.status_code == 302
+    assert done["Location"] == "/placements/web/"
     assert Placement.objects.get().held_number == 2
     assert "at r2 by a rollback" in text_of(operator, "/rollouts/web/3/")
     assert operator.post("/placements/web/release/").status_code == 302
@@ -141,6 +141,17 @@ def test_what_makes_no_sense_is_refused_with_words(operator: Client, address: st
 
     assert answer.status_code == 409
     assert words in answer.content.decode()
+
+
+def test_what_was_just_resumed_is_not_called_halted(operator: Client, text_of: Fetch, world: World) -> None:
+    world.pass_time(3)
+    operator.post("/placements/web/pause/")
+    world.pass_time(5)
+    operator.post("/placements/web/resume/")
+
+    page = text_of(operator, RUN).partition('id="live"')[2].partition("</p>")[0]
+
+    assert "halted" not in page
 
 
 def test_offers_a_retry_where_something_failed(operator: Client, text_of: Fetch, world: World) -> None:
@@ -199,7 +210,7 @@ def test_the_overview_tells_of_removals_that_are_held_back(viewer: Client, text_
 def test_asks_few_queries(
     viewer: Client, address: str, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
-    with django_assert_max_num_queries(30 if address == "/placements/web/" else 16):
+    with django_assert_max_num_queries({"/rollouts/": 12, RUN: 18}.get(address, 24)):
         viewer.get(address)
 
 
