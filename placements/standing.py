@@ -93,8 +93,13 @@ def target_of(placement: Placement) -> ResourceSnapshot | None:
 
 def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -> str:
     """Name what a cluster is to run: the content of the resources, and how it is applied (lifecycle A.1)."""
+    return version_of_content(snapshot.content_hash, manifest)
+
+
+def version_of_content(content_hash: str, manifest: ClusterResourcePlacement) -> str:
+    """Name the version of resources that are not frozen yet, as one of a snapshot of them."""
     applied = manifest.spec.strategy.apply_strategy.to_plain()
-    text = json.dumps([snapshot.content_hash, applied], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([content_hash, applied], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

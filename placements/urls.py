@@ -9,10 +9,12 @@ from placements.views import (
     clusters,
     decisions,
     demo,
+    hands,
     overview,
     placement_edit,
     placements,
     resources,
+    rollouts,
     search,
     semantics,
 )
@@ -49,6 +51,16 @@ urlpatterns = [
     path("placements/<str:name>/edit/", placement_edit.edit_placement, name="edit-placement"),
     path("placements/<str:name>/delete/", placement_edit.delete, name="delete-placement"),
     path("placements/<str:name>/yaml/", placements.placement_yaml, name="placement-yaml"),
+    path("placements/<str:name>/plan/", rollouts.plan, name="plan"),
+    *(
+        path(f"placements/<str:name>/{hand}/", hands.lay_hand, {"hand": hand}, name=f"{hand}-placement")
+        for hand in hands.HANDS
+    ),
+    path("placements/<str:name>/roll-back/", hands.roll_back, name="roll-back"),
+    path("placements/<str:name>/retry/<str:cluster>/", hands.retry, name="retry"),
+    # /rollouts/
+    path("rollouts/", rollouts.rollouts, name="rollouts"),
+    path("rollouts/<str:name>/<int:number>/", rollouts.rollout, name="rollout"),
     # /decisions/
     path("decisions/<str:prefix>/", decisions.decision, name="decision"),
     path("decisions/<str:prefix>/semantics/", semantics.semantics, name="semantics"),

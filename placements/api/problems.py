@@ -24,6 +24,7 @@ from placements.operations.placements import UnknownPlacementError
 from placements.operations.resources import UnknownResourceError
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.queries.records import AmbiguousDecisionError, UnknownDecisionError, UnknownInDecisionError
+from placements.queries.runs import UnknownRunError
 from placements.scheduling.faults import Fault, Faults
 from placements.simulation.request import BadInputError
 
@@ -153,6 +154,8 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownDecisionError: _plainly(404, "unknown-decision"),
     UnknownInDecisionError: _plainly(404, "unknown-cluster"),
     AmbiguousDecisionError: _ambiguous,
+    UnknownRunError: _plainly(404, "unknown-run"),
+    HandRefusedError: _plainly(409, "refused"),
     BadCursorError: _plainly(400, "bad-cursor"),
     APIException: _of_framework,
     Http404: lambda _error: _problem(404, "There is nothing at this address."),

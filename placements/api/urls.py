@@ -11,9 +11,12 @@ from placements.api import (
     disruptions,
     drains,
     events,
+    hands,
     placements,
+    planning,
     previewing,
     resources,
+    rollouts,
     simulating,
     snapshots,
 )
@@ -62,6 +65,25 @@ of_placements = [
     path("<named:name>/forget", disruptions.Forget.as_view(), name="placement-forget"),
 ]
 
+of_hands = [
+    path("<named:name>/plan", planning.Plan.as_view(), name="plan"),
+    path("<named:name>/pause", hands.Pause.as_view(), name="pause"),
+    path("<named:name>/resume", hands.Resume.as_view(), name="resume"),
+    path("<named:name>/stop", hands.Stop.as_view(), name="stop"),
+    path("<named:name>/start", hands.Start.as_view(), name="start"),
+    path("<named:name>/retry", hands.Retry.as_view(), name="retry"),
+    path("<named:name>/rollback", hands.RollBack.as_view(), name="rollback"),
+    path("<named:name>/release", hands.Release.as_view(), name="release"),
+]
+
+of_rollouts = [
+    path("<named:name>/<number:number>", rollouts.Rollout.as_view(), name="rollout"),
+    path(
+        "<named:name>/<number:number>/clusters", rollouts.RolloutClusters.as_view(), name="rollout-clusters"
+    ),
+    path("<named:name>/<number:number>/updates", rollouts.RolloutUpdates.as_view(), name="rollout-updates"),
+]
+
 of_decisions = [
     path("<decision:decision>.csv", decisions.DecisionCsv.as_view(), name="decision-csv"),
     path("<decision:decision>", decisions.Decision.as_view(), name="decision"),
@@ -87,6 +109,9 @@ first_version: list[URLPattern | URLResolver] = [
     path("clusters/", include(of_clusters)),
     path("placements", placements.Placements.as_view(), name="placements"),
     path("placements/", include(of_placements)),
+    path("placements/", include(of_hands)),
+    path("rollouts", rollouts.Rollouts.as_view(), name="rollouts"),
+    path("rollouts/", include(of_rollouts)),
     path("decisions", decisions.Decisions.as_view(), name="decisions"),
     path("decisions/", include(of_decisions)),
     path("resources", resources.Resources.as_view(), name="resources"),

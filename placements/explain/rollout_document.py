@@ -15,12 +15,14 @@ def answer_facts(answer: Answer) -> dict[str, Any]:
     """Give an answer as plain data; of those that wait or are under way the first 200, and all counted."""
     return {
         "verdict": str(answer.verdict),
+        "actions": [action_facts(one) for one in answer.actions],
         "budgets": budget_facts(answer.budgets),
         "waiting": [_waiting(one) for one in answer.waiting[:MOST_LISTED]],
         "waitingCounts": dict(sorted(Counter(str(one.block) for one in answer.waiting).items())),
         "underWay": [_under_way(one) for one in answer.under_way[:MOST_LISTED]],
         "underWayCounts": dict(sorted(Counter(str(one.phase) for one in answer.under_way).items())),
         "until": _moment(answer.until),
+        "unreachable": list(answer.unreachable),
         "mayStillHold": list(answer.may_still_hold),
         "heldBack": _held_back(answer.held_back),
     }
@@ -35,7 +37,12 @@ def budget_facts(budgets: Budgets) -> dict[str, Any]:
     }
     if budgets.deletion:
         slots = budgets.deletion
-        facts["deletion"] = {"limit": slots.limit, "running": slots.running, "allowed": slots.allowed}
+        facts["deletion"] = {
+            "limit": slots.limit,
+            "running": slots.running,
+            "started": slots.started,
+            "allowed": slots.allowed,
+        }
     return facts
 
 
@@ -76,7 +83,8 @@ def _waiting(waiting: Waiting) -> dict[str, Any]:
 def action_facts(action: Action) -> dict[str, Any]:
     """Give what is to be started as plain data."""
     what = "remove" if isinstance(action, Remove) else str(action.why)
-    return {"cluster": action.cluster, "what": what, "attempt": action.attempt}
+    version = None if isinstance(action, Remove) else action.version
+    return {"cluster": action.cluster, "what": what, "version": version, "attempt": action.attempt}
 
 
 def _under_way(one: UnderWay) -> dict[str, Any]:

@@ -108,6 +108,11 @@ class Placement(models.Model):
         return self.resources_answered < self.resources_asked
 
     @property
+    def wants_a_look(self) -> bool:
+        """Tell whether its rollout has to be looked at, since something changed that it depends on."""
+        return self.advance_answered < self.advance_asked
+
+    @property
     def is_due(self) -> bool:
         """Tell whether a scheduling cycle is due."""
         return self.answered < self.asked

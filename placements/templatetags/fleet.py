@@ -29,6 +29,14 @@ def age(moment: datetime | None) -> str:
 
 
 @register.filter
+def span(since: datetime, until: datetime | None) -> str:
+    """Say how long something took, or takes by now, as on a clock: "6:12", "1:02:09"."""
+    seconds = max(0, int(((until or timezone.now()) - since) / timedelta(seconds=1)))
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
+
+
+@register.filter
 def score(value: Any) -> str:
     """Write a score as people do, with a minus sign."""
     return score_text(tuple(value) if isinstance(value, list) else value).replace("-", "−")

@@ -10,6 +10,8 @@ from placements.explain.diffs import Difference, differences
 
 _CHANGES_SHOWN = 6
 _OBJECTS = {"cluster": "pages:cluster", "placement": "pages:placement"}
+_TOLD = ("reason", "because", "cluster", "to")
+"""What an event has to say beside its verb, the first that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,15 @@ def _row(event: Event) -> HappeningRow:
         changes[:_CHANGES_SHOWN],
         max(0, len(changes) - _CHANGES_SHOWN),
         str(facts["decision"]) if is_decision else "",
-        _decided(facts) if is_decision else str(facts.get("reason", "")) if "verdict" in facts else "",
+        _decided(facts) if is_decision else _told(event, facts),
     )
+
+
+def _told(event: Event, facts: dict[str, object]) -> str:
+    if event.kind not in ("rollout", "placement") and "verdict" not in facts:
+        return ""
+    found = next((facts[key] for key in _TOLD if key in facts), "")
+    return f"r{found}" if event.verb == "rolled back" else str(found)
 
 
 def _decided(facts: dict[str, object]) -> str:
@@ -61,6 +70,9 @@ def url_of(kind: str, name: str) -> str:
     if kind == "resource":
         group, sort, namespace, own = name.split("/", 3)
         return reverse("pages:resource", args=[group or "_", sort, namespace or "_", own])
+    if kind == "rollout":
+        placement, _, number = name.rpartition("/")
+        return reverse("pages:rollout", args=[placement, number])
     return reverse(_OBJECTS[kind], args=[name]) if kind in _OBJECTS else ""
 
 

@@ -8,6 +8,7 @@ from fleetui.htmx import render_page
 from placements.demo import DEMO_SIZES
 from placements.models import Resource
 from placements.queries import overview as queries
+from placements.queries.rollout_needs import rollout_needs, run_counts
 from placements.views.placements import placement_rows
 
 
@@ -25,6 +26,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         "ineligible": queries.ineligible_clusters(),
         "leaving": queries.leaving_clusters(),
         "most": queries.MOST,
+        "runs": run_counts(),
+        "rollouts": rollout_needs(),
         "decisions": queries.last_decisions(),
         "placements": placement_rows(queries.least_fulfilled()),
     }

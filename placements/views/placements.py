@@ -1,6 +1,7 @@
 """Placements: the list, one of them, and its manifest to take away."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -11,10 +12,11 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.access import for_readers
 from fleetui.htmx import render_page, wants_fragment
+from placements.explain.run_wording import progress_sentence, wave_counts
 from placements.explain.sentences import policy_sentence
 from placements.explain.wording import headline
 from placements.manifests import dump_yaml
-from placements.models import Binding, Decision, Placement
+from placements.models import Binding, Decision, Placement, Rollout
 from placements.queries.lists import (
     PLACEMENT_ORDERS,
     PlacementFilter,
@@ -25,6 +27,8 @@ from placements.queries.lists import (
     placements_matching,
 )
 from placements.queries.records import decision_of, traps_of, ways_of
+from placements.queries.run_clusters import progress_of
+from placements.queries.runs import last_pulse, latest_run, said_of
 from placements.queries.status import latest_decision, manifest_of, scheduled_condition
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.policy import PlacementType
@@ -48,6 +52,14 @@ class PlacementRow:
     state: states.State
     picked: str
     decision: Decision | None
+
+
+@dataclass(frozen=True, slots=True)
+class PickedRow:
+    """One line of the clusters that a placement has."""
+
+    binding: Binding
+    state: states.State
 
 
 def placement_rows(placements: list[Placement]) -> list[PlacementRow]:
@@ -104,7 +116,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
 def version_of(placement: Placement) -> str:
     """Give what moves whenever the living part of the page looks different."""
     parts = (placement.revision, placement.asked, placement.answered, placement.decisions_made)
-    return ".".join(map(str, parts))
+    return ".".join(map(str, (*parts, *last_pulse(placement), int(placement.wants_a_look))))
 
 
 def _gone(request: HttpRequest, name: str) -> HttpResponse:
@@ -126,15 +138,31 @@ def _living(request: HttpRequest, placement: Placement) -> dict[str, Any]:
         "state": states.placement_state(placement),
         "picked": states.picked_of(placement),
         "version": version_of(placement),
-        "is_waiting": placement.is_due or placement.deleting_since is not None,
+        "is_waiting": placement.is_due or placement.wants_a_look or placement.deleting_since is not None,
+        **_carried_out(placement),
         "condition": scheduled_condition(placement),
-        "bindings": page.rows,
+        "bindings": [PickedRow(one, states.phase_state(one.phase)) for one in page.rows],
         "after": page.after,
         "decision": latest,
         "headline": headline(decision_of(latest)) if latest else "",
         "traps": traps_of(latest) if latest else (),
         "ways": ways_of(latest) if latest else (),
         "outcomes": outcome_table(request, latest) if latest else None,
+    }
+
+
+def _carried_out(placement: Placement) -> dict[str, Any]:
+    """Give how far what was decided has been carried out."""
+    run = latest_run(placement)
+    said = said_of(run) if run else None
+    answer = said.answer if said else None
+    progress = progress_of(run, now=datetime.now(UTC)) if run else None
+    return {
+        "run": run,
+        "is_running": run is not None and run.state == Rollout.State.RUNNING,
+        "run_state": states.run_state(run, str(answer.verdict) if answer else None) if run else None,
+        "progress": progress_sentence(progress, answer.budgets if answer else None) if progress else "",
+        "waves": wave_counts(run.waves) if run else "",
     }
 
 

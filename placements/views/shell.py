@@ -9,6 +9,7 @@ from django.urls import NoReverseMatch, reverse
 from clusters.models import MemberCluster
 from fleetui.roles import may_operate, may_read
 from placements.models import Placement
+from placements.queries.runs import running_count
 
 API_DOCS = "api:docs"
 """The name of the address of the API's documentation; without one there is no link."""
@@ -16,6 +17,7 @@ _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
     ("Clusters", "clusters", ("/clusters/",)),
     ("Placements", "placements", ("/placements/", "/decisions/")),
+    ("Rollouts", "rollouts", ("/rollouts/",)),
     ("Resources", "resources", ("/resources/",)),
     ("Activity", "activity", ("/activity/",)),
 )
@@ -28,6 +30,7 @@ class Section:
     title: str
     url: str
     is_current: bool
+    count: int
 
 
 class Shell:
@@ -50,20 +53,25 @@ class Shell:
     @cached_property
     def has_demo(self) -> bool:
         """Tell whether anything of a demo is loaded."""
-        return self.may_read and any(
-            model.objects.filter(is_demo=True).exists() for model in (Placement, MemberCluster)
+        placements, clusters = (
+            model.objects.filter(is_demo=True).values_list("pk") for model in (Placement, MemberCluster)
         )
+        return self.may_read and placements.union(clusters, all=True).exists()
 
     @property
     def sections(self) -> list[Section]:
         """Give the rail."""
         path = self._request.path
         return [
-            Section(title, url, path == url or path.startswith(prefixes))
+            Section(title, url, path == url or path.startswith(prefixes), self._count(title))
             for title, url, prefixes in (
                 (title, reverse(f"pages:{name}"), at) for title, name, at in _SECTIONS
             )
         ]
+
+    def _count(self, title: str) -> int:
+        """Count what of a section is under way."""
+        return running_count() if title == "Rollouts" else 0
 
     @property
     def api_docs(self) -> str:

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from clusters.models import MemberCluster, Membership
 from placements.explain.wording import ELIGIBILITY_WORDS
-from placements.models import Placement
+from placements.models import ClusterUpdate, Placement, Rollout
+from placements.rollout.answer import Verdict
+from placements.rollout.state import Phase
 from placements.scheduling.fleet import EligibilityKind
 from placements.scheduling.outcomes import Outcome
 
@@ -49,6 +51,39 @@ def placement_state(placement: Placement) -> State:
     if placement.is_fulfilled is None:
         return State("neutral", "not decided")
     return State("ok", "fulfilled") if placement.is_fulfilled else State("attention", "not fulfilled")
+
+
+_PHASES: dict[str, State] = {
+    Phase.NOTHING: State("neutral", "nothing yet"),
+    Phase.APPLYING: State("progress", "applying"),
+    Phase.SETTLING: State("progress", "settling"),
+    Phase.AVAILABLE: State("ok", "available"),
+    Phase.FAILED: State("failed", "failed"),
+    Phase.REMOVING: State("progress", "being removed"),
+    Phase.REMOVE_FAILED: State("failed", "removal failed"),
+    Phase.REMOVED: State("neutral", "removed"),
+    ClusterUpdate.Outcome.SUPERSEDED.value: State("neutral", "superseded"),
+}
+
+
+def phase_state(phase: str) -> State:
+    """Say how far a cluster has come with what was started there."""
+    return _PHASES.get(phase, State("neutral", phase.replace("-", " ")))
+
+
+def run_state(run: Rollout, verdict: str | None) -> State:
+    """Say how a run stands."""
+    if run.state == Rollout.State.FINISHED:
+        return State("ok", "finished")
+    if run.state == Rollout.State.SUPERSEDED:
+        return State("neutral", "superseded")
+    if run.state == Rollout.State.STOPPED:
+        return State("blocked", "stopped")
+    if run.placement and run.placement.paused_since:
+        return State("blocked", "paused")
+    is_news = run.placement is not None and run.placement.wants_a_look
+    is_halted = verdict == Verdict.HALTED and not is_news
+    return State("attention", "halted") if is_halted else State("progress", "running")
 
 
 def outcome_mark(outcome: Outcome) -> str:

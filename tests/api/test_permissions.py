@@ -9,7 +9,11 @@ from rest_framework.test import APIClient
 from placements.models import Decision
 from tests.rows import decided, joined, pick_n_spec
 
-READING_POSTS = {"/api/v1/placements/preview", "/api/v1/simulate"}
+READING_POSTS = {
+    "/api/v1/placements/preview",
+    "/api/v1/placements/{name}/plan",
+    "/api/v1/simulate",
+}
 OPEN = {"/api/v1/token"}
 SCHEMA = SchemaGenerator().get_schema(request=None, public=True)
 OPERATIONS = sorted(

@@ -92,7 +92,7 @@ def test_what_may_surprise_is_told_in_a_header(api: APIClient) -> None:
 def test_deleting_takes_two_answers(api: APIClient) -> None:
     all_joined("a")
     decided("web", pick_n_spec(1))
-    decided("held", pick_n_spec(1)).bindings.update(state="Bound")
+    decided("held", pick_n_spec(1)).bindings.update(state="Bound", phase="available")
 
     assert api.delete(f"{PLACEMENTS}/web").status_code == 204
     assert api.delete(f"{PLACEMENTS}/held").status_code == 202

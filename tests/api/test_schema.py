@@ -24,10 +24,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from fleetui.models import Event
-from placements.models import DecisionRecord
+from placements.models import Binding, DecisionRecord, Placement
 from placements.operations.budgets import save_budget
 from placements.operations.resources import apply_resources
+from placements.operations.rollouts.advancing import advance_due
 from placements.operations.rollouts.draining import drain
+from placements.rollout.state import Phase
+from placements.scheduling.bindings import BindingState
 from tests.rows import (
     NOW,
     decided,
@@ -37,6 +40,7 @@ from tests.rows import (
     person,
     pick_n_spec,
     placement_document,
+    run_due,
     simulated,
 )
 
@@ -82,6 +86,9 @@ BODIES = {
     "POST /api/v1/placements/{name}/forget": {"cluster": "a"},
     "PUT /api/v1/placements/{name}/budget": BUDGET,
     "PUT /api/v1/clusters/{name}/faults": [{"kind": "silent"}],
+    "POST /api/v1/placements/{name}/plan": placement_document("web", pick_n_spec(2)),
+    "POST /api/v1/placements/{name}/retry": {"cluster": "a"},
+    "POST /api/v1/placements/{name}/rollback": {"resourceSnapshot": 0},
     "PUT /api/v1/resources/{group}/{kind}/{namespace}/{name}": namespace("a"),
     "POST /api/v1/simulate": {
         "clusters": [{"name": "a"}],
@@ -112,10 +119,12 @@ def test_every_answer_is_as_the_schema_says(case: Any, hub: dict[str, str]) -> N
 def _on_what_is_there(case: Any, hub: dict[str, str]) -> Any:
     """Make the call that works: on the objects of the hub, with a good body."""
     names = {name: hub[name] for name in case.path_parameters}
-    if "/placements/{name}" in case.path:
+    if "/placements/{name}" in case.path or "/rollouts/{name}" in case.path:
         names["name"] = "web"
     if case.path.endswith("/faults"):
         names["name"] = "s"
+    if "/rollouts/" in case.path:
+        names["number"] = "1"
     if "/rounds/{number}" in case.path or "/events/{number}" in case.path:
         names["number"] = hub["event" if "/events/" in case.path else "round"]
     body = BODIES.get(case.operation.label)
@@ -142,6 +151,7 @@ def hub(_kept_connection: None) -> dict[str, str]:
     decided("web", pick_n_spec(1))
     save_budget(BUDGET, by=None, now=NOW)
     drain("a", by=None, now=NOW)
+    _give_hands_work()
     return {
         "token": Token.objects.create(user=person("ann", "operator")).key,
         "name": "a",
@@ -154,6 +164,15 @@ def hub(_kept_connection: None) -> dict[str, str]:
         "kind": "Namespace",
         "namespace": "-",
     }
+
+
+def _give_hands_work() -> None:
+    """Bring a placement to where every hand can be laid on it: a run, a stop, a hold, a failure."""
+    advance_due(now=NOW)
+    apply_resources([namespace("shop", changed="yes")], by=None, now=NOW)
+    run_due()
+    Placement.objects.update(is_stopped=True, held_number=1)
+    Binding.objects.update(phase=Phase.FAILED, state=BindingState.BOUND)
 
 
 def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
@@ -171,5 +190,5 @@ def test_every_operation_is_told_in_words() -> None:
     schema = SchemaGenerator().get_schema(request=None, public=True)
     operations = [one for path in schema["paths"].values() for one in path.values()]
 
-    assert len(operations) >= 53
+    assert len(operations) >= 60
     assert [one["operationId"] for one in operations if not one.get("description")] == []

@@ -7,6 +7,9 @@ from django.test import Client
 from django.urls import get_resolver
 
 from placements import urls
+from placements.models import Placement
+from placements.operations.rollouts.advancing import advance_due
+from tests.rows import NOW
 from tests.web.reading import Outline
 
 pytestmark = pytest.mark.django_db
@@ -22,6 +25,10 @@ READ = [
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=picked",
+    "/placements/web/plan/",
+    "/rollouts/",
+    "/rollouts/?state=running&placement=web",
+    "/rollouts/web/1/",
     "/resources/",
     "/resources/_/ConfigMap/shop/settings/",
     "/decisions/{id}/",
@@ -39,10 +46,24 @@ WRITE = [
     "/placements/new/",
     "/placements/web/edit/",
     "/placements/web/delete/",
+    "/placements/web/pause/",
+    "/placements/web/resume/",
+    "/placements/web/stop/",
+    "/placements/web/start/",
+    "/placements/web/release/",
+    "/placements/web/roll-back/",
+    "/placements/web/retry/bravelion/",
     "/resources/apply/",
     "/resources/_/ConfigMap/shop/settings/delete/",
 ]
 POST_ONLY = ["/demo/load/"]
+
+
+@pytest.fixture
+def decision_id(web: Placement) -> str:
+    """Let the placement be carried out as well; give the id of its decision."""
+    advance_due(now=NOW)
+    return web.decisions.select_related("record").get().record.decision_id
 
 
 @pytest.mark.parametrize("address", [*READ, *WRITE])

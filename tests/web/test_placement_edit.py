@@ -130,7 +130,7 @@ def test_deletes_what_was_not_carried_out_at_once(operator: Client) -> None:
 
 
 def test_deleting_waits_for_what_was_carried_out(operator: Client) -> None:
-    Binding.objects.filter(cluster_name="nimblefox").update(state="Bound")
+    Binding.objects.filter(cluster_name="nimblefox").update(state="Bound", phase="available")
 
     page = operator.get("/placements/web/delete/").content.decode()
     answer = operator.post("/placements/web/delete/")

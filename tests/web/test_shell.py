@@ -39,7 +39,14 @@ def test_rail_names_the_sections_and_marks_the_present_one(viewer: Client, text_
     page = text_of(viewer, "/clusters/").partition('class="rail"')[2]
     rail = re.findall(r'<li><a href="([^"]*)"( aria-current="page")?>(\w+)</a></li>', page)
 
-    assert [title for _, _, title in rail] == ["Overview", "Clusters", "Placements", "Resources", "Activity"]
+    assert [title for _, _, title in rail] == [
+        "Overview",
+        "Clusters",
+        "Placements",
+        "Rollouts",
+        "Resources",
+        "Activity",
+    ]
     assert [address for address, current, _ in rail if current] == ["/clusters/"]
 
 

@@ -62,7 +62,7 @@ def begin_anew(name: str, *, by: User | None, now: datetime, expected: int | Non
     if not placement.is_stopped:
         raise HandRefusedError(f"{name} is not stopped; a run begins by itself when one is needed")
     placement.is_stopped = False
-    _saved(placement, "begun anew", ["is_stopped"], by=by, now=now)
+    _saved(placement, "begun anew", ["is_stopped", *_because(placement, "begun anew", by=by)], by=by, now=now)
     return placement
 
 
@@ -89,8 +89,12 @@ def roll_back(
     Raises HandRefusedError when there is no such snapshot, or it is the one that is carried out.
     """
     placement = _locked(name, expected)
+    if placement.deleting_since is not None:
+        raise HandRefusedError(f"{name} is being deleted; there is nothing to roll back to")
     rows = ResourceSnapshot.objects.filter(placement=placement)
-    old, latest = rows.filter(number=number).first(), rows.get(is_latest=True)
+    old, latest = rows.filter(number=number).first(), rows.filter(is_latest=True).first()
+    if latest is None:
+        raise HandRefusedError(f"{name} has no resource snapshot yet; there is nothing to roll back to")
     if old is None or old == latest:
         known = ", ".join(str(one) for one in rows.order_by("number").values_list("number", flat=True))
         raise HandRefusedError(
@@ -98,7 +102,9 @@ def roll_back(
         )
     restored = _copied(old, latest, by=by, now=now)
     placement.held_number, placement.is_stopped = restored.number, False
-    _saved(placement, "rolled back", ["held_number", "is_stopped"], by=by, now=now, after={"to": number})
+    because = _because(placement, f"rolled back to r{number}", by=by)
+    fields = ["held_number", "is_stopped", *because]
+    _saved(placement, "rolled back", fields, by=by, now=now, after={"to": number})
     return restored
 
 
@@ -111,7 +117,8 @@ def release(name: str, *, by: User | None, now: datetime, expected: int | None =
     placement.held_number = None
     placement.resources_asked += 1
     placement.asked += 1
-    _saved(placement, "released", ["held_number", "resources_asked", "asked"], by=by, now=now)
+    because = _because(placement, "released", by=by)
+    _saved(placement, "released", ["held_number", "resources_asked", "asked", *because], by=by, now=now)
     return placement
 
 
@@ -121,6 +128,12 @@ def _locked(name: str, expected: int | None) -> Placement:
         raise UnknownPlacementError(name)
     refuse_stale(PLACEMENT, name, expected=expected, revision=placement.revision)
     return placement
+
+
+def _because(placement: Placement, words: str, *, by: User | None) -> list[str]:
+    """Let the run that follows say what it comes from; give the columns that this changes."""
+    placement.asked_because, placement.asked_by = words, by.get_username() if by else "system"
+    return ["asked_because", "asked_by"]
 
 
 def _saved(

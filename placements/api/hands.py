@@ -1,0 +1,118 @@
+"""People's hands on a rollout: pause, stop, retry, roll back, and their opposites."""
+
+from typing import Any
+
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import Serializer
+
+from placements.api.bodies import document_of, object_in
+from placements.api.describing import described
+from placements.api.endpoint import Endpoint, caller
+from placements.api.lookups import placement_named
+from placements.api.preconditions import answered, expected_revision, tag_of
+from placements.api.shapes.rollouts import HandShape, RetryShape, RollBackShape
+from placements.operations.rollouts import hands
+from placements.operations.rollouts.runs import running_rollout
+from placements.scheduling.faults import Fault, Faults
+
+
+def _answer(request: Request, name: str) -> Response:
+    row = placement_named(name)
+    run = running_rollout(row)
+    document = HandShape(row, context={"run": run.number if run else None}).data
+    return answered(request, document, tag_of(row.revision))
+
+
+def _asked(request: Request, shape: type[Serializer[Any]]) -> dict[str, Any]:
+    """Read the few words of a body. Raises Faults, ValidationError."""
+    given = object_in(document_of(request), what="an object")
+    known = shape().fields
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        allowed = ", ".join(known)
+        raise Faults(Fault(name[:80], "unknown-field", "is not known here", allowed) for name in unknown)
+    reader = shape(data=given)
+    if not reader.is_valid():
+        raise ValidationError(reader.errors)
+    return dict(reader.validated_data)
+
+
+class Pause(Endpoint):
+    """Start nothing more."""
+
+    @described("pause_placement", {200: HandShape}, is_edit=True, has_tag=True)
+    def post(self, request: Request, name: str) -> Response:
+        """Pause a placement: nothing starts, what is under way is seen to its end."""
+        hands.pause(name, **caller(request), expected=expected_revision(request))
+        return _answer(request, name)
+
+
+class Resume(Endpoint):
+    """Go on after a pause."""
+
+    @described("resume_placement", {200: HandShape}, is_edit=True, has_tag=True)
+    def post(self, request: Request, name: str) -> Response:
+        """Resume a placement."""
+        hands.resume(name, **caller(request), expected=expected_revision(request))
+        return _answer(request, name)
+
+
+class Stop(Endpoint):
+    """End the run for good."""
+
+    @described("stop_placement", {200: HandShape}, is_edit=True, has_tag=True, problems=(409,))
+    def post(self, request: Request, name: str) -> Response:
+        """Stop the run; nothing starts until somebody begins a new one."""
+        hands.stop(name, **caller(request), expected=expected_revision(request))
+        return _answer(request, name)
+
+
+class Start(Endpoint):
+    """Begin anew after a stop."""
+
+    @described("start_placement", {200: HandShape}, is_edit=True, has_tag=True, problems=(409,))
+    def post(self, request: Request, name: str) -> Response:
+        """Let a stopped placement begin a new run."""
+        hands.begin_anew(name, **caller(request), expected=expected_revision(request))
+        return _answer(request, name)
+
+
+class Release(Endpoint):
+    """End the hold of a rollback."""
+
+    @described("release_placement", {200: HandShape}, is_edit=True, has_tag=True, problems=(409,))
+    def post(self, request: Request, name: str) -> Response:
+        """Let a placement follow the hub again after a rollback."""
+        hands.release(name, **caller(request), expected=expected_revision(request))
+        return _answer(request, name)
+
+
+class Retry(Endpoint):
+    """Try again what failed."""
+
+    @described("retry_placement", {200: HandShape}, body=RetryShape, has_tag=True, problems=(409,))
+    def post(self, request: Request, name: str) -> Response:
+        """Try what failed on one cluster again at once."""
+        cluster = _asked(request, RetryShape)["cluster"]
+        hands.retry(name, cluster, **caller(request))
+        return _answer(request, name)
+
+
+class RollBack(Endpoint):
+    """Go back to older resources."""
+
+    @described(
+        "roll_back_placement",
+        {200: HandShape},
+        body=RollBackShape,
+        is_edit=True,
+        has_tag=True,
+        problems=(409,),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Carry out the resources of an older snapshot, and hold the placement there until it is released."""
+        number = _asked(request, RollBackShape)["resourceSnapshot"]
+        hands.roll_back(name, number, **caller(request), expected=expected_revision(request))
+        return _answer(request, name)

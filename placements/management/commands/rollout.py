@@ -1,0 +1,106 @@
+"""manage.py rollout: pause, stop, retry, roll back from the command line, and say how a rollout stands."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from placements.explain.run_wording import answer_sentences, progress_sentence
+from placements.models import Placement
+from placements.operations.placements import UnknownPlacementError
+from placements.operations.rollouts import hands
+from placements.operations.rollouts.hands import HandRefusedError
+from placements.queries.run_clusters import progress_of
+from placements.queries.runs import latest_run, said_of
+
+REFUSED, BAD_INPUT = 1, 2
+_PLAIN = {
+    "pause": hands.pause,
+    "resume": hands.resume,
+    "stop": hands.stop,
+    "start": hands.begin_anew,
+    "release": hands.release,
+}
+_DONE = {
+    "pause": "is paused",
+    "resume": "goes on",
+    "stop": "is stopped; `rollout start` begins a new run",
+    "start": "begins a new run",
+    "release": "follows the hub again",
+}
+
+
+class Command(BaseCommand):
+    """Lay hands on a rollout."""
+
+    help = (
+        "Pause, resume, stop or start a placement's rollout, retry a cluster, roll back, say how it stands."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the options."""
+        parser.add_argument("wish", choices=[*_PLAIN, "retry", "rollback", "status"])
+        parser.add_argument("placement", metavar="NAME")
+        parser.add_argument(
+            "what",
+            metavar="CLUSTER|NUMBER",
+            nargs="?",
+            help="what to retry; the resource snapshot to go back to",
+        )
+
+    def handle(self, *, wish: str, placement: str, what: str | None, **_options: Any) -> None:
+        """Do what is wished, and say what became of it."""
+        if (what is None) == (wish in ("retry", "rollback")):
+            wanted = {"retry": "the name of a cluster", "rollback": "the number of a resource snapshot"}
+            raise CommandError(f"{wish} takes {wanted.get(wish, 'a placement alone')}", returncode=BAD_INPUT)
+        try:
+            said = _do(wish, placement, what or "", now=datetime.now(UTC))
+        except UnknownPlacementError as error:
+            raise CommandError(str(error), returncode=BAD_INPUT) from error
+        except HandRefusedError as error:
+            raise CommandError(str(error), returncode=REFUSED) from error
+        self.stdout.write(said)
+
+
+def _do(wish: str, name: str, what: str, *, now: datetime) -> str:
+    if wish == "status":
+        return _status(name, now=now)
+    if wish == "retry":
+        hands.retry(name, what, by=None, now=now)
+        return f"{name} is tried again on {what}"
+    if wish == "rollback":
+        restored = hands.roll_back(name, _number(what), by=None, now=now)
+        return f"{name} goes back to what {what} had, as r{restored.number}; `rollout release` ends that"
+    _PLAIN[wish](name, by=None, now=now)
+    return f"{name} {_DONE[wish]}"
+
+
+def _number(written: str) -> int:
+    if not written.removeprefix("r").isdecimal() or len(written) > 10:
+        message = f"{written[:40]!r} is no number of a resource snapshot (allowed: such as 4, or r4)"
+        raise CommandError(message, returncode=BAD_INPUT)
+    return int(written.removeprefix("r"))
+
+
+def _status(name: str, *, now: datetime) -> str:
+    row = Placement.objects.filter(name=name).first()
+    if row is None:
+        raise UnknownPlacementError(name)
+    run = latest_run(row)
+    if run is None:
+        return f"{name} has no run yet"
+    said, progress = said_of(run), progress_of(run, now=now)
+    facts = {
+        "run": run.number,
+        "state": run.state,
+        "progress": progress_sentence(progress, said.answer.budgets if said.answer else None)
+        if progress
+        else None,
+        "pausedBy": row.paused_by or None,
+        "stopped": row.is_stopped,
+        "heldAt": row.held_number,
+        "endedBecause": run.ended_because or None,
+        **(answer_sentences(said.answer) if said.answer else {}),
+    }
+    return json.dumps(facts, ensure_ascii=False, indent=2)

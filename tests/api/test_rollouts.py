@@ -1,0 +1,165 @@
+"""Runs, plans and hands over REST."""
+
+import pytest
+from rest_framework.test import APIClient
+
+from placements.models import Binding, Placement
+from tests.rollouts.test_rolling import one_at_a_time
+from tests.rollouts.world import World
+from tests.rows import pick_n_spec, placement_document
+
+pytestmark = pytest.mark.django_db
+WEB = "/api/v1/placements/web"
+
+
+@pytest.fixture
+def world() -> World:
+    """Make three clusters in the middle of an update, one cluster at a time."""
+    made = World(3)
+    made.place("web", one_at_a_time())
+    made.run(until=made.is_settled)
+    made.change()
+    made.work()
+    return made
+
+
+@pytest.mark.usefixtures("world")
+def test_lists_runs_the_newest_first_and_filters(reader: APIClient) -> None:
+    def numbers(query: str) -> list[int]:
+        return [one["number"] for one in reader.get(f"/api/v1/rollouts{query}").json()["items"]]
+
+    assert numbers("") == [2, 1]
+    assert numbers("?state=finished") == [1]
+    assert numbers("?placement=nobody") == []
+    assert reader.get("/api/v1/rollouts?state=odd").status_code == 400
+    assert reader.get(reader.get("/api/v1/rollouts?limit=1").json()["next"]).json()["items"][0]["number"] == 1
+
+
+@pytest.mark.usefixtures("world")
+def test_a_run_tells_its_facts_its_reasons_and_its_clusters(reader: APIClient) -> None:
+    run = reader.get("/api/v1/rollouts/web/2").json()
+
+    assert run["waves"] == [["c000"], ["c001"], ["c002"]]
+    assert run["resourceSnapshot"] == 1
+    assert run["answer"]["budgets"]["updates"]["floor"] == 2
+    assert run["answer"]["waitingCount"] == 2
+    waiting = run["sentences"]["waiting"][0]
+    assert (waiting["clusters"], waiting["freedBy"]) == (["c001", "c002"], "c000 becoming available")
+    rows = [(one["cluster"], one["wave"], one["running"], one["wanted"]) for one in run["clusters"]]
+    assert rows == [("c000", 1, "r1", "r1"), ("c001", 2, "r0", "r1"), ("c002", 3, "r0", "r1")]
+
+
+@pytest.mark.usefixtures("world")
+def test_a_run_lists_its_clusters_and_its_starts(reader: APIClient) -> None:
+    first = reader.get("/api/v1/rollouts/web/2/clusters?limit=2").json()
+    second = reader.get(first["next"]).json()
+    starts = reader.get("/api/v1/rollouts/web/2/updates").json()["items"]
+
+    assert [one["cluster"] for one in first["items"] + second["items"]] == ["c000", "c001", "c002"]
+    assert second["next"] is None
+    assert [(one["cluster"], one["what"], one["outcome"]) for one in starts] == [("c000", "update", "")]
+
+
+def test_a_run_that_is_not_there_is_a_problem(reader: APIClient) -> None:
+    answer = reader.get("/api/v1/rollouts/web/9")
+
+    assert answer.status_code == 404
+    assert answer.json()["type"] == "urn:fleetui:problem:unknown-run"
+
+
+@pytest.mark.usefixtures("world")
+def test_plans_what_is_left_to_do(reader: APIClient) -> None:
+    plan = reader.get(f"{WEB}/plan").json()
+
+    assert [[one["cluster"] for one in wave["actions"]] for wave in plan["waves"]] == [["c001"], ["c002"]]
+    assert plan["rest"]["verdict"] == "finished"
+
+
+@pytest.mark.usefixtures("world")
+def test_plans_a_draft_without_saving_it(reader: APIClient) -> None:
+    before = Placement.objects.get().document
+    draft = placement_document("web", one_at_a_time(maxUnavailable=3))
+
+    plan = reader.post(f"{WEB}/plan", draft).json()
+
+    assert [wave["count"] for wave in plan["waves"]] == [2]
+    assert Placement.objects.get().document == before
+
+
+def test_plans_a_draft_of_a_placement_that_is_not_there(reader: APIClient) -> None:
+    World(3)
+
+    plan = reader.post("/api/v1/placements/new/plan", placement_document("new", pick_n_spec(2))).json()
+
+    assert [wave["count"] for wave in plan["waves"]] == [2]
+    other = reader.post("/api/v1/placements/else/plan", placement_document("new", pick_n_spec(2)))
+    assert other.status_code == 422
+
+
+def test_pauses_and_resumes(api: APIClient, world: World) -> None:
+    paused = api.post(f"{WEB}/pause")
+    again = api.post(f"{WEB}/pause").json()
+    world.work()
+
+    assert (paused.status_code, paused.json()["pausedBy"], paused.json()["run"]) == (200, "operator", 2)
+    assert again["revision"] == paused.json()["revision"]
+    run = api.get("/api/v1/rollouts/web/2").json()
+    assert {one["block"] for one in run["answer"]["waiting"]} == {"paused"}
+    assert api.post(f"{WEB}/resume").json()["pausedSince"] is None
+
+
+def test_stops_begins_anew_rolls_back_and_releases(api: APIClient, world: World) -> None:
+    assert api.post(f"{WEB}/stop").json()["stopped"] is True
+    assert api.post(f"{WEB}/start").json()["stopped"] is False
+    held = api.post(f"{WEB}/rollback", {"resourceSnapshot": 0}).json()
+    world.work()
+
+    assert held["heldAt"] == 2
+    assert api.get("/api/v1/rollouts/web/3").json()["because"] == "rolled back to r0"
+    assert api.post(f"{WEB}/release").json()["heldAt"] is None
+
+
+def test_tries_again_what_failed(api: APIClient, world: World) -> None:
+    world.tell("c000", {"kind": "refuse", "objectName": "web"})
+    world.change()
+    world.work()
+    world.pass_time(2)
+
+    answer = api.post(f"{WEB}/retry", {"cluster": "c000"})
+
+    assert answer.status_code == 200, answer.content
+    assert Binding.objects.get(cluster_name="c000").retry_at is not None
+    refused = api.post(f"{WEB}/retry", {"cluster": "c002"})
+    assert refused.status_code == 409
+    assert "only what failed can be retried" in refused.json()["detail"]
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("hand", ["pause", "resume", "stop", "start", "rollback", "release"])
+def test_a_hand_minds_what_it_started_from(api: APIClient, hand: str) -> None:
+    body = {"resourceSnapshot": 0} if hand == "rollback" else None
+
+    answer = api.post(f"{WEB}/{hand}", body, headers={"If-Match": '"77"'})
+
+    assert answer.status_code == 412
+    assert answer.json()["type"] == "urn:fleetui:problem:stale-edit"
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(
+    ("hand", "body", "status"),
+    [
+        ("start", None, 409),
+        ("release", None, 409),
+        ("rollback", {"resourceSnapshot": 9}, 409),
+        ("rollback", {"number": 0}, 422),
+        ("rollback", {"resourceSnapshot": "x"}, 400),
+        ("retry", [], 422),
+    ],
+)
+def test_refuses_what_makes_no_sense(api: APIClient, hand: str, body: object, status: int) -> None:
+    assert api.post(f"{WEB}/{hand}", body).status_code == status
+
+
+def test_a_hand_on_nobody_is_a_problem(api: APIClient) -> None:
+    assert api.post("/api/v1/placements/nobody/pause").status_code == 404
