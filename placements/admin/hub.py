@@ -14,6 +14,7 @@ from placements.admin.access import ReadOnly
 from placements.admin.display import NONE, badge, block, structured
 from placements.manifests import dump_yaml
 from placements.models import Binding, Decision, Placement, PolicySnapshot, Resource, ResourceSnapshot
+from placements.operations.budgets import BUDGET
 from placements.operations.placements import PLACEMENT
 from placements.operations.resources import RESOURCE
 from placements.queries.lists import PlacementFilter, State, decisions_of, placements_matching
@@ -299,7 +300,7 @@ class KindFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Give the kinds."""
-        return [(kind, kind) for kind in (CLUSTER, PLACEMENT, RESOURCE)]
+        return [(kind, kind) for kind in (CLUSTER, PLACEMENT, RESOURCE, BUDGET)]
 
     def queryset(self, request: HttpRequest, rows: QuerySet[Event]) -> QuerySet[Event]:
         """Keep the events about that kind."""

@@ -126,6 +126,7 @@ _WHY = {
 STAYS_SENTENCES = {
     WhyStays.PICK_FIXED: "PickFixed: cannot be evicted, stays; take the name off its list.",
     WhyStays.TOLERATES: "Tolerates the cordon: it would come right back, and stays.",
+    WhyStays.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",
     WhyStays.NEXT_RUN: "Staged: its resources are removed by its next run.",
 }
 

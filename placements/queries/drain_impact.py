@@ -37,7 +37,7 @@ class Fate(StrEnum):
     STUCK = "stuck"
     """It leaves, and no cluster takes its place."""
     BLOCKED = "blocked"
-    """Its budget does not let it go now."""
+    """Its budget, or somebody who paused it, does not let it go now."""
     STAYS = "stays"
     """It cannot be evicted."""
     LEAVING = "leaving"
@@ -107,6 +107,11 @@ def why_stays(policy: PlacementPolicy) -> WhyStays | None:
     return None if untolerated((CORDON,), policy.tolerations) else WhyStays.TOLERATES
 
 
+def is_held(placement: Placement) -> bool:
+    """Tell whether somebody keeps a replacement from starting, so that a drain waits."""
+    return placement.paused_since is not None or placement.is_stopped
+
+
 def _rows(
     placements: Iterable[Placement], cluster: str, fleet: Fleet, *, now: datetime
 ) -> Iterator[DrainRow]:
@@ -126,6 +131,8 @@ def _stays(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow | None:
     verdict = judge_eviction(evictable(standing), cluster, budget_for(name))
     if verdict.why is Why.LEAVING:
         return DrainRow(name, Fate.LEAVING, (), placed, placed, "Is leaving already.")
+    if is_held(standing.placement):
+        return DrainRow(name, Fate.BLOCKED, (), placed, placed, STAYS_SENTENCES[WhyStays.HELD])
     if isinstance(verdict, Executed) or verdict.why is Why.PLANNED:
         return None
     return DrainRow(name, Fate.BLOCKED, (), placed, placed, eviction_sentence(verdict))

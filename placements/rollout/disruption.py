@@ -53,6 +53,7 @@ class WhyStays(StrEnum):
     PICK_FIXED = "pick-fixed"
     TOLERATES = "tolerates-cordon"
     NEXT_RUN = "next-run"
+    HELD = "held"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.editing import UnknownClusterError, uncordon
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.operations.budgets import delete_budget, save_budget
-from placements.operations.rollouts import drain_steps, draining
+from placements.operations.rollouts import drain_steps, draining, hands
 from placements.operations.rollouts.draining import advance_drains, cancel_drain, drain
 from placements.operations.rollouts.hands import HandRefusedError
+from placements.queries.disruptions import step_sentence
 from placements.queries.drain_impact import drain_impact
 from placements.scheduling.bindings import BindingState
 from tests.rollouts.test_evictions import budget
@@ -111,7 +112,7 @@ def test_what_names_its_clusters_or_tolerates_the_cordon_stays_and_is_listed() -
 
 def test_it_is_paced() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
-    world.tell("c001", {"kind": "timeOut", "calls": ["remove"]})
+    world.tell("c001", {"kind": "unreachable"})
 
     drain("c001", by=None, now=world.now, at_once=2)
     world.pass_time(6)
@@ -124,7 +125,7 @@ def test_it_is_paced() -> None:
 
 def test_two_drains_take_a_placement_off_one_cluster_at_a_time() -> None:
     world = world_with(3, web=spec())
-    world.tell("c001", {"kind": "timeOut", "calls": ["remove"]})
+    world.tell("c001", {"kind": "unreachable"})
     drain("c001", by=None, now=world.now)
     world.pass_time(2)
 
@@ -215,6 +216,21 @@ def test_a_staged_placement_waits_for_its_next_run() -> None:
     assert steps() == {"web": ("next-run", "next-run")}
     assert Binding.objects.get(cluster_name="c001").state == BindingState.UNSCHEDULED
     assert len(world.available()) == 2
+
+
+def test_a_paused_placement_leaves_once_it_is_resumed() -> None:
+    world = world_with(2, web=spec())
+    hands.pause("web", by=None, now=world.now)
+
+    drain("c001", by=None, now=world.now)
+    world.pass_time(4)
+
+    assert steps() == {"web": ("blocked", "held")}
+    assert step_sentence(DrainStep.objects.get()).startswith("Paused or stopped")
+    assert [row.fate for row in drain_impact("c001", now=world.now).rows] == ["blocked"]
+    hands.resume("web", by=None, now=world.now)
+    world.run(until=is_over)
+    assert world.available() == ["c000"]
 
 
 def test_draining_again_goes_on_with_the_same_drain_and_an_unknown_cluster_is_refused() -> None:

@@ -9,7 +9,7 @@ from clusters.models import MemberCluster
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.operations.rollouts.evictions import Judged, carry_out, judge
 from placements.queries.disruptions import numbers_facts
-from placements.queries.drain_impact import why_stays
+from placements.queries.drain_impact import is_held, why_stays
 from placements.rollout.disruption import Executed, Invalid, Why, WhyStays
 from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
@@ -106,6 +106,9 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
     """Evict one placement; tell whether an eviction is under way now. A refusal is written down once."""
     placement = Placement.objects.filter(name=step.placement_name).first()
     if placement is None or not _is_running(drain):
+        return 0
+    if is_held(placement):
+        _put(step, DrainStep.State.BLOCKED, WhyStays.HELD, now=now)
         return 0
     staged = _is_staged(placement)
     judged = _or_planned(judge(step.placement_name, drain.cluster_name, now=now))
