@@ -155,7 +155,6 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownInDecisionError: _plainly(404, "unknown-cluster"),
     AmbiguousDecisionError: _ambiguous,
     UnknownRunError: _plainly(404, "unknown-run"),
-    HandRefusedError: _plainly(409, "refused"),
     BadCursorError: _plainly(400, "bad-cursor"),
     APIException: _of_framework,
     Http404: lambda _error: _problem(404, "There is nothing at this address."),

@@ -159,7 +159,7 @@ def hub(_kept_connection: None) -> dict[str, str]:
         "number": "0",
         "round": "1",
         "event": str(Event.objects.latest("pk").pk),
-        "decision": DecisionRecord.objects.get().decision_id,
+        "decision": DecisionRecord.objects.earliest("pk").decision_id,
         "group": "core",
         "kind": "Namespace",
         "namespace": "-",
