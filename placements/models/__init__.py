@@ -2,6 +2,7 @@
 
 from placements.models.bindings import Binding
 from placements.models.decisions import Decision, DecisionRecord, FleetRecord
+from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.resources import Resource
 from placements.models.rollouts import ClusterUpdate, Rollout
@@ -14,6 +15,9 @@ __all__ = [
     "Decision",
     "DecisionRecord",
     "FleetRecord",
+    "Override",
+    "OverrideSnapshot",
+    "OverrideTarget",
     "Placement",
     "PolicySnapshot",
     "Resource",

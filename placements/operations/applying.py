@@ -10,9 +10,11 @@ from django.db import transaction
 
 from clusters.operations.joining import CLUSTER, Wanted, put_clusters
 from placements.manifests import Document, attach_lines
+from placements.operations.overrides import save_override
 from placements.operations.placements import PLACEMENT, save_placement
 from placements.operations.resources import RESOURCE, apply_resources, name_of
-from placements.scheduling.door.kinds import MEMBER_KIND, PLACEMENT_KIND
+from placements.scheduling.door.kinds import CLUSTER_OVERRIDE_KIND, MEMBER_KIND, OVERRIDE_KIND, PLACEMENT_KIND
+from placements.scheduling.door.override_documents import parse_cluster_override, parse_override
 from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.hub.manifest import parse_manifest
 from placements.scheduling.hub.objects import HubObject
@@ -34,30 +36,42 @@ class Result:
 
 @transaction.atomic
 def apply_documents(documents: Sequence[Document], *, by: User | None, now: datetime) -> list[Result]:
-    """Apply resources, then member clusters, then placements; the answer keeps the order given.
+    """Apply resources, then member clusters, then what refers to them; the answer keeps the order given.
 
     Raises Faults with those of every document, each with its line; then nothing has changed.
     """
     faults: list[tuple[Document, Fault]] = []
     several = len(documents) > 1
-    resources = [one for one in documents if _kind(one) not in (MEMBER_KIND, PLACEMENT_KIND)]
+    resources = [one for one in documents if _kind(one) not in _OWN_KINDS]
     members = [one for one in documents if _kind(one) == MEMBER_KIND]
-    placements = [one for one in documents if _kind(one) == PLACEMENT_KIND]
     faults += _faults_of(resources, parse_manifest, several=several)
     faults += _faults_of(members, parse_member, several=several)
-    faults += _faults_of(placements, parse_placement, several=several)
+    for kind, door in _DOORS.items():
+        faults += _faults_of([one for one in documents if _kind(one) == kind], door.parse, several=several)
     _refuse_twice(documents, faults)
     _raise(faults)
     results: dict[int, Result] = {}
     results |= _apply_resources(resources, by=by, now=now)
     results |= _put_members(members, by=by, now=now)
-    for one in placements:
-        try:
-            results[id(one)] = _save(one, by=by, now=now)
-        except Faults as found:
-            faults += _placed(one, found, several=several)
-    _raise(faults)
+    results |= _save_others(documents, by=by, now=now)
     return [results[id(one)] for one in documents]
+
+
+def _save_others(documents: Sequence[Document], *, by: User | None, now: datetime) -> Mapping[int, Result]:
+    """Save one by one what has a door of its own, kind after kind."""
+    results: dict[int, Result] = {}
+    faults: list[tuple[Document, Fault]] = []
+    several = len(documents) > 1
+    for kind, door in _DOORS.items():
+        for one in documents:
+            if _kind(one) != kind:
+                continue
+            try:
+                results[id(one)] = door.save(one.data, by, now)
+            except Faults as found:
+                faults += _placed(one, found, several=several)
+    _raise(faults)
+    return results
 
 
 def _kind(document: Document) -> Any:
@@ -136,6 +150,28 @@ def _put_members(documents: Sequence[Document], *, by: User | None, now: datetim
     return {id(document): Result(CLUSTER, one.name, one.did) for document, one in pairs}
 
 
-def _save(document: Document, *, by: User | None, now: datetime) -> Result:
-    saved = save_placement(document.data, by=by, now=now)
+def _save_override(data: Any, by: User | None, now: datetime) -> Result:
+    saved = save_override(data, by=by, now=now)
+    return Result(saved.override.kind, saved.override.label, saved.did)
+
+
+def _save_placement(data: Any, by: User | None, now: datetime) -> Result:
+    saved = save_placement(data, by=by, now=now)
     return Result(PLACEMENT, saved.placement.name, saved.did, saved.caveats)
+
+
+@dataclass(frozen=True, slots=True)
+class _Door:
+    """How documents of one kind are read, and saved."""
+
+    parse: Callable[[Any], object]
+    save: Callable[[Any, User | None, datetime], Result]
+
+
+_DOORS = {
+    CLUSTER_OVERRIDE_KIND: _Door(parse_cluster_override, _save_override),
+    OVERRIDE_KIND: _Door(parse_override, _save_override),
+    PLACEMENT_KIND: _Door(parse_placement, _save_placement),
+}
+"""In the order of saving: what others refer to comes first."""
+_OWN_KINDS = frozenset({MEMBER_KIND, *_DOORS})

@@ -9,20 +9,51 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from clusters.models import MemberCluster
 from clusters.queries import manifest_of as cluster_manifest
 from placements.manifests import dump_yaml
-from placements.models import Placement, Resource
+from placements.models import Override, Placement, Resource
 from placements.queries.status import manifest_of as placement_manifest
 
 NOT_FOUND = 1
 
 
+def _named(rows: Any, names: Iterable[str]) -> Any:
+    wanted = list(names)
+    return rows.filter(name__in=wanted) if wanted else rows
+
+
+def _clusters(names: Iterable[str]) -> list[dict[str, Any]]:
+    return [cluster_manifest(row) for row in _named(MemberCluster.objects.order_by("name"), names)]
+
+
+def _overrides(names: Iterable[str]) -> list[dict[str, Any]]:
+    rows = Override.objects.order_by("kind", "namespace", "name")
+    return [dict(row.document) for row in _named(rows, names)]
+
+
+def _placements(names: Iterable[str]) -> list[dict[str, Any]]:
+    return [placement_manifest(row) for row in _named(Placement.objects.order_by("name"), names)]
+
+
+def _resources(names: Iterable[str]) -> list[dict[str, Any]]:
+    rows = Resource.objects.order_by("group", "kind", "namespace", "name")
+    return [dict(row.content) for row in _named(rows, names)]
+
+
+_MANIFESTS = {
+    "clusters": _clusters,
+    "overrides": _overrides,
+    "placements": _placements,
+    "resources": _resources,
+}
+
+
 class Command(BaseCommand):
     """Print manifests."""
 
-    help = "Print clusters, placements or resources as manifests."
+    help = "Print what is on the hub as manifests."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options."""
-        parser.add_argument("kind", choices=["clusters", "placements", "resources"])
+        parser.add_argument("kind", choices=list(_MANIFESTS))
         parser.add_argument("names", nargs="*", metavar="NAME", help="only these; by default all")
         parser.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml")
         parser.add_argument("--no-status", action="store_true", help="leave out what the hub wrote")
@@ -40,24 +71,3 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(listed, ensure_ascii=False, indent=2))
         else:
             self.stdout.write("---\n".join(map(dump_yaml, manifests)), ending="")
-
-
-def _named(rows: Any, names: Iterable[str]) -> Any:
-    wanted = list(names)
-    return rows.filter(name__in=wanted) if wanted else rows
-
-
-def _clusters(names: Iterable[str]) -> list[dict[str, Any]]:
-    return [cluster_manifest(row) for row in _named(MemberCluster.objects.order_by("name"), names)]
-
-
-def _placements(names: Iterable[str]) -> list[dict[str, Any]]:
-    return [placement_manifest(row) for row in _named(Placement.objects.order_by("name"), names)]
-
-
-def _resources(names: Iterable[str]) -> list[dict[str, Any]]:
-    rows = Resource.objects.order_by("group", "kind", "namespace", "name")
-    return [dict(row.content) for row in _named(rows, names)]
-
-
-_MANIFESTS = {"clusters": _clusters, "placements": _placements, "resources": _resources}

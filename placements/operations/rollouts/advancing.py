@@ -154,12 +154,11 @@ def _end_earlier_starts(run: Rollout, names: list[str], *, now: datetime) -> Non
 
 
 def _update(run: Rollout, action: Action, *, now: datetime) -> ClusterUpdate:
-    is_removal = isinstance(action, Remove)
     return ClusterUpdate(
         rollout=run,
         cluster_name=action.cluster,
         what="remove" if isinstance(action, Remove) else action.why,
-        version="" if is_removal else run.version,
+        version="" if isinstance(action, Remove) else action.version,
         attempt=action.attempt,
         started_at=now,
     )
@@ -171,6 +170,7 @@ _STARTED = [
     "phase_since",
     "running_version",
     "resource_snapshot",
+    "override_snapshots",
     "timed_since",
     "attempts",
     "retry_at",
@@ -195,6 +195,7 @@ def _started(binding: Binding, action: Action, standing: Standing, *, now: datet
             "state": BindingState.BOUND,
             "running_version": action.version,
             "resource_snapshot": standing.target,
+            "override_snapshots": [one.pk for one in standing.overrides.get(action.cluster, ())],
         }
     for name, value in facts.items():
         setattr(binding, name, value)

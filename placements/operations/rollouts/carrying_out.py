@@ -21,8 +21,12 @@ from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import DRIVERS
 from clusters.driving import driver_for
 from clusters.models import MemberCluster
-from placements.models import Binding, ClusterUpdate, ResourceSnapshot, Rollout
+from placements.explain.staged_wording import override_sentence
+from placements.models import Binding, ClusterUpdate, Rollout
 from placements.operations.rollouts.asking import ask_to_advance
+from placements.operations.rollouts.contents import Contents
+from placements.overriding import Manifests
+from placements.rollout.overrides import OverrideFailed
 from placements.rollout.retry import retry_delay
 from placements.rollout.state import Phase
 
@@ -44,7 +48,7 @@ class Call:
     binding: Binding
     placement: str
     cluster: MemberCluster
-    manifests: tuple[Mapping[str, Any], ...]
+    manifests: Manifests | OverrideFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +87,12 @@ def _calls(bindings: Iterable[Binding]) -> Iterator[Call]:
     rows = list(bindings)
     names = {row.cluster_name for row in rows}
     clusters = {one.name: one for one in MemberCluster.objects.filter(name__in=names, driver__in=DRIVERS)}
-    manifests = {
-        number: _manifests(number)
-        for number in {row.resource_snapshot_id for row in rows if row.phase == Phase.APPLYING}
-        if number
-    }
+    contents = Contents()
     for row in rows:
-        if row.cluster_name in clusters:
-            content = manifests.get(row.resource_snapshot_id or 0, ())
-            yield Call(row, row.placement.name, clusters[row.cluster_name], content)
-
-
-def _manifests(snapshot_id: int) -> tuple[Mapping[str, Any], ...]:
-    snapshot = ResourceSnapshot.objects.get(pk=snapshot_id)
-    parts = snapshot.parts.order_by("position").values_list("manifests", flat=True)
-    return tuple(manifest for part in parts for manifest in part)
+        cluster = clusters.get(row.cluster_name)
+        if cluster:
+            content = contents.of(row, cluster) if row.phase == Phase.APPLYING else ()
+            yield Call(row, row.placement.name, cluster, content)
 
 
 def _give_back(bindings: Iterable[Binding], *, now: datetime) -> None:
@@ -106,7 +101,7 @@ def _give_back(bindings: Iterable[Binding], *, now: datetime) -> None:
     Binding.objects.filter(pk__in=pks).update(work_at=now + LOOK_IN_A_RUN, work_until=None, work_token="")
 
 
-Answer = Applied | Observation | bool | DriverError | NotAsked
+Answer = Applied | Observation | bool | DriverError | NotAsked | OverrideFailed
 
 
 def _answers(calls: Mapping[int, Call], *, now: datetime, threads: int) -> Iterator[tuple[int, Answer]]:
@@ -130,6 +125,8 @@ def _closing(ask: Callable[[], Answer]) -> Answer:
 
 
 def _ask(call: Call, now: datetime) -> Answer:
+    if isinstance(call.manifests, OverrideFailed):
+        return call.manifests
     driver, binding = driver_for(call.cluster, clock=lambda: now), call.binding
     if binding.phase == Phase.APPLYING:
         version = Version(binding.running_version, call.placement, call.manifests)
@@ -196,6 +193,9 @@ def _found(call: Call, answer: Answer, *, now: datetime) -> Found | None:
     """Turn an answer into what is written; None means that nothing of the placement is there any more."""
     if isinstance(answer, NotAsked):
         return Found({"work_at": now})
+    if isinstance(answer, OverrideFailed):
+        said = override_sentence(answer, call.cluster.name)
+        return _rejected(call.binding, DriverRejected(said), now=now)
     if isinstance(answer, DriverRejected):
         return _rejected(call.binding, answer, now=now)
     if isinstance(answer, DriverError):
