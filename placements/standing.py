@@ -70,7 +70,7 @@ def standing_of(placement: Placement, *, now: datetime) -> Standing:
 
 
 def _wanted(versions: "Versions | None", binding: Binding) -> str | None:
-    return versions.by_cluster.get(binding.cluster_name, versions.plain) if versions else None
+    return versions.of_cluster(binding.cluster_name) if versions else None
 
 
 def _is_left_behind(binding: Binding, cluster: MemberCluster | None) -> bool:
@@ -109,6 +109,10 @@ class Versions:
         }
         whole = _hash([plain, sorted({str(one) for several in sets for one in several})])
         return cls(plain, {cluster: names[several] for cluster, several in overrides.items()}, whole)
+
+    def of_cluster(self, name: str) -> str:
+        """Give what one cluster is to run."""
+        return self.by_cluster.get(name, self.plain)
 
 
 def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -> str:

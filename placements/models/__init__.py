@@ -7,9 +7,11 @@ from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.resources import Resource
 from placements.models.rollouts import ClusterUpdate, Rollout
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
+from placements.models.staged import ApprovalRequest, StagedRun, StagedStrategy
 
 __all__ = [
     "LONGEST_NAME",
+    "ApprovalRequest",
     "Binding",
     "ClusterUpdate",
     "Decision",
@@ -24,4 +26,6 @@ __all__ = [
     "ResourceSnapshot",
     "ResourceSnapshotPart",
     "Rollout",
+    "StagedRun",
+    "StagedStrategy",
 ]

@@ -13,8 +13,24 @@ from placements.manifests import Document, attach_lines
 from placements.operations.overrides import save_override
 from placements.operations.placements import PLACEMENT, save_placement
 from placements.operations.resources import RESOURCE, apply_resources, name_of
-from placements.scheduling.door.kinds import CLUSTER_OVERRIDE_KIND, MEMBER_KIND, OVERRIDE_KIND, PLACEMENT_KIND
+from placements.operations.staged.approvals import APPROVAL, apply_approval
+from placements.operations.staged.runs import STAGED_RUN, save_run
+from placements.operations.staged.strategies import STAGED_STRATEGY, save_strategy
+from placements.scheduling.door.kinds import (
+    APPROVAL_KIND,
+    CLUSTER_OVERRIDE_KIND,
+    MEMBER_KIND,
+    OVERRIDE_KIND,
+    PLACEMENT_KIND,
+    STAGED_RUN_KIND,
+    STAGED_STRATEGY_KIND,
+)
 from placements.scheduling.door.override_documents import parse_cluster_override, parse_override
+from placements.scheduling.door.staged_documents import (
+    parse_approval_request,
+    parse_staged_run,
+    parse_staged_strategy,
+)
 from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.hub.manifest import parse_manifest
 from placements.scheduling.hub.objects import HubObject
@@ -160,6 +176,20 @@ def _save_placement(data: Any, by: User | None, now: datetime) -> Result:
     return Result(PLACEMENT, saved.placement.name, saved.did, saved.caveats)
 
 
+def _save_strategy(data: Any, by: User | None, now: datetime) -> Result:
+    saved = save_strategy(data, by=by, now=now)
+    return Result(STAGED_STRATEGY, saved.strategy.name, saved.did)
+
+
+def _save_run(data: Any, by: User | None, now: datetime) -> Result:
+    saved = save_run(data, by=by, now=now)
+    return Result(STAGED_RUN, saved.run.name, saved.did)
+
+
+def _apply_approval(data: Any, by: User | None, now: datetime) -> Result:
+    return Result(APPROVAL, data["metadata"]["name"], apply_approval(data, by=by, now=now))
+
+
 @dataclass(frozen=True, slots=True)
 class _Door:
     """How documents of one kind are read, and saved."""
@@ -172,6 +202,9 @@ _DOORS = {
     CLUSTER_OVERRIDE_KIND: _Door(parse_cluster_override, _save_override),
     OVERRIDE_KIND: _Door(parse_override, _save_override),
     PLACEMENT_KIND: _Door(parse_placement, _save_placement),
+    STAGED_STRATEGY_KIND: _Door(parse_staged_strategy, _save_strategy),
+    STAGED_RUN_KIND: _Door(parse_staged_run, _save_run),
+    APPROVAL_KIND: _Door(parse_approval_request, _apply_approval),
 }
 """In the order of saving: what others refer to comes first."""
 _OWN_KINDS = frozenset({MEMBER_KIND, *_DOORS})

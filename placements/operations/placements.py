@@ -17,7 +17,9 @@ from placements.operations.did import Did
 from placements.operations.immutable import immutability_faults
 from placements.operations.pruning import prune_policy_snapshots
 from placements.operations.rollouts.asking import ask_to_advance
+from placements.operations.staged.ending import end_runs_of
 from placements.queries.hub import selection_of
+from placements.rollout.stages import Reason
 from placements.rollout.state import EMPTY
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.cycle import Cycle
@@ -100,6 +102,7 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
                 "deleted", PLACEMENT, name, revision=current.revision, before=current.document
             )
             record(happening, by=by, now=now)
+            end_runs_of(current, Reason("being-deleted"), by=by, now=now)
         ask_to_advance([current.pk])
         return finish_deletion(current)
 

@@ -9,9 +9,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from clusters.models import MemberCluster
-from placements.manifests import items_of, load_documents
+from placements.manifests import dump_yaml, items_of, load_documents
 from placements.models import Placement, Resource
 from tests.documents import OURS, SHARED
+from tests.rollouts.staged import run_document, stage, staged_spec, strategy_document
 from tests.rows import all_joined, placement_document, run_due, spec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
@@ -23,6 +24,8 @@ NOUNS = {
     MEMBER: "clusters",
     "ClusterResourceOverride": "overrides",
     "ResourceOverride": "overrides",
+    "ClusterStagedUpdateStrategy": "strategies",
+    "ClusterStagedUpdateRun": "runs",
 }
 COVERED = sorted(
     path.relative_to(EXAMPLES).as_posix()
@@ -32,9 +35,8 @@ COVERED = sorted(
         "ResourcePlacement",
         "ClusterResourcePlacementEviction",
         "ClusterResourcePlacementDisruptionBudget",
-        "ClusterStagedUpdateRun",
+        "ClusterStagedUpdateRun",  # the placements of these runs stand in other files
         "ClusterApprovalRequest",
-        "ClusterStagedUpdateStrategy",
     }
     & {
         line.removeprefix("kind:").strip()
@@ -150,6 +152,32 @@ def test_an_export_can_be_json() -> None:
     listed = json.loads(run("export", "clusters", "-o", "json")[0])
 
     assert [one["metadata"]["name"] for one in listed["items"]] == ["a"]
+
+
+def test_a_strategy_and_its_run_come_back_and_change_nothing(tmp_path: Path) -> None:
+    all_joined("a")
+    file = tmp_path / "staged.yaml"
+    documents = [
+        run_document("one", state="Initialize"),
+        strategy_document(stage("prod")),
+        placement_document("web", staged_spec()),
+    ]
+    file.write_text("---\n".join(map(dump_yaml, documents)))
+    run("apply", "-f", str(file))
+
+    assert exported("runs", "--no-status") == documents[:1]
+    assert exported("strategies") == documents[1:2]
+    (tmp_path / "again").write_text("---\n".join(run("export", noun)[0] for noun in ("strategies", "runs")))
+    out, _ = run("apply", "-f", str(tmp_path / "again"))
+    assert {line.rpartition(" ")[2] for line in out.splitlines()} == {"unchanged"}
+
+
+def test_a_run_of_nothing_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(dump_yaml(run_document("one")))
+
+    with pytest.raises(CommandError, match=r"spec.placementName \(line 6\): no placement is named .web."):
+        run("apply", "-f", str(file))
 
 
 def test_exporting_what_is_not_there_is_told() -> None:

@@ -9,7 +9,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from clusters.models import MemberCluster
 from clusters.queries import manifest_of as cluster_manifest
 from placements.manifests import dump_yaml
-from placements.models import Override, Placement, Resource
+from placements.models import ApprovalRequest, Override, Placement, Resource, StagedRun, StagedStrategy
+from placements.queries.staged import run_manifest
 from placements.queries.status import manifest_of as placement_manifest
 
 NOT_FOUND = 1
@@ -18,6 +19,12 @@ NOT_FOUND = 1
 def _named(rows: Any, names: Iterable[str]) -> Any:
     wanted = list(names)
     return rows.filter(name__in=wanted) if wanted else rows
+
+
+def _approvals(names: Iterable[str]) -> list[dict[str, Any]]:
+    rows = ApprovalRequest.objects.select_related("run").order_by("pk")
+    wanted = set(names)
+    return [row.to_manifest() for row in rows if not wanted or str(row) in wanted]
 
 
 def _clusters(names: Iterable[str]) -> list[dict[str, Any]]:
@@ -38,11 +45,22 @@ def _resources(names: Iterable[str]) -> list[dict[str, Any]]:
     return [dict(row.content) for row in _named(rows, names)]
 
 
+def _runs(names: Iterable[str]) -> list[dict[str, Any]]:
+    return [run_manifest(row) for row in _named(StagedRun.objects.order_by("name"), names)]
+
+
+def _strategies(names: Iterable[str]) -> list[dict[str, Any]]:
+    return [dict(row.document) for row in _named(StagedStrategy.objects.order_by("name"), names)]
+
+
 _MANIFESTS = {
+    "approvals": _approvals,
     "clusters": _clusters,
     "overrides": _overrides,
     "placements": _placements,
     "resources": _resources,
+    "runs": _runs,
+    "strategies": _strategies,
 }
 
 

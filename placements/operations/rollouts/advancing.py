@@ -2,24 +2,22 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Q
 
 from fleetui.events import Happening, record
-from fleetui.wake import wake
 from placements.explain.rollout_document import answer_facts
 from placements.models import Binding, ClusterUpdate, Placement, Rollout
 from placements.operations.placements import PLACEMENT, finish_deletion
-from placements.operations.rollouts.asking import CARRY_OUT_DUE
 from placements.operations.rollouts.runs import begin_run, end_run, running_rollout
+from placements.operations.rollouts.starting import Content, save_started, started
+from placements.operations.staged.advancing import RunMovedError, advance_runs
 from placements.rollout.answer import Action, Answer, Remove, Verdict
 from placements.rollout.plan import plan
 from placements.rollout.rolling import next_actions
 from placements.rollout.state import Hold, Phase
 from placements.rollout.work import needs_run
-from placements.scheduling.bindings import BindingState
 from placements.standing import Standing, standing_of
 
 LEASE = timedelta(seconds=10)
@@ -50,21 +48,30 @@ def _claim(*, now: datetime) -> list[int]:
 
 
 def advance(placement_id: int, *, now: datetime) -> Answer | None:
-    """Look at one rollout and start what may start; None when there is nothing to roll out."""
+    """Look at one rollout and start what may start; None where nothing is, or staged runs are, to do so."""
     placement = Placement.objects.filter(pk=placement_id).first()
     if placement is None:
         return None
     standing = standing_of(placement, now=now)
-    if standing.is_staged and placement.deleting_since is None:
-        _rest(placement, at=None)
-        return None
-    answer = next_actions(standing.state)
+    is_staged = standing.is_staged and placement.deleting_since is None
+    answer = None if is_staged else next_actions(standing.state)
     try:
         with transaction.atomic():
-            _write(standing, answer, now=now)
-    except RolloutMovedError:
+            if answer:
+                _write(standing, answer, now=now)
+            else:
+                _write_staged(standing, now=now)
+    except (RolloutMovedError, RunMovedError):
         return None
     return answer
+
+
+def _write_staged(standing: Standing, *, now: datetime) -> None:
+    """Leave the placement to its staged runs."""
+    run = running_rollout(standing.placement)
+    if run:
+        end_run(run, Rollout.State.SUPERSEDED, "staged runs update this placement now", now=now)
+    _rest(standing.placement, at=advance_runs(standing, now=now))
 
 
 def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
@@ -139,10 +146,17 @@ def _start(run: Rollout, standing: Standing, actions: Iterable[Action], *, now: 
     _end_earlier_starts(run, [action.cluster for action in listed], now=now)
     updates = [_update(run, action, now=now) for action in listed]
     ClusterUpdate.objects.bulk_create(updates, batch_size=500)
-    changed = [_started(rows[action.cluster], action, standing, now=now) for action in listed]
-    Binding.objects.bulk_update(changed, _STARTED, batch_size=200)
+    save_started(
+        [started(rows[one.cluster], _content(one, standing), attempt=one.attempt, now=now) for one in listed]
+    )
     Rollout.objects.filter(pk=run.pk).update(changes=F("changes") + 1)
-    wake(CARRY_OUT_DUE)
+
+
+def _content(action: Action, standing: Standing) -> Content | None:
+    if isinstance(action, Remove):
+        return None
+    overrides = [one.pk for one in standing.overrides.get(action.cluster, ())]
+    return Content(action.version, standing.target, overrides)
 
 
 def _end_earlier_starts(run: Rollout, names: list[str], *, now: datetime) -> None:
@@ -162,44 +176,6 @@ def _update(run: Rollout, action: Action, *, now: datetime) -> ClusterUpdate:
         attempt=action.attempt,
         started_at=now,
     )
-
-
-_STARTED = [
-    "state",
-    "phase",
-    "phase_since",
-    "running_version",
-    "resource_snapshot",
-    "override_snapshots",
-    "timed_since",
-    "attempts",
-    "retry_at",
-    "message",
-    "work_at",
-]
-
-
-def _started(binding: Binding, action: Action, standing: Standing, *, now: datetime) -> Binding:
-    """Put the start into the row; a call that is under way keeps its lease, and the next one waits for it."""
-    facts: dict[str, Any] = {
-        "phase": Phase.REMOVING if isinstance(action, Remove) else Phase.APPLYING,
-        "phase_since": now,
-        "attempts": action.attempt,
-        "retry_at": None,
-        "timed_since": None,
-        "message": "",
-        "work_at": now,
-    }
-    if not isinstance(action, Remove):
-        facts |= {
-            "state": BindingState.BOUND,
-            "running_version": action.version,
-            "resource_snapshot": standing.target,
-            "override_snapshots": [one.pk for one in standing.overrides.get(action.cluster, ())],
-        }
-    for name, value in facts.items():
-        setattr(binding, name, value)
-    return binding
 
 
 def _let_go(placement: Placement, *, now: datetime) -> None:

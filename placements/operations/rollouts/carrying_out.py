@@ -22,7 +22,7 @@ from clusters.drivers.registry import DRIVERS
 from clusters.driving import driver_for
 from clusters.models import MemberCluster
 from placements.explain.staged_wording import override_sentence
-from placements.models import Binding, ClusterUpdate, Rollout
+from placements.models import Binding, ClusterUpdate, Rollout, StagedRun
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.contents import Contents
 from placements.overriding import Manifests
@@ -254,7 +254,9 @@ def _observed(call: Call, seen: Observation, *, now: datetime) -> Found:
 
 def _rest(call: Call, now: datetime) -> datetime:
     """Give when to look again at a cluster where all is well: sooner while a run depends on it."""
-    is_running = Rollout.objects.filter(
-        placement_id=call.binding.placement_id, state=Rollout.State.RUNNING
-    ).exists()
+    placement = call.binding.placement_id
+    is_running = (
+        Rollout.objects.filter(placement_id=placement, state=Rollout.State.RUNNING).exists()
+        or StagedRun.objects.filter(placement_id=placement, ended_at=None).exists()
+    )
     return now + (LOOK_IN_A_RUN if is_running else LOOK_AT_REST)
