@@ -18,8 +18,12 @@ from fleetui.paging import BadCursorError
 from fleetui.revisions import StaleEditError
 from placements.api.bodies import BodyTooLargeError, MalformedBodyError
 from placements.api.preconditions import PreconditionError
+from placements.operations.overrides import UnknownOverrideError
 from placements.operations.placements import UnknownPlacementError
 from placements.operations.resources import UnknownResourceError
+from placements.operations.rollouts.hands import HandRefusedError
+from placements.operations.staged.hands import UnknownRunError
+from placements.operations.staged.strategies import UnknownStrategyError
 from placements.queries.records import AmbiguousDecisionError, UnknownDecisionError, UnknownInDecisionError
 from placements.scheduling.faults import Fault, Faults
 from placements.simulation.request import BadInputError
@@ -144,6 +148,10 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownClusterError: _plainly(404, "unknown-cluster"),
     UnknownPlacementError: _plainly(404, "unknown-placement"),
     UnknownResourceError: _plainly(404, "unknown-resource"),
+    UnknownOverrideError: _plainly(404, "unknown-override"),
+    UnknownStrategyError: _plainly(404, "unknown-strategy"),
+    UnknownRunError: _plainly(404, "unknown-run"),
+    HandRefusedError: _plainly(409, "not-now"),
     UnknownDecisionError: _plainly(404, "unknown-decision"),
     UnknownInDecisionError: _plainly(404, "unknown-cluster"),
     AmbiguousDecisionError: _ambiguous,

@@ -110,7 +110,11 @@ class ApprovalRequest(models.Model):
 
     def __str__(self) -> str:
         """Name it as the released system does."""
-        return f"{self.run.name}-{self.side}-{self.stage}"
+        return self.name_in(self.run)
+
+    def name_in(self, run: StagedRun) -> str:
+        """Give its name without looking its run up."""
+        return f"{run.name}-{self.side}-{self.stage}"
 
     def to_manifest(self) -> dict[str, Any]:
         """Give the document, with who approved and when."""

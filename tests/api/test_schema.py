@@ -23,8 +23,18 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from fleetui.models import Event
-from placements.models import DecisionRecord
+from placements.explain.staged_document import answer_facts
+from placements.models import ApprovalRequest, DecisionRecord, StagedRun
+from placements.operations.overrides import save_override
 from placements.operations.resources import apply_resources
+from placements.operations.staged.runs import save_run
+from placements.operations.staged.strategies import save_strategy
+from placements.rollout.staged import DELETE_STAGE
+from placements.rollout.staged_facts import Answer, RunStatus, Wait, WaitFor
+from placements.rollout.stages import ClusterStep, Stage
+from placements.rollout.stages import StagedRun as Plan
+from tests.rollouts.overrides import annotate, for_clusters, rule
+from tests.rollouts.staged import run_document, stage, staged_spec, strategy_document
 from tests.rows import (
     NOW,
     decided,
@@ -34,6 +44,7 @@ from tests.rows import (
     person,
     pick_n_spec,
     placement_document,
+    saved,
 )
 
 CHECKS = [
@@ -71,6 +82,13 @@ BODIES = {
         "clusters": [{"name": "a"}],
         "placement": placement_document("web", pick_n_spec(1)),
     },
+    "PUT /api/v1/overrides/{kind}/{namespace}/{name}": for_clusters("tier", rule(annotate(tier="2"))),
+    "PUT /api/v1/staged-strategies/{name}": strategy_document(stage("other")),
+    "PUT /api/v1/staged-runs/{name}": run_document("one", state="Stop", placementName="slow"),
+    "POST /api/v1/staged-runs/{name}/state": {"state": "Stop"},
+    "POST /api/v1/staged-runs/{name}/approve": {"stage": "prod"},
+    "POST /api/v1/staged-runs/{name}/skip-wait": {"stage": "prod"},
+    "POST /api/v1/staged-runs/{name}/retry": {"cluster": "a"},
     "POST /api/v1/token": {"username": "ann", "password": "a long enough password"},
 }
 
@@ -96,6 +114,10 @@ def _on_what_is_there(case: Any, hub: dict[str, str]) -> Any:
     names = {name: hub[name] for name in case.path_parameters}
     if "/placements/{name}" in case.path:
         names["name"] = "web"
+    if "/staged-" in case.path:
+        names["name"] = "one" if "/staged-runs" in case.path else "careful"
+    if "/overrides/" in case.path:
+        names |= {"kind": "ClusterResourceOverride", "name": "tier"}
     if "/rounds/{number}" in case.path or "/events/{number}" in case.path:
         names["number"] = hub["event" if "/events/" in case.path else "round"]
     body = BODIES.get(case.operation.label)
@@ -119,18 +141,33 @@ def hub(_kept_connection: None) -> dict[str, str]:
     joined("a", region="east")
     apply_resources([namespace("shop"), namespace("a")], by=None, now=NOW)
     decided("web", pick_n_spec(1))
+    save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
+    waiting_run()
     return {
-        "token": Token.objects.create(user=person("ann", "operator")).key,
+        "token": Token.objects.create(user=person("ann", "operator", "approver")).key,
         "name": "a",
         "is fresh": "yes",
         "number": "0",
         "round": "1",
         "event": str(Event.objects.latest("pk").pk),
-        "decision": DecisionRecord.objects.get().decision_id,
+        "decision": DecisionRecord.objects.get(cycles__placement_name="web").decision_id,
         "group": "core",
         "kind": "Namespace",
         "namespace": "-",
     }
+
+
+def waiting_run() -> None:
+    """Make a run on which every hand can be laid: a cluster has failed, and a stage waits."""
+    saved("slow", staged_spec())
+    save_strategy(strategy_document(stage("prod", before=True)), by=None, now=NOW)
+    save_run(run_document("one", placementName="slow"), by=None, now=NOW)
+    step = ClusterStep("a", "v").started(NOW, "").failed(NOW)
+    plan = Plan((Stage("prod", (step,)),), Stage(DELETE_STAGE, ()))
+    answer = Answer(plan, RunStatus.WAITING, waits=(Wait(WaitFor.TIME, "prod", until=NOW),))
+    rows = StagedRun.objects.filter(name="one")
+    rows.update(plan=plan.to_plain(), answer=answer_facts(answer), status=answer.status)
+    ApprovalRequest.objects.create(run=rows.get(), stage="prod", side="before", asked_at=NOW)
 
 
 def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
@@ -148,5 +185,5 @@ def test_every_operation_is_told_in_words() -> None:
     schema = SchemaGenerator().get_schema(request=None, public=True)
     operations = [one for path in schema["paths"].values() for one in path.values()]
 
-    assert len(operations) == 41
+    assert len(operations) == 58
     assert [one["operationId"] for one in operations if not one.get("description")] == []

@@ -112,7 +112,7 @@ class CaveatShape(serializers.Serializer[object]):
 class AppliedRow(serializers.Serializer[object]):
     """What became of one document."""
 
-    kind = serializers.CharField(help_text="`cluster`, `placement` or `resource`.")
+    kind = serializers.CharField(help_text="Such as `cluster`, `placement` or `resource`.")
     name = serializers.CharField()
     did = serializers.CharField(help_text="`created`, `joined`, `changed` or `unchanged`.")
     warnings = CaveatShape(many=True, source="caveats")
