@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from django.db.models import Q
-
 from clusters.queries import fleet_now
 from placements.models import OverrideSnapshot, OverrideTarget, ResourceSnapshot
 from placements.rollout.overrides import OverrideFailed, applicable_to_each, override
@@ -19,7 +17,7 @@ Applying: TypeAlias = Mapping[str, tuple[OverrideSnapshot, ...]]
 Manifests: TypeAlias = tuple[Mapping[str, Any], ...]
 TargetKey: TypeAlias = tuple[str, str, str, str, str]
 """Namespace, group, version, kind, name: what an override selects."""
-_MOST_NAMESPACES = 500
+_MOST_NAMESPACES = _BATCH = 500
 
 
 def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
@@ -69,11 +67,15 @@ def _candidates(placement: str, identities: Iterable[Sequence[str]]) -> list[Ove
         for override_kind, override_name, *key in targets.values_list("override_kind", "override__name", *KEY)
         if tuple(key) in keys
     }
-    if not named:
-        return []
-    wanted = [Q(kind=kind, namespace=namespace, override_name=name) for kind, namespace, name in named]
-    rows = OverrideSnapshot.objects.filter(is_latest=True)
-    return [row for one in wanted for row in rows.filter(one)]
+    names = sorted({name for _, _, name in named})
+    return [
+        row
+        for start in range(0, len(names), _BATCH)
+        for row in OverrideSnapshot.objects.filter(
+            is_latest=True, override_name__in=names[start : start + _BATCH]
+        )
+        if (row.kind, row.namespace, row.override_name) in named
+    ]
 
 
 KEY = ("namespace", "group", "version", "kind", "name")

@@ -11,6 +11,7 @@ from fleetui.models import Event
 from fleetui.revisions import StaleEditError
 from placements.models import ApprovalRequest, Placement, StagedRun, StagedStrategy
 from placements.operations.overrides import save_override
+from placements.operations.placements import delete_placement, save_placement
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.operations.staged import hands
 from placements.operations.staged.approvals import apply_approval
@@ -22,7 +23,7 @@ from placements.scheduling.faults import Faults
 from tests.rollouts.overrides import annotate, for_clusters, rule
 from tests.rollouts.staged import StagedWorld, run_document, stage, staged_spec, strategy_document
 from tests.rollouts.world import handed_to
-from tests.rows import NOW, person, placement_document
+from tests.rows import NOW, person, placement_document, spec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 ALL = {"prod": ["c000", "c001"]}
@@ -61,10 +62,9 @@ def test_only_an_approver_approves(roles: tuple[str, ...]) -> None:
 def test_a_placement_may_demand_another_person_than_the_one_who_started() -> None:
     world = StagedWorld(ALL, stage("prod", before=True, most=2))
     both = person("eve", "operator", "approver")
-    document = placement_document("web", staged_spec())
-    world.place("web", staged_spec())
-    document["metadata"]["annotations"] = {"fleetui.io/approver-differs": "true"}
-    Placement.objects.update(document=document)
+    wanted = placement_document("web", staged_spec(), approver_differs="true")
+    save_placement(wanted, by=None, now=world.now)
+    world.work()
     save_run(run_document("one"), by=both, now=world.now)
     world.work()
 
@@ -73,6 +73,13 @@ def test_a_placement_may_demand_another_person_than_the_one_who_started() -> Non
 
     world.approve("one", "prod")
     world.run(until=lambda: world.status("one") == "succeeded")
+
+
+def test_the_demand_for_another_person_is_written_as_true_or_false() -> None:
+    document = placement_document("web", staged_spec(), approver_differs="yes")
+
+    with pytest.raises(Faults, match='allowed: "true" or "false"'):
+        save_placement(document, by=None, now=NOW)
 
 
 def test_a_stage_that_does_not_wait_cannot_be_approved() -> None:
@@ -173,6 +180,18 @@ def test_a_run_refers_to_what_is_there() -> None:
 
     paths = [fault.path for fault in caught.value.faults]
     assert paths == ["spec.stagedRolloutStrategyName", "spec.resourceSnapshotIndex"]
+
+
+def test_a_run_needs_a_placement_that_is_updated_by_stages() -> None:
+    world = StagedWorld(ALL, stage("prod"))
+    world.place("web", spec())
+
+    with pytest.raises(Faults, match="its strategy is not External"):
+        save_run(run_document("one"), by=None, now=world.now)
+    world.run(until=world.is_settled)
+    delete_placement("web", by=None, now=world.now)
+    with pytest.raises(Faults, match="web is being deleted"):
+        save_run(run_document("one"), by=None, now=world.now)
 
 
 def test_only_the_state_of_a_run_may_change() -> None:

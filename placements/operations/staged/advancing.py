@@ -114,16 +114,25 @@ def _store(run: StagedRun, answer: Answer, *, now: datetime) -> None:
     run.plan, run.answer, run.status = answer.run.to_plain(), answer_facts(answer), answer.status
     run.ended_at = answer.run.ended_at
     run.changes += before != (run.plan, run.answer, run.status)
-    names = [*_STORED, "resource_snapshot_id"]
     rows = StagedRun.objects.filter(pk=run.pk, changes=seen)
-    if not rows.update(**{name: getattr(run, name) for name in names}):
+    columns = {name: getattr(run, name) for name in _STORED} if run.changes != seen else {"changes": seen}
+    if not rows.update(**columns):
         raise RunMovedError
     if run.ended_at:
         after = {"why": [reason.code for reason in answer.run.why]} if answer.run.why else None
         record(Happening(run.status, STAGED_RUN, run.name, after=after), by=None, now=now)
 
 
-_STORED = ("plan", "answer", "status", "ended_at", "changes", "resource_number", "overrides")
+_STORED = (
+    "plan",
+    "answer",
+    "status",
+    "ended_at",
+    "changes",
+    "resource_snapshot_id",
+    "resource_number",
+    "overrides",
+)
 
 
 @dataclass(frozen=True, slots=True)

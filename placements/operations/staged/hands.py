@@ -12,16 +12,14 @@ from django.db import transaction
 from fleetui.events import Happening, record
 from fleetui.revisions import refuse_stale
 from fleetui.roles import may_approve
-from placements.models import ApprovalRequest, Placement, StagedRun
+from placements.models import ApprovalRequest, StagedRun
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.operations.staged.ending import end_run, plan_of
 from placements.operations.staged.runs import STAGED_RUN, save_run
 from placements.rollout.staged_facts import WaitFor
 from placements.rollout.stages import Outcome
-
-APPROVER_DIFFERS = "fleetui.io/approver-differs"
-"""With the value "true" on a placement, who starts a run may not approve its stages."""
+from placements.scheduling.spec import parse_placement
 
 
 class UnknownRunError(LookupError):
@@ -64,14 +62,10 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime) -> Approva
 def _refuse_approver(run: StagedRun, by: User | None) -> None:
     if by is None or not may_approve(by):
         raise PermissionDenied("only an approver may let a stage go on")
-    if _approver_differs(run.placement) and by.get_username() == run.started_by:
+    differs = run.placement is not None and parse_placement(run.placement.document).approver_differs
+    if differs and by.get_username() == run.started_by:
         message = f"{run.placement_name} demands that somebody else approves than {run.started_by}"
         raise PermissionDenied(f"{message}, who started the run")
-
-
-def _approver_differs(placement: Placement | None) -> bool:
-    metadata = placement.document["metadata"] if placement else {}
-    return bool((metadata.get("annotations") or {}).get(APPROVER_DIFFERS) == "true")
 
 
 @transaction.atomic

@@ -21,6 +21,7 @@ from placements.scheduling.door.staged_documents import (
     run_change_faults,
 )
 from placements.scheduling.faults import Fault, Faults
+from placements.scheduling.spec import StrategyType, parse_placement
 
 STAGED_RUN = "staged-run"
 _VERBS = {RunState.INITIALIZE: "changed", RunState.RUN: "set to run", RunState.STOP: "set to stop"}
@@ -91,10 +92,18 @@ def _missing(
     strategy: StagedStrategy | None,
     snapshot: ResourceSnapshot | None,
 ) -> Iterator[Fault]:
-    """List what a new run refers to and is not there."""
+    """List what a new run refers to and is not there, or cannot be meant."""
     if placement is None:
         message = f"no placement is named {spec.placement_name!r}"
         yield Fault("spec.placementName", "not-found", message, "a placement with strategy External")
+    elif placement.deleting_since:
+        message = f"the placement {placement.name} is being deleted"
+        yield Fault("spec.placementName", "being-deleted", message, "another placement")
+    elif parse_placement(placement.document).spec.strategy.type is not StrategyType.EXTERNAL:
+        message = (
+            f"the placement {placement.name} is not updated by staged runs: its strategy is not External"
+        )
+        yield Fault("spec.placementName", "not-staged", message, "a placement with strategy External")
     if strategy is None:
         message = f"no strategy is named {spec.staged_rollout_strategy_name!r}"
         yield Fault("spec.stagedRolloutStrategyName", "not-found", message, "a ClusterStagedUpdateStrategy")
