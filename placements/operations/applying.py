@@ -10,7 +10,7 @@ from django.db import transaction
 
 from clusters.operations.joining import CLUSTER, Wanted, put_clusters
 from placements.manifests import Document, attach_lines
-from placements.operations.overrides import save_override
+from placements.operations.overrides import NOUNS, save_override
 from placements.operations.placements import PLACEMENT, save_placement
 from placements.operations.resources import RESOURCE, apply_resources, name_of
 from placements.operations.staged.approvals import APPROVAL, apply_approval
@@ -168,7 +168,7 @@ def _put_members(documents: Sequence[Document], *, by: User | None, now: datetim
 
 def _save_override(data: Any, by: User | None, now: datetime) -> Result:
     saved = save_override(data, by=by, now=now)
-    return Result(saved.override.kind, saved.override.label, saved.did)
+    return Result(NOUNS[saved.override.kind], saved.override.label, saved.did)
 
 
 def _save_placement(data: Any, by: User | None, now: datetime) -> Result:

@@ -31,6 +31,8 @@ from placements.snapshots import hash_of
 MOST = 100
 """Overrides in the fleet, and in one namespace (lifecycle B.1.8)."""
 _Manifest: TypeAlias = ClusterResourceOverride | ResourceOverride
+NOUNS = {CLUSTER_OVERRIDE_KIND: "cluster-override", OVERRIDE_KIND: "override"}
+"""What events call them."""
 PARSERS: Mapping[str, Callable[[object], _Manifest]] = {
     CLUSTER_OVERRIDE_KIND: parse_cluster_override,
     OVERRIDE_KIND: parse_override,
@@ -63,7 +65,7 @@ def save_override(
     place = {"kind": manifest.kind, "namespace": _namespace(manifest), "name": manifest.metadata.name}
     current = Override.objects.select_for_update().filter(**place).first()
     label = full_name(place["namespace"], place["name"])
-    refuse_stale(manifest.kind, label, expected=expected, revision=current.revision if current else 0)
+    refuse_stale(NOUNS[manifest.kind], label, expected=expected, revision=current.revision if current else 0)
     if current and current.document == written:
         return SavedOverride(current, Did.UNCHANGED)
     _refuse(manifest, current)
@@ -82,7 +84,9 @@ def _write(
     concerned = _changed_targets(row, manifest)
     _take_snapshot(row, manifest, by=by, now=now)
     verb = Did.CHANGED if before else Did.CREATED
-    happening = Happening(verb, row.kind, row.label, revision=row.revision, before=before, after=written)
+    happening = Happening(
+        verb, NOUNS[row.kind], row.label, revision=row.revision, before=before, after=written
+    )
     record(happening, by=by, now=now)
     _wake(row.placement_name, concerned)
 
@@ -98,11 +102,11 @@ def delete_override(
     row = Override.objects.select_for_update().filter(kind=kind, namespace=namespace, name=name).first()
     if row is None:
         raise UnknownOverrideError(kind, namespace, name)
-    refuse_stale(kind, row.label, expected=expected, revision=row.revision)
+    refuse_stale(NOUNS[kind], row.label, expected=expected, revision=row.revision)
     concerned = set(row.targets.values_list(*KEY))
     _snapshots_of(row).update(is_latest=False)
     prune_override_snapshots(row, keep=0)
-    happening = Happening("deleted", kind, row.label, revision=row.revision + 1, before=row.document)
+    happening = Happening("deleted", NOUNS[kind], row.label, revision=row.revision + 1, before=row.document)
     record(happening, by=by, now=now)
     placement_name = row.placement_name
     row.delete()

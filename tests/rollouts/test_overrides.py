@@ -194,7 +194,11 @@ def test_a_label_alone_makes_no_snapshot_and_the_same_again_changes_nothing() ->
 
     assert (again.did, saved.did, saved.override.revision) == ("unchanged", "changed", 2)
     assert OverrideSnapshot.objects.get().number == 0
-    assert list(Event.objects.order_by("pk").values_list("verb", flat=True)) == ["created", "changed"]
+    events = Event.objects.order_by("pk").values_list("verb", "kind", "name")
+    assert list(events) == [
+        ("created", "cluster-override", "tier"),
+        ("changed", "cluster-override", "tier"),
+    ]
 
 
 @pytest.mark.parametrize(
