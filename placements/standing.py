@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from clusters.models import MemberCluster, Membership
 from placements.models import Binding, Placement, ResourceSnapshot
+from placements.overriding import Applying, applying_to, frozen_of
 from placements.rollout import disruption
+from placements.rollout.overrides import cluster_version
 from placements.rollout.state import EMPTY, ClusterFacts, Deletion, Hold, Phase, RolloutState
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.door.strategy import PropagationPolicy
@@ -33,9 +35,10 @@ _READ = (
 class Standing:
     """What one look at a rollout starts from; taken at one moment.
 
-    `target` is the resource snapshot to carry out, None while there is none; `version` what every selected
-    cluster is to run. `left_behind` are bindings that ended because their clusters left the fleet: what is
-    there stays there (lifecycle B.8.3).
+    `target` is the resource snapshot to carry out, None while there is none. `version` names what is wanted
+    as a whole: the resources, how they are applied, and every override that applies somewhere; what belongs
+    on one cluster is in `state`, and the overrides that do, by cluster, in `overrides`. `left_behind` are
+    bindings that ended because their clusters left the fleet: what is there stays there (lifecycle B.8.3).
     """
 
     placement: Placement
@@ -45,6 +48,7 @@ class Standing:
     target: ResourceSnapshot | None
     version: str
     state: RolloutState
+    overrides: Applying
 
     @property
     def is_staged(self) -> bool:
@@ -58,13 +62,14 @@ def standing_of(placement: Placement, *, now: datetime) -> Standing:
     rows = Binding.objects.filter(placement=placement).only(*_READ)
     bindings = tuple(rows.order_by("cluster_name"))
     target = target_of(placement)
-    version = version_of(target, manifest) if target else ""
+    overrides = applying_to(placement.name, target) if target else {}
+    versions = Versions.of(target, manifest, overrides) if target else None
     clusters = _members(binding.cluster_name for binding in bindings)
     left_behind = tuple(one for one in bindings if _is_left_behind(one, clusters.get(one.cluster_name)))
     bindings = tuple(one for one in bindings if one not in left_behind) if left_behind else bindings
-    is_wanted = placement.deleting_since is None and bool(version)
+    wanted = versions if placement.deleting_since is None else None
     facts = tuple(
-        facts_of(binding, clusters.get(binding.cluster_name), version if is_wanted else None)
+        facts_of(binding, clusters.get(binding.cluster_name), _wanted(wanted, binding))
         for binding in bindings
     )
     state = RolloutState(
@@ -75,7 +80,12 @@ def standing_of(placement: Placement, *, now: datetime) -> Standing:
         _hold(placement),
         _deletion(placement, manifest),
     )
-    return Standing(placement, manifest, bindings, left_behind, target, version, state)
+    version = versions.whole if versions else ""
+    return Standing(placement, manifest, bindings, left_behind, target, version, state, overrides)
+
+
+def _wanted(versions: "Versions | None", binding: Binding) -> str | None:
+    return versions.of_cluster(binding.cluster_name) if versions else None
 
 
 def _is_left_behind(binding: Binding, cluster: "Member | None") -> bool:
@@ -91,6 +101,35 @@ def target_of(placement: Placement) -> ResourceSnapshot | None:
     return rows.filter(is_latest=True).first()
 
 
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What clusters are to run: `plain` where no override applies, otherwise as in `by_cluster`."""
+
+    plain: str
+    by_cluster: Mapping[str, str]
+    whole: str
+
+    @classmethod
+    def of(
+        cls, target: ResourceSnapshot, manifest: ClusterResourcePlacement, overrides: Applying
+    ) -> "Versions":
+        """Name the versions; each set of overrides is hashed once, whatever the number of clusters."""
+        plain = version_of(target, manifest)
+        if not overrides:
+            return cls(plain, {}, plain)
+        applied = manifest.spec.strategy.apply_strategy
+        sets = {several: tuple(map(frozen_of, several)) for several in set(overrides.values())}
+        names = {
+            several: cluster_version(target.content_hash, frozen, applied) for several, frozen in sets.items()
+        }
+        whole = _hash([plain, sorted({str(one) for several in sets for one in several})])
+        return cls(plain, {cluster: names[several] for cluster, several in overrides.items()}, whole)
+
+    def of_cluster(self, name: str) -> str:
+        """Give what one cluster is to run."""
+        return self.by_cluster.get(name, self.plain)
+
+
 def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -> str:
     """Name what a cluster is to run: the content of the resources, and how it is applied (lifecycle A.1)."""
     return version_of_content(snapshot.content_hash, manifest)
@@ -98,8 +137,11 @@ def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -
 
 def version_of_content(content_hash: str, manifest: ClusterResourcePlacement) -> str:
     """Name the version of resources that are not frozen yet, as one of a snapshot of them."""
-    applied = manifest.spec.strategy.apply_strategy.to_plain()
-    text = json.dumps([content_hash, applied], sort_keys=True, separators=(",", ":"))
+    return _hash([content_hash, manifest.spec.strategy.apply_strategy.to_plain()])
+
+
+def _hash(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

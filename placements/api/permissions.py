@@ -3,7 +3,7 @@
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from fleetui.roles import may_operate, may_read
+from fleetui.roles import may_approve, may_operate, may_read
 
 
 class MayRead(BasePermission):
@@ -24,3 +24,13 @@ class MayReadOrOperate(BasePermission):
     def has_permission(self, request: Request, view: object) -> bool:  # noqa: ARG002 -- the framework's
         """Tell whether the caller may do this."""
         return may_read(request.user) if request.method in SAFE_METHODS else may_operate(request.user)
+
+
+class MayApprove(BasePermission):
+    """An approver lets stages go on."""
+
+    message = "Approving needs the role approver."
+
+    def has_permission(self, request: Request, view: object) -> bool:  # noqa: ARG002 -- the framework's
+        """Tell whether the caller may approve."""
+        return may_approve(request.user)

@@ -20,9 +20,12 @@ from fleetui.revisions import StaleEditError
 from placements.api.bodies import BodyTooLargeError, MalformedBodyError
 from placements.api.preconditions import PreconditionError
 from placements.operations.budgets import UnknownBudgetError
+from placements.operations.overrides import UnknownOverrideError
 from placements.operations.placements import UnknownPlacementError
 from placements.operations.resources import UnknownResourceError
 from placements.operations.rollouts.hands import HandRefusedError
+from placements.operations.staged.hands import UnknownRunError as UnknownStagedRunError
+from placements.operations.staged.strategies import UnknownStrategyError
 from placements.queries.records import AmbiguousDecisionError, UnknownDecisionError, UnknownInDecisionError
 from placements.queries.runs import UnknownRunError
 from placements.scheduling.faults import Fault, Faults
@@ -151,6 +154,9 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownBudgetError: _plainly(404, "unknown-budget"),
     NotSimulatedError: _plainly(409, "not-simulated"),
     HandRefusedError: _plainly(409, "refused"),
+    UnknownOverrideError: _plainly(404, "unknown-override"),
+    UnknownStrategyError: _plainly(404, "unknown-strategy"),
+    UnknownStagedRunError: _plainly(404, "unknown-run"),
     UnknownDecisionError: _plainly(404, "unknown-decision"),
     UnknownInDecisionError: _plainly(404, "unknown-cluster"),
     AmbiguousDecisionError: _ambiguous,

@@ -96,6 +96,6 @@ class Apply(Endpoint):
 
     @described("apply", {200: AppliedShape}, body=ANY_OBJECT)
     def post(self, request: Request) -> Response:
-        """Apply resources, clusters, placements, budgets and evictions, all or none: documents or a List."""
+        """Apply documents of every kind, all or none: documents, a List, or an array of them."""
         results = apply_documents(documents_of(request), **caller(request))
         return Response(AppliedShape({"items": results}).data)

@@ -12,6 +12,7 @@ from placements.api import (
     drains,
     events,
     hands,
+    overrides,
     placements,
     planning,
     previewing,
@@ -19,6 +20,7 @@ from placements.api import (
     rollouts,
     simulating,
     snapshots,
+    staged,
 )
 from placements.api.converters import DecisionConverter, NameConverter, NumberConverter
 from placements.api.documentation import Nowhere, documentation
@@ -103,6 +105,16 @@ of_decisions = [
     ),
 ]
 
+of_runs = [
+    path("<named:name>", staged.StagedRun.as_view(), name="staged-run"),
+    path("<named:name>/progress", staged.StagedProgress.as_view(), name="staged-progress"),
+    path("<named:name>/state", staged.StagedState.as_view(), name="staged-state"),
+    path("<named:name>/approve", staged.StagedApproval.as_view(), name="staged-approve"),
+    path("<named:name>/skip-wait", staged.StagedSkip.as_view(), name="staged-skip-wait"),
+    path("<named:name>/retry", staged.StagedRetry.as_view(), name="staged-retry"),
+    path("<named:name>/abandon", staged.StagedAbandoning.as_view(), name="staged-abandon"),
+]
+
 first_version: list[URLPattern | URLResolver] = [
     path("token", Token.as_view(), name="token"),
     path("clusters", clusters.Clusters.as_view(), name="clusters"),
@@ -120,6 +132,16 @@ first_version: list[URLPattern | URLResolver] = [
         resources.Resource.as_view(),
         name="resource",
     ),
+    path("overrides", overrides.Overrides.as_view(), name="overrides"),
+    path(
+        "overrides/<named:kind>/<named:namespace>/<named:name>",
+        overrides.Override.as_view(),
+        name="override",
+    ),
+    path("staged-strategies", staged.StagedStrategies.as_view(), name="staged-strategies"),
+    path("staged-strategies/<named:name>", staged.StagedStrategy.as_view(), name="staged-strategy"),
+    path("staged-runs", staged.StagedRuns.as_view(), name="staged-runs"),
+    path("staged-runs/", include(of_runs)),
     path("apply", resources.Apply.as_view(), name="apply"),
     path("simulate", simulating.Simulate.as_view(), name="simulate"),
     path("events", events.Events.as_view(), name="events"),

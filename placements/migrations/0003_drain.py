@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("placements", "0001_first"),
+        ("placements", "0002_staged"),
     ]
 
     operations = [

@@ -3,13 +3,16 @@
 from placements.models.bindings import Binding
 from placements.models.decisions import Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
+from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.resources import Resource
 from placements.models.rollouts import ClusterUpdate, Rollout
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
+from placements.models.staged import ApprovalRequest, StagedRun, StagedStrategy
 
 __all__ = [
     "LONGEST_NAME",
+    "ApprovalRequest",
     "Binding",
     "ClusterUpdate",
     "Decision",
@@ -19,10 +22,15 @@ __all__ = [
     "DrainStep",
     "Eviction",
     "FleetRecord",
+    "Override",
+    "OverrideSnapshot",
+    "OverrideTarget",
     "Placement",
     "PolicySnapshot",
     "Resource",
     "ResourceSnapshot",
     "ResourceSnapshotPart",
     "Rollout",
+    "StagedRun",
+    "StagedStrategy",
 ]

@@ -16,7 +16,8 @@ class Binding(models.Model):
 
     `running_version` is what was last started there, and `phase` how far it has come (`placements.rollout`).
     A call to the cluster is due from `work_at` on; a worker that makes it holds the lease. `timed_since` is
-    when nothing but time could tell any more.
+    when nothing but time could tell any more. `override_snapshots` are the keys of those that belong to what
+    was last started.
     """
 
     placement = models.ForeignKey(Placement, models.CASCADE, related_name="bindings")
@@ -32,6 +33,7 @@ class Binding(models.Model):
     affinity_score = models.FloatField(null=True)
     picked_at = models.DateTimeField()
     running_version = models.CharField(max_length=64, blank=True)
+    override_snapshots = models.JSONField(default=list)
     phase = models.CharField(max_length=14, default=Phase.NOTHING.value)
     phase_since = models.DateTimeField(null=True)
     timed_since = models.DateTimeField(null=True)

@@ -11,12 +11,32 @@ from django.db import transaction
 from clusters.operations.joining import CLUSTER, Wanted, put_clusters
 from placements.manifests import Document, attach_lines
 from placements.operations.budgets import BUDGET, save_budget
+from placements.operations.overrides import NOUNS, save_override
 from placements.operations.placements import PLACEMENT, save_placement
 from placements.operations.resources import RESOURCE, apply_resources, name_of
 from placements.operations.rollouts.evictions import apply_eviction
+from placements.operations.staged.approvals import APPROVAL, apply_approval
+from placements.operations.staged.runs import STAGED_RUN, save_run
+from placements.operations.staged.strategies import STAGED_STRATEGY, save_strategy
 from placements.queries.disruptions import said_of
 from placements.scheduling.door.disruption_documents import parse_disruption_budget, parse_eviction
-from placements.scheduling.door.kinds import BUDGET_KIND, EVICTION_KIND, MEMBER_KIND, PLACEMENT_KIND
+from placements.scheduling.door.kinds import (
+    APPROVAL_KIND,
+    BUDGET_KIND,
+    CLUSTER_OVERRIDE_KIND,
+    EVICTION_KIND,
+    MEMBER_KIND,
+    OVERRIDE_KIND,
+    PLACEMENT_KIND,
+    STAGED_RUN_KIND,
+    STAGED_STRATEGY_KIND,
+)
+from placements.scheduling.door.override_documents import parse_cluster_override, parse_override
+from placements.scheduling.door.staged_documents import (
+    parse_approval_request,
+    parse_staged_run,
+    parse_staged_strategy,
+)
 from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.hub.manifest import parse_manifest
 from placements.scheduling.hub.objects import HubObject
@@ -39,31 +59,42 @@ class Result:
 
 @transaction.atomic
 def apply_documents(documents: Sequence[Document], *, by: User | None, now: datetime) -> list[Result]:
-    """Apply resources, member clusters, placements, budgets, evictions; the answer keeps the order given.
+    """Apply resources, then member clusters, then what refers to them; the answer keeps the order given.
 
     Raises Faults with those of every document, each with its line; then nothing has changed.
     """
     faults: list[tuple[Document, Fault]] = []
     several = len(documents) > 1
-    of_kind = {kind: [one for one in documents if _kind(one) == kind] for kind in (MEMBER_KIND, *_SAVERS)}
-    resources = [one for one in documents if _kind(one) not in (MEMBER_KIND, *_SAVERS)]
+    resources = [one for one in documents if _kind(one) not in _OWN_KINDS]
+    members = [one for one in documents if _kind(one) == MEMBER_KIND]
     faults += _faults_of(resources, parse_manifest, several=several)
-    faults += _faults_of(of_kind[MEMBER_KIND], parse_member, several=several)
-    for kind, (read, _) in _SAVERS.items():
-        faults += _faults_of(of_kind[kind], read, several=several)
+    faults += _faults_of(members, parse_member, several=several)
+    for kind, door in _DOORS.items():
+        faults += _faults_of([one for one in documents if _kind(one) == kind], door.parse, several=several)
     _refuse_twice(documents, faults)
     _raise(faults)
     results: dict[int, Result] = {}
     results |= _apply_resources(resources, by=by, now=now)
-    results |= _put_members(of_kind[MEMBER_KIND], by=by, now=now)
-    for kind, (_, save) in _SAVERS.items():
-        for one in of_kind[kind]:
+    results |= _put_members(members, by=by, now=now)
+    results |= _save_others(documents, by=by, now=now)
+    return [results[id(one)] for one in documents]
+
+
+def _save_others(documents: Sequence[Document], *, by: User | None, now: datetime) -> Mapping[int, Result]:
+    """Save one by one what has a door of its own, kind after kind."""
+    results: dict[int, Result] = {}
+    faults: list[tuple[Document, Fault]] = []
+    several = len(documents) > 1
+    for kind, door in _DOORS.items():
+        for one in documents:
+            if _kind(one) != kind:
+                continue
             try:
-                results[id(one)] = save(one, by, now)
+                results[id(one)] = door.save(one.data, by, now)
             except Faults as found:
                 faults += _placed(one, found, several=several)
     _raise(faults)
-    return [results[id(one)] for one in documents]
+    return results
 
 
 def _kind(document: Document) -> Any:
@@ -142,25 +173,60 @@ def _put_members(documents: Sequence[Document], *, by: User | None, now: datetim
     return {id(document): Result(CLUSTER, one.name, one.did) for document, one in pairs}
 
 
-def _save(document: Document, by: User | None, now: datetime) -> Result:
-    saved = save_placement(document.data, by=by, now=now)
+def _save_override(data: Any, by: User | None, now: datetime) -> Result:
+    saved = save_override(data, by=by, now=now)
+    return Result(NOUNS[saved.override.kind], saved.override.label, saved.did)
+
+
+def _save_placement(data: Any, by: User | None, now: datetime) -> Result:
+    saved = save_placement(data, by=by, now=now)
     return Result(PLACEMENT, saved.placement.name, saved.did, saved.caveats)
 
 
-def _save_budget(document: Document, by: User | None, now: datetime) -> Result:
-    saved = save_budget(document.data, by=by, now=now)
+def _save_strategy(data: Any, by: User | None, now: datetime) -> Result:
+    saved = save_strategy(data, by=by, now=now)
+    return Result(STAGED_STRATEGY, saved.strategy.name, saved.did)
+
+
+def _save_run(data: Any, by: User | None, now: datetime) -> Result:
+    saved = save_run(data, by=by, now=now)
+    return Result(STAGED_RUN, saved.run.name, saved.did)
+
+
+def _apply_approval(data: Any, by: User | None, now: datetime) -> Result:
+    return Result(APPROVAL, data["metadata"]["name"], apply_approval(data, by=by, now=now))
+
+
+def _save_budget(data: Any, by: User | None, now: datetime) -> Result:
+    saved = save_budget(data, by=by, now=now)
     return Result(BUDGET, saved.budget.name, saved.did)
 
 
-def _evict(document: Document, by: User | None, now: datetime) -> Result:
-    row, is_new = apply_eviction(document.data, by=by, now=now)
+def _evict(data: Any, by: User | None, now: datetime) -> Result:
+    row, is_new = apply_eviction(data, by=by, now=now)
     return Result(EVICTION, str(row.name), row.outcome if is_new else UNCHANGED, said=said_of(row))
 
 
 EVICTION, UNCHANGED = "eviction", "unchanged"
-_SAVERS: Mapping[str, tuple[Callable[[Any], object], Callable[[Document, User | None, datetime], Result]]] = {
-    PLACEMENT_KIND: (parse_placement, _save),
-    BUDGET_KIND: (parse_disruption_budget, _save_budget),
-    EVICTION_KIND: (parse_eviction, _evict),
+
+
+@dataclass(frozen=True, slots=True)
+class _Door:
+    """How documents of one kind are read, and saved."""
+
+    parse: Callable[[Any], object]
+    save: Callable[[Any, User | None, datetime], Result]
+
+
+_DOORS = {
+    CLUSTER_OVERRIDE_KIND: _Door(parse_cluster_override, _save_override),
+    OVERRIDE_KIND: _Door(parse_override, _save_override),
+    PLACEMENT_KIND: _Door(parse_placement, _save_placement),
+    BUDGET_KIND: _Door(parse_disruption_budget, _save_budget),
+    EVICTION_KIND: _Door(parse_eviction, _evict),
+    STAGED_STRATEGY_KIND: _Door(parse_staged_strategy, _save_strategy),
+    STAGED_RUN_KIND: _Door(parse_staged_run, _save_run),
+    APPROVAL_KIND: _Door(parse_approval_request, _apply_approval),
 }
-"""How a kind is read and saved, in the order of saving."""
+"""In the order of saving: what others refer to comes first."""
+_OWN_KINDS = frozenset({MEMBER_KIND, *_DOORS})

@@ -4,6 +4,7 @@ from django.db import transaction
 
 from clusters.models import FleetChange
 from placements.operations.asking import ask
+from placements.operations.overrides import labels_changed
 from placements.queries.concerned import looking_placements, losing_placements
 
 
@@ -21,6 +22,8 @@ def ask_those_concerned() -> int:
         )
     )
     losing = set(losing_placements(name for change in changes for name in change.gone))
+    if any(change.label_keys for change in changes):
+        labels_changed()
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
     reasons = list(dict.fromkeys(change.reason for change in changes))
     because = reasons[0] if len(reasons) == 1 else f"{reasons[0]} and {len(reasons) - 1} more changes"

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -14,10 +13,13 @@ from fleetui.events import SYSTEM, Happening, record
 from fleetui.revisions import once_more_when_beaten, refuse_stale
 from placements.models import Placement, PolicySnapshot
 from placements.operations.asking import ask
+from placements.operations.did import Did
 from placements.operations.immutable import immutability_faults
 from placements.operations.pruning import prune_policy_snapshots
 from placements.operations.rollouts.asking import ask_to_advance
+from placements.operations.staged.ending import end_runs_of
 from placements.queries.hub import selection_of
+from placements.rollout.stages import Reason
 from placements.rollout.state import EMPTY
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.cycle import Cycle
@@ -38,14 +40,6 @@ class UnknownPlacementError(LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"no placement is named {name!r}")
         self.name = name
-
-
-class Did(StrEnum):
-    """What became of a manifest."""
-
-    CREATED = "created"
-    CHANGED = "changed"
-    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +102,7 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
                 "deleted", PLACEMENT, name, revision=current.revision, before=current.document
             )
             record(happening, by=by, now=now)
+            end_runs_of(current, Reason("being-deleted"), by=by, now=now)
         ask_to_advance([current.pk])
         return finish_deletion(current)
 

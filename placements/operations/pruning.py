@@ -1,6 +1,19 @@
 """Keep as many snapshots as `revisionHistoryLimit` says, and every one that is in use (lifecycle A.9)."""
 
-from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
+from django.db.models import QuerySet
+
+from placements.models import (
+    Binding,
+    Override,
+    OverrideSnapshot,
+    Placement,
+    PolicySnapshot,
+    ResourceSnapshot,
+    StagedRun,
+)
+
+OVERRIDE_SNAPSHOTS = 10
+"""How many snapshots of an override are kept; the released system has no setting for it (lifecycle B.3.3)."""
 
 
 def prune_policy_snapshots(placement: Placement) -> int:
@@ -12,12 +25,38 @@ def prune_policy_snapshots(placement: Placement) -> int:
 
 
 def prune_resource_snapshots(placement: Placement) -> int:
-    """Delete the oldest resource snapshots beyond the limit, never the latest or one that a binding names."""
+    """Delete the oldest resource snapshots beyond the limit, never the latest or one that is in use.
+
+    In use is what a binding names, or a staged run that has not ended.
+    """
     in_use = Binding.objects.filter(placement=placement, resource_snapshot__isnull=False)
     kept = _newest(ResourceSnapshot, placement)
     surplus = ResourceSnapshot.objects.filter(placement=placement, is_latest=False)
     doomed = surplus.exclude(pk__in=kept).exclude(pk__in=in_use.values("resource_snapshot"))
-    return doomed.delete()[0]
+    carried = StagedRun.objects.filter(placement=placement, ended_at=None, resource_snapshot__isnull=False)
+    return doomed.exclude(pk__in=carried.values("resource_snapshot")).delete()[0]
+
+
+def prune_override_snapshots(override: Override, *, keep: int = OVERRIDE_SNAPSHOTS) -> int:
+    """Delete the oldest snapshots of an override, never the latest or one that belongs to a binding."""
+    rows = OverrideSnapshot.objects.filter(
+        kind=override.kind, namespace=override.namespace, override_name=override.name
+    )
+    surplus = rows.filter(is_latest=False).exclude(pk__in=list(_numbers_kept(rows, keep)))
+    found = set(surplus.values_list("pk", flat=True))
+    return OverrideSnapshot.objects.filter(pk__in=found - _overrides_in_use()).delete()[0] if found else 0
+
+
+def _numbers_kept(rows: QuerySet[OverrideSnapshot], keep: int) -> QuerySet[OverrideSnapshot, int]:
+    return rows.order_by("-number").values_list("pk", flat=True)[:keep]
+
+
+def _overrides_in_use() -> set[int]:
+    used = Binding.objects.exclude(override_snapshots=[]).values_list("override_snapshots", flat=True)
+    frozen = StagedRun.objects.filter(ended_at=None).exclude(overrides={})
+    by_cluster = frozen.values_list("overrides", flat=True)
+    in_runs = {pk for one in by_cluster.iterator() for several in one.values() for pk in several}
+    return in_runs | {pk for several in used.iterator() for pk in several}
 
 
 def _newest(model: type[PolicySnapshot] | type[ResourceSnapshot], placement: Placement) -> list[int]:

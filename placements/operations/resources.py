@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -14,6 +13,7 @@ from fleetui.events import SYSTEM, Happening, record_all
 from fleetui.revisions import once_more_when_beaten, refuse_stale
 from placements.models import Placement, Resource
 from placements.operations.asking import ask
+from placements.operations.did import Did
 from placements.queries.hub import existing_namespaces, selectors_of
 from placements.scheduling.door.resource_selectors import is_reserved_namespace
 from placements.scheduling.faults import Fault, Faults
@@ -32,14 +32,6 @@ class UnknownResourceError(LookupError):
         place = f"{namespace}/" if namespace else ""
         super().__init__(f"there is no {kind} {place}{name}{f' of {group}' if group else ''} on the hub")
         self.key = key
-
-
-class Did(StrEnum):
-    """What became of an object."""
-
-    CREATED = "created"
-    CHANGED = "changed"
-    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)

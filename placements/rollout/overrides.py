@@ -78,19 +78,31 @@ def applicable(
 
     Those for clusters come first, so that those of a namespace win; each sort goes by name.
     """
+    found = applicable_to_each(snapshots, placement=placement, fleet=Fleet([cluster]), objects=objects)
+    return found.get(cluster.name, ())
+
+
+def applicable_to_each(
+    snapshots: Iterable[OverrideSnapshot], *, placement: str, fleet: Fleet, objects: Iterable[HubObject]
+) -> dict[str, tuple[OverrideSnapshot, ...]]:
+    """Give what `applicable` gives for every cluster of a fleet to which any snapshot applies."""
     selected = {key for each in objects for key in (_own_key(each), _namespace_key(each))}
-    return tuple(
-        sorted(
-            (
-                one
-                for one in snapshots
-                if _is_for(one, placement)
-                and not selected.isdisjoint(_selected_keys(one))
-                and any(_matches(rule, cluster) for rule in one.override.spec.policy.override_rules)
-            ),
-            key=lambda one: (not one.is_for_clusters, one.namespace, one.name),
-        )
-    )
+    concerned = [
+        one for one in snapshots if _is_for(one, placement) and not selected.isdisjoint(_selected_keys(one))
+    ]
+    found: dict[str, list[OverrideSnapshot]] = {}
+    for one in sorted(concerned, key=lambda one: (not one.is_for_clusters, one.namespace, one.name)):
+        for name in _clusters_of(one, fleet):
+            found.setdefault(name, []).append(one)
+    return {name: tuple(several) for name, several in found.items()}
+
+
+def _clusters_of(snapshot: OverrideSnapshot, fleet: Fleet) -> Iterable[str]:
+    """Give the clusters that some rule is about."""
+    names: dict[str, None] = {}
+    for rule in snapshot.override.spec.policy.override_rules:
+        names |= dict.fromkeys(_matching(rule, fleet))
+    return names
 
 
 def _is_for(snapshot: OverrideSnapshot, placement: str) -> bool:
@@ -123,13 +135,15 @@ def _resources(snapshot: OverrideSnapshot) -> tuple[OverriddenResource, ...]:
     return snapshot.override.spec.resource_selectors
 
 
-def _matches(rule: OverrideRule, cluster: Cluster) -> bool:
-    """Tell whether a rule is about a cluster: without a selector about none, without terms about all."""
+def _matching(rule: OverrideRule, fleet: Fleet) -> Iterable[str]:
+    """Give the clusters that a rule is about: without a selector none, without terms all."""
     if rule.cluster_selector is None:
-        return False
+        return ()
     terms = rule.cluster_selector.cluster_selector_terms
-    alone = Fleet([cluster])
-    return not terms or any(bool(match_labels(term.label_selector, alone)[0]) for term in terms)
+    if not terms:
+        return fleet.names
+    masks = [match_labels(term.label_selector, fleet).tolist() for term in terms]
+    return [name for name, *matches in zip(fleet.names, *masks, strict=True) if any(matches)]
 
 
 def override(
@@ -170,7 +184,8 @@ class _Rules:
     @classmethod
     def of(cls, snapshot: OverrideSnapshot, cluster: Cluster) -> "_Rules":
         numbered = enumerate(snapshot.override.spec.policy.override_rules)
-        rules = tuple((number, rule) for number, rule in numbered if _matches(rule, cluster))
+        alone = Fleet([cluster])
+        rules = tuple((number, rule) for number, rule in numbered if _matching(rule, alone))
         return cls(snapshot, _selected_keys(snapshot), rules)
 
     def select(self, each: HubObject) -> bool:

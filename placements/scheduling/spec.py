@@ -28,6 +28,7 @@ from placements.scheduling.policy import PlacementPolicy, policy_caveats
 from placements.scheduling.semantics import Semantics, semantics_problem
 
 __all__ = [
+    "APPROVER_DIFFERS_ANNOTATION",
     "SEMANTICS_ANNOTATION",
     "SPREAD_OPTIONS_ANNOTATION",
     "ApplyStrategy",
@@ -47,6 +48,7 @@ __all__ = [
 
 SEMANTICS_ANNOTATION = "fleetui.io/semantics"
 SPREAD_OPTIONS_ANNOTATION = "fleetui.io/spread-options"
+APPROVER_DIFFERS_ANNOTATION = "fleetui.io/approver-differs"
 MOST_SELECTORS = 100
 _STORED = "stored, not acted on yet"
 
@@ -114,6 +116,11 @@ class ClusterResourcePlacement(Parsed):
         text = self.metadata.annotations.get(SPREAD_OPTIONS_ANNOTATION)
         return dict(json.loads(text)) if text else {}
 
+    @property
+    def approver_differs(self) -> bool:
+        """Tell whether somebody else has to approve the stages of a run than who started it."""
+        return self.metadata.annotations.get(APPROVER_DIFFERS_ANNOTATION) == "true"
+
     def to_manifest(self) -> dict[str, Any]:
         """Give the document to export; parsing it gives an equal value."""
         return self.to_plain()
@@ -130,7 +137,13 @@ def _spread_options_problem(text: str) -> Problem | None:
     return None
 
 
+def _truth_problem(text: str) -> Problem | None:
+    allowed = '"true" or "false"'
+    return None if text in ("true", "false") else Problem((), "bad-format", "is neither", allowed)
+
+
 _OUR_ANNOTATIONS = {
+    APPROVER_DIFFERS_ANNOTATION: _truth_problem,
     SEMANTICS_ANNOTATION: semantics_problem,
     SPREAD_OPTIONS_ANNOTATION: _spread_options_problem,
 }

@@ -12,25 +12,31 @@ from clusters.models import MemberCluster
 from placements.manifests import dump_yaml, items_of, load_documents
 from placements.models import Placement, Resource
 from tests.documents import OURS, SHARED
+from tests.rollouts.staged import run_document, stage, staged_spec, strategy_document
 from tests.rows import all_joined, placement_document, run_due, spec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 EXAMPLES = SHARED / "examples" / "kubefleet"
 PLACEMENT, MEMBER = "ClusterResourcePlacement", "MemberCluster"
+NOUNS = {
+    PLACEMENT: "placements",
+    MEMBER: "clusters",
+    "ClusterResourceOverride": "overrides",
+    "ResourceOverride": "overrides",
+    "ClusterStagedUpdateStrategy": "strategies",
+    "ClusterStagedUpdateRun": "runs",
+}
 COVERED = sorted(
     path.relative_to(EXAMPLES).as_posix()
     for path in EXAMPLES.rglob("*.yaml")
     if path.name not in ("test-crp1.yaml",)  # PickN without a number: refused, as by a hub
     and not {
-        "ResourceOverride",
-        "ClusterResourceOverride",
         "ResourcePlacement",
         "ClusterResourcePlacementEviction",
         "ClusterResourcePlacementDisruptionBudget",
-        "ClusterStagedUpdateRun",
+        "ClusterStagedUpdateRun",  # the placements of these runs stand in other files
         "ClusterApprovalRequest",
-        "ClusterStagedUpdateStrategy",
     }
     & {
         line.removeprefix("kind:").strip()
@@ -62,15 +68,14 @@ def _sorted(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def nginx(tmp_path: Path) -> Path:
-    """Give the example of a web server without its override, which is not read here."""
-    file = tmp_path / "nginx.yaml"
-    documents = documents_in((OURS / "nginx.yaml").read_bytes())
-    file.write_text("---\n".join(dump_yaml(one) for one in documents if one["kind"] != "ResourceOverride"))
-    return file
+def nginx() -> Path:
+    """Give the example of a web server."""
+    return OURS / "nginx.yaml"
 
 
-@pytest.mark.parametrize("name", ["placement-spread.yaml", "placement-staged.yaml", "members.yaml"])
+@pytest.mark.parametrize(
+    "name", ["placement-spread.yaml", "placement-staged.yaml", "members.yaml", "overrides.yaml"]
+)
 def test_our_documents_come_back_as_they_were(name: str) -> None:
     assert_comes_back(OURS / name)
 
@@ -96,11 +101,15 @@ def assert_comes_back(path: Path, also: Path | None = None) -> None:
     run_due()
 
     names = {one["metadata"]["name"] for one in written}
-    for kind, noun in ((PLACEMENT, "placements"), (MEMBER, "clusters")):
+    for kind, noun in NOUNS.items():
         ours = _sorted([_without_status(one) for one in written if one["kind"] == kind])
-        there = [one for one in exported(noun, "--no-status") if one["metadata"]["name"] in names]
+        there = [
+            one
+            for one in exported(noun, "--no-status")
+            if one["kind"] == kind and one["metadata"]["name"] in names
+        ]
         assert _sorted(there) == ours
-    rest = [one for one in written if one["kind"] not in (PLACEMENT, MEMBER)]
+    rest = [one for one in written if one["kind"] not in NOUNS]
     there = [one for one in exported("resources") if one in rest or also is None]
     assert _sorted(there) == _sorted(rest)
 
@@ -116,7 +125,7 @@ def test_covers_most_of_the_examples() -> None:
 def test_applying_an_export_changes_nothing(nginx: Path, tmp_path: Path) -> None:
     run("apply", "-f", str(OURS / "members.yaml"), "-f", str(nginx))
     run_due()
-    nouns = ("clusters", "placements", "resources")
+    nouns = ("clusters", "placements", "resources", "overrides")
     for noun in nouns:
         (tmp_path / noun).write_text(run("export", noun)[0])
 
@@ -143,6 +152,32 @@ def test_an_export_can_be_json() -> None:
     listed = json.loads(run("export", "clusters", "-o", "json")[0])
 
     assert [one["metadata"]["name"] for one in listed["items"]] == ["a"]
+
+
+def test_a_strategy_and_its_run_come_back_and_change_nothing(tmp_path: Path) -> None:
+    all_joined("a")
+    file = tmp_path / "staged.yaml"
+    documents = [
+        run_document("one", state="Initialize"),
+        strategy_document(stage("prod")),
+        placement_document("web", staged_spec()),
+    ]
+    file.write_text("---\n".join(map(dump_yaml, documents)))
+    run("apply", "-f", str(file))
+
+    assert exported("runs", "--no-status") == documents[:1]
+    assert exported("strategies") == documents[1:2]
+    (tmp_path / "again").write_text("---\n".join(run("export", noun)[0] for noun in ("strategies", "runs")))
+    out, _ = run("apply", "-f", str(tmp_path / "again"))
+    assert {line.rpartition(" ")[2] for line in out.splitlines()} == {"unchanged"}
+
+
+def test_a_run_of_nothing_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(dump_yaml(run_document("one")))
+
+    with pytest.raises(CommandError, match=r"spec.placementName \(line 6\): no placement is named .web."):
+        run("apply", "-f", str(file))
 
 
 def test_exporting_what_is_not_there_is_told() -> None:

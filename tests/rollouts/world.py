@@ -18,7 +18,9 @@ from placements.operations.placements import save_placement
 from placements.operations.resources import apply_resources
 from placements.operations.rollouts.advancing import advance_due
 from placements.operations.rollouts.carrying_out import carry_out_due
+from placements.operations.rollouts.contents import Contents
 from placements.operations.scheduling import schedule_due
+from placements.rollout.overrides import OverrideFailed
 from placements.rollout.state import Phase
 from tests.rows import NOW, deployment, member_document, namespace, placement_document
 
@@ -104,3 +106,11 @@ def starts(name: str = "web") -> list[tuple[int, str, str]]:
         (int((at - NOW).total_seconds()), cluster, what)
         for at, cluster, what in rows.values_list("started_at", "cluster_name", "what")
     ]
+
+
+def handed_to(cluster: str, name: str = "web") -> dict[str, dict[str, Any]]:
+    """Give the manifests, by kind, that the driver of a cluster gets for what was last started there."""
+    binding = Binding.objects.get(placement__name=name, cluster_name=cluster)
+    found = Contents().of(binding, MemberCluster.objects.get(name=cluster))
+    assert not isinstance(found, OverrideFailed)
+    return {one["kind"]: dict(one) for one in found}

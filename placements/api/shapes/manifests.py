@@ -112,7 +112,7 @@ class CaveatShape(serializers.Serializer[object]):
 class AppliedRow(serializers.Serializer[object]):
     """What became of one document."""
 
-    kind = serializers.CharField(help_text="`cluster`, `placement`, `resource`, `budget` or `eviction`.")
+    kind = serializers.CharField(help_text="Such as `cluster`, `placement` or `resource`.")
     name = serializers.CharField()
     did = serializers.CharField(
         help_text="`created`, `joined`, `changed`, `unchanged`; `executed`, `not-executed`, `invalid`."

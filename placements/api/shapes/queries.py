@@ -120,3 +120,10 @@ class PartQuery(serializers.Serializer[object]):
     """Which part of a large resource snapshot."""
 
     part = serializers.IntegerField(required=False, default=0, min_value=0, max_value=10**6)
+
+
+class StagedRunQuery(PageQuery):
+    """What a list of staged runs is narrowed down to."""
+
+    placement = _text(help_text="The name of the placement.")
+    active = serializers.BooleanField(required=False, default=None, allow_null=True)

@@ -18,7 +18,7 @@ BAD_INPUT = 2
 class Command(HubCommand):
     """Apply the documents of files to the hub."""
 
-    help = "Apply resources, member clusters, placements, budgets and evictions to the hub, all or none."
+    help = "Apply documents of every kind to the hub, all or none."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options."""

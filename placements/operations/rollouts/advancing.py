@@ -2,31 +2,28 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
 
 from django.db import transaction
 from django.db.models import F, Q
 
 from fleetui.events import Happening, record
-from fleetui.wake import wake
 from placements.explain.rollout_document import answer_facts
 from placements.models import Binding, ClusterUpdate, Placement, Rollout
 from placements.operations.placements import PLACEMENT, finish_deletion
-from placements.operations.rollouts.asking import CARRY_OUT_DUE
 from placements.operations.rollouts.runs import begin_run, end_run, running_rollout
+from placements.operations.rollouts.starting import Content, save_started, started
+from placements.operations.staged.advancing import RunMovedError, advance_runs
 from placements.rollout.answer import Action, Answer, Remove, Verdict
 from placements.rollout.plan import plan
 from placements.rollout.rolling import next_actions
 from placements.rollout.state import Hold, Phase
 from placements.rollout.work import needs_run
-from placements.scheduling.bindings import BindingState
 from placements.standing import Standing, standing_of
 
 LEASE = timedelta(seconds=10)
 NEXT_LOOK = timedelta(seconds=10)
 """While a run is under way it is looked at this often: clusters fall silent by themselves."""
 BATCH = 20
-Columns: TypeAlias = dict[str, Any]
 
 
 class RolloutMovedError(Exception):
@@ -51,21 +48,30 @@ def _claim(*, now: datetime) -> list[int]:
 
 
 def advance(placement_id: int, *, now: datetime) -> Answer | None:
-    """Look at one rollout and start what may start; None when there is nothing to roll out."""
+    """Look at one rollout and start what may start; None where nothing is, or staged runs are, to do so."""
     placement = Placement.objects.filter(pk=placement_id).first()
     if placement is None:
         return None
     standing = standing_of(placement, now=now)
-    if standing.is_staged and placement.deleting_since is None:
-        _rest(placement, at=None)
-        return None
-    answer = next_actions(standing.state)
+    is_staged = standing.is_staged and placement.deleting_since is None
+    answer = None if is_staged else next_actions(standing.state)
     try:
         with transaction.atomic():
-            _write(standing, answer, now=now)
-    except RolloutMovedError:
+            if answer:
+                _write(standing, answer, now=now)
+            else:
+                _write_staged(standing, now=now)
+    except (RolloutMovedError, RunMovedError):
         return None
     return answer
+
+
+def _write_staged(standing: Standing, *, now: datetime) -> None:
+    """Leave the placement to its staged runs."""
+    run = running_rollout(standing.placement)
+    if run:
+        end_run(run, Rollout.State.SUPERSEDED, "staged runs update this placement now", now=now)
+    _rest(standing.placement, at=advance_runs(standing, now=now))
 
 
 def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
@@ -141,9 +147,17 @@ def _start(run: Rollout, standing: Standing, actions: Iterable[Action], *, now: 
     _end_earlier_starts(run, [action.cluster for action in listed], now=now)
     updates = [_update(run, action, now=now) for action in listed]
     ClusterUpdate.objects.bulk_create(updates, batch_size=500)
-    _write_starts((rows[action.cluster], _started(action, standing, now=now)) for action in listed)
+    save_started(
+        [started(rows[one.cluster], _content(one, standing), attempt=one.attempt, now=now) for one in listed]
+    )
     Rollout.objects.filter(pk=run.pk).update(changes=F("changes") + 1)
-    wake(CARRY_OUT_DUE)
+
+
+def _content(action: Action, standing: Standing) -> Content | None:
+    if isinstance(action, Remove):
+        return None
+    overrides = [one.pk for one in standing.overrides.get(action.cluster, ())]
+    return Content(action.version, standing.target, overrides)
 
 
 def _refuse_moved(placement: Placement, bindings: Iterable[Binding]) -> None:
@@ -163,46 +177,14 @@ def _end_earlier_starts(run: Rollout, names: list[str], *, now: datetime) -> Non
 
 
 def _update(run: Rollout, action: Action, *, now: datetime) -> ClusterUpdate:
-    is_removal = isinstance(action, Remove)
     return ClusterUpdate(
         rollout=run,
         cluster_name=action.cluster,
         what="remove" if isinstance(action, Remove) else action.why,
-        version="" if is_removal else run.version,
+        version="" if isinstance(action, Remove) else action.version,
         attempt=action.attempt,
         started_at=now,
     )
-
-
-def _write_starts(starts: Iterable[tuple[Binding, Columns]]) -> None:
-    """Write what starts, all rows that get the same in one statement: a case for each row takes seconds."""
-    alike: dict[tuple[tuple[str, Any], ...], list[int]] = {}
-    for binding, columns in starts:
-        alike.setdefault(tuple(columns.items()), []).append(binding.pk)
-    for columns_of_all, pks in alike.items():
-        for start in range(0, len(pks), 500):
-            Binding.objects.filter(pk__in=pks[start : start + 500]).update(**dict(columns_of_all))
-
-
-def _started(action: Action, standing: Standing, *, now: datetime) -> Columns:
-    """Give what a start writes; a call that is under way keeps its lease, and the next one waits for it."""
-    columns: Columns = {
-        "phase": Phase.REMOVING if isinstance(action, Remove) else Phase.APPLYING,
-        "phase_since": now,
-        "attempts": action.attempt,
-        "retry_at": None,
-        "timed_since": None,
-        "message": "",
-        "work_at": now,
-    }
-    if isinstance(action, Remove):
-        return columns
-    return {
-        **columns,
-        "state": BindingState.BOUND,
-        "running_version": action.version,
-        "resource_snapshot": standing.target,
-    }
 
 
 def _let_go(placement: Placement, *, now: datetime) -> None:

@@ -23,8 +23,12 @@ from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import DRIVERS
 from clusters.driving import driver_for
 from clusters.models import MemberCluster
-from placements.models import Binding, ClusterUpdate, ResourceSnapshot, Rollout
+from placements.explain.staged_wording import override_sentence
+from placements.models import Binding, ClusterUpdate, Rollout, StagedRun
 from placements.operations.rollouts.asking import ask_to_advance
+from placements.operations.rollouts.contents import Contents
+from placements.overriding import Manifests
+from placements.rollout.overrides import OverrideFailed
 from placements.rollout.retry import retry_delay
 from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
@@ -47,7 +51,7 @@ class Call:
     binding: Binding
     placement: str
     cluster: MemberCluster
-    manifests: tuple[Mapping[str, Any], ...]
+    manifests: Manifests | OverrideFailed
 
     @property
     def placement_id(self) -> int:
@@ -86,8 +90,10 @@ def carry_out_due(*, now: datetime, threads: int = THREADS) -> int:
 
 
 def _placements_in_a_run(ids: Iterable[int]) -> set[int]:
-    running = Rollout.objects.filter(placement_id__in=list(ids), state=Rollout.State.RUNNING)
-    return set(running.values_list("placement_id", flat=True))
+    wanted = list(ids)
+    running = Rollout.objects.filter(placement_id__in=wanted, state=Rollout.State.RUNNING)
+    staged = StagedRun.objects.filter(placement_id__in=wanted, ended_at=None)
+    return {*running.values_list("placement_id", flat=True), *staged.values_list("placement_id", flat=True)}
 
 
 def _claim(*, now: datetime) -> list[Binding]:
@@ -107,21 +113,12 @@ def _calls(bindings: Iterable[Binding]) -> Iterator[Call]:
     rows = list(bindings)
     names = {row.cluster_name for row in rows}
     clusters = {one.name: one for one in MemberCluster.objects.filter(name__in=names, driver__in=DRIVERS)}
-    manifests = {
-        number: _manifests(number)
-        for number in {row.resource_snapshot_id for row in rows if row.phase == Phase.APPLYING}
-        if number
-    }
+    contents = Contents()
     for row in rows:
-        if row.cluster_name in clusters:
-            content = manifests.get(row.resource_snapshot_id or 0, ())
-            yield Call(row, row.placement.name, clusters[row.cluster_name], content)
-
-
-def _manifests(snapshot_id: int) -> tuple[Mapping[str, Any], ...]:
-    snapshot = ResourceSnapshot.objects.get(pk=snapshot_id)
-    parts = snapshot.parts.order_by("position").values_list("manifests", flat=True)
-    return tuple(manifest for part in parts for manifest in part)
+        cluster = clusters.get(row.cluster_name)
+        if cluster:
+            content = contents.of(row, cluster) if row.phase == Phase.APPLYING else ()
+            yield Call(row, row.placement.name, cluster, content)
 
 
 def _give_back(bindings: Iterable[Binding], *, now: datetime) -> None:
@@ -130,7 +127,7 @@ def _give_back(bindings: Iterable[Binding], *, now: datetime) -> None:
     Binding.objects.filter(pk__in=pks).update(work_at=now + LOOK_IN_A_RUN, work_until=None, work_token="")
 
 
-Answer: TypeAlias = Applied | Observation | bool | DriverError | NotAsked
+Answer: TypeAlias = Applied | Observation | bool | DriverError | NotAsked | OverrideFailed
 Answered: TypeAlias = tuple[int, Answer]
 
 
@@ -155,6 +152,8 @@ def _closing(ask: Callable[[], Answer]) -> Answer:
 
 
 def _ask(call: Call, now: datetime) -> Answer:
+    if isinstance(call.manifests, OverrideFailed):
+        return call.manifests
     driver, binding = driver_for(call.cluster, clock=lambda: now), call.binding
     if binding.phase == Phase.APPLYING:
         version = Version(binding.running_version, call.placement, call.manifests)
@@ -258,6 +257,9 @@ def _found(call: Call, answer: Answer, *, now: datetime, is_busy: bool) -> Found
     """Turn an answer into what is written; None means that nothing of the placement is there any more."""
     if isinstance(answer, NotAsked):
         return Found.of({"work_at": now})
+    if isinstance(answer, OverrideFailed):
+        said = override_sentence(answer, call.cluster.name)
+        return _rejected(call.binding, DriverRejected(said), now=now)
     if isinstance(answer, DriverRejected):
         return _rejected(call.binding, answer, now=now)
     if isinstance(answer, DriverError):

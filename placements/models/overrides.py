@@ -1,0 +1,108 @@
+"""Overrides: what of the placed resources differs on which clusters; and their immutable copies."""
+
+from django.db import models
+
+from placements.models.closed_sets import one_of
+from placements.scheduling.door.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+
+OVERRIDE_KINDS = (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)
+_LONGEST_NAME = 253
+
+
+def full_name(namespace: str, name: str) -> str:
+    """Write an override, or a snapshot of one, as people do: with the namespace that it lives in."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+class Override(models.Model):
+    """An override as it was written; `placement_name` is empty where it is for every placement."""
+
+    kind = models.CharField(max_length=30)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=_LONGEST_NAME)
+    document = models.JSONField()
+    revision = models.PositiveBigIntegerField(default=1)
+    placement_name = models.CharField(max_length=_LONGEST_NAME, blank=True)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["kind", "namespace", "name"], name="override_once"),
+            models.CheckConstraint(condition=one_of("kind", OVERRIDE_KINDS), name="override_kind_known"),
+        ]
+
+    def __str__(self) -> str:
+        """Give its kind and name."""
+        return f"{self.kind} {self.label}"
+
+    @property
+    def label(self) -> str:
+        """Give its name, with the namespace that it lives in."""
+        return full_name(self.namespace, self.name)
+
+
+class OverrideTarget(models.Model):
+    """A resource that an override changes; no other override of the same kind does (lifecycle B.1.8).
+
+    `namespace` is that of the override, empty for one that is for clusters.
+    """
+
+    override = models.ForeignKey(Override, models.CASCADE, related_name="targets")
+    override_kind = models.CharField(max_length=30)
+    namespace = models.CharField(max_length=63, blank=True)
+    group = models.CharField(max_length=253, blank=True)
+    version = models.CharField(max_length=63)
+    kind = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["override_kind", "namespace", "group", "version", "kind", "name"],
+                name="override_target_once",
+            )
+        ]
+
+    def __str__(self) -> str:
+        """Name the resource."""
+        return f"{self.kind} {full_name(self.namespace, self.name)}"
+
+
+class OverrideSnapshot(models.Model):
+    """An immutable, numbered copy of an override, by name: what a cluster runs may outlive the override."""
+
+    kind = models.CharField(max_length=30)
+    namespace = models.CharField(max_length=63, blank=True)
+    override_name = models.CharField(max_length=_LONGEST_NAME)
+    number = models.PositiveIntegerField()
+    content_hash = models.CharField(max_length=64)
+    document = models.JSONField()
+    placement_name = models.CharField(max_length=_LONGEST_NAME, blank=True)
+    is_latest = models.BooleanField(default=True)
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["kind", "namespace", "override_name", "number"], name="override_snapshot_number_once"
+            ),
+            models.UniqueConstraint(
+                fields=["kind", "namespace", "override_name"],
+                condition=models.Q(is_latest=True),
+                name="one_latest_override_snapshot",
+            ),
+            models.CheckConstraint(
+                condition=one_of("kind", OVERRIDE_KINDS), name="override_snapshot_kind_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        """Name it as the released system does."""
+        return full_name(self.namespace, self.name)
+
+    @property
+    def name(self) -> str:
+        """Give `<override>-<index>`."""
+        return f"{self.override_name}-{self.number}"
