@@ -97,8 +97,9 @@ def _save_others(documents: Sequence[Document], *, by: User | None, now: datetim
     return results
 
 
-def _kind(document: Document) -> Any:
-    return document.data.get("kind") if isinstance(document.data, dict) else None
+def _kind(document: Document) -> str | None:
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 def _faults_of(
