@@ -1,5 +1,7 @@
 """Rolling updates carried out on simulated clusters: batches, budgets, failures, hands."""
 
+from collections.abc import Callable
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -296,3 +298,20 @@ def test_deleting_with_abandon_leaves_them_there() -> None:
     assert not Placement.objects.exists()
     assert batches("remove") == []
     assert Event.objects.get(verb="gone").after == {"mayStillHold": ["c000", "c001"]}
+
+
+@pytest.mark.parametrize(
+    "hand",
+    [
+        lambda now: hands.stop("web", by=None, now=now),
+        lambda now: hands.begin_anew("web", by=None, now=now),
+        lambda now: hands.retry("web", "c000", by=None, now=now),
+        lambda now: hands.roll_back("web", 0, by=None, now=now),
+    ],
+)
+def test_a_staged_placement_sends_people_to_its_runs(hand: Callable[[datetime], object]) -> None:
+    world = World(1)
+    world.place("web", spec(strategy={"type": "External"}))
+
+    with pytest.raises(hands.HandRefusedError, match="staged runs"):
+        hand(world.now)

@@ -13,6 +13,7 @@ from placements.operations.placements import PLACEMENT, UnknownPlacementError
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.runs import end_run, running_rollout
 from placements.rollout.state import Phase
+from placements.scheduling.spec import StrategyType
 
 
 class HandRefusedError(Exception):
@@ -45,7 +46,7 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
 
     Raises HandRefusedError when no run is under way.
     """
-    placement = _locked(name, expected)
+    placement = _rolling(name, expected)
     run = running_rollout(placement)
     if run is None:
         raise HandRefusedError(f"no run of {name} is under way; there is nothing to stop")
@@ -58,7 +59,7 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
 @transaction.atomic
 def begin_anew(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Let a stopped placement begin a new run. Raises HandRefusedError when it is not stopped."""
-    placement = _locked(name, expected)
+    placement = _rolling(name, expected)
     if not placement.is_stopped:
         raise HandRefusedError(f"{name} is not stopped; a run begins by itself when one is needed")
     placement.is_stopped = False
@@ -69,7 +70,7 @@ def begin_anew(name: str, *, by: User | None, now: datetime, expected: int | Non
 @transaction.atomic
 def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding:
     """Try what failed on one cluster again at once. Raises HandRefusedError where nothing failed."""
-    placement = _locked(name, None)
+    placement = _rolling(name, None)
     binding = Binding.objects.filter(placement=placement, cluster_name=cluster).first()
     if binding is None or binding.phase not in (Phase.FAILED, Phase.REMOVE_FAILED):
         raise HandRefusedError(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
@@ -88,7 +89,7 @@ def roll_back(
     A new snapshot with the old content is made; changes on the hub wait until somebody releases the hold.
     Raises HandRefusedError when there is no such snapshot, or it is the one that is carried out.
     """
-    placement = _locked(name, expected)
+    placement = _rolling(name, expected)
     if placement.deleting_since is not None:
         raise HandRefusedError(f"{name} is being deleted; there is nothing to roll back to")
     rows = ResourceSnapshot.objects.filter(placement=placement)
@@ -127,6 +128,18 @@ def _locked(name: str, expected: int | None) -> Placement:
     if placement is None:
         raise UnknownPlacementError(name)
     refuse_stale(PLACEMENT, name, expected=expected, revision=placement.revision)
+    return placement
+
+
+def _rolling(name: str, expected: int | None) -> Placement:
+    """Give a placement that rolling updates carry out; a staged one has runs with hands of their own."""
+    placement = _locked(name, expected)
+    strategy = placement.document["spec"].get("strategy") or {}
+    if strategy.get("type") == StrategyType.EXTERNAL and placement.deleting_since is None:
+        raise HandRefusedError(
+            f"{name} is updated by staged runs: stop, resume or retry its run, or begin one with an older"
+            " resourceSnapshotIndex"
+        )
     return placement
 
 
