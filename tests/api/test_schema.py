@@ -183,7 +183,7 @@ def hub(_kept_connection: None) -> dict[str, str]:
         "number": "0",
         "round": "1",
         "event": str(Event.objects.latest("pk").pk),
-        "decision": DecisionRecord.objects.get(cycles__placement_name="web").decision_id,
+        "decision": DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id,
         "group": "core",
         "kind": "Namespace",
         "namespace": "-",

@@ -65,7 +65,7 @@ def test_hands_that_make_no_sense_now_are_refused(waiting: APIClient) -> None:
     ]
 
     assert [answer.status_code for answer in answers] == [409, 409, 422, 422]
-    assert answers[0].json()["type"] == "urn:fleetui:problem:not-now"
+    assert answers[0].json()["type"] == "urn:fleetui:problem:refused"
 
 
 def test_a_run_is_stopped_goes_on_and_is_abandoned(waiting: APIClient) -> None:
