@@ -375,8 +375,9 @@ def test_five_thousand_are_made_and_scheduled_quickly() -> None:
     asked = wishes(demo(5000))
 
     made = _shortest(lambda: demo_of(5000, now=NOW))
+    small = _shortest(lambda: demo_of(100, now=NOW))
     scheduled = _shortest(lambda: _schedule_all(fleet_of(members(5000)), asked))
 
     print(f"5000 clusters: made in {made:.2f} s, {len(asked)} placements scheduled in {scheduled:.2f} s")  # noqa: T201
-    assert made < 0.5
-    assert scheduled < 2
+    assert made < 50 * 5 * small
+    assert scheduled < 10 * made
