@@ -134,6 +134,8 @@ def test_measures_as_the_design_does() -> None:
 
 
 def test_a_colour_is_written_in_one_place_only() -> None:
-    others = [path for path in CSS.glob("*.css") if path.name not in ("tokens.css", "admin.css")]
+    others = [path for path in CSS.glob("*.css") if path.name != "tokens.css"]
+    # The admin has no tokens of ours: it names its three states once for each of its themes.
+    rules = {path.name: re.sub(r"--state-\w+: #[0-9a-f]{6};", "", path.read_text()) for path in others}
 
-    assert [path.name for path in others if re.search(r"#[0-9a-fA-F]{3,8}\b|rgb|hsl", path.read_text())] == []
+    assert [name for name, text in rules.items() if re.search(r"#[0-9a-fA-F]{3,8}\b|rgb|hsl", text)] == []
