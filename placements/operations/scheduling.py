@@ -245,35 +245,61 @@ def _decision_row(
 
 
 def _write_bindings(cycled: Cycled, row: models.Decision, *, now: datetime) -> None:
-    """Write what changed, in bulk; a binding that was never carried out ends without a trace."""
+    """Write what changed, in bulk; a binding that was never carried out ends without a trace.
+
+    A rollout may have carried on since the cycle took its inputs: what is written starts from the bindings
+    as they are now.
+    """
     inputs, decision = cycled.inputs, cycled.decision
-    there = {binding.cluster_name: binding for binding in inputs.bindings}
-    _unschedule([there[name] for name in decision.unscheduled])
-    after = {binding.cluster: binding.state for binding in decision.bindings_after}
+    there = _as_they_are({*decision.unscheduled, *decision.picked_names}, inputs)
+    _unschedule([there[name] for name in decision.unscheduled if name in there])
     new, again = [], []
     for picked in decision.picked:
         binding = there.get(picked.cluster)
         if binding is None:
-            binding = models.Binding(placement=inputs.placement, cluster_name=picked.cluster, picked_at=now)
+            binding = models.Binding(
+                placement=inputs.placement,
+                cluster_name=picked.cluster,
+                picked_at=now,
+                state=BindingState.SCHEDULED,
+            )
             new.append(binding)
         else:
             again.append(binding)
-        _take_pick(binding, picked, after[picked.cluster], inputs.snapshot, row)
+        _take_pick(binding, picked, inputs.snapshot, row)
     models.Binding.objects.bulk_create(new, batch_size=500)
     models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
+
+
+def _new_binding(inputs: Inputs, picked: Picked, *, now: datetime) -> models.Binding:
+    return models.Binding(
+        placement=inputs.placement,
+        cluster_name=picked.cluster,
+        state=BindingState.SCHEDULED,
+        picked_at=now,
+    )
+
+
+def _as_they_are(names: set[str], inputs: Inputs) -> dict[str, models.Binding]:
+    """Read the bindings of these clusters again, locked, by cluster name; those that ended are not there."""
+    pks = [binding.pk for binding in inputs.bindings if binding.cluster_name in names]
+    there: dict[str, models.Binding] = {}
+    for start in range(0, len(pks), 500):
+        rows = models.Binding.objects.select_for_update().filter(pk__in=pks[start : start + 500])
+        there.update((row.cluster_name, row) for row in rows.order_by("pk"))
+    return there
 
 
 _PICK_FIELDS = ["state", "policy_snapshot", "decision", "topology_spread_score", "affinity_score"]
 
 
 def _take_pick(
-    binding: models.Binding,
-    picked: Picked,
-    state: BindingState,
-    snapshot: models.PolicySnapshot,
-    row: models.Decision,
+    binding: models.Binding, picked: Picked, snapshot: models.PolicySnapshot, row: models.Decision
 ) -> None:
-    binding.state, binding.policy_snapshot, binding.decision = state, snapshot, row
+    """Bind again as it was bound before, under this decision."""
+    if binding.state == BindingState.UNSCHEDULED:
+        binding.state = binding.previous_state
+    binding.policy_snapshot, binding.decision = snapshot, row
     score = picked.topology_spread_score
     binding.topology_spread_score = list(score) if isinstance(score, tuple) else score
     binding.affinity_score = picked.affinity_score
