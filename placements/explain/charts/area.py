@@ -13,7 +13,7 @@ from placements.explain.charts.chart import (
     FAILED,
     NEUTRAL,
     OK,
-    QUIET,
+    PAGE,
     TEXT,
     Chart,
     figure,
@@ -194,5 +194,8 @@ def _label(words: str, level: int) -> dict[str, Any]:
         "y": level,
         "yanchor": "bottom",
         "showarrow": False,
-        "font": {"color": QUIET, "size": 11},
+        "font": {"color": TEXT, "size": 11},
+        "bgcolor": PAGE,
+        "borderpad": 2,
+        "yshift": 2,
     }
