@@ -159,6 +159,7 @@ def _create(
         is_demo=is_demo,
     )
     _take_columns(placement, manifest)
+    placement.scheduled, placement.scheduled_since = "Unknown", now
     placement.save(force_insert=True)
     _take_snapshot(placement, manifest, number=0, by=by, now=now)
     record(Happening("created", PLACEMENT, placement.name, revision=1, after=written), by=by, now=now)
@@ -179,7 +180,10 @@ def _change(
     placement.document, placement.updated_at = written, now
     placement.revision += 1
     _take_columns(placement, manifest)
-    placement.save(update_fields=["document", "updated_at", "revision", *_COLUMNS])
+    pending = scheduled_columns(placement, "Unknown", now=now)
+    for name, value in pending.items():
+        setattr(placement, name, value)
+    placement.save(update_fields=["document", "updated_at", "revision", *_COLUMNS, *pending])
     latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     if latest.content_hash != content_hash(manifest):
         PolicySnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
@@ -236,6 +240,11 @@ def _take_snapshot(
         created_at=now,
         created_by=_name_of(by),
     )
+
+
+def scheduled_columns(placement: Placement, status: str, *, now: datetime) -> dict[str, Any]:
+    """Give the columns of the condition `Scheduled`; its moment moves only with its value."""
+    return {} if placement.scheduled == status else {"scheduled": status, "scheduled_since": now}
 
 
 def always_looks(placement: Placement) -> bool:
