@@ -89,7 +89,7 @@ def _spread(one: Spread) -> dict[str, Any]:
 class PreviewAndNamesake(Preview):
     """The address of the preview is also that of a placement named `preview`: their methods differ."""
 
-    def get_permissions(self) -> list[Any]:
+    def get_permissions(self) -> Any:
         """Let readers preview; what belongs to the placement is for whom it is elsewhere."""
         is_preview = self.request.method == "POST"
         return super().get_permissions() if is_preview else Placement().get_permissions()
