@@ -14,7 +14,8 @@ from clusters.operations.fleet_changes import lock_fleet
 from clusters.queries import fleet_now
 from fleetui.events import Happening, record
 from placements import models
-from placements.operations.placements import PLACEMENT, always_looks, finish_deletion
+from placements.explain.hub_status import condition_of
+from placements.operations.placements import PLACEMENT, always_looks, finish_deletion, scheduled_columns
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.snapshotting import refresh_resources
 from placements.queries.records import fleet_record_of
@@ -84,7 +85,7 @@ def decide(placement_id: int, *, now: datetime) -> models.Decision | None:
             _finish_deleting(placement)
             return None
         if not refresh_resources(placement, now=now):
-            _set_aside(placement)
+            _set_aside(placement, now=now)
             return None
         try:
             return write_decision(run_cycle(placement), now=now, settle_for_old_fleet=run == RERUNS)
@@ -102,9 +103,9 @@ def _finish_deleting(placement: models.Placement) -> None:
             _answer(placement, {})
 
 
-def _set_aside(placement: models.Placement) -> None:
+def _set_aside(placement: models.Placement, *, now: datetime) -> None:
     """Leave a placement whose selectors are at fault as it is, until it or the resources change."""
-    _answer(placement, {})
+    _answer(placement, scheduled_columns(placement, "False", now=now))
 
 
 def _release(placements: Iterable[int]) -> None:
@@ -142,7 +143,9 @@ def write_decision(
         placement, decision = cycled.inputs.placement, cycled.decision
         digest = decision.cycle.fleet.digest(labels_read(decision.cycle), properties_read(decision.cycle))
         repeats = _repeats(cycled, digest)
-        _answer(placement, {} if repeats else _columns(cycled))
+        condition = condition_of(decision)
+        said = scheduled_columns(placement, condition.status if condition else "Unknown", now=now)
+        _answer(placement, said if repeats else {**said, **_columns(cycled)})
         if repeats:
             return None
         row = _decision_row(cycled, digest, fleet_record, now=now)

@@ -11,6 +11,7 @@ from fleetui.events import Happening, record
 from placements.explain.rollout_document import answer_facts
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, RolloutPoint
 from placements.operations.placements import PLACEMENT, finish_deletion
+from placements.operations.rollouts.noting import note_conditions
 from placements.operations.rollouts.runs import begin_run, end_run, running_rollout
 from placements.operations.rollouts.starting import Content, save_started, started
 from placements.operations.staged.advancing import RunMovedError, advance_runs
@@ -63,6 +64,8 @@ def advance(placement_id: int, *, now: datetime) -> Answer | None:
                 _write(standing, answer, now=now)
             else:
                 _write_staged(standing, now=now)
+            if placement.deleting_since is None:
+                note_conditions(standing, now=now)
     except (RolloutMovedError, RunMovedError):
         return None
     return answer

@@ -27,7 +27,9 @@ from placements.explain.staged_wording import override_sentence
 from placements.models import Binding, ClusterUpdate, Rollout, StagedRun
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.contents import Contents
+from placements.operations.rollouts.telling import override_failure, refusal_failure, unready_failure
 from placements.overriding import Manifests
+from placements.rollout.failures import NO_FAILURE, Failure, FailureKind
 from placements.rollout.overrides import OverrideFailed
 from placements.rollout.retry import retry_delay
 from placements.rollout.state import Phase
@@ -66,11 +68,23 @@ class Found:
     columns: tuple[tuple[str, Any], ...]
     outcome: str = ""
     is_applied: bool = False
+    failure: Failure | None = None
 
     @classmethod
-    def of(cls, columns: Mapping[str, Any], *, outcome: str = "", is_applied: bool = False) -> "Found":
-        """Make it of the columns by name."""
-        return cls(tuple(columns.items()), outcome, is_applied)
+    def of(
+        cls,
+        columns: Mapping[str, Any],
+        *,
+        outcome: str = "",
+        is_applied: bool = False,
+        failure: Failure | None = NO_FAILURE,
+    ) -> "Found":
+        """Make it of the columns by name; without `failure` what is known of failures stays."""
+        return cls(tuple(columns.items()), outcome, is_applied, failure)
+
+    def written(self) -> dict[str, Any]:
+        """Give everything to write into the binding."""
+        return {**dict(self.columns), **(self.failure.columns() if self.failure else {})}
 
 
 def carry_out_due(*, now: datetime, threads: int = THREADS) -> int:
@@ -209,7 +223,7 @@ def _write(bindings: Sequence[Binding], found: Found | None, *, now: datetime) -
         if found is None:
             _removed(unmoved)
         else:
-            unmoved.update(**_FREE, **dict(found.columns))
+            unmoved.update(**_FREE, **found.written())
         mine.update(**_FREE)
         if names:
             _tell(one.placement_id, names, found, now=now)
@@ -256,10 +270,10 @@ def _tell(placement_id: int, names: Sequence[str], found: Found | None, *, now: 
 def _found(call: Call, answer: Answer, *, now: datetime, is_busy: bool) -> Found | None:
     """Turn an answer into what is written; None means that nothing of the placement is there any more."""
     if isinstance(answer, NotAsked):
-        return Found.of({"work_at": now})
+        return Found.of({"work_at": now}, failure=None)
     if isinstance(answer, OverrideFailed):
         said = override_sentence(answer, call.cluster.name)
-        return _rejected(call.binding, DriverRejected(said), now=now)
+        return _failed(call.binding, said, override_failure(answer), now=now)
     if isinstance(answer, DriverRejected):
         return _rejected(call.binding, answer, now=now)
     if isinstance(answer, DriverError):
@@ -274,8 +288,12 @@ def _found(call: Call, answer: Answer, *, now: datetime, is_busy: bool) -> Found
 
 def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> Found:
     """A refusal is an answer: it is written down, and tried again with growing pauses."""
-    removing = binding.phase == Phase.REMOVING
     said = "; ".join(f"{one.object}: {one.message}" for one in error.refusals) or str(error)
+    return _failed(binding, said, refusal_failure(binding, error), now=now)
+
+
+def _failed(binding: Binding, said: str, failure: Failure, *, now: datetime) -> Found:
+    removing = binding.phase == Phase.REMOVING
     columns = {
         "phase": Phase.REMOVE_FAILED if removing else Phase.FAILED,
         "phase_since": now,
@@ -283,14 +301,15 @@ def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> Foun
         "work_at": None,
         "message": said[:_LONGEST],
     }
-    return Found.of(columns, outcome=ClusterUpdate.Outcome.FAILED)
+    return Found.of(columns, outcome=ClusterUpdate.Outcome.FAILED, failure=failure)
 
 
 def _unanswered(binding: Binding, error: DriverError, *, now: datetime) -> Found:
     """Nobody knows whether the call took effect: the same call again, later and later."""
     since = binding.phase_since or now
     pause = max(LOOK_AGAIN, min((now - since) / 2, timedelta(seconds=30)))
-    return Found.of({"work_at": now + pause, "message": str(error)[:_LONGEST]})
+    columns = {"work_at": now + pause, "message": str(error)[:_LONGEST]}
+    return Found.of(columns, failure=Failure(FailureKind.UNREACHABLE))
 
 
 def _observed(call: Call, seen: Observation, *, now: datetime, is_busy: bool) -> Found:
@@ -314,4 +333,4 @@ def _observed(call: Call, seen: Observation, *, now: datetime, is_busy: bool) ->
         "work_at": next_look if is_timed else now + LOOK_AGAIN,
     }
     since = {} if binding.phase == Phase.SETTLING else {"phase_since": now}
-    return Found.of({**columns, **since})
+    return Found.of({**columns, **since}, failure=unready_failure(binding, there.unready))
