@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("placements", "0003_drain"),
+        ("placements", "0006_failures_from_words"),
     ]
 
     operations = [
