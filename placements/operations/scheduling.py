@@ -16,6 +16,7 @@ from fleetui.events import Happening, record
 from placements import models
 from placements.operations.placements import PLACEMENT, always_looks, finish_deletion
 from placements.operations.rollouts.asking import ask_to_advance
+from placements.operations.rollouts.rejoining import doubt_rejoined
 from placements.operations.snapshotting import refresh_resources
 from placements.queries.records import fleet_record_of
 from placements.scheduling.bindings import BindingState
@@ -248,6 +249,7 @@ def _write_bindings(cycled: Cycled, row: models.Decision, *, now: datetime) -> N
     """Write what changed, in bulk; a binding that was never carried out ends without a trace."""
     inputs, decision = cycled.inputs, cycled.decision
     there = {binding.cluster_name: binding for binding in inputs.bindings}
+    ended = {binding.pk for binding in inputs.bindings if binding.state == BindingState.UNSCHEDULED}
     _unschedule([there[name] for name in decision.unscheduled])
     after = {binding.cluster: binding.state for binding in decision.bindings_after}
     new, again = [], []
@@ -261,6 +263,7 @@ def _write_bindings(cycled: Cycled, row: models.Decision, *, now: datetime) -> N
         _take_pick(binding, picked, after[picked.cluster], inputs.snapshot, row)
     models.Binding.objects.bulk_create(new, batch_size=500)
     models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
+    doubt_rejoined([binding for binding in again if binding.pk in ended], now=now)
 
 
 _PICK_FIELDS = ["state", "policy_snapshot", "decision", "topology_spread_score", "affinity_score"]
