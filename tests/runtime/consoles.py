@@ -66,7 +66,7 @@ class Console:
             self._kill_supervisor(number)
             self.start(number)
         else:
-            _kill_group(eventually(lambda: self._parts(number).get(what, 0)))
+            _kill_group(eventually(lambda: self._parts(number).get(what, 0), seconds=90))
 
     def kill_everything(self, meanwhile: Callable[[], None]) -> None:
         """Kill all processes at once, let something happen, and start the commands again."""
@@ -84,9 +84,11 @@ class Console:
         for up in self.running.values():
             up.process.terminate()
         for up in self.running.values():
-            assert up.process.wait(timeout=20) == 0
+            assert up.process.wait(timeout=60) == 0
         folders = {command.folder for command in self.commands}
-        eventually(lambda: not any(living_with(f"FLEETUI_VAR_DIR={folder}") for folder in folders))
+        eventually(
+            lambda: not any(living_with(f"FLEETUI_VAR_DIR={folder}") for folder in folders), seconds=60
+        )
 
     def _parts(self, number: int) -> dict[str, int]:
         with suppress(FileNotFoundError, ProcessLookupError):  # one of them ends at this moment

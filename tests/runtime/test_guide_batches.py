@@ -28,9 +28,9 @@ def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: St
     wish = placement_document("web", spec(strategy=STRATEGY))
     stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), _job("m:1"), wish))
     with kept_running(stage):
-        eventually(lambda: finished(stage) == 1, seconds=60)
+        eventually(lambda: finished(stage) == 1, seconds=120)
         stage.manage("apply", "-f", "-", text=as_yaml(_job("m:2")))
-        eventually(lambda: finished(stage) == 2, seconds=60)
+        eventually(lambda: finished(stage) == 2, seconds=120)
 
     (version,) = (row[0] for row in stage.ask("select version from placements_rollout where number = 2"))
     moments = [

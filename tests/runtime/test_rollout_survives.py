@@ -43,10 +43,10 @@ def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
     stage.manage("shell", "-v0", "-c", SLOWER)
     with kept_running(stage) as console:
         stage.manage("apply", "-f", "-", text=as_yaml(placement_document("web", spec())))
-        eventually(lambda: _available(stage) == CLUSTERS, seconds=60)
+        eventually(lambda: _available(stage) == CLUSTERS, seconds=180)
         stage.manage("apply", "-f", "-", text=as_yaml(deployment("web", "web:2")))
         _disturb(console, stage, chance)
-        eventually(lambda: finished(stage) == 2, seconds=120)
+        eventually(lambda: finished(stage) == 2, seconds=180)
 
     running = stage.ask("select distinct running_version, phase from placements_binding")
     first, second = (row[0] for row in stage.ask("select version from placements_rollout order by number"))
@@ -105,7 +105,7 @@ def _disturb(console: Console, stage: Stage, chance: random.Random) -> None:
 
 def _wait_for(updated: int, stage: Stage, chance: random.Random) -> None:
     """Wait until so many clusters are updated, and then for a moment that nobody chose."""
-    eventually(lambda: _updated(stage) >= updated, seconds=90)
+    eventually(lambda: _updated(stage) >= updated, seconds=180)
     time.sleep(chance.uniform(0.1, 2.0))
 
 
