@@ -56,7 +56,7 @@ def updated(world: World) -> RolledOut:
 
 
 def not_as_wanted() -> list[str]:
-    """List, from the clusters' own books, what is not at the version of its last run, or changed to one twice."""
+    """List, from the clusters' books, what is not at the version of its last run, or changed to one twice."""
     versions = dict(Rollout.objects.order_by("number").values_list("placement_name", "version"))
     wrong = []
     for name, book in SimulatedState.objects.values_list("cluster__name", "content").iterator():

@@ -41,10 +41,9 @@ def test_many_rollouts_at_a_time_end_well_with_as_few_statements_and_flat_memory
 
     assert [each.steps for each in (placed, *rounds)] == [8 * 8] * 4
     assert not_as_wanted() == []
-    print(
-        f"{growth:,.0f} bytes kept a round of 64 steps; {rounds[-1].statements_a_step:.1f} statements a step"
-    )
-    assert rounds[-1].statements_a_step <= MOST_STATEMENTS_OF_MANY
+    statements = rounds[-1].statements_a_step
+    print(f"{growth:,.0f} bytes kept a round of 64 steps; {statements:.1f} statements a step")
+    assert statements <= MOST_STATEMENTS_OF_MANY
     assert growth <= MOST_BYTES_A_ROUND
 
 

@@ -85,10 +85,11 @@ class Console:
             up.process.terminate()
         for up in self.running.values():
             assert up.process.wait(timeout=60) == 0
+        eventually(lambda: not self._left(), seconds=60)
+
+    def _left(self) -> list[int]:
         folders = {command.folder for command in self.commands}
-        eventually(
-            lambda: not any(living_with(f"FLEETUI_VAR_DIR={folder}") for folder in folders), seconds=60
-        )
+        return [one for folder in folders for one in living_with(f"FLEETUI_VAR_DIR={folder}")]
 
     def _parts(self, number: int) -> dict[str, int]:
         with suppress(FileNotFoundError, ProcessLookupError):  # one of them ends at this moment
