@@ -17,6 +17,7 @@ from placements import models
 from placements.explain.hub_status import condition_of
 from placements.operations.placements import PLACEMENT, always_looks, finish_deletion, scheduled_columns
 from placements.operations.rollouts.asking import ask_to_advance
+from placements.operations.rollouts.rejoining import doubt_rejoined
 from placements.operations.snapshotting import refresh_resources
 from placements.queries.records import fleet_record_of
 from placements.scheduling.bindings import BindingState
@@ -255,6 +256,7 @@ def _write_bindings(cycled: Cycled, row: models.Decision, *, now: datetime) -> N
     """
     inputs, decision = cycled.inputs, cycled.decision
     there = _as_they_are({*decision.unscheduled, *decision.picked_names}, inputs)
+    ended = {binding.pk for binding in there.values() if binding.state == BindingState.UNSCHEDULED}
     _unschedule([there[name] for name in decision.unscheduled if name in there])
     new, again = [], []
     for picked in decision.picked:
@@ -272,6 +274,7 @@ def _write_bindings(cycled: Cycled, row: models.Decision, *, now: datetime) -> N
         _take_pick(binding, picked, inputs.snapshot, row)
     models.Binding.objects.bulk_create(new, batch_size=500)
     models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
+    doubt_rejoined([binding for binding in again if binding.pk in ended], now=now)
 
 
 def _new_binding(inputs: Inputs, picked: Picked, *, now: datetime) -> models.Binding:

@@ -2,7 +2,8 @@
 
 A call is due in the binding's row (`work_at`) and claimed by a conditional update with a lease. What it found
 is written under the condition that the binding still runs what it ran and is where it was; so a call may be
-made twice, and late answers do no harm.
+made twice, and late answers do no harm. What is timed counts from the answer, not from the question: a call
+that took ten seconds makes no period ten seconds shorter.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from clusters.drivers.asking import NotAsked, ask_all
 from clusters.drivers.base import Applied, DriverError, DriverRejected, Observation, Version
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import DRIVERS
-from clusters.driving import driver_for
+from clusters.driving import driver_for, wall_clock
 from clusters.models import MemberCluster
 from placements.explain.staged_wording import override_sentence
 from placements.models import Binding, ClusterUpdate, Rollout, StagedRun
@@ -87,19 +88,22 @@ class Found:
         return {**dict(self.columns), **(self.failure.columns() if self.failure else {})}
 
 
-def carry_out_due(*, now: datetime, threads: int = THREADS) -> int:
-    """Make up to 100 of the calls that are due; tell how many."""
+def carry_out_due(
+    *, now: datetime, threads: int = THREADS, clock: Callable[[], datetime] = wall_clock
+) -> int:
+    """Make up to 100 of the calls that are due now; the clock tells when they are answered. Tell how many."""
     claimed = _claim(now=now)
     calls = {call.binding.pk: call for call in _calls(claimed)}
     _give_back([binding for binding in claimed if binding.pk not in calls], now=now)
     busy = _placements_in_a_run({binding.placement_id for binding in claimed})
-    coming = _answers(calls, now=now, threads=threads)
+    coming = _answers(calls, clock=clock, threads=threads)
     for answers in _together(coming) if threads > 1 else [list(coming)]:
+        answered = clock()
         found = [
-            (calls[pk].binding, _found(calls[pk], answer, now=now, is_busy=calls[pk].placement_id in busy))
-            for pk, answer in answers
+            (calls[pk].binding, _found(calls[pk], one, now=answered, is_busy=calls[pk].placement_id in busy))
+            for pk, one in answers
         ]
-        _write_all(found, now=now)
+        _write_all(found, now=answered)
     return len(claimed)
 
 
@@ -145,14 +149,14 @@ Answer: TypeAlias = Applied | Observation | bool | DriverError | NotAsked | Over
 Answered: TypeAlias = tuple[int, Answer]
 
 
-def _answers(calls: Mapping[int, Call], *, now: datetime, threads: int) -> Iterator[Answered]:
-    questions = {pk: partial(_closing, partial(_ask, call, now)) for pk, call in calls.items()}
+def _answers(calls: Mapping[int, Call], *, clock: Callable[[], datetime], threads: int) -> Iterator[Answered]:
+    questions = {pk: partial(_closing, partial(_ask, call, clock)) for pk, call in calls.items()}
     if threads > 1:
         yield from ask_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
         return
     for pk, call in calls.items():
         try:
-            yield pk, _ask(call, now)
+            yield pk, _ask(call, clock)
         except DriverError as error:
             yield pk, error
 
@@ -165,10 +169,10 @@ def _closing(ask: Callable[[], Answer]) -> Answer:
         connections.close_all()
 
 
-def _ask(call: Call, now: datetime) -> Answer:
+def _ask(call: Call, clock: Callable[[], datetime]) -> Answer:
     if isinstance(call.manifests, OverrideFailed):
         return call.manifests
-    driver, binding = driver_for(call.cluster, clock=lambda: now), call.binding
+    driver, binding = driver_for(call.cluster, clock=clock), call.binding
     if binding.phase == Phase.APPLYING:
         version = Version(binding.running_version, call.placement, call.manifests)
         return driver.apply(version, timeout=CALL_SECONDS)
