@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from placements.explain import hub_conditions
+from placements.explain import hub_conditions, ocm_status
 from placements.explain.hub_conditions import Condition, OnCluster, Truth
 from placements.explain.hub_status import condition_of
 from placements.models import Binding, Decision, Placement, ResourceSnapshot
@@ -12,7 +12,13 @@ from placements.queries.records import decision_of
 from placements.queries.runs import latest_run, waiting_words
 from placements.rollout.state import EMPTY, Phase
 from placements.scheduling.bindings import BindingState
-from placements.scheduling.spec import ClusterResourcePlacement, RollingUpdate, StrategyType, parse_placement
+from placements.scheduling.spec import (
+    ClusterResourcePlacement,
+    OcmPlacement,
+    RollingUpdate,
+    StrategyType,
+    parse_placement,
+)
 from placements.standing import target_of, version_of
 
 
@@ -27,10 +33,8 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     bindings = list(_selected(placement))
     clusters = _on_clusters(placement, manifest, target, bindings, now=now or datetime.now(UTC))
     each = [hub_conditions.conditions_on(one) for one in clusters]
-    in_all = [scheduled(placement), *_in_all(manifest, each)]
-    status: dict[str, Any] = {
-        "conditions": hub_conditions.plain_in_all(in_all, generation=placement.revision)
-    }
+    in_all = _in_all(manifest, each)
+    status = _decided_status(placement, in_all, is_ocm=isinstance(manifest, OcmPlacement))
     if target:
         status["observedResourceIndex"] = str(target.number)
         status["selectedResources"] = list(map(hub_conditions.resource_identity, target.identities))
@@ -40,6 +44,27 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
         for binding, conditions in zip(bindings, each, strict=True)
     ]
     return status
+
+
+def _decided_status(placement: Placement, in_all: Sequence[Condition], *, is_ocm: bool) -> dict[str, Any]:
+    """Begin the status with what was decided: in OCM's words for a Placement of OCM."""
+    generation = placement.revision
+    if not is_ocm:
+        conditions = [scheduled(placement), *in_all]
+        return {"conditions": hub_conditions.plain_in_all(conditions, generation=generation)}
+    found = [*_of_ocm(placement), *in_all]
+    return {
+        "numberOfSelectedClusters": sum(1 for _ in _selected(placement)),
+        "conditions": [one.plain(generation=generation) for one in found],
+    }
+
+
+def _of_ocm(placement: Placement) -> list[Condition]:
+    latest = None if placement.is_due else latest_decision(placement)
+    satisfied = ocm_status.satisfied(
+        decision_of(latest) if latest else None, since=latest.created_at if latest else placement.updated_at
+    )
+    return [satisfied, ocm_status.misconfigured(placement.selection_faults, since=placement.updated_at)]
 
 
 def scheduled_condition(placement: Placement) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 It becomes the policy and the options that `ocm` semantics run on (`spec/other-schedulers.md` 2.1, 6.4,
 6.6). `v1alpha1` carries the proposal's `spreadConstraints`, `v1beta1` the merged `spreadPolicy`.
+An entry of a list with nothing but a comment in it, as the proposal's examples have, is left out, with a
+warning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +13,19 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from placements.scheduling.door.fields import FilledText, Text, api_version, listed, one_of, whole, word_of
+from placements.scheduling.door.fields import (
+    Annotations,
+    ClusterName,
+    FilledText,
+    Labels,
+    Text,
+    api_version,
+    listed,
+    one_of,
+    whole,
+    word_of,
+)
+from placements.scheduling.door.kinds import OCM_GROUP
 from placements.scheduling.door.metadata import WRITTEN_BY_A_HUB
 from placements.scheduling.door.ocm_options import (
     MOST_ROWS,
@@ -37,7 +51,7 @@ from placements.scheduling.policy import (
 from placements.scheduling.semantics import Semantics
 
 OCM_KIND = "Placement"
-OCM_VERSIONS = ("cluster.open-cluster-management.io/v1alpha1", "cluster.open-cluster-management.io/v1beta1")
+OCM_VERSIONS = (f"{OCM_GROUP}/v1alpha1", f"{OCM_GROUP}/v1beta1")
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _SOFT_EFFECTS = ("PreferNoSelect", "NoSelectIfNew")
@@ -59,7 +73,7 @@ class SpreadTerm(Parsed):
     type: Annotated[ConstraintType, one_of(ConstraintType)]
     topology_key: FilledText
     topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
-    topology_weights: Annotated[tuple[TopologyWeight, ...], listed(high=MOST_ROWS, ours=True)] = ()
+    topology_weights: Annotated[tuple[TopologyWeight | None, ...], listed(high=MOST_ROWS, ours=True)] = ()
     max_skew: Annotated[int, whole(1)] | None = None
     order: Annotated[int, whole(-(2**31))] | None = None
 
@@ -77,6 +91,11 @@ class SpreadTerm(Parsed):
         elif kind == "Even" and items_at(raw, "topologyWeights"):
             message = "belongs to constraints of type Affinity"
             yield Problem(("topologyWeights",), "conflict", message, "no such field")
+
+    @property
+    def rows(self) -> tuple[TopologyWeight, ...]:
+        """Give the weights without the empty entries."""
+        return tuple(one for one in self.topology_weights if one is not None)
 
 
 class SpreadPolicyTerm(Parsed):
@@ -190,7 +209,7 @@ class OcmSpec(Parsed):
     cluster_sets: Annotated[tuple[Text, ...], listed()] = ()
     decision_strategy: DecisionStrategy | None = None
     number_of_clusters: Annotated[int, whole(0)] | None = None
-    predicates: Annotated[tuple[Predicate, ...], listed()] = ()
+    predicates: Annotated[tuple[Predicate | None, ...], listed()] = ()
     spread_constraints: Annotated[tuple[SpreadTerm, ...], listed(high=60, ours=True)] = ()
     spread_policy: SpreadPolicy | None = None
     prioritizer_policy: PrioritizerPolicy = Field(default_factory=PrioritizerPolicy)
@@ -246,10 +265,10 @@ class OcmMeta(Parsed):
     noun: ClassVar[str] = "document's metadata"
     left_aside: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
 
-    name: FilledText
+    name: ClusterName
     namespace: Text = ""
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
 
 
 class OcmDocument(Parsed):
@@ -278,11 +297,20 @@ class OcmWish:
     places: Mapping[str, str] = field(default_factory=dict)
 
 
-def parse_ocm_placement(document: object, *, options: object = None, path: str = "") -> OcmWish:
+def is_ocm_placement(document: object) -> bool:
+    """Tell whether a document says that it is a Placement of Open Cluster Management."""
+    if not isinstance(document, Mapping) or document.get("kind") != OCM_KIND:
+        return False
+    return str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP
+
+
+def parse_ocm_placement(
+    document: object, *, options: object = None, path: str = "", options_path: str = "ocm"
+) -> OcmWish:
     """Turn a Placement document into a policy and options; `options` may accompany it. Raises Faults."""
     spec_path = f"{path}.spec" if path else "spec"
     parsed = parse_model(OcmDocument, document, semantics=Semantics.OCM, path=path)
-    given = parse_ocm_options(options).to_plain()
+    given = parse_ocm_options(options, path=options_path).to_plain()
     constraints = _constraints(parsed.spec)
     policy = parse_policy(
         _policy(parsed.spec, list(constraints.values())), semantics=Semantics.OCM, path=spec_path
@@ -298,16 +326,18 @@ def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, s
     spreads = (
         (f"policy.topologySpreadConstraints[{index}]", place) for index, place in enumerate(constraints)
     )
+    written = [index for index, one in enumerate(spec.predicates) if one is not None]
     predicates = (
-        (f"{terms}[{index}]", f"predicates[{index}].requiredClusterSelector")
-        for index in range(len(spec.predicates))
+        (f"{terms}[{index}]", f"predicates[{place}].requiredClusterSelector")
+        for index, place in enumerate(written)
     )
     return {here: f"{path}.{there}" for here, there in (*spreads, *predicates)}
 
 
 def _caveats(spec: OcmSpec, path: str) -> Iterator[Caveat]:
+    yield from _empty_entries(spec, path)
     if spec.cluster_sets:
-        message = "the clusters of the file are taken as those of the sets"
+        message = "cluster sets are not known here: every cluster of the fleet is taken to be in them"
         yield Caveat("not-acted-on", f"{path}.clusterSets", message)
     if spec.decision_strategy is not None:
         message = "decision groups change only how decisions are grouped, not which clusters are chosen"
@@ -324,14 +354,29 @@ def _caveats(spec: OcmSpec, path: str) -> Iterator[Caveat]:
             yield Caveat("not-acted-on", f"{place}.tolerationSeconds", message)
 
 
+def _empty_entries(spec: OcmSpec, path: str) -> Iterator[Caveat]:
+    for index, predicate in enumerate(spec.predicates):
+        if predicate is None:
+            yield _empty(f"{path}.predicates[{index}]", "asks nothing")
+    for index, term in enumerate(spec.spread_constraints):
+        place = f"{path}.spreadConstraints[{index}]"
+        for row, weight in enumerate(term.topology_weights):
+            if weight is None:
+                yield _empty(f"{place}.topologyWeights[{row}]", "prefers nothing")
+
+
+def _empty(path: str, words: str) -> Caveat:
+    return Caveat("empty-entry", path, f"has nothing in it, so it {words}; left out")
+
+
 def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:
     plain: dict[str, Any] = {"placementType": "PickAll"}
     if spec.number_of_clusters is not None:
         plain = {"placementType": "PickN", "numberOfClusters": spec.number_of_clusters}
         if constraints:
             plain["topologySpreadConstraints"] = constraints
-    if spec.predicates:
-        terms = [one.required_cluster_selector.to_plain() for one in spec.predicates]
+    terms = [one.required_cluster_selector.to_plain() for one in spec.predicates if one is not None]
+    if terms:
         plain["affinity"] = {"clusterAffinity": {_REQUIRED: {"clusterSelectorTerms": terms}}}
     tolerations: list[dict[str, Any]] = []
     for toleration in map(_toleration, spec.tolerations):
@@ -378,13 +423,13 @@ def _merged(term: SpreadPolicyTerm) -> dict[str, Any]:
 
 def _options(spec: OcmSpec) -> dict[str, Any]:
     plain: dict[str, Any] = {}
-    affinity = [one for one in spec.spread_constraints if one.type is ConstraintType.AFFINITY]
+    affinity = [one for one in spec.spread_constraints if one.type is ConstraintType.AFFINITY and one.rows]
     if affinity:
         plain["affinityTerms"] = [
             AffinityTerm(
                 topology_key=one.topology_key,
                 topology_key_type=one.topology_key_type,
-                topology_weights=one.topology_weights,
+                topology_weights=one.rows,
             ).to_plain()
             for one in affinity
         ]
