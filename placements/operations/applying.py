@@ -31,7 +31,8 @@ from placements.scheduling.door.kinds import (
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
 )
-from placements.scheduling.door.ocm_placement import OCM_KIND, is_ocm_placement
+from placements.scheduling.door.ocm_placement import is_ocm_placement
+from placements.scheduling.door.ocm_spec import OCM_KIND
 from placements.scheduling.door.override_documents import parse_cluster_override, parse_override
 from placements.scheduling.door.staged_documents import (
     parse_approval_request,
