@@ -12,6 +12,7 @@ from placements.queries.records import decision_of
 from placements.queries.runs import latest_run, waiting_words
 from placements.rollout.state import EMPTY, Phase
 from placements.scheduling.bindings import BindingState
+from placements.scheduling.door.ocm_placement import is_ocm_placement
 from placements.scheduling.spec import (
     ClusterResourcePlacement,
     OcmPlacement,
@@ -68,7 +69,9 @@ def _of_ocm(placement: Placement) -> list[Condition]:
 
 
 def scheduled_condition(placement: Placement) -> dict[str, Any]:
-    """Give the condition `Scheduled` as the manifest has it."""
+    """Give the condition `Scheduled` as the manifest has it, `PlacementSatisfied` of a Placement of OCM."""
+    if is_ocm_placement(placement.document):
+        return _of_ocm(placement)[0].plain(generation=placement.revision)
     return hub_conditions.plain_in_all([scheduled(placement)], generation=placement.revision)[0]
 
 

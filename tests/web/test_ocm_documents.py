@@ -53,6 +53,7 @@ def test_the_examples_of_the_proposal_pasted_as_they_stand(
     assert Placement.objects.get(name="demo-placement").document == proposed_document(number)
     assert "Came as a Placement of Open Cluster Management" in page
     assert "nothing is placed on them yet" in page
+    assert "PlacementSatisfied: False (NotAllDecisionsScheduled) 7 cluster decisions unscheduled" in page
 
 
 def test_the_page_of_one_with_resources_names_its_selectors(operator: Client, text_of: Fetch) -> None:
