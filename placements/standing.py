@@ -62,6 +62,11 @@ class Standing:
         return self.manifest.spec.strategy.type is StrategyType.EXTERNAL
 
 
+def is_staged(placement: Placement) -> bool:
+    """Tell whether staged runs carry a placement out."""
+    return parse_placement(placement.document).spec.strategy.type is StrategyType.EXTERNAL
+
+
 def standing_of(placement: Placement, *, now: datetime) -> Standing:
     """Take the state of a placement's rollout."""
     manifest = parse_placement(placement.document)

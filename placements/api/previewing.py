@@ -12,11 +12,12 @@ from placements.api.describing import described
 from placements.api.endpoint import Endpoint
 from placements.api.permissions import MayRead
 from placements.api.placements import Placement
-from placements.api.shapes.decisions import PreviewShape
+from placements.api.shapes.decisions import ComparisonShape, PreviewShape
 from placements.api.shapes.manifests import PlacementManifest
-from placements.explain.document import caveat_document
+from placements.explain.document import caveat_document, comparison_document
 from placements.queries.preview import Preview as Found
 from placements.queries.preview import preview
+from placements.queries.semantics import side_by_side_of_draft
 from placements.scheduling.decision import Decision, Picked
 from placements.scheduling.replay import Replay, Spread
 from placements.scheduling.spec import parse_placement
@@ -36,6 +37,20 @@ class Preview(Endpoint):
         with Placed(document_of(request)) as document:
             found = preview(parse_placement(document))
         return Response(_document(found))
+
+
+class PreviewSemantics(Endpoint):
+    """What a draft would do under the rules of all four systems; a reader may ask, nothing is saved."""
+
+    permission_classes = (MayRead,)
+
+    @described("preview_semantics", {200: ComparisonShape}, body=PlacementManifest)
+    def post(self, request: Request) -> Response:
+        """Decide a draft once under each semantics; give the decisions, and where their choices part."""
+        with Placed(document_of(request)) as document:
+            sides = side_by_side_of_draft(parse_placement(document))
+        found = comparison_document(sides.comparison, warnings=sides.warnings)
+        return Response({**found, "refused": {str(one): why for one, why in sides.refused.items()}})
 
 
 def _document(found: Found) -> dict[str, Any]:

@@ -262,12 +262,7 @@ def _write_bindings(cycled: Cycled, row: models.Decision, *, now: datetime) -> N
     for picked in decision.picked:
         binding = there.get(picked.cluster)
         if binding is None:
-            binding = models.Binding(
-                placement=inputs.placement,
-                cluster_name=picked.cluster,
-                picked_at=now,
-                state=BindingState.SCHEDULED,
-            )
+            binding = _new_binding(inputs, picked, now=now)
             new.append(binding)
         else:
             again.append(binding)

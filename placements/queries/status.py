@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from placements.explain import hub_conditions
+from placements.explain import hub_conditions, ocm_status
 from placements.explain.hub_conditions import Condition, Noted, OnCluster, Truth
 from placements.explain.hub_status import condition_of, hub_status
 from placements.models import Binding, Decision, OverrideSnapshot, Placement, ResourceSnapshot
@@ -14,7 +14,8 @@ from placements.queries.records import decision_of
 from placements.queries.runs import latest_run, waiting_words
 from placements.rollout.failures import objects_of
 from placements.scheduling.bindings import BindingState
-from placements.scheduling.spec import ClusterResourcePlacement, StrategyType, parse_placement
+from placements.scheduling.door.ocm_placement import is_ocm_placement
+from placements.scheduling.spec import ClusterResourcePlacement, OcmPlacement, StrategyType, parse_placement
 from placements.standing import Versions, target_of
 
 
@@ -30,12 +31,11 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     clusters = _on_clusters(placement, manifest, target, bindings, now=now or datetime.now(UTC))
     each = [hub_conditions.conditions_on(one) for one in clusters]
     in_all = [first, *_in_all(manifest, each, placement.conditions)]
-    generation = placement.revision
-    status: dict[str, Any] = {"conditions": hub_conditions.plain_in_all(in_all, generation=generation)}
+    status = _decided_status(placement, in_all, is_ocm=isinstance(manifest, OcmPlacement))
     if target:
         status["observedResourceIndex"] = str(target.number)
         status["selectedResources"] = list(map(hub_conditions.resource_identity, target.identities))
-    overrides = _overrides_of(bindings)
+    overrides, generation = _overrides_of(bindings), placement.revision
     status["placementStatuses"] = [
         _cluster(binding, conditions, overrides, generation=generation)
         for binding, conditions in zip(bindings, each, strict=True)
@@ -54,8 +54,30 @@ def _missing(placement: Placement, manifest: ClusterResourcePlacement, selected:
     return reasons[: max(0, wanted - selected)]
 
 
+def _decided_status(placement: Placement, in_all: Sequence[Condition], *, is_ocm: bool) -> dict[str, Any]:
+    """Begin the status with what was decided, in OCM's words for a Placement of OCM; that comes first."""
+    generation = placement.revision
+    if not is_ocm:
+        return {"conditions": hub_conditions.plain_in_all(in_all, generation=generation)}
+    found = [*_of_ocm(placement), *in_all[1:]]
+    return {
+        "numberOfSelectedClusters": sum(1 for _ in _selected(placement)),
+        "conditions": [one.plain(generation=generation) for one in found],
+    }
+
+
+def _of_ocm(placement: Placement) -> list[Condition]:
+    latest = None if placement.is_due else latest_decision(placement)
+    satisfied = ocm_status.satisfied(
+        decision_of(latest) if latest else None, since=latest.created_at if latest else placement.updated_at
+    )
+    return [satisfied, ocm_status.misconfigured(placement.selection_faults, since=placement.updated_at)]
+
+
 def scheduled_condition(placement: Placement) -> dict[str, Any]:
-    """Give the condition `Scheduled` as the manifest has it."""
+    """Give the condition `Scheduled` as the manifest has it, `PlacementSatisfied` of a Placement of OCM."""
+    if is_ocm_placement(placement.document):
+        return _of_ocm(placement)[0].plain(generation=placement.revision)
     return hub_conditions.plain_in_all([scheduled(placement)], generation=placement.revision)[0]
 
 
