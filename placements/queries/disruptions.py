@@ -49,7 +49,7 @@ def latest_drain(cluster: str) -> Drain | None:
 def step_sentence(step: DrainStep) -> str:
     """Say in a sentence how far a drain is with a placement, and what it waits for."""
     match step.state:
-        case DrainStep.State.BLOCKED if step.why != WhyStays.HELD:
+        case DrainStep.State.BLOCKED if step.why not in (WhyStays.HELD, WhyStays.STAGED_RUN):
             return eviction_sentence(NotExecuted(Why(step.why), _numbers(step.numbers)))
         case DrainStep.State.BLOCKED | DrainStep.State.STAYS | DrainStep.State.NEXT_RUN:
             return STAYS_SENTENCES[WhyStays(step.why)]
