@@ -38,7 +38,7 @@ def _clusters(stage: StageSpec) -> str:
     if stage.label_selector is None:
         return "no cluster: it has no label selector"
     words = label_words(stage.label_selector)
-    return f"clusters with {words}" if words else "every cluster"
+    return f"clusters where {words}" if words else "every cluster"
 
 
 def _after(stage: StageSpec) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
+from fleetui.events import SYSTEM
 from fleetui.roles import may_approve
 from placements.models import ApprovalRequest, StagedRun
 from placements.rollout.stages import When
@@ -40,7 +41,8 @@ def approvals_waiting() -> QuerySet[ApprovalRequest]:
 def waiting_for(request: ApprovalRequest, user: User) -> Waiting:
     """Say who may approve, and why this user may not."""
     run = request.run
-    other = f" other than {run.started_by}, who started it" if _demands_another(run) else ""
+    is_person = run.started_by not in ("", SYSTEM)
+    other = f" other than {run.started_by}, who started it" if is_person and _demands_another(run) else ""
     return Waiting(request, f"an approver{other}", why_not_approve(run, user))
 
 

@@ -72,6 +72,12 @@ class StageView:
     first: int
 
     @property
+    def waits_for_somebody(self) -> bool:
+        """Tell whether an approval is asked for, and nobody has given it."""
+        tasks = [*([self.before] if self.before else []), *self.after]
+        return any(task.is_waiting and task.request for task in tasks)
+
+    @property
     def total(self) -> int:
         """Give the number of its clusters."""
         return len(self.stage.steps)

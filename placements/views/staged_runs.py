@@ -102,7 +102,7 @@ def _window(request: HttpRequest) -> Window | None:
 
 def _stage(view: StageView) -> StageRow:
     rows = tuple(StepRow(one, _step_state(one)) for one in view.rows)
-    return StageRow(view, states.part_state(view.state), rows)
+    return StageRow(view, states.stage_state(view.state, is_asking=view.waits_for_somebody), rows)
 
 
 def _step_state(view: StepView) -> states.State:

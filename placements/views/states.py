@@ -111,7 +111,6 @@ def staged_state(run: StagedRun) -> State:
 
 _PARTS = {
     "done": "ok",
-    "current": "progress",
     "running": "progress",
     "failed": "failed",
     "skipped": "neutral",
@@ -121,6 +120,13 @@ _PARTS = {
 def part_state(words: str) -> State:
     """Say how far a part of a staged run is: a stage, a cluster."""
     return State(_PARTS.get(words, "neutral"), words)
+
+
+def stage_state(words: str, *, is_asking: bool) -> State:
+    """Say how far a stage is; `is_asking` while it waits for somebody to approve."""
+    if is_asking:
+        return State("attention", "waiting for an approval")
+    return State("progress", "under way") if words == "current" else part_state(words)
 
 
 def outcome_mark(outcome: Outcome) -> str:
