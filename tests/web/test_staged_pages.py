@@ -89,8 +89,9 @@ def test_a_run_is_started_or_prepared_by_whoever_asks(operator: Client, world: S
         ({"snapshot": "7"}, "spec.resourceSnapshotIndex", "web has no resource snapshot 7"),
     ],
 )
+@pytest.mark.usefixtures("waiting")
 def test_what_cannot_be_started_is_refused_with_its_path(
-    operator: Client, waiting: StagedWorld, given: dict[str, str], path: str, words: str
+    operator: Client, given: dict[str, str], path: str, words: str
 ) -> None:
     answer = operator.post(START, {"name": "two", "strategy": "careful", **given})
 
@@ -108,6 +109,8 @@ def test_an_older_snapshot_is_called_a_rollback(
     waiting.begin("two")
 
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
+    abandon("two", by=None, now=waiting.now)
+    waiting.go_on(5)
     operator.post(START, {"name": "back", "strategy": "careful", "snapshot": "0"})
     waiting.work()
 
@@ -117,9 +120,8 @@ def test_an_older_snapshot_is_called_a_rollback(
     assert "rollback" not in text_of(operator, "/rollouts/staged/runs/two/")
 
 
-def test_clusters_that_have_the_snapshot_already_are_marked(
-    operator: Client, text_of: Fetch, waiting: StagedWorld
-) -> None:
+@pytest.mark.usefixtures("waiting")
+def test_clusters_that_have_the_snapshot_already_are_marked(operator: Client, text_of: Fetch) -> None:
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
 
     assert re.findall(r"(c\d+) ✓", page) == ["c001"]
@@ -135,9 +137,8 @@ def test_says_why_a_run_could_not_begin(operator: Client, text_of: Fetch, world:
     assert "Start it" not in page
 
 
-def test_a_run_shows_each_stage_with_what_it_waits_for(
-    viewer: Client, text_of: Fetch, waiting: StagedWorld
-) -> None:
+@pytest.mark.usefixtures("waiting")
+def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, RUN)
 
     assert re.findall(r"<h2>(\d\. \w+)</h2>", page) == ["1. canary", "2. prod"]
@@ -202,9 +203,8 @@ def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, 
     ("hand", "state"),
     [("stop", "Stop"), ("abandon", "Run")],
 )
-def test_hands_say_first_what_they_would_do(
-    operator: Client, text_of: Fetch, waiting: StagedWorld, hand: str, state: str
-) -> None:
+@pytest.mark.usefixtures("waiting")
+def test_hands_say_first_what_they_would_do(operator: Client, text_of: Fetch, hand: str, state: str) -> None:
     asked = text_of(operator, f"{RUN}{hand}/")
     assert StagedRun.objects.get().document["spec"]["state"] == "Run"
 
@@ -226,7 +226,8 @@ def test_a_stopped_run_is_let_go_again(operator: Client, text_of: Fetch, waiting
     assert StagedRun.objects.get().document["spec"]["state"] == "Run"
 
 
-def test_a_wait_is_skipped_and_a_cluster_retried(operator: Client, waiting: StagedWorld) -> None:
+@pytest.mark.usefixtures("waiting")
+def test_a_wait_is_skipped_and_a_cluster_retried(operator: Client) -> None:
     skipped = operator.post(f"{RUN}skip-wait/canary/")
     again = operator.post(f"{RUN}skip-wait/prod/")
     nothing = operator.post(f"{RUN}retry/c001/")
@@ -261,8 +262,9 @@ def test_what_makes_no_sense_is_refused_with_words(operator: Client, waiting: St
     assert "has ended" in answer.content.decode()
 
 
+@pytest.mark.usefixtures("waiting")
 def test_the_inbox_lists_what_waits_and_an_approver_approves(
-    approver: Client, viewer: Client, text_of: Fetch, waiting: StagedWorld
+    approver: Client, viewer: Client, text_of: Fetch
 ) -> None:
     inbox = text_of(approver, "/rollouts/?waiting=approval")
     seen = text_of(viewer, "/rollouts/?waiting=approval")
@@ -295,8 +297,9 @@ def test_who_started_may_not_approve_where_the_placement_demands_another(
     assert "an approver other than both, who started it" in text_of(client, "/rollouts/?waiting=approval")
 
 
+@pytest.mark.usefixtures("waiting")
 def test_the_overview_tells_of_approvals_with_a_link(
-    viewer: Client, approver: Client, text_of: Fetch, waiting: StagedWorld
+    viewer: Client, approver: Client, text_of: Fetch
 ) -> None:
     page = text_of(viewer, "/")
 
@@ -349,8 +352,9 @@ def test_both_sorts_are_paged_without_loss(
     assert seen == ["staged/runs/three", "staged/runs/two", "other/1", "staged/runs/one"]
 
 
+@pytest.mark.usefixtures("waiting")
 def test_the_page_of_the_placement_says_how_its_run_stands(
-    viewer: Client, operator: Client, text_of: Fetch, waiting: StagedWorld
+    viewer: Client, operator: Client, text_of: Fetch
 ) -> None:
     page = text_of(operator, "/placements/web/")
 
