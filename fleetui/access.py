@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.htmx import wants_fragment
-from fleetui.roles import may_operate, may_read
+from fleetui.roles import Role, may_approve, may_operate, may_read
 
 View = Callable[..., HttpResponseBase]
 
@@ -37,12 +37,32 @@ def for_operators(wish: str) -> Callable[[View], View]:
         @wraps(view)
         def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if not may_operate(request.user):
-                return render(request, "not_allowed.html", {"wish": wish}, status=403)
+                return _not_allowed(request, wish, Role.OPERATOR)
             return view(request, *args, **kwargs)
 
         return checked
 
     return decorated
+
+
+def for_approvers(wish: str) -> Callable[[View], View]:
+    """Let in whoever may let a stage go on; `wish` ends the sentence "You can view, but not …"."""
+
+    def decorated(view: View) -> View:
+        @for_readers
+        @wraps(view)
+        def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if not may_approve(request.user):
+                return _not_allowed(request, wish, Role.APPROVER)
+            return view(request, *args, **kwargs)
+
+        return checked
+
+    return decorated
+
+
+def _not_allowed(request: HttpRequest, wish: str, role: Role) -> HttpResponse:
+    return render(request, "not_allowed.html", {"wish": wish, "role": str(role)}, status=403)
 
 
 def _to_login(request: HttpRequest) -> HttpResponse:

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from placements.manifests import Document, attach_lines, items_of, load_documents
-from placements.scheduling.door.kinds import PLACEMENT_KIND
+from placements.scheduling.door.kinds import PLACEMENT_KIND, STAGED_STRATEGY_KIND
+from placements.scheduling.door.staged_documents import ClusterStagedUpdateStrategy, parse_staged_strategy
 from placements.scheduling.faults import Fault, Faults
 from placements.scheduling.spec import ClusterResourcePlacement, parse_placement
 
@@ -89,3 +90,17 @@ def lines_of(document: Document) -> Iterator[None]:
         yield
     except Faults as found:
         raise Faults(attach_lines((document, fault) for fault in found.faults)) from found
+
+
+def read_strategy(text: str, *, name: str = "") -> tuple[Document, ClusterStagedUpdateStrategy]:
+    """Read the one strategy of a text; `name` is what it has to be called. Raises Faults with lines."""
+    documents = read_documents(text)
+    if len(documents) > 1:
+        message = f"there are {len(documents)} documents"
+        raise Faults([Fault("", "too-many", message, f"one {STAGED_STRATEGY_KIND}")])
+    with lines_of(documents[0]):
+        draft = parse_staged_strategy(documents[0].data)
+        if name and draft.metadata.name != name:
+            message = f"the strategy is called {name}; a name cannot be changed"
+            raise Faults([Fault("metadata.name", "immutable", message, name)])
+    return documents[0], draft

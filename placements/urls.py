@@ -18,6 +18,9 @@ from placements.views import (
     rollouts,
     search,
     semantics,
+    staged_hands,
+    staged_runs,
+    staged_strategies,
 )
 
 app_name = "pages"
@@ -60,9 +63,41 @@ urlpatterns = [
     ),
     path("placements/<str:name>/roll-back/", hands.roll_back, name="roll-back"),
     path("placements/<str:name>/retry/<str:cluster>/", hands.retry, name="retry"),
+    path("placements/<str:name>/staged-run/", staged_runs.start, name="start-staged"),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),
     path("rollouts/<str:name>/<int:number>/", rollouts.rollout, name="rollout"),
+    # /rollouts/staged/: two words after it, so that no placement and number is meant
+    path("rollouts/staged/runs/<str:name>/", staged_runs.staged_run, name="staged-run"),
+    *(
+        path(
+            f"rollouts/staged/runs/<str:name>/{hand}/",
+            staged_hands.lay_hand,
+            {"hand": hand},
+            name=f"{hand}-staged-run",
+        )
+        for hand in staged_hands.HANDS
+    ),
+    path("rollouts/staged/runs/<str:name>/approve/<str:stage>/", staged_hands.approve, name="approve-stage"),
+    path(
+        "rollouts/staged/runs/<str:name>/skip-wait/<str:stage>/",
+        staged_hands.skip_wait,
+        name="skip-staged-wait",
+    ),
+    path("rollouts/staged/runs/<str:name>/retry/<str:cluster>/", staged_hands.retry, name="retry-staged"),
+    path("rollouts/staged/strategies/", staged_strategies.strategies, name="staged-strategies"),
+    path("rollouts/staged/new-strategy/", staged_strategies.new_strategy, name="new-staged-strategy"),
+    path("rollouts/staged/strategies/<str:name>/", staged_strategies.strategy, name="staged-strategy"),
+    path(
+        "rollouts/staged/strategies/<str:name>/edit/",
+        staged_strategies.edit_strategy,
+        name="edit-staged-strategy",
+    ),
+    path(
+        "rollouts/staged/strategies/<str:name>/delete/",
+        staged_strategies.delete,
+        name="delete-staged-strategy",
+    ),
     # /decisions/
     path("decisions/<str:prefix>/", decisions.decision, name="decision"),
     path("decisions/<str:prefix>/semantics/", semantics.semantics, name="semantics"),

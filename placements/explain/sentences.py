@@ -59,6 +59,11 @@ def _conditions(term: ClusterSelectorTerm) -> Iterator[str]:
     yield from (f"claim {words}" for words in _selector(term.claim_selector))
 
 
+def label_words(selector: LabelSelector) -> str:
+    """Say which labels a selector asks for; empty where it asks for none."""
+    return joined([*_selector(selector)])
+
+
 def _selector(selector: LabelSelector | None) -> Iterator[str]:
     if selector is not None:
         yield from (f"{key}={value}" for key, value in selector.match_labels.items())

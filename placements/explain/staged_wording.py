@@ -128,6 +128,7 @@ STAYS_SENTENCES = {
     WhyStays.TOLERATES: "Tolerates the cordon: it would come right back, and stays.",
     WhyStays.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",
     WhyStays.NEXT_RUN: "Staged: its resources are removed by its next run.",
+    WhyStays.STAGED_RUN: "Staged: a run is under way, which this would end; it leaves once that has ended.",
 }
 
 

@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from placements.models.closed_sets import one_of
+from placements.scheduling.door.strategy import StrategyType
 from placements.scheduling.policy import PlacementType
 from placements.scheduling.semantics import Semantics
 
@@ -106,6 +107,12 @@ class Placement(models.Model):
     def __str__(self) -> str:
         """Give its name."""
         return self.name
+
+    @property
+    def is_staged(self) -> bool:
+        """Tell whether staged runs, and no rolling update, carry it out."""
+        strategy = self.document["spec"].get("strategy") or {}
+        return bool(strategy.get("type") == StrategyType.EXTERNAL)
 
     @property
     def wants_resources(self) -> bool:

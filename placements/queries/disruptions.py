@@ -59,7 +59,7 @@ def step_sentence(step: DrainStep) -> str:
             return "Its turn did not come."
         case DrainStep.State.LEAVING if is_over:
             return "Its resources were still being removed when the drain ended."
-        case DrainStep.State.BLOCKED if step.why != WhyStays.HELD:
+        case DrainStep.State.BLOCKED if step.why not in (WhyStays.HELD, WhyStays.STAGED_RUN):
             return eviction_sentence(NotExecuted(Why(step.why), _numbers(step.numbers)))
         case DrainStep.State.BLOCKED | DrainStep.State.STAYS | DrainStep.State.NEXT_RUN:
             return STAYS_SENTENCES[WhyStays(step.why)]

@@ -9,7 +9,7 @@ from clusters.models import CORDON_KEY, CORDON_VALUE
 from clusters.queries import fleet_now
 from placements.explain.staged_wording import STAYS_SENTENCES, eviction_sentence
 from placements.explain.wording import headline, joined
-from placements.models import Binding, Placement
+from placements.models import Binding, Placement, StagedRun
 from placements.queries.disruptions import budget_for
 from placements.queries.impact import MOST_LOOKED_AT, with_clusters
 from placements.rollout.disruption import Executed, Why, WhyStays, judge_eviction
@@ -112,6 +112,12 @@ def is_held(placement: Placement) -> bool:
     return placement.paused_since is not None or placement.is_stopped
 
 
+def has_begun_run(placement: Placement) -> bool:
+    """Tell whether a staged run is under way, which would fail when a cluster left it (lifecycle B.5.3)."""
+    begun = StagedRun.objects.filter(placement=placement, ended_at=None, started_at__isnull=False)
+    return begun.exists()
+
+
 def _rows(
     placements: Iterable[Placement], cluster: str, fleet: Fleet, *, now: datetime
 ) -> Iterator[DrainRow]:
@@ -133,6 +139,8 @@ def _stays(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow | None:
         return DrainRow(name, Fate.LEAVING, (), placed, placed, "Is leaving already.")
     if is_held(standing.placement):
         return DrainRow(name, Fate.BLOCKED, (), placed, placed, STAYS_SENTENCES[WhyStays.HELD])
+    if standing.is_staged and has_begun_run(standing.placement):
+        return DrainRow(name, Fate.BLOCKED, (), placed, placed, STAYS_SENTENCES[WhyStays.STAGED_RUN])
     if isinstance(verdict, Executed) or verdict.why is Why.PLANNED:
         return None
     return DrainRow(name, Fate.BLOCKED, (), placed, placed, eviction_sentence(verdict))

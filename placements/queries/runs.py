@@ -9,7 +9,7 @@ from django.db.models.fields.json import KT
 from fleetui.models import Event
 from placements.explain.rollout_reading import answer_of
 from placements.explain.rollout_wording import waiting_sentence
-from placements.models import Binding, ClusterUpdate, Placement, Rollout
+from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
 from placements.rollout.answer import Answer
 
 
@@ -45,8 +45,9 @@ def events_of(run: Rollout) -> QuerySet[Event]:
 
 
 def running_count() -> int:
-    """Count the runs that are under way."""
-    return Rollout.objects.filter(state=Rollout.State.RUNNING).count()
+    """Count the runs of both sorts that are under way."""
+    staged = StagedRun.objects.filter(ended_at=None, started_at__isnull=False)
+    return Rollout.objects.filter(state=Rollout.State.RUNNING).count() + staged.count()
 
 
 def run_named(placement: str, number: int) -> Rollout:

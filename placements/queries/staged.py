@@ -6,21 +6,21 @@ from django.db.models import QuerySet
 
 from placements.explain.staged_document import answer_of
 from placements.explain.staged_status import moment, progress_facts, run_status
-from placements.models import ApprovalRequest, StagedRun
+from placements.models import ApprovalRequest, Placement, StagedRun
 from placements.models.staged import INITIALISING
 from placements.rollout.staged_facts import Answer
 
 
 def run_manifest(run: StagedRun) -> dict[str, Any]:
     """Give the document of a run as it was written, with its status."""
-    answer = _answer(run)
+    answer = answer_in(run)
     status = run_status(answer, snapshot=run.resource_number) if answer else {"conditions": []}
     return {**run.document, "status": status}
 
 
 def progress_of(run: StagedRun) -> dict[str, Any]:
     """Give what a run is doing, and how far it has come."""
-    answer = _answer(run)
+    answer = answer_in(run)
     return {
         "name": run.name,
         "placement": run.placement_name,
@@ -50,6 +50,12 @@ def runs_matching(*, placement: str = "", active: bool | None = None) -> QuerySe
     return rows if active is None else rows.filter(ended_at__isnull=active)
 
 
+def last_staged_pulse(placement: Placement) -> tuple[int, int]:
+    """Give the key and the changes of the newest staged run of a placement; zeros before the first."""
+    rows = StagedRun.objects.filter(placement=placement).order_by("-pk")
+    return rows.values_list("pk", "changes").first() or (0, 0)
+
+
 def _approval_facts(run: StagedRun, request: ApprovalRequest) -> dict[str, Any]:
     return {
         "name": request.name_in(run),
@@ -61,5 +67,6 @@ def _approval_facts(run: StagedRun, request: ApprovalRequest) -> dict[str, Any]:
     }
 
 
-def _answer(run: StagedRun) -> Answer | None:
+def answer_in(run: StagedRun) -> Answer | None:
+    """Give what a run does and waits for; None before it has begun."""
     return answer_of(run.plan, run.answer) if run.plan else None

@@ -54,6 +54,7 @@ class WhyStays(StrEnum):
     TOLERATES = "tolerates-cordon"
     NEXT_RUN = "next-run"
     HELD = "held"
+    STAGED_RUN = "staged-run"
 
 
 @dataclass(frozen=True, slots=True)

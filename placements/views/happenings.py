@@ -9,8 +9,13 @@ from fleetui.models import Event
 from placements.explain.diffs import Difference, differences
 
 _CHANGES_SHOWN = 6
-_OBJECTS = {"cluster": "pages:cluster", "placement": "pages:placement"}
-_TOLD = ("reason", "because", "cluster", "to")
+_OBJECTS = {
+    "cluster": "pages:cluster",
+    "placement": "pages:placement",
+    "staged-run": "pages:staged-run",
+    "staged-strategy": "pages:staged-strategy",
+}
+_TOLD = ("reason", "because", "cluster", "to", "request", "stage")
 """What an event has to say beside its verb, the first that it has."""
 
 
@@ -48,7 +53,7 @@ def _row(event: Event) -> HappeningRow:
 
 
 def _told(event: Event, facts: dict[str, object]) -> str:
-    if event.kind not in ("rollout", "placement") and "verdict" not in facts:
+    if event.kind not in ("rollout", "placement", "staged-run") and "verdict" not in facts:
         return ""
     found = next((facts[key] for key in _TOLD if key in facts), "")
     return f"r{found}" if event.verb == "rolled back" else str(found)

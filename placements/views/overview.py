@@ -9,6 +9,8 @@ from placements.demo import DEMO_SIZES
 from placements.models import Resource
 from placements.queries import overview as queries
 from placements.queries.rollout_needs import rollout_needs, run_counts
+from placements.queries.staged_approvals import approvals_waiting, waiting_for
+from placements.views.people import user_of
 from placements.views.placements import placement_rows
 
 
@@ -19,7 +21,12 @@ def overview(request: HttpRequest) -> HttpResponse:
     counts = queries.counts()
     if not counts.clusters and not counts.placements and not Resource.objects.exists():
         return render_page(request, "overview/empty.html", {"sizes": DEMO_SIZES})
+    waiting = approvals_waiting()
     context = {
+        "approvals": [
+            waiting_for(one, user_of(request)) for one in waiting.order_by("asked_at")[: queries.MOST]
+        ],
+        "approvals_count": waiting.count(),
         "counts": counts,
         "short": queries.short_placements(),
         "invalid": queries.invalid_placements(),

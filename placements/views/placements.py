@@ -29,6 +29,7 @@ from placements.queries.lists import (
 from placements.queries.records import decision_of, traps_of, ways_of
 from placements.queries.run_clusters import progress_of
 from placements.queries.runs import last_pulse, latest_run, said_of
+from placements.queries.staged import last_staged_pulse
 from placements.queries.status import latest_decision, manifest_of, scheduled_condition
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.policy import PlacementType
@@ -38,6 +39,7 @@ from placements.views import states
 from placements.views.happenings import happening_rows
 from placements.views.lists import order_from, page_from, word_from
 from placements.views.outcomes import outcome_table
+from placements.views.staged_placement import staged_context
 
 _SHOWN = 10
 _EVENTS_SHOWN = 15
@@ -116,7 +118,8 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
 def version_of(placement: Placement) -> str:
     """Give what moves whenever the living part of the page looks different."""
     parts = (placement.revision, placement.asked, placement.answered, placement.decisions_made)
-    return ".".join(map(str, (*parts, *last_pulse(placement), int(placement.wants_a_look))))
+    pulses = (*last_pulse(placement), *(last_staged_pulse(placement) if placement.is_staged else ()))
+    return ".".join(map(str, (*parts, *pulses, int(placement.wants_a_look))))
 
 
 def _gone(request: HttpRequest, name: str) -> HttpResponse:
@@ -139,6 +142,7 @@ def _living(request: HttpRequest, placement: Placement) -> dict[str, Any]:
         "picked": states.picked_of(placement),
         "version": version_of(placement),
         "is_waiting": placement.is_due or placement.wants_a_look or placement.deleting_since is not None,
+        **(staged_context(placement) if placement.is_staged else {}),
         **_carried_out(placement),
         "condition": scheduled_condition(placement),
         "bindings": [PickedRow(one, states.phase_state(one.phase)) for one in page.rows],

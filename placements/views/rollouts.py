@@ -1,18 +1,22 @@
-"""Rollouts: the list, one run while it lives, and the waves of a placement beforehand."""
+"""Rollouts: runs of both sorts and what waits for approval, one run while it lives, waves beforehand."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from fleetui.access import for_readers
 from fleetui.htmx import render_page, wants_fragment
 from placements.explain.rollout_wording import held_back_sentence, under_way_sentence
 from placements.explain.run_wording import VERDICT_WORDS, budget_sentences, progress_sentence, waiters_of
-from placements.models import Placement, Rollout
+from placements.explain.wording import NONE
+from placements.models import ApprovalRequest, Placement, Rollout
+from placements.queries.all_runs import Standing, active_runs, runs_page
 from placements.queries.planning import plan_now
 from placements.queries.run_clusters import ClusterInRun, clusters_in, names_in, progress_of
 from placements.queries.run_history import run_charts
@@ -22,14 +26,15 @@ from placements.queries.runs import (
     latest_run,
     pulse_of,
     run_named,
-    runs_to_show,
     said_of,
 )
+from placements.queries.staged_approvals import approvals_waiting, waiting_for
 from placements.rollout.answer import Answer
 from placements.views import states
 from placements.views.chart_tables import asked_table
 from placements.views.happenings import happening_rows
-from placements.views.lists import page_from, word_from
+from placements.views.lists import PAGE_SIZE, page_from, word_from
+from placements.views.people import user_of
 
 _ROWS, _EVENTS_SHOWN, _SHOWN = 50, 15, 8
 
@@ -38,38 +43,84 @@ _ROWS, _EVENTS_SHOWN, _SHOWN = 50, 15, 8
 class RunRow:
     """One line of the list of runs."""
 
-    run: Rollout
+    url: str
+    title: str
+    is_staged: bool
     state: states.State
+    resources: str
     ready: str
+    began_at: datetime
+    ended_at: datetime | None
+    because: str
+    ended_because: str
 
 
 @for_readers
 @require_safe
 def rollouts(request: HttpRequest) -> HttpResponse:
-    """List the runs, those that are under way first."""
-    state = word_from(request, "state", _States)
+    """List the runs of both sorts, those that are under way first, or what waits for an approval."""
     name = request.GET.get("placement", "").strip()
-    rows = runs_to_show(placement=name, state=str(state or ""))
-    running = rows.filter(state=Rollout.State.RUNNING).order_by("-id")[:_ROWS]
-    is_first = not request.GET.get("after") and state is None
-    ended = rows if state else rows.exclude(state=Rollout.State.RUNNING)
-    page = page_from(request, ended, order="-id", unique="id")
+    waiting = approvals_waiting()
+    waiting = waiting.filter(run__placement_name=name) if name else waiting
+    is_inbox = request.GET.get("waiting") == "approval"
     context = {
-        "rows": [_row(run) for run in [*(running if is_first else ()), *page.rows]],
-        "after": page.after,
-        "states": list(_States),
-        "state": state,
         "name": name,
+        "states": list(Standing),
+        "state": word_from(request, "state", Standing),
+        "is_inbox": is_inbox,
+        "waiting": waiting.count(),
+        **(_inbox(request, waiting) if is_inbox else _runs(request, name)),
     }
     return render_page(request, "rollouts/list.html", context, fragment="rollouts/_list.html")
 
 
-_States = Rollout.State
+def _inbox(request: HttpRequest, waiting: QuerySet[ApprovalRequest]) -> dict[str, Any]:
+    page = page_from(request, waiting, order="asked_at", unique="id")
+    return {"rows": [waiting_for(one, user_of(request)) for one in page.rows], "after": page.after}
+
+
+def _runs(request: HttpRequest, name: str) -> dict[str, Any]:
+    standing, after = word_from(request, "state", Standing), request.GET.get("after", "")
+    active = [] if standing or after else active_runs(placement=name, most=_ROWS)
+    page = runs_page(placement=name, standing=standing, after=after, size=PAGE_SIZE)
+    return {"rows": [_row(run) for run in [*active, *page.rows]], "after": page.after}
 
 
 def _row(run: Any) -> RunRow:
+    return _rolling_row(run) if isinstance(run, Rollout) else _staged_row(run)
+
+
+def _rolling_row(run: Any) -> RunRow:
     is_running = run.state == Rollout.State.RUNNING and run.ready is not None
-    return RunRow(run, states.run_state(run, run.verdict), f"{run.ready} of {run.of}" if is_running else "")
+    number = NONE if run.resource_number is None else f"r{run.resource_number}"
+    return RunRow(
+        reverse("pages:rollout", args=[run.placement_name, run.number]),
+        f"{run.placement_name} · {run.number}",
+        False,
+        states.run_state(run, run.verdict),
+        "deletion" if run.is_deletion else number,
+        f"{run.ready} of {run.of}" if is_running else "",
+        run.started_at,
+        run.ended_at,
+        f"{run.started_by}: {run.because}",
+        "" if run.state == Rollout.State.FINISHED else run.ended_because,
+    )
+
+
+def _staged_row(run: Any) -> RunRow:
+    is_running = run.ended_at is None and run.of is not None
+    return RunRow(
+        reverse("pages:staged-run", args=[run.name]),
+        f"{run.placement_name} · {run.name}",
+        True,
+        states.staged_state(run),
+        NONE if run.resource_number is None else f"r{run.resource_number}",
+        f"{run.done} of {run.of} in {run.stage}" if is_running else "",
+        run.started_at or run.created_at,
+        run.ended_at,
+        f"{run.started_by or run.created_by}: strategy {run.strategy_name}",
+        "",
+    )
 
 
 @dataclass(frozen=True, slots=True)

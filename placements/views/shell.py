@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from clusters.models import MemberCluster
-from fleetui.roles import may_operate, may_read
+from fleetui.roles import may_approve, may_operate, may_read
 from placements.models import Placement
 from placements.queries.runs import running_count
 
@@ -49,6 +49,11 @@ class Shell:
     def may_operate(self) -> bool:
         """Tell whether actions are offered, or shown as refused."""
         return self._user is not None and may_operate(self._user)
+
+    @cached_property
+    def may_approve(self) -> bool:
+        """Tell whether approvals are offered, or shown as refused."""
+        return self._user is not None and may_approve(self._user)
 
     @cached_property
     def has_demo(self) -> bool:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from clusters.models import MemberCluster, Membership
 from placements.explain.wording import ELIGIBILITY_WORDS
-from placements.models import ClusterUpdate, Placement, Rollout
+from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
+from placements.models.staged import INITIALISING
 from placements.rollout.answer import Verdict
+from placements.rollout.staged_facts import RunStatus
 from placements.rollout.state import Phase
 from placements.scheduling.fleet import EligibilityKind
 from placements.scheduling.outcomes import Outcome
@@ -84,6 +86,47 @@ def run_state(run: Rollout, verdict: str | None) -> State:
     is_news = run.placement is not None and run.placement.wants_a_look
     is_halted = verdict == Verdict.HALTED and not is_news
     return State("attention", "halted") if is_halted else State("progress", "running")
+
+
+_STAGED: dict[str, State] = {
+    INITIALISING: State("progress", "being prepared"),
+    RunStatus.INITIALISED: State("blocked", "prepared"),
+    RunStatus.PROGRESSING: State("progress", "running"),
+    RunStatus.WAITING: State("attention", "waiting"),
+    RunStatus.STUCK: State("attention", "stuck"),
+    RunStatus.STOPPING: State("progress", "stopping"),
+    RunStatus.STOPPED: State("blocked", "stopped"),
+    RunStatus.SUCCEEDED: State("ok", "finished"),
+    RunStatus.FAILED: State("failed", "failed"),
+    RunStatus.ABANDONED: State("neutral", "abandoned"),
+}
+
+
+def staged_state(run: StagedRun) -> State:
+    """Say how a staged run stands."""
+    if run.ended_at is None and run.placement and run.placement.paused_since:
+        return State("blocked", "paused")
+    return _STAGED[run.status]
+
+
+_PARTS = {
+    "done": "ok",
+    "running": "progress",
+    "failed": "failed",
+    "skipped": "neutral",
+}
+
+
+def part_state(words: str) -> State:
+    """Say how far a part of a staged run is: a stage, a cluster."""
+    return State(_PARTS.get(words, "neutral"), words)
+
+
+def stage_state(words: str, *, is_asking: bool) -> State:
+    """Say how far a stage is; `is_asking` while it waits for somebody to approve."""
+    if is_asking:
+        return State("attention", "waiting for an approval")
+    return State("progress", "under way") if words == "current" else part_state(words)
 
 
 def outcome_mark(outcome: Outcome) -> str:

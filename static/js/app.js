@@ -11,10 +11,12 @@ function tick() {
 
 setInterval(tick, BUSY);
 
-/* Clocks run on between two answers: "6:12" since the moment that the element names. */
+/* Clocks run on between two answers: "6:12" since, or until, the moment that the element names. */
 function clocks() {
-  for (const one of document.hidden ? [] : document.querySelectorAll("[data-since]")) {
-    const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(one.dataset.since)) / 1000));
+  for (const one of document.hidden ? [] : document.querySelectorAll("[data-since], [data-until]")) {
+    const { since, until } = one.dataset;
+    const passed = until ? Date.parse(until) - Date.now() : Date.now() - Date.parse(since);
+    const seconds = Math.max(0, Math.floor(passed / 1000));
     const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
     const two = (number) => String(number).padStart(2, "0");
     one.textContent = hours ? `${hours}:${two(minutes)}:${two(seconds % 60)}` : `${minutes}:${two(seconds % 60)}`;

@@ -9,7 +9,10 @@ from django.urls import get_resolver
 from placements import urls
 from placements.models import Placement
 from placements.operations.rollouts.advancing import advance_due
-from tests.rows import NOW
+from placements.operations.staged.starting import start_run
+from placements.operations.staged.strategies import save_strategy
+from tests.rollouts.staged import staged_spec, strategy_document
+from tests.rows import NOW, decided, person
 from tests.web.reading import Outline
 
 pytestmark = pytest.mark.django_db
@@ -29,6 +32,10 @@ READ = [
     "/rollouts/",
     "/rollouts/?state=running&placement=web",
     "/rollouts/web/1/",
+    "/rollouts/?waiting=approval",
+    "/rollouts/staged/runs/one/",
+    "/rollouts/staged/strategies/",
+    "/rollouts/staged/strategies/careful/",
     "/resources/",
     "/resources/_/ConfigMap/shop/settings/",
     "/decisions/{id}/",
@@ -53,15 +60,30 @@ WRITE = [
     "/placements/web/release/",
     "/placements/web/roll-back/",
     "/placements/web/retry/bravelion/",
+    "/placements/shelf/staged-run/",
+    "/placements/shelf/staged-run/?strategy=careful",
+    "/rollouts/staged/runs/one/resume/",
+    "/rollouts/staged/runs/one/stop/",
+    "/rollouts/staged/runs/one/abandon/",
+    "/rollouts/staged/runs/one/skip-wait/all/",
+    "/rollouts/staged/runs/one/retry/bravelion/",
+    "/rollouts/staged/new-strategy/",
+    "/rollouts/staged/strategies/careful/edit/",
+    "/rollouts/staged/strategies/careful/delete/",
     "/resources/apply/",
     "/resources/_/ConfigMap/shop/settings/delete/",
 ]
 POST_ONLY = ["/demo/load/"]
+APPROVE = ["/rollouts/staged/runs/one/approve/all/"]
 
 
 @pytest.fixture
 def decision_id(web: Placement) -> str:
-    """Let the placement be carried out as well; give the id of its decision."""
+    """Let it be carried out as well, beside a staged run that waits; give the id of its decision."""
+    stage = {"name": "all", "labelSelector": {}, "beforeStageTasks": [{"type": "Approval"}]}
+    save_strategy(strategy_document(stage), by=None, now=NOW)
+    decided("shelf", staged_spec())
+    start_run("one", placement="shelf", strategy="careful", by=None, now=NOW)
     advance_due(now=NOW)
     return web.decisions.select_related("record").get().record.decision_id
 
@@ -78,7 +100,35 @@ def test_is_well_formed_and_brings_no_code_of_its_own(
     assert outline.is_ordered, outline.headings
 
 
-@pytest.mark.parametrize("address", [*READ, *WRITE])
+@pytest.fixture
+def approver() -> Client:
+    """Give the browser of an approver."""
+    browser = Client()
+    browser.force_login(person("ann", "approver"))
+    return browser
+
+
+@pytest.mark.usefixtures("decision_id")
+@pytest.mark.parametrize("address", APPROVE)
+def test_only_an_approver_opens_what_approves(
+    approver: Client, operator: Client, viewer: Client, stranger: Client, client: Client, address: str
+) -> None:
+    outline = Outline(approver.get(address).content.decode())
+    refused = [operator.get(address), viewer.post(address), operator.post(address), stranger.post(address)]
+
+    assert (outline.problems, outline.is_ordered) == ([], True)
+    assert [one.status_code for one in refused] == [403] * 4
+    assert "Ask an approver" in refused[2].content.decode()
+    assert client.post(address)["Location"].startswith("/login/")
+
+
+@pytest.mark.usefixtures("decision_id")
+@pytest.mark.parametrize("address", WRITE)
+def test_an_approver_may_write_nothing_else(approver: Client, address: str) -> None:
+    assert approver.post(address).status_code == 403
+
+
+@pytest.mark.parametrize("address", [*READ, *WRITE, *APPROVE])
 def test_is_only_for_people_who_are_logged_in(client: Client, decision_id: str, address: str) -> None:
     answer = client.get(address.format(id=decision_id))
 
@@ -135,7 +185,9 @@ def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, addres
 
 
 def test_no_address_is_missing_in_these_tests() -> None:
-    tested = {address.partition("?")[0].replace("{id}", "d-0") for address in (*READ, *WRITE, *POST_ONLY)}
+    tested = {
+        address.partition("?")[0].replace("{id}", "d-0") for address in (*READ, *WRITE, *POST_ONLY, *APPROVE)
+    }
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
     assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml"}

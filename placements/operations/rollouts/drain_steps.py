@@ -9,7 +9,7 @@ from clusters.models import MemberCluster
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.operations.rollouts.evictions import Judged, carry_out, judge
 from placements.queries.disruptions import numbers_facts
-from placements.queries.drain_impact import is_held, why_stays
+from placements.queries.drain_impact import has_begun_run, is_held, why_stays
 from placements.rollout.disruption import Executed, Invalid, Why, WhyStays
 from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
@@ -123,6 +123,9 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
         return 0
     staged = is_staged(placement)
     judged = _or_planned(judge(step.placement_name, drain.cluster_name, now=now))
+    if staged and has_begun_run(placement):
+        _put(step, DrainStep.State.BLOCKED, WhyStays.STAGED_RUN, now=now)
+        return 0
     verdict = judged.verdict
     is_executed = isinstance(verdict, Executed)
     if is_executed or verdict.why != step.why:

@@ -11,15 +11,14 @@ from django.db import transaction
 
 from fleetui.events import Happening, record
 from fleetui.revisions import refuse_stale
-from fleetui.roles import may_approve
 from placements.models import ApprovalRequest, StagedRun
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.operations.staged.ending import end_run, plan_of
 from placements.operations.staged.runs import STAGED_RUN, save_run
+from placements.queries.staged_approvals import why_not_approve
 from placements.rollout.staged_facts import WaitFor
 from placements.rollout.stages import Outcome
-from placements.scheduling.spec import parse_placement
 
 
 class UnknownRunError(LookupError):
@@ -49,7 +48,9 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime) -> Approva
     run = _locked(name)
     requests = run.approvals.filter(stage=stage)
     request = requests.filter(approved_at=None).first() or requests.order_by("-approved_at").first()
-    _refuse_approver(run, by)
+    why_not = why_not_approve(run, by)
+    if why_not:
+        raise PermissionDenied(why_not)
     if request is None or by is None or (run.ended_at and request.approved_at is None):
         raise HandRefusedError(f"stage {stage} of {name} does not wait for an approval")
     if request.approved_at is None:
@@ -57,15 +58,6 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime) -> Approva
         request.save(update_fields=["approved_at", "approved_by"])
         _saved(run, "approved", {"request": str(request)}, by=by, now=now)
     return request
-
-
-def _refuse_approver(run: StagedRun, by: User | None) -> None:
-    if by is None or not may_approve(by):
-        raise PermissionDenied("only an approver may let a stage go on")
-    differs = run.placement is not None and parse_placement(run.placement.document).approver_differs
-    if differs and by.get_username() == run.started_by:
-        message = f"{run.placement_name} demands that somebody else approves than {run.started_by}"
-        raise PermissionDenied(f"{message}, who started the run")
 
 
 @transaction.atomic

@@ -1,0 +1,524 @@
+"""Staged runs in the browser: strategies, starting one, its page, hands on it, the inbox of approvals."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from placements.models import StagedRun, StagedStrategy
+from placements.operations.placements import save_placement
+from placements.operations.rollouts import hands
+from placements.operations.staged.hands import abandon, set_state
+from tests.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.rows import person, placement_document
+from tests.web.test_rollouts import ask, polled
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+BY_STAGE = {"canary": ["c001"], "prod": ["c000", "c002", "c003"]}
+RUN = "/rollouts/staged/runs/one/"
+START = "/placements/web/staged-run/"
+
+
+@pytest.fixture
+def world() -> StagedWorld:
+    """Give a canary with a wait and an approval, then the rest, half at a time."""
+    made = StagedWorld(BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="67%"))
+    made.place("web", staged_spec())
+    return made
+
+
+@pytest.fixture
+def waiting(world: StagedWorld) -> StagedWorld:
+    """Let a run wait after its canary."""
+    world.begin("one")
+    world.go_on()
+    return world
+
+
+@pytest.fixture
+def approver(world: StagedWorld) -> Client:
+    """Give the browser of an approver."""
+    browser = Client()
+    browser.force_login(world.approver)
+    return browser
+
+
+def text(page: str) -> str:
+    """Give what a page says, without its tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page))
+
+
+def hands_on(page: str) -> list[str]:
+    """Give the hands that a page of a run offers."""
+    return re.findall(rf'(?:href|action)="{RUN}([^"]+)"', page)
+
+
+@pytest.mark.usefixtures("world")
+def test_the_stages_stand_there_with_their_clusters_before_a_run_is_started(
+    operator: Client, text_of: Fetch
+) -> None:
+    page = text_of(operator, f"{START}?strategy=careful")
+
+    assert re.findall(r'class="label">(\d \w+)', page) == ["1 c001", "1 c000", "2 c002", "3 c003"]
+    assert "3 clusters · at once: 67% of 3 → 2" in text(page)
+    assert "30 s pass and somebody approves" in page
+    assert 'name="name" value="web-1"' in page
+    assert not StagedRun.objects.exists()
+
+
+def test_a_run_is_started_or_prepared_by_whoever_asks(operator: Client, world: StagedWorld) -> None:
+    began = operator.post(START, {"name": "one", "strategy": "careful", "snapshot": "", "do": "start"})
+    world.work()
+    prepared = operator.post(START, {"name": "two", "strategy": "careful", "do": "prepare"})
+
+    assert [one["Location"] for one in (began, prepared)] == [RUN, "/rollouts/staged/runs/two/"]
+    assert [run.started_by for run in StagedRun.objects.order_by("pk")] == ["ana", ""]
+
+
+@pytest.mark.parametrize(
+    ("given", "path", "words"),
+    [
+        ({"name": "one"}, "metadata.name", "a run is named one already"),
+        ({"name": "No Name"}, "metadata.name", "No Name"),
+        ({"strategy": "bold"}, "spec.stagedRolloutStrategyName", "no strategy is named"),
+        ({"snapshot": "7"}, "spec.resourceSnapshotIndex", "web has no resource snapshot 7"),
+    ],
+)
+@pytest.mark.usefixtures("waiting")
+def test_what_cannot_be_started_is_refused_with_its_path(
+    operator: Client, given: dict[str, str], path: str, words: str
+) -> None:
+    answer = operator.post(START, {"name": "two", "strategy": "careful", **given})
+
+    assert answer.status_code == 422
+    assert f"<code>{path}</code>" in answer.content.decode()
+    assert words in answer.content.decode()
+    assert StagedRun.objects.count() == 1
+
+
+def test_an_older_snapshot_is_called_a_rollback(
+    operator: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    abandon("one", by=None, now=waiting.now)
+    waiting.change()
+    waiting.begin("two")
+
+    page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
+    abandon("two", by=None, now=waiting.now)
+    waiting.go_on(5)
+    operator.post(START, {"name": "back", "strategy": "careful", "snapshot": "0"})
+    waiting.work()
+
+    assert "r0 is older than the latest, r1" in page
+    assert "two</a> has not ended" in page
+    assert "It brings back older resources, r0" in text_of(operator, "/rollouts/staged/runs/back/")
+    assert "rollback" not in text_of(operator, "/rollouts/staged/runs/two/")
+
+
+@pytest.mark.usefixtures("waiting")
+def test_clusters_that_have_the_snapshot_already_are_marked(operator: Client, text_of: Fetch) -> None:
+    page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
+
+    assert re.findall(r"(c\d+) ✓", page) == ["c001"]
+
+
+def test_says_why_a_run_could_not_begin(operator: Client, text_of: Fetch, world: StagedWorld) -> None:
+    world.place("many", staged_spec({"placementType": "PickN", "numberOfClusters": 9}))
+
+    page = text_of(operator, "/placements/many/staged-run/?strategy=careful")
+
+    assert "It could not begin" in page
+    assert "wants 9 clusters and has 4" in page
+    assert "Start it" not in page
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, RUN)
+
+    assert re.findall(r"<h2>(\d\. \w+)</h2>", page) == ["1. canary", "2. prod"]
+    assert re.search(r'wait 30 s</span></span> · <span data-until="[^"]+">0:\d\d</span> left', page)
+    assert "waits for an approval" in page
+    assert "at once: 67% of 3 → 2" in page
+    assert text(page).count("comes after stage canary") == 3
+
+
+def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
+    viewer: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    waiting.approve("one", "canary")
+    waiting.tell("c002", {"kind": "refuse", "objectName": "web"})
+    waiting.go_on(25)
+    waiting.run(until=lambda: "c002" in waiting.phases() and waiting.phases()["c002"] == "failed")
+
+    page = text(text_of(viewer, RUN))
+
+    assert "approved by ann" in page
+    assert "wait 30 s over" in page
+    assert "failed 1 time; next try in" in page or "failed 2 times; next try in" in page
+
+
+@pytest.mark.usefixtures("waiting")
+def test_operators_and_approvers_are_offered_what_is_theirs(
+    viewer: Client, operator: Client, approver: Client, text_of: Fetch
+) -> None:
+    assert hands_on(text_of(viewer, RUN)) == []
+    assert hands_on(text_of(operator, RUN)) == ["stop/", "abandon/", "skip-wait/canary/"]
+    assert hands_on(text_of(approver, RUN)) == ["approve/canary/"]
+    assert "only an approver may let a stage go on" in text_of(operator, RUN)
+    assert "ask a fleet operator" in text_of(viewer, RUN)
+
+
+def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:
+    [query] = polled(text_of(viewer, RUN))
+
+    unchanged = ask(viewer, f"{RUN}{query}")
+    waiting.approve("one", "canary")
+    moved = ask(viewer, f"{RUN}{query}")
+    waiting.run(until=lambda: waiting.status("one") == "succeeded")
+    ended = ask(viewer, f"{RUN}{query}")
+
+    assert unchanged == (204, "")
+    assert "approved" in moved[1]
+    assert (ended[0], polled(ended[1])) == (200, [])
+    assert "Every stage is done." in ended[1]
+
+
+def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, world: StagedWorld) -> None:
+    world.begin("one")
+    [query] = polled(text_of(viewer, RUN))
+    changes = StagedRun.objects.get().changes
+    world.go_on(1)
+
+    assert StagedRun.objects.get().changes == changes
+    assert ask(viewer, f"{RUN}{query}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("hand", "state"),
+    [("stop", "Stop"), ("abandon", "Run")],
+)
+@pytest.mark.usefixtures("waiting")
+def test_hands_say_first_what_they_would_do(operator: Client, text_of: Fetch, hand: str, state: str) -> None:
+    asked = text_of(operator, f"{RUN}{hand}/")
+    assert StagedRun.objects.get().document["spec"]["state"] == "Run"
+
+    done = operator.post(f"{RUN}{hand}/")
+
+    assert '<form method="post"' in asked
+    assert done["Location"] == RUN
+    run = StagedRun.objects.get()
+    assert run.document["spec"]["state"] == state
+    assert (run.status == "abandoned") == (hand == "abandon")
+
+
+def test_a_stopped_run_is_let_go_again(operator: Client, text_of: Fetch, waiting: StagedWorld) -> None:
+    set_state("one", "Stop", by=None, now=waiting.now)
+    waiting.work()
+
+    assert hands_on(text_of(operator, RUN))[:2] == ["resume/", "abandon/"]
+    assert operator.post(f"{RUN}resume/").status_code == 302
+    assert StagedRun.objects.get().document["spec"]["state"] == "Run"
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_wait_is_skipped_and_a_cluster_retried(operator: Client) -> None:
+    skipped = operator.post(f"{RUN}skip-wait/canary/")
+    again = operator.post(f"{RUN}skip-wait/prod/")
+    nothing = operator.post(f"{RUN}retry/c001/")
+
+    assert (skipped.status_code, list(StagedRun.objects.get().skipped_waits)) == (302, ["canary"])
+    assert (again.status_code, nothing.status_code) == (409, 409)
+    assert "nothing can be skipped" in again.content.decode()
+
+
+def test_a_failed_cluster_is_retried_by_its_button(
+    operator: Client, text_of: Fetch, world: StagedWorld
+) -> None:
+    world.tell("c001", {"kind": "refuse", "objectName": "web"})
+    world.begin("one")
+    world.go_on(2)
+
+    assert f'action="{RUN}retry/c001/"' in text_of(operator, RUN)
+    assert operator.post(f"{RUN}retry/c001/")["Location"] == RUN
+    assert list(StagedRun.objects.get().retries) == ["c001"]
+
+
+@pytest.mark.parametrize("hand", ["resume/", "stop/", "abandon/"])
+def test_what_makes_no_sense_is_refused_with_words(operator: Client, waiting: StagedWorld, hand: str) -> None:
+    abandon("one", by=None, now=waiting.now)
+
+    answer = operator.post(f"{RUN}{hand}")
+
+    if hand == "resume/":
+        assert answer.status_code == 302
+        return
+    assert answer.status_code == 409
+    assert "has ended" in answer.content.decode()
+
+
+@pytest.mark.usefixtures("waiting")
+def test_the_inbox_lists_what_waits_and_an_approver_approves(
+    approver: Client, viewer: Client, text_of: Fetch
+) -> None:
+    inbox = text_of(approver, "/rollouts/?waiting=approval")
+    seen = text_of(viewer, "/rollouts/?waiting=approval")
+    done = approver.post(f"{RUN}approve/canary/")
+
+    assert f'href="{RUN}approve/canary/"' in inbox
+    assert "before the next stage begins" in inbox
+    assert f'href="{RUN}approve/canary/"' not in seen
+    assert "only an approver may let a stage go on" in seen
+    assert done["Location"] == RUN
+    assert "Nothing waits for an approval" in text_of(approver, "/rollouts/?waiting=approval")
+    assert approver.post(f"{RUN}approve/prod/").status_code == 409
+
+
+def test_who_started_may_not_approve_where_the_placement_demands_another(
+    client: Client, text_of: Fetch, world: StagedWorld
+) -> None:
+    document = placement_document("web", staged_spec(), approver_differs="true")
+    save_placement(document, by=None, now=world.now)
+    client.force_login(person("both", "operator", "approver"))
+    client.post(START, {"name": "one", "strategy": "careful"})
+    world.work()
+    world.go_on()
+
+    refused = client.post(f"{RUN}approve/canary/")
+
+    assert refused.status_code == 403
+    assert "somebody else approves than both" in refused.content.decode()
+    assert "approve/canary/" not in hands_on(text_of(client, RUN))
+    assert "an approver other than both, who started it" in text_of(client, "/rollouts/?waiting=approval")
+
+
+@pytest.mark.usefixtures("waiting")
+def test_the_overview_tells_of_approvals_with_a_link(
+    viewer: Client, approver: Client, text_of: Fetch
+) -> None:
+    page = text_of(viewer, "/")
+
+    assert 'href="/rollouts/?waiting=approval">1 approval waited for</a>' in page
+    assert "Stage canary of one has waited for an approval" in page
+    assert "It takes an approver." in page
+    assert "1 rollout waiting for somebody" in page
+    assert "You may approve it." in text_of(approver, "/")
+    assert '<span class="count">1<span class="hidden"> running</span>' in page
+
+
+def test_one_list_has_both_sorts_of_runs(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:
+    waiting.place("other", {"resourceSelectors": staged_spec()["resourceSelectors"]})
+    waiting.run(until=waiting.is_settled)
+    abandon("one", by=None, now=waiting.now)
+    waiting.begin("two")
+
+    def runs(query: str) -> list[str]:
+        return re.findall(r'<th scope="row" class="nowrap"><a href="([^"]+)"', text_of(viewer, query))
+
+    one, two, other = RUN, "/rollouts/staged/runs/two/", "/rollouts/other/1/"
+    assert runs("/rollouts/") == [two, other, one]
+    assert runs("/rollouts/?state=running") == [two]
+    assert runs("/rollouts/?state=stopped") == [one]
+    assert runs("/rollouts/?state=finished") == [other]
+    assert runs("/rollouts/?placement=web") == [two, one]
+    assert runs("/rollouts/?after=nonsense") == [other, one]
+
+
+def test_both_sorts_are_paged_without_loss(
+    viewer: Client, text_of: Fetch, waiting: StagedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placements.views.rollouts.PAGE_SIZE", 2)
+    waiting.place("other", {"resourceSelectors": staged_spec()["resourceSelectors"]})
+    waiting.run(until=waiting.is_settled)
+    for name in ("one", "two", "three"):
+        if name != "one":
+            waiting.begin(name)
+        abandon(name, by=None, now=waiting.now)
+        waiting.go_on(1)
+
+    seen: list[str] = []
+    address = "/rollouts/"
+    while address:
+        page = text_of(viewer, address)
+        seen += re.findall(r'<th scope="row" class="nowrap"><a href="/rollouts/([^"]+)/"', page)
+        following = re.search(r'href="(\?[^"]+)" rel="next"', page)
+        address = f"/rollouts/{following[1]}" if following else ""
+
+    assert seen == ["staged/runs/three", "staged/runs/two", "other/1", "staged/runs/one"]
+
+
+@pytest.mark.usefixtures("waiting")
+def test_the_page_of_the_placement_says_how_its_run_stands(
+    viewer: Client, operator: Client, text_of: Fetch
+) -> None:
+    page = text_of(operator, "/placements/web/")
+
+    assert f'href="{RUN}">one</a>' in page
+    assert f'href="{START}"' in page
+    assert "/roll-back/" not in page
+    assert f'href="{START}"' not in text_of(viewer, "/placements/web/")
+    assert len(polled(page)) == 1
+
+
+def test_what_failed_outside_a_run_says_that_nobody_tries_again(
+    operator: Client, text_of: Fetch, world: StagedWorld
+) -> None:
+    world.tell("c001", {"kind": "refuse", "objectName": "web"})
+    world.begin("one")
+    world.go_on(2)
+    during = text_of(operator, "/")
+    abandon("one", by=None, now=world.now)
+    world.work()
+
+    assert "Failed on c001; it is tried again." in during
+    assert "Failed on c001; nobody tries again before the next staged run." in text_of(operator, "/")
+    assert "Nobody tries again outside a run" in text_of(operator, "/placements/web/")
+    run = text_of(operator, RUN)
+    assert "c001 failed and is not tried again" in run
+    assert f'href="{START}?strategy=careful&amp;snapshot=0"' in run
+
+
+def test_another_run_with_the_same_snapshot_tries_what_failed_again(world: StagedWorld) -> None:
+    world.tell("c001", {"kind": "refuse", "objectName": "web"})
+    world.begin("one")
+    world.go_on(2)
+    abandon("one", by=None, now=world.now)
+    world.tell("c001")
+    world.go_on(60)
+    before = world.phases()["c001"]
+
+    world.begin("two", index="0")
+    world.go_on(5)
+
+    assert (before, world.phases()["c001"]) == ("failed", "available")
+
+
+def test_a_failed_run_is_told_until_there_is_a_newer_one(
+    viewer: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    save_placement(
+        placement_document(
+            "web",
+            staged_spec({"placementType": "PickAll", "tolerations": [{"key": "a", "operator": "Exists"}]}),
+        ),
+        by=None,
+        now=waiting.now,
+    )
+    waiting.work()
+    waiting.go_on(1)
+    told = text_of(viewer, "/")
+    waiting.begin("two")
+
+    assert waiting.why("one") == ["new-policy"]
+    assert "Staged run one has failed" in told
+    assert "The policy was changed after the run began." in text_of(viewer, RUN)
+    assert "Staged run one has failed" not in text_of(viewer, "/")
+
+
+def test_a_paused_placement_is_told_on_the_page_of_its_run(
+    viewer: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    hands.pause("web", by=None, now=waiting.now)
+
+    assert "is paused by system: nothing starts" in text_of(viewer, RUN)
+
+
+def test_a_large_stage_is_shown_from_where_the_work_is(
+    viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placements.queries.staged_stages.ROWS", 2)
+    monkeypatch.setattr("placements.queries.staged_stages.MORE_ROWS", 3)
+    world = StagedWorld({"prod": [f"c00{number}" for number in range(6)]}, stage("prod"))
+    world.place("web", staged_spec())
+    world.begin("one")
+    world.run(until=lambda: world.phases()["c002"] == "available")
+
+    def names(query: str) -> list[str]:
+        return re.findall(r'</span><a href="/clusters/(\w+)/"', text_of(viewer, f"{RUN}{query}"))
+
+    assert names("") == ["c003", "c004"]
+    assert names("?stage=prod&from=0") == ["c000", "c001", "c002"]
+    assert names("?stage=prod&from=3") == ["c003", "c004", "c005"]
+    assert "4 to 5 of 6" in text_of(viewer, RUN)
+
+
+def test_removals_are_a_stage_of_their_own(viewer: Client, text_of: Fetch) -> None:
+    world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", most=2))
+    fixed: dict[str, Any] = {"placementType": "PickFixed", "clusterNames": ["c000", "c001"]}
+    world.place("web", staged_spec(fixed))
+    world.begin("one")
+    world.run(until=lambda: world.status("one") == "succeeded")
+    world.place("web", staged_spec({**fixed, "clusterNames": ["c000"]}))
+    world.begin("two")
+
+    page = text(text_of(viewer, "/rollouts/staged/runs/two/"))
+
+    assert "2. Removals" in page
+    assert "Clusters that are no longer picked are cleared, all at once." in page
+
+
+def test_a_strategy_is_shown_in_words(viewer: Client, text_of: Fetch, world: StagedWorld) -> None:
+    world.begin("one")
+    page = text_of(viewer, "/rollouts/staged/strategies/careful/")
+
+    assert "Clusters where stage=canary, by name." in page
+    assert "at once: 67%, rounded down, at least 1" in page
+    assert f'href="{RUN}">one</a>' in page
+    assert "canary → prod" in text_of(viewer, "/rollouts/staged/strategies/")
+
+
+def test_a_strategy_is_written_checked_and_saved(operator: Client, text_of: Fetch) -> None:
+    address = "/rollouts/staged/new-strategy/"
+    given = re.search(r"<textarea[^>]*>(.*?)</textarea>", text_of(operator, address), re.DOTALL)
+    assert given
+    checked = operator.post(address, {"manifest": given[1], "revision": "0", "do": "check"})
+    saved = operator.post(address, {"manifest": given[1], "revision": "0", "do": "save"})
+
+    assert "10 min pass and somebody approves" in checked.content.decode()
+    assert saved["Location"] == "/rollouts/staged/strategies/canary-first/"
+    assert StagedStrategy.objects.get().revision == 1
+
+
+@pytest.mark.usefixtures("world")
+def test_a_bad_or_stale_strategy_is_refused(operator: Client) -> None:
+    address = "/rollouts/staged/strategies/careful/edit/"
+    text = operator.get(address).context["editor"].text
+    spoilt = text.replace("67%", "0%")
+
+    bad = operator.post(address, {"manifest": spoilt, "revision": "1", "do": "save"})
+    named = operator.post(address, {"manifest": text.replace("careful", "bold"), "revision": "1"})
+    stale = operator.post(address, {"manifest": text.replace("67%", "50%"), "revision": "0", "do": "save"})
+
+    assert (bad.status_code, named.status_code, stale.status_code) == (422, 422, 409)
+    assert "<code>spec.stages[1].maxConcurrency</code>" in bad.content.decode()
+    assert "a name cannot be changed" in named.content.decode()
+    assert StagedStrategy.objects.get().revision == 1
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_strategy_is_deleted_and_its_run_goes_on(operator: Client, text_of: Fetch) -> None:
+    done = operator.post("/rollouts/staged/strategies/careful/delete/")
+
+    assert done["Location"] == "/rollouts/staged/strategies/"
+    assert not StagedStrategy.objects.exists()
+    assert "67% of 3 → 2" in text_of(operator, RUN)
+
+
+@pytest.mark.usefixtures("waiting")
+@pytest.mark.parametrize("address", [RUN, f"{START}?strategy=careful", "/rollouts/?waiting=approval"])
+def test_asks_few_queries(
+    operator: Client, address: str, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    with django_assert_max_num_queries(26 if address.startswith(START) else 16):
+        operator.get(address)
+
+
+def test_what_is_not_there_is_not_found(viewer: Client, operator: Client) -> None:
+    gone = ["/rollouts/staged/runs/nobody/", "/rollouts/staged/strategies/nobody/"]
+    assert [viewer.get(one).status_code for one in gone] == [404, 404]
+    assert operator.post("/rollouts/staged/runs/nobody/stop/").status_code == 404
