@@ -106,6 +106,6 @@ def test_refuses_what_it_cannot_keep(text: str, change: Change) -> None:
 
 
 def test_makes_several_changes_in_turn() -> None:
-    changes = [Put(("a", 0), {"b": 1}), Put(("a", 0, "c"), [2]), Drop(("a", 0, "b"))]
+    changes: list[Change] = [Put(("a", 0), {"b": 1}), Put(("a", 0, "c"), [2]), Drop(("a", 0, "b"))]
 
     assert edit("x: 1\n", changes) == "x: 1\na:\n- c:\n  - 2\n"

@@ -55,7 +55,7 @@ def test_the_first_change_begins_a_draft_and_moves_to_its_address(operator: Clie
 
     assert answer.status_code == 200
     assert answer["HX-Push-Url"] == f"/drafts/{draft.pk}/"
-    assert (draft.owner.username, draft.revision, draft.base["metadata"]["name"]) == ("ana", 1, "web")
+    assert (draft.owner.username, draft.revision, draft.base) == ("ana", 1, Placement.objects.get().document)
     assert _data()["spec"]["policy"]["numberOfClusters"] == 3
     assert Placement.objects.get().number_of_clusters == 2
 
