@@ -51,6 +51,11 @@ class Row:
         return self.called or format_path(self.keys)
 
     @property
+    def has_inner_rows(self) -> bool:
+        """Tell whether one of the lists inside has rows."""
+        return any(group.rows for group in self.groups)
+
+    @property
     def id(self) -> str:
         """Give the id of the row in a page."""
         return slug(self.name)

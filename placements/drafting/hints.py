@@ -8,6 +8,7 @@ import numpy as np
 
 from placements.drafting.fields import Field, at
 from placements.drafting.form import PREFERRED, REQUIRED, STRATEGY, Form, Row
+from placements.scheduling.advice.feasibility import Bound
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.door.parsing import parse_model
 from placements.scheduling.faults import Faults
@@ -58,7 +59,13 @@ def _most(counts: Counter[str]) -> Offers:
 
 
 def hints(
-    form: Form, data: object, *, cycle: Cycle | None, draft: ClusterResourcePlacement | None, fleet: Fleet
+    form: Form,
+    data: object,
+    *,
+    cycle: Cycle | None,
+    draft: ClusterResourcePlacement | None,
+    fleet: Fleet,
+    bound: Bound | None = None,
 ) -> dict[str, str]:
     """Say something beside fields and rows, by their names."""
     semantics = cycle.semantics if cycle else Semantics.FLEET
@@ -67,6 +74,8 @@ def hints(
         said[row.name] = _matches(row, data, fleet, semantics)
     for row in form.spread.rows:
         said[row.name] = _groups(row, data, fleet, cycle)
+    if bound is not None:
+        said["spec.policy.numberOfClusters"] = f"{bound.most + 1} or more cannot be reached today"
     if draft is not None:
         said |= dict(_amounts(form, draft))
         said |= dict(_names(form, draft, fleet))

@@ -63,6 +63,7 @@ def showing(look: Look, placement: Placement | None) -> dict[str, Any]:
         "warnings_left": warnings_left,
         "offers": offers(form, look.fleet) if form else {},
         "shown": shown,
+        "left_out": _left_out(look),
         "preview": shown.preview if shown else None,
         "changes": _changes(shown) if shown else [],
         "sections": _sections(form) if form else {},
@@ -133,14 +134,39 @@ def _besides(look: Look, warnings: list[Caveat]) -> tuple[dict[str, Beside], lis
     for one in warnings:
         target = "" if look.checked.left_out else _nearest(places, one.path)
         (besides[target].warnings if target else warnings_left).append(one)
-    said = hints(form, look.checked.data, cycle=look.cycle, draft=look.checked.trial, fleet=look.fleet)
+    said = hints(
+        form,
+        look.checked.data,
+        cycle=look.cycle,
+        draft=look.checked.trial,
+        fleet=look.fleet,
+        bound=look.shown.bound if look.shown else None,
+    )
     for name, words in said.items():
         if name in besides:
             besides[name].hint = words
-    for path in look.checked.left_out:
+    for path in _outermost(look.checked.left_out):
         if path in besides:
             besides[path].left_out = True
     return besides, faults_left, warnings_left
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Leave out what is inside something else that is listed."""
+    listed = sorted(paths, key=len)
+    return [one for one in listed if not any(one != other and one.startswith(other) for other in listed)]
+
+
+def _left_out(look: Look) -> list[str]:
+    """Name what the preview leaves out, as the form calls it."""
+    form = look.checked.form
+    nouns = {group.keys: group.noun for group in form.all_groups} if form else {}
+    found = []
+    for path in _outermost(look.checked.left_out):
+        *around, last = split_path(path)
+        noun = nouns.get(tuple(around))
+        found.append(f"{noun} {last + 1}" if noun and isinstance(last, int) else str(last))
+    return found
 
 
 def _targets(form: Form) -> dict[str, Keys]:
