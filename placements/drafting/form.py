@@ -265,7 +265,7 @@ def _label(data: object, keys: Keys) -> Row:
     of_key = key if isinstance(key, str) else ""
     offered, values = Suggests.LABEL_KEYS, Suggests.LABEL_VALUES
     fields = (
-        *field_at(data, (*keys, "key"), "Label", stays=True, suggests=offered),
+        *field_at(data, (*keys, "key"), "Label", stays=True, suggests=offered, placeholder="label"),
         *field_at(data, (*keys, "operator"), "Operator", Sort.CHOICE, choices=_OPERATORS, stays=True),
         *field_at(
             data,
@@ -274,7 +274,7 @@ def _label(data: object, keys: Keys) -> Row:
             Sort.WORDS,
             suggests=values,
             of_key=of_key,
-            placeholder="one, or several with commas",
+            placeholder="value, value",
         ),
     )
     return Row(keys, fields)

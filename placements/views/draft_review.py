@@ -14,7 +14,6 @@ from django.views.decorators.http import require_http_methods, require_POST
 from fleetui.access import for_operators
 from fleetui.revisions import StaleEditError
 from placements.drafting.rebasing import Overlap, Side
-from placements.explain.diffs import differences
 from placements.explain.sentences import policy_sentence
 from placements.manifests import dump_yaml
 from placements.models import Draft
@@ -31,7 +30,7 @@ from placements.queries.drafts import DraftPreview, Look, look_at
 from placements.scheduling.bindings import Binding
 from placements.scheduling.faults import Faults
 from placements.scheduling.spec import parse_placement
-from placements.views.editor_showing import showing
+from placements.views.editor_showing import conflict, showing
 from placements.views.people import user_of
 from placements.yaml_edits import CannotEditError
 
@@ -107,14 +106,12 @@ def _page(
     placement = found.placement
     look = look_at(found.text, saved=placement, now=datetime.now(UTC), with_waves=True)
     before = placement.document if placement else None
-    is_stale = bool(placement and placement.revision != found.revision)
     context = {
         **showing(look, placement),
         "draft": found,
         "placement": placement,
         "digest": digest_of(found.text),
-        "is_stale": is_stale,
-        "theirs": differences(found.base, before) if is_stale else [],
+        **conflict(found, placement),
         "outdated": outdated,
         "moved": _moved(request, look.shown) if outdated == "fleet" and look.shown else [],
         "after": _after(look.shown) if look.shown else "",

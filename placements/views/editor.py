@@ -17,7 +17,6 @@ from fleetui.events import events_since
 from fleetui.htmx import wants_fragment
 from fleetui.roles import may_operate
 from placements.drafting.recipes import RECIPES, recipe_named
-from placements.explain.diffs import Difference, differences
 from placements.manifests import dump_yaml
 from placements.models import LONGEST_NAME, Draft, Placement
 from placements.operations.drafts import (
@@ -31,7 +30,7 @@ from placements.operations.drafts import (
 from placements.operations.placements import PLACEMENT
 from placements.queries.drafts import drafts_of, look_at
 from placements.views.editor_posts import Mode, Posted, read_post
-from placements.views.editor_showing import showing
+from placements.views.editor_showing import conflict, showing
 from placements.views.people import user_of
 
 _METHODS = ["GET", "HEAD", "POST"]
@@ -230,14 +229,6 @@ def _context(subject: Subject, mode: Mode, *, trouble: str = "", focus: str = ""
         "mode": str(mode),
         "trouble": trouble,
         "focus": focus,
-        "is_stale": bool(draft and placement and placement.revision != draft.revision),
-        "theirs": _theirs(draft, placement),
+        **conflict(draft, placement),
         **showing(look, placement),
     }
-
-
-def _theirs(draft: Draft | None, placement: Placement | None) -> list[Difference]:
-    """List what somebody else saved since the draft began."""
-    if draft is None or placement is None or placement.revision == draft.revision:
-        return []
-    return differences(draft.base, placement.document)

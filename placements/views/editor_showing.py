@@ -4,11 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetui.events import events_since
 from placements.drafting.fields import slug
 from placements.drafting.form import Form
 from placements.drafting.hints import hints, offers
+from placements.explain.diffs import differences
 from placements.explain.wording import counted
-from placements.models import Placement
+from placements.models import Draft, Placement
+from placements.operations.placements import PLACEMENT
 from placements.queries.drafts import DraftPreview, Look
 from placements.scheduling.faults import Caveat, Fault, Keys, split_path
 from placements.scheduling.policy import PlacementType
@@ -21,6 +24,7 @@ _OF_TYPE = {
     PlacementType.PICK_FIXED: {"names"},
 }
 _LISTS = ("required", "preferred", "spread", "tolerations")
+_TOLD_BY_HINTS = frozenset({"unknown-key", "single-group", "clusters-lack-key"})
 _PLACES = {"number": "spec.policy.numberOfClusters", "names": "spec.policy.clusterNames"}
 
 
@@ -33,6 +37,7 @@ class Beside:
     warnings: list[Caveat] = field(default_factory=list)
     hint: str = ""
     left_out: bool = False
+    is_warning: bool = False
 
     @property
     def id(self) -> str:
@@ -110,6 +115,17 @@ def _waves(look: Look, shown: DraftPreview) -> str:
     return f"Rolls out in {counted(len(shown.waves), 'wave')}: {counts} {clusters}."
 
 
+def conflict(draft: Draft | None, placement: Placement | None) -> dict[str, Any]:
+    """Give what somebody else saved since a draft began, and who; nothing where nobody did."""
+    if draft is None or placement is None or placement.revision == draft.revision:
+        return {"is_stale": False, "theirs": [], "savers": []}
+    return {
+        "is_stale": True,
+        "theirs": differences(draft.base, placement.document),
+        "savers": events_since(PLACEMENT, placement.name, draft.revision),
+    }
+
+
 def _warnings(shown: DraftPreview | None) -> list[Caveat]:
     if shown is None:
         return []
@@ -132,8 +148,14 @@ def _besides(look: Look, warnings: list[Caveat]) -> tuple[dict[str, Beside], lis
         target = _nearest(places, fault.path)
         (besides[target].faults if target else faults_left).append(fault)
     for one in warnings:
-        target = "" if look.checked.left_out else _nearest(places, one.path)
-        (besides[target].warnings if target else warnings_left).append(one)
+        is_told = one.code in _TOLD_BY_HINTS and one.path.endswith(".topologyKey")
+        path = one.path.removesuffix(".topologyKey") if is_told else one.path
+        # Where something is left out, the places in warnings are not those in the form.
+        target = "" if look.checked.left_out else _nearest(places, path)
+        if target and is_told:
+            besides[target].is_warning = True
+        else:
+            (besides[target].warnings if target else warnings_left).append(one)
     said = hints(
         form,
         look.checked.data,

@@ -9,7 +9,7 @@ from django.test import Client
 from placements.manifests import dump_yaml, load_documents
 from placements.models import Draft, Placement
 from placements.operations.placements import save_placement
-from tests.rows import NOW, decided, person, pick_n_spec, placement_document
+from tests.rows import NOW, decided, joined, person, pick_n_spec, placement_document
 from tests.web.reading import Outline
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
@@ -283,3 +283,28 @@ def test_a_placement_page_says_that_there_is_a_draft(operator: Client, viewer: C
 
     assert f'href="/drafts/{number}/">Continue' in operator.get("/placements/web/").content.decode()
     assert "You have a draft" not in viewer.get("/placements/web/").content.decode()
+
+
+def test_a_key_that_some_clusters_lack_is_a_warning_beside_its_row(operator: Client) -> None:
+    joined("zebra")
+    document = placement_document(
+        "web", pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "region"}])
+    )
+    operator.post(EDIT, {"mode": "yaml", "manifest": dump_yaml(document)}, headers=HTMX)
+
+    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+
+    assert '<span class="warning">▲ 2 groups; 1 cluster lacks it and will be preferred</span>' in page
+    assert "1 warning" in page
+
+
+def test_half_of_the_fields_may_be_at_fault_at_once(operator: Client) -> None:
+    operator.post(EDIT, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    address = f"/drafts/{Draft.objects.get().pk}/"
+    operator.post(address, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    second = {"spec.policy.topologySpreadConstraints[1].topologyKey": "moon"}
+
+    page = _post(operator, address, second).content.decode()
+
+    assert "Left out for now: topology key 1." in page
+    assert "no cluster carries moon" in page
