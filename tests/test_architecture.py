@@ -151,16 +151,16 @@ def test_reaching_out_of_a_core_would_be_noticed(line: str) -> None:
 @pytest.mark.parametrize(
     ("libraries", "only"),
     [
-        (("yaml", "ruamel"), {"placements/manifests.py", "placements/yaml_edits.py"}),
-        (("plotly",), {"placements/explain/charts.py"}),
+        (("yaml", "ruamel"), ("placements/manifests.py", "placements/yaml_edits.py")),
+        (("plotly",), ("placements/explain/charts/",)),
     ],
 )
-def test_a_library_has_few_importers(libraries: tuple[str, ...], only: set[str]) -> None:
+def test_a_library_has_few_places_of_import(libraries: tuple[str, ...], only: tuple[str, ...]) -> None:
     importers = {
         module.name for module in PRODUCT for _, name in _imports(module.tree) if _is_under(name, libraries)
     }
 
-    assert importers <= only
+    assert {name for name in importers if not name.startswith(only)} == set()
 
 
 def test_modules_are_short() -> None:

@@ -129,30 +129,30 @@ class Seen:
 
 
 @transaction.atomic
-def confirm_draft(number: int, *, seen: Seen, by: User, now: datetime) -> Saved:
+def confirm_draft(number: int, *, seen: Seen, by: User, now: datetime, confirmed: bool = False) -> Saved:
     """Save a draft, decide it as its preview said, and let the draft go: all of it or nothing.
 
-    The decision is made by the steps that a worker takes. Raises UnknownDraftError, PreviewOutdatedError,
-    StaleEditError, Faults.
+    The decision is made by the steps that a worker takes; `confirmed` as in `save_placement`. Raises
+    UnknownDraftError, PreviewOutdatedError, StaleEditError, EmptiesPlacementError, Faults.
     """
     draft = draft_of(number, by=by)
     if digest_of(draft.text) != seen.digest:
         raise PreviewOutdatedError(is_text=True)
-    saved = _save(draft, by=by, now=now)
+    saved = _save(draft, by=by, now=now, confirmed=confirmed)
     if saved.did is not Did.UNCHANGED:
         _decide(saved.placement, seen, now=now)
     Draft.objects.filter(pk=draft.pk).delete()
     return saved
 
 
-def _save(draft: Draft, *, by: User, now: datetime) -> Saved:
+def _save(draft: Draft, *, by: User, now: datetime, confirmed: bool) -> Saved:
     checked = check(draft.text, name=name_of(draft))
     document = checked.document
     if checked.faults or document is None:
         raise Faults(checked.faults)
     expected = draft.revision if draft.placement else 0
     try:
-        return save_placement(document.data, by=by, now=now, expected=expected)
+        return save_placement(document.data, by=by, now=now, expected=expected, confirmed=confirmed)
     except Faults as found:
         raise Faults(attach_lines((document, fault) for fault in found.faults)) from found
 

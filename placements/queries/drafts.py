@@ -20,6 +20,7 @@ from placements.queries.planning import plan_of_preview
 from placements.queries.preview import Preview, preview_over
 from placements.scheduling.advice.feasibility import Bound, feasibility_bound
 from placements.scheduling.cycle import Cycle
+from placements.scheduling.door.ocm_placement import is_ocm_placement
 from placements.scheduling.faults import Fault, Faults
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.hub.selection import Selection
@@ -98,7 +99,7 @@ def _with_hub(checked: Checked, saved: Placement | None) -> tuple[Checked, Selec
         return checked, selection
     found: list[Fault] = []
     try:
-        selection = selection_of(draft.spec.resource_selectors)
+        selection = selection_of(draft)
     except Faults as at_fault:
         found += at_fault.faults
     if saved is not None:
@@ -110,7 +111,7 @@ def _with_hub(checked: Checked, saved: Placement | None) -> tuple[Checked, Selec
 
 
 def _has_policy(document: dict[str, dict[str, object]]) -> bool:
-    return document["spec"].get("policy") is not None
+    return is_ocm_placement(document) or document["spec"].get("policy") is not None
 
 
 def _shown(

@@ -11,7 +11,7 @@ from placements.scheduling.faults import Caveat
 from placements.scheduling.fleet_caveats import decision_caveats, fleet_caveats
 from placements.scheduling.hub.selection import Selection
 from placements.scheduling.scheduler import schedule
-from placements.scheduling.spec import ClusterResourcePlacement, spec_caveats
+from placements.scheduling.spec import ClusterResourcePlacement, placement_caveats
 from placements.snapshots import content_hash, draft_cycle
 
 
@@ -54,7 +54,7 @@ class Preview:
 def preview(draft: ClusterResourcePlacement) -> Preview:
     """Schedule a draft as saving it would. Raises Faults when its selectors are at fault."""
     saved = Placement.objects.filter(name=draft.metadata.name).first()
-    return preview_over(draft, saved=saved, selection=selection_of(draft.spec.resource_selectors))
+    return preview_over(draft, saved=saved, selection=selection_of(draft))
 
 
 def preview_over(
@@ -64,10 +64,9 @@ def preview_over(
     cycle = draft_cycle(draft, saved=saved, fleet=fleet_now().fleet)
     decision = schedule(cycle)
     caveats = (
-        *spec_caveats(draft.spec),
+        *placement_caveats(draft),
         *selection.caveats,
-        *fleet_caveats(cycle),
-        *decision_caveats(decision),
+        *map(draft.in_document, (*fleet_caveats(cycle), *decision_caveats(decision))),
     )
     return Preview(decision, selection, caveats, saved, _is_incremental(draft, saved))
 

@@ -15,6 +15,8 @@ from placements.explain.advice_wording import (
     failure_sentences,
     untried_sentences,
 )
+from placements.explain.charts.chart import Chart
+from placements.explain.charts.skews import skew_chart
 from placements.explain.sentences import policy_sentence
 from placements.explain.wording import bindings_sentence, headline, round_sentence
 from placements.models import Decision
@@ -23,6 +25,7 @@ from placements.scheduling.decision import Decision as DecisionValue
 from placements.scheduling.decision import Picked
 from placements.scheduling.outcomes import Outcome
 from placements.scheduling.replay import Replay
+from placements.views.chart_tables import asked_table
 from placements.views.outcomes import OutcomeRow, outcome_row, outcome_table
 
 _PICKS_SHOWN = 50
@@ -63,7 +66,13 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         query = request.GET.urlencode()
         target["Location"] += f"?{query}" if query else ""
         return target
-    return render_page(request, "decisions/decision.html", _context(request, found[0]))
+    table = asked_table(request, decision_charts(found[0]))
+    return table or render_page(request, "decisions/decision.html", _context(request, found[0]))
+
+
+def decision_charts(row: Decision) -> list[Chart]:
+    """Draw what the record of a decision shows."""
+    return [chart for chart in (skew_chart(decision_of(row)),) if chart]
 
 
 def _context(request: HttpRequest, row: Decision) -> dict[str, Any]:
@@ -80,6 +89,7 @@ def _context(request: HttpRequest, row: Decision) -> dict[str, Any]:
         "picks": _picks(value),
         "more_picks": max(0, len(value.picked_names) - _PICKS_SHOWN),
         "clusters_count": len(cycle.fleet),
+        "charts": decision_charts(row),
         "outcomes": outcome_table(request, row),
         "asked": cluster,
         "why": _why(row, cluster) if cluster in cycle.fleet.positions else None,

@@ -26,12 +26,14 @@ from placements.operations.drafts import (
     draft_of,
     rebase_draft,
 )
+from placements.operations.emptying import EmptiesPlacementError
 from placements.queries.drafts import DraftPreview, Look, look_at
 from placements.scheduling.bindings import Binding
 from placements.scheduling.faults import Faults
 from placements.scheduling.spec import parse_placement
 from placements.views.editor_showing import conflict, showing
-from placements.views.people import user_of
+from placements.views.people import is_confirmed, user_of
+from placements.views.semantics import draft_sides
 from placements.yaml_edits import CannotEditError
 
 _MOST_NAMES = 300
@@ -54,7 +56,15 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
         return _page(request, found)
     seen = Seen(request.POST.get("digest", ""), request.POST.get("decision", ""))
     try:
-        saved = confirm_draft(number, seen=seen, by=user_of(request), now=datetime.now(UTC))
+        saved = confirm_draft(
+            number,
+            seen=seen,
+            by=user_of(request),
+            now=datetime.now(UTC),
+            confirmed=is_confirmed(request),
+        )
+    except EmptiesPlacementError as error:
+        return _page(request, found, status=409, empties=error)
     except PreviewOutdatedError as error:
         return _page(request, found, status=409, outdated="draft" if error.is_text else "fleet")
     except StaleEditError:
@@ -102,6 +112,7 @@ def _page(
     status: int = 200,
     outdated: str = "",
     refused: Faults | None = None,
+    empties: EmptiesPlacementError | None = None,
 ) -> HttpResponse:
     placement = found.placement
     look = look_at(found.text, saved=placement, now=datetime.now(UTC), with_waves=True)
@@ -120,8 +131,18 @@ def _page(
         "other_reasons": _other_reasons(look.shown) if look.shown else [],
         "is_unchanged": before is not None and look.checked.data == before,
         "refused": refused.faults if refused else (),
+        "empties": empties,
+        **_rules(request, look),
     }
     return render(request, "drafts/review.html", context, status=status)
+
+
+def _rules(request: HttpRequest, look: Look) -> dict[str, Any]:
+    """Give the draft under the rules of all four systems, where that is asked for."""
+    draft = look.checked.draft
+    if "rules" not in request.GET or draft is None or look.checked.faults:
+        return {"has_rules": False}
+    return {"has_rules": True, **draft_sides(draft)}
 
 
 def _after(shown: DraftPreview) -> str:

@@ -15,7 +15,7 @@ from placements.operations.placements import PLACEMENT
 from placements.queries.drafts import DraftPreview, Look
 from placements.scheduling.faults import Caveat, Fault, Keys, split_path
 from placements.scheduling.policy import PlacementType
-from placements.scheduling.spec import StrategyType
+from placements.scheduling.spec import OcmPlacement, StrategyType
 
 NAMES_SHOWN, WAVES_SHOWN = 20, 12
 _OF_TYPE = {
@@ -69,6 +69,7 @@ def showing(look: Look, placement: Placement | None) -> dict[str, Any]:
         "offers": offers(form, look.fleet) if form else {},
         "shown": shown,
         "left_out": _left_out(look),
+        "is_ocm": isinstance(checked.draft, OcmPlacement),
         "preview": shown.preview if shown else None,
         "changes": _changes(shown) if shown else [],
         "sections": _sections(form) if form else {},

@@ -14,7 +14,8 @@ from placements.rollout.disruption import Executed, Invalid, Why, WhyStays
 from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.fleet import EligibilityKind
-from placements.scheduling.spec import StrategyType, parse_placement
+from placements.scheduling.spec import parse_placement
+from placements.standing import is_staged
 
 TRY_AGAIN = timedelta(seconds=10)
 MOST_TRIED = 50
@@ -23,11 +24,8 @@ _SILENT = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 
 
 def take_steps(drain: Drain, *, now: datetime) -> None:
-    """Note how far every placement is, then evict as many as the pace allows."""
-    bindings = _bindings(drain.cluster_name)
-    steps = _steps(drain, bindings, now=now)
-    for step in steps:
-        _note(step, bindings.get(step.placement_name), now=now)
+    """Note how far every placement is, then evict as many as the pace allows, in the order asked for."""
+    steps = note_steps(drain, now=now)
     room = drain.at_once - _under_way(drain, steps)
     due = [step for step in steps if step.state in _TRIED and not (step.try_at and step.try_at > now)]
     for step in due[:MOST_TRIED]:
@@ -35,6 +33,15 @@ def take_steps(drain: Drain, *, now: datetime) -> None:
             return
         if not _is_moving_elsewhere(drain, step.placement_name):
             room -= _try(drain, step, now=now)
+
+
+def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
+    """Note how far every placement is; give them in the order in which they go."""
+    bindings = _bindings(drain.cluster_name)
+    steps = _steps(drain, bindings, now=now)
+    for step in steps:
+        _note(step, bindings.get(step.placement_name), now=now)
+    return steps
 
 
 _TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
@@ -52,7 +59,11 @@ def _steps(drain: Drain, names: Collection[str], *, now: datetime) -> list[Drain
         DrainStep(drain=drain, placement_name=name, changed_at=now) for name in names if name not in known
     ]
     DrainStep.objects.bulk_create(missing, batch_size=500, ignore_conflicts=True)
-    return list(drain.steps.order_by("placement_name"))
+    place = {name: at for at, name in enumerate(drain.first)}
+    last = len(place)
+    return sorted(
+        drain.steps.all(), key=lambda step: (place.get(step.placement_name, last), step.placement_name)
+    )
 
 
 def _note(step: DrainStep, binding: Binding | None, *, now: datetime) -> None:
@@ -63,7 +74,7 @@ def _note(step: DrainStep, binding: Binding | None, *, now: datetime) -> None:
         _put(step, DrainStep.State.LEAVING, Why.BEING_DELETED, now=now)
     elif binding.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
         _put(step, DrainStep.State.LEAVING, Why.LEAVING, now=now)
-    elif _is_staged(binding.placement) and binding.state == BindingState.UNSCHEDULED:
+    elif binding.state == BindingState.UNSCHEDULED and is_staged(binding.placement):
         _put(step, DrainStep.State.NEXT_RUN, WhyStays.NEXT_RUN, now=now)
     elif stays := why_stays(parse_placement(binding.placement.document).spec.policy):
         _put(step, DrainStep.State.STAYS, stays, now=now)
@@ -110,7 +121,7 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
     if is_held(placement):
         _put(step, DrainStep.State.BLOCKED, WhyStays.HELD, now=now)
         return 0
-    staged = _is_staged(placement)
+    staged = is_staged(placement)
     judged = _or_planned(judge(step.placement_name, drain.cluster_name, now=now))
     verdict = judged.verdict
     is_executed = isinstance(verdict, Executed)
@@ -137,8 +148,3 @@ def _or_planned(judged: Judged) -> Judged:
     if judged.verdict.why is not Why.PLANNED:
         return judged
     return Judged(judged.placement, judged.cluster, Executed(Why.PLANNED), judged.standing)
-
-
-def _is_staged(placement: Placement) -> bool:
-    strategy = placement.document["spec"].get("strategy") or {}
-    return bool(strategy.get("type") == StrategyType.EXTERNAL)

@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("placements", "0003_drain"),
+        ("placements", "0007_points"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

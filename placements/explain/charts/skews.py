@@ -1,0 +1,87 @@
+"""C2, skew through the steps: when did it get tight, and what did each pick do?"""
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from placements.explain.charts.chart import ACCENT, ATTENTION, Chart, figure, whole_ticks
+from placements.explain.wording import spread_limit
+from placements.scheduling.decision import Decision
+from placements.scheduling.replay import Replay, Spread, Step
+
+_PANEL = 96
+_NAMED_UP_TO = 40
+MOST_STEPS = 400
+"""Lines are drawn, and rows listed, up to this many steps; a longer decision shows its last ones."""
+
+
+def skew_chart(decision: Decision) -> Chart | None:
+    """Draw the skew of each constraint after each step; None for a decision without steps or constraints."""
+    steps = _steps(decision)
+    if not steps or not steps[0].spreads:
+        return None
+    return Chart(
+        name="skews",
+        title="Skew through the steps",
+        caption=_caption(steps, decision.number_of_rounds),
+        figure=_figure(steps),
+        columns=("Step", "Picked", *(f"{spread.topology_key}: skew" for spread in steps[0].spreads)),
+        rows=tuple(
+            (step.number, step.winner or "nobody", *(one.skew_after for one in step.spreads))
+            for step in steps
+        ),
+    )
+
+
+def _steps(decision: Decision) -> list[Step]:
+    replay, last = Replay(decision), decision.number_of_rounds
+    return [replay.step(number) for number in range(max(1, last - MOST_STEPS + 1), last + 1)]
+
+
+def _caption(steps: Sequence[Step], in_all: int) -> str:
+    parts = [_constraint_words(steps, place) for place in range(len(steps[0].spreads))]
+    shown = "" if len(steps) == in_all else f" Shown are the last {len(steps)} of {in_all} steps."
+    return f"{'; '.join(parts)}.{shown}"
+
+
+def _constraint_words(steps: Sequence[Step], place: int) -> str:
+    limit = steps[0].spreads[place]
+    worst = max(step.spreads[place].skew_after for step in steps)
+    ends = steps[-1].spreads[place].skew_after
+    return f"{spread_limit(limit)}: at most {worst} on the way, {ends} at the end"
+
+
+def _figure(steps: Sequence[Step]) -> go.Figure:
+    spreads = steps[0].spreads
+    panels = make_subplots(rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=0.12)
+    for place, spread in enumerate(spreads):
+        panels.add_trace(_line(steps, place), row=place + 1, col=1)
+        panels.add_hline(
+            y=spread.max_skew, row=place + 1, col=1, line={"color": ATTENTION, "dash": "dash", "width": 2}
+        )
+        panels.update_yaxes(row=place + 1, col=1, **_skew_axis(steps, place, spread))
+    panels.update_xaxes(row=len(spreads), col=1, title="step", **whole_ticks(len(steps), most=12))
+    layout = panels.layout.to_plotly_json()
+    layout.pop("template", None)
+    return figure(*panels.data, height=_PANEL * len(spreads) + 48, **layout)
+
+
+def _line(steps: Sequence[Step], place: int) -> go.Scatter:
+    return go.Scatter(
+        x=[step.number for step in steps],
+        y=[step.spreads[place].skew_after for step in steps],
+        mode="lines+markers" if len(steps) <= _NAMED_UP_TO else "lines",
+        line={"shape": "hv", "color": ACCENT, "width": 2},
+        customdata=[step.winner or "nobody" for step in steps],
+        hovertemplate="step %{x}: %{customdata}<br>skew %{y}<extra></extra>",
+    )
+
+
+def _skew_axis(steps: Sequence[Step], place: int, spread: Spread) -> dict[str, object]:
+    top = max(spread.max_skew, *(step.spreads[place].skew_after for step in steps))
+    return {
+        "title": f"{spread.topology_key} skew",
+        "range": [0, top * 1.15],
+        **whole_ticks(top, most=4),
+    }

@@ -1,0 +1,116 @@
+/* Draws each figure that a page or a fragment brings as JSON, and draws it again when the theme changes.
+   Colours come as names of tokens ("var(--ok)"); here they become the values of the present theme. */
+const NARROW = matchMedia("(max-width: 640px)");
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+const CONFIG = { displayModeBar: false, responsive: true };
+
+const probe = document.createElement("span");
+probe.hidden = true;
+document.body.append(probe);
+
+function resolved(token) {
+  probe.style.setProperty("color", token);
+  return getComputedStyle(probe).color;
+}
+
+/* Give the same data with every "var(--token)" as a colour; `known` keeps what was looked up. */
+function painted(value, known) {
+  if (typeof value === "string") {
+    if (!value.startsWith("var(--")) return value;
+    if (!known.has(value)) known.set(value, resolved(value));
+    return known.get(value);
+  }
+  if (Array.isArray(value)) return value.map((one) => painted(one, known));
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, painted(one, known)]));
+}
+
+function axis(given) {
+  return {
+    gridcolor: "var(--divider)", zerolinecolor: "var(--border)", linecolor: "var(--border)", automargin: true,
+    fixedrange: true, ...given,
+  };
+}
+
+function themed(layout) {
+  const axes = Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
+  const common = {
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: "var(--text)" },
+    hoverlabel: { bgcolor: "var(--page)", bordercolor: "var(--border)", font: { color: "var(--text)", size: 12 } },
+    ...layout,
+  };
+  for (const key of new Set(["xaxis", "yaxis", ...axes])) common[key] = axis(layout[key]);
+  return common;
+}
+
+function draw(script) {
+  const plot = document.getElementById(script.dataset.figure);
+  if (!plot || !window.Plotly || plot.closest("[data-view='table']")) return;
+  const { data, layout } = JSON.parse(script.textContent);
+  const known = new Map();
+  plot.style.height = `${layout.height}px`;
+  window.Plotly.react(plot, painted(data, known), painted(themed(layout), known), CONFIG);
+  plot.dataset.drawn = "";
+}
+
+function show(chart, view) {
+  chart.dataset.view = view;
+  const twin = chart.querySelector(".twin");
+  if (twin) twin.open = view === "table";
+  if (view === "chart") chart.querySelectorAll("script[data-figure]").forEach(draw);
+}
+
+/* A press turns a chart into its table and back; below 640 px the table comes first. */
+function switcher(chart) {
+  const head = chart.querySelector(".chart-head");
+  if (!head || head.querySelector("button")) return;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "button plain";
+  const label = () => { button.textContent = chart.dataset.view === "table" ? "Chart" : "Table"; };
+  button.addEventListener("click", () => { show(chart, chart.dataset.view === "table" ? "chart" : "table"); label(); });
+  head.append(button);
+  chart.addEventListener("viewed", label);
+  label();
+}
+
+function mount(root) {
+  const charts = [...root.querySelectorAll("[data-chart]")];
+  if (root.matches?.("[data-chart]")) charts.push(root);
+  for (const chart of charts) {
+    chart.dataset.view ||= wanted.get(chart.id) ?? (NARROW.matches ? "table" : "chart");
+    show(chart, chart.dataset.view);
+    switcher(chart);
+  }
+}
+
+/* What somebody chose to see lives on while fragments come and go. */
+const wanted = new Map();
+
+document.addEventListener("click", (event) => {
+  const chart = event.target.closest?.("[data-chart]");
+  if (chart) wanted.set(chart.id, chart.dataset.view);
+});
+document.addEventListener("charts:toggle", () => {
+  const charts = [...document.querySelectorAll("[data-chart]")];
+  const view = charts.some((chart) => chart.dataset.view === "chart") ? "table" : "chart";
+  for (const chart of charts) {
+    show(chart, view);
+    wanted.set(chart.id, view);
+    chart.dispatchEvent(new Event("viewed"));
+  }
+});
+
+function redraw() {
+  document.querySelectorAll("[data-chart][data-view='chart'] script[data-figure]").forEach(draw);
+}
+
+document.addEventListener("htmx:load", (event) => mount(event.detail.elt));
+document.addEventListener("htmx:beforeCleanupElement", (event) => {
+  if (event.detail.elt.matches?.(".plot[data-drawn]:not([hx-preserve])")) window.Plotly?.purge(event.detail.elt);
+});
+DARK.addEventListener("change", redraw);
+document.addEventListener("theme:change", redraw);
+mount(document);

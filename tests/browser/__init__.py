@@ -1,0 +1,1 @@
+"""What people do, in a real browser: Chromium, driven by Playwright."""

@@ -1,0 +1,138 @@
+"""A browser for the tests: the system's Chromium, logged in as somebody, and every complaint of it counted.
+
+`CHROMIUM` names another one than `/usr/bin/chromium`. Where there is none these tests are left out, and that
+is said; `.ci/run` installs it. A test that ends with an error on the console, or with something that the
+Content-Security-Policy refused, has failed.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.test import Client
+from django.test.testcases import _StaticFilesHandler
+from playwright.sync_api import Browser, BrowserContext, Page
+from pytest_django.live_server_helper import LiveServer
+
+from fleetui.roles import Role
+from placements.operations.demo import load_demo
+from placements.tasks import advance_due, carry_out_due, fleet_changed, schedule_due
+from tests.rows import NOW, person
+
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+# Playwright's loop runs in this thread while the tests ask the database beside it.
+os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
+Enter = Callable[..., Page]
+_PATIENCE = 10_000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the browser's tests out where there is no browser."""
+    if CHROMIUM.exists():
+        return
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=f"there is no Chromium at {CHROMIUM}"))
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """Start the system's Chromium, as any user."""
+    return {
+        **browser_type_launch_args,
+        "executable_path": str(CHROMIUM),
+        "args": ["--no-sandbox", "--disable-gpu"],
+    }
+
+
+@pytest.fixture(scope="session")
+def live_server(collected_static: None) -> Iterator[LiveServer]:
+    """Serve the pages with the collected files, under the hashed names that they have in production."""
+    with mock.patch("django.contrib.staticfiles.handlers.StaticFilesHandler", _StaticFilesHandler):
+        server = LiveServer("localhost")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _served(collected_static: None, transactional_db: None) -> None:
+    """Serve the files as in production; another thread reads what a test writes.
+
+    A test with real transactions ends with an empty database: the roles of the migration are made again.
+    """
+    for role in Role:
+        Group.objects.get_or_create(name=role.value)
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """Give what the browser complained of so far; a test that provokes an error clears it."""
+    return []
+
+
+@pytest.fixture
+def enter(browser: Browser, live_server: LiveServer, complaints: list[str]) -> Iterator[Enter]:
+    """Give a function that opens a page in a browser of its own, logged in as a new person with these roles.
+
+    `enter("/", "operator", width=390, dark=True, javascript=False)`
+    """
+    opened: list[BrowserContext] = []
+
+    def open_page(
+        path: str,
+        *roles: str,
+        width: int = 1440,
+        dark: bool = False,
+        javascript: bool = True,
+        name: str = "",
+    ) -> Page:
+        context = browser.new_context(
+            base_url=live_server.url,
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=javascript,
+            reduced_motion="reduce",
+        )
+        opened.append(context)
+        client = Client()
+        client.force_login(person(name or f"person{len(opened)}", *(roles or ("viewer",))))
+        session = client.cookies[settings.SESSION_COOKIE_NAME].value
+        context.add_cookies(
+            [{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}]
+        )
+        page = context.new_page()
+        page.set_default_timeout(_PATIENCE)
+        page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(path)
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def nine() -> None:
+    """Load the demo fleet of nine clusters, decided."""
+    load_demo(9, by=None, now=NOW)
+
+
+@pytest.fixture
+def work() -> Callable[[], None]:
+    """Give a function that does what the workers would do now, until nothing is left to do at once."""
+
+    def run() -> None:
+        for _ in range(20):
+            for task in (fleet_changed, schedule_due, advance_due, carry_out_due):
+                task()
+
+    return run
