@@ -29,7 +29,7 @@ class Outline(HTMLParser):
             self.headings.append(int(tag[1]))
         if tag == "style" or "style" in given or any(name.startswith(("on", "hx-on")) for name in given):
             self.faults.append(f"<{tag}> has a style or a handler of its own")
-        if tag == "script" and not given.get("src"):
+        if tag == "script" and not given.get("src") and given.get("type") != "application/json":
             self.faults.append("an inline script")
         if tag == "label" and given.get("for"):
             self.labelled.add(str(given["for"]))
