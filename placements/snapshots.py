@@ -68,7 +68,7 @@ def bindings_under(draft: ClusterResourcePlacement, saved: Placement | None) -> 
     if saved is None:
         return ()
     snapshot = PolicySnapshot.objects.get(placement=saved, is_latest=True)
-    rows = Binding.objects.filter(placement=saved).order_by("cluster_name")
+    rows = Binding.objects.filter(placement=saved).order_by("cluster_name").only(*_VALUE_COLUMNS)
     is_same = content_hash(draft) == snapshot.content_hash
     return binding_values(rows, snapshot if is_same else None)
 
@@ -77,6 +77,16 @@ def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
     """Give the policy of a snapshot with the placement's number of clusters."""
     wanted = {} if number is None else {"numberOfClusters": number}
     return parse_policy({**snapshot.policy, **wanted}, semantics=Semantics(snapshot.semantics))
+
+
+_VALUE_COLUMNS = (
+    "cluster_name",
+    "state",
+    "previous_state",
+    "policy_snapshot_id",
+    "topology_spread_score",
+    "affinity_score",
+)
 
 
 def binding_values(rows: Iterable[Binding], latest: PolicySnapshot | None) -> tuple[BindingValue, ...]:

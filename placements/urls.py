@@ -9,6 +9,8 @@ from placements.views import (
     clusters,
     decisions,
     demo,
+    draft_review,
+    editor,
     hands,
     namesakes,
     overview,
@@ -51,9 +53,9 @@ urlpatterns = [
     ),
     # /placements/
     path("placements/", placements.placements, name="placements"),
-    path("placements/new/", placement_edit.new_placement, name="new-placement"),
+    path("placements/new/", editor.new_placement, name="new-placement"),
     path("placements/<str:name>/", placements.placement, name="placement"),
-    path("placements/<str:name>/edit/", placement_edit.edit_placement, name="edit-placement"),
+    path("placements/<str:name>/edit/", editor.edit_placement, name="edit-placement"),
     path("placements/<str:name>/delete/", placement_edit.delete, name="delete-placement"),
     path("placements/<str:name>/yaml/", placements.placement_yaml, name="placement-yaml"),
     path("placements/<str:name>/plan/", rollouts.plan, name="plan"),
@@ -64,6 +66,11 @@ urlpatterns = [
     path("placements/<str:name>/roll-back/", hands.roll_back, name="roll-back"),
     path("placements/<str:name>/retry/<str:cluster>/", hands.retry, name="retry"),
     path("placements/<str:name>/staged-run/", staged_runs.start, name="start-staged"),
+    # /drafts/
+    path("drafts/<int:number>/", editor.draft, name="draft"),
+    path("drafts/<int:number>/discard/", editor.discard, name="discard-draft"),
+    path("drafts/<int:number>/review/", draft_review.review, name="review-draft"),
+    path("drafts/<int:number>/rebase/", draft_review.rebase, name="rebase-draft"),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),
     path("rollouts/<str:name>/<int:number>/", rollouts.rollout, name="rollout"),

@@ -82,12 +82,12 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
-def trap_sentences(decision: Decision) -> Iterator[str]:
-    """Name what an unfulfilled or surprising decision ran into."""
+def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: bool = True) -> Iterator[str]:
+    """Name what an unfulfilled or surprising decision ran into; `most_steps` limits what is searched."""
     if decision.is_failed:
         return
     yield from (_pinned(one) for one in pinned_groups(decision))
-    yield from _dead_end(decision)
+    yield from _dead_end(decision, most_steps)
     for over in over_limits(decision):
         yield f"{over.topology_key}: the skew was {over.skew} before the first pick, limit {over.max_skew}"
     for key, names in favoured_without_key(decision).items():
@@ -95,7 +95,7 @@ def trap_sentences(decision: Decision) -> Iterator[str]:
     stale = stale_picks(decision)
     if stale:
         yield f"stale, placed still though a run from scratch would pass over: {_listed(stale)}"
-    if not decision.is_fulfilled:
+    if with_bound and not decision.is_fulfilled:
         bound = feasibility_bound(decision.cycle)
         if bound is not None:
             yield bound_sentence(bound)
@@ -111,8 +111,8 @@ def _pinned(one: PinnedGroup) -> str:
     return f"pinned group: {one.topology_key}={one.group} holds the minimum at {one.count}: {cause}"
 
 
-def _dead_end(decision: Decision) -> Iterator[str]:
-    found = dead_end(decision)
+def _dead_end(decision: Decision, most_steps: int) -> Iterator[str]:
+    found = dead_end(decision, most_steps=most_steps)
     if found is None:
         return
     if found.clusters is not None:

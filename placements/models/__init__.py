@@ -3,6 +3,7 @@
 from placements.models.bindings import Binding
 from placements.models.decisions import Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
+from placements.models.drafts import Draft
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.resources import Resource
@@ -18,6 +19,7 @@ __all__ = [
     "Decision",
     "DecisionRecord",
     "DisruptionBudget",
+    "Draft",
     "Drain",
     "DrainStep",
     "Eviction",

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from placements.models import Placement
-from placements.queries.preview import preview
+from placements.queries.preview import Preview, preview
 from placements.rollout.plan import Plan, plan
 from placements.rollout.state import RolloutState
 from placements.scheduling.hub.parts import content_hash
@@ -21,7 +21,11 @@ def plan_now(placement: Placement, *, now: datetime) -> Plan:
 
 def plan_of_draft(draft: ClusterResourcePlacement, *, now: datetime) -> Plan:
     """Plan the waves that saving a draft would need. Raises Faults when its selectors are at fault."""
-    found = preview(draft)
+    return plan_of_preview(draft, preview(draft), now=now)
+
+
+def plan_of_preview(draft: ClusterResourcePlacement, found: Preview, *, now: datetime) -> Plan:
+    """Plan the same waves for a draft that was previewed already."""
     state, version = _start(draft, found.saved, found.selection, now=now)
     after = [each.cluster for each in found.decision.bindings_after if each.is_active]
     strategy = draft.spec.strategy.rolling_update or RollingUpdate()

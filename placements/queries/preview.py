@@ -54,9 +54,15 @@ class Preview:
 def preview(draft: ClusterResourcePlacement) -> Preview:
     """Schedule a draft as saving it would. Raises Faults when its selectors are at fault."""
     saved = Placement.objects.filter(name=draft.metadata.name).first()
+    return preview_over(draft, saved=saved, selection=selection_of(draft))
+
+
+def preview_over(
+    draft: ClusterResourcePlacement, *, saved: Placement | None, selection: Selection
+) -> Preview:
+    """Schedule a draft that selects these resources as saving it over a placement, or as a new one, would."""
     cycle = draft_cycle(draft, saved=saved, fleet=fleet_now().fleet)
     decision = schedule(cycle)
-    selection = selection_of(draft)
     caveats = (
         *placement_caveats(draft),
         *selection.caveats,

@@ -17,6 +17,7 @@ from placements.explain.sentences import policy_sentence
 from placements.explain.wording import headline
 from placements.manifests import dump_yaml
 from placements.models import Binding, Decision, Placement, Rollout
+from placements.queries.drafts import drafts_of
 from placements.queries.lists import (
     PLACEMENT_ORDERS,
     PlacementFilter,
@@ -111,7 +112,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         return HttpResponse(status=204)
     context = _living(request, found)
     if not wants_fragment(request):
-        context |= _lasting(found)
+        context |= _lasting(found) | {"your_draft": drafts_of(request.user, found).first()}
     return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
 
 

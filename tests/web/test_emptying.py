@@ -8,6 +8,7 @@ from placements.manifests import dump_yaml
 from placements.models import Placement
 from tests.placements.test_emptying import PICK_ALL
 from tests.rows import all_joined, decided, placement_document, spec
+from tests.web.editing import confirmed, reviewed, typed
 
 pytestmark = pytest.mark.django_db
 TEXT = dump_yaml(placement_document("web", PICK_ALL))
@@ -22,22 +23,24 @@ def _placed() -> None:
 
 
 def test_the_editor_asks_and_saves_once_it_is_ticked(operator: Client) -> None:
-    given = {"manifest": TEXT, "revision": "1", "do": "save"}
+    typed(operator, "/placements/web/edit/", TEXT)
 
-    asked = operator.post("/placements/web/edit/", given)
+    asked = confirmed(operator, reviewed(operator))
 
     assert asked.status_code == 409
     assert "web would leave all 2 clusters: a and b" in asked.content.decode()
     assert 'name="confirm"' in asked.content.decode()
     assert "region: moon" in asked.content.decode()
     assert Placement.objects.get().revision == 1
-    saved = operator.post("/placements/web/edit/", {**given, **CONFIRMED})
+    saved = confirmed(operator, asked.content.decode(), **CONFIRMED)
     assert (saved.status_code, saved["Location"]) == (302, "/placements/web/")
     assert Placement.objects.get().revision == 2
 
 
 def test_an_editor_that_has_nothing_to_ask_shows_no_box(operator: Client) -> None:
-    assert 'name="confirm"' not in operator.get("/placements/web/edit/").content.decode()
+    typed(operator, "/placements/web/edit/", TEXT.replace("moon", "east"))
+
+    assert 'name="confirm"' not in reviewed(operator)
 
 
 def test_applying_asks_and_keeps_the_text_of_a_file(operator: Client) -> None:

@@ -3,11 +3,14 @@
 import re
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver
 
 from placements import urls
+from placements.manifests import dump_yaml
 from placements.models import Placement
+from placements.operations.drafts import start_draft
 from placements.operations.rollouts.advancing import advance_due
 from placements.operations.staged.starting import start_run
 from placements.operations.staged.strategies import save_strategy
@@ -73,8 +76,11 @@ WRITE = [
     "/resources/apply/",
     "/resources/_/ConfigMap/shop/settings/delete/",
 ]
+OWN = ["/drafts/{draft}/review/"]
 POST_ONLY = ["/demo/load/"]
 APPROVE = ["/rollouts/staged/runs/one/approve/all/"]
+POST_OWN = ["/drafts/{draft}/discard/", "/drafts/{draft}/rebase/"]
+BOTH = ["/drafts/{draft}/"]
 
 
 @pytest.fixture
@@ -88,11 +94,27 @@ def decision_id(web: Placement) -> str:
     return web.decisions.select_related("record").get().record.decision_id
 
 
+@pytest.fixture
+def draft(operator: Client, web: Placement) -> int:
+    """Let the operator begin a draft; give its number."""
+    ana = User.objects.get(pk=operator.session["_auth_user_id"])
+    return start_draft(dump_yaml(web.document), placement=web, by=ana, now=NOW).pk
+
+
 @pytest.mark.parametrize("address", [*READ, *WRITE])
 def test_is_well_formed_and_brings_no_code_of_its_own(
     operator: Client, decision_id: str, address: str
 ) -> None:
-    answer = operator.get(address.format(id=decision_id))
+    _refuse_faults(operator, address.format(id=decision_id))
+
+
+@pytest.mark.parametrize("address", [*OWN, *BOTH, "/drafts/{draft}/?as=yaml", "/placements/web/edit/"])
+def test_the_pages_of_a_draft_are_well_formed(operator: Client, draft: int, address: str) -> None:
+    _refuse_faults(operator, address.format(draft=draft))
+
+
+def _refuse_faults(operator: Client, address: str) -> None:
+    answer = operator.get(address)
     outline = Outline(answer.content.decode())
 
     assert answer.status_code == 200
@@ -143,6 +165,38 @@ def test_says_what_to_ask_for_without_a_role(stranger: Client, decision_id: str,
     assert "You have no role here yet" in answer.content.decode()
 
 
+@pytest.mark.parametrize("address", [*OWN, *POST_OWN, *BOTH])
+def test_a_draft_is_only_for_people_with_a_role(
+    client: Client, stranger: Client, draft: int, address: str
+) -> None:
+    assert client.post(address.format(draft=draft)).status_code == 302
+    assert stranger.post(address.format(draft=draft)).status_code == 403
+
+
+@pytest.mark.parametrize("address", [*OWN, *POST_OWN, *BOTH])
+def test_a_viewer_changes_no_draft(viewer: Client, draft: int, address: str) -> None:
+    answer = viewer.post(address.format(draft=draft))
+
+    assert answer.status_code == 403
+    assert "Ask a fleet operator" in answer.content.decode()
+
+
+@pytest.mark.parametrize("address", [*OWN, *POST_OWN, *BOTH])
+def test_another_operator_changes_no_draft(draft: int, address: str) -> None:
+    other = Client()
+    other.force_login(person("li", "operator"))
+
+    assert other.post(address.format(draft=draft)).status_code == 404
+
+
+def test_a_viewer_reads_a_draft_and_is_offered_no_way_to_write(viewer: Client, draft: int) -> None:
+    text = viewer.get(f"/drafts/{draft}/").content.decode()
+
+    assert Outline(text).problems == []
+    assert "A draft of web by ana" in text
+    assert re.findall(r'<form method="post" action="([^"]*)"', text) == ["/logout/"]
+
+
 @pytest.mark.parametrize("address", READ)
 def test_is_open_to_viewers(viewer: Client, decision_id: str, address: str) -> None:
     assert viewer.get(address.format(id=decision_id)).status_code == 200
@@ -185,9 +239,8 @@ def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, addres
 
 
 def test_no_address_is_missing_in_these_tests() -> None:
-    tested = {
-        address.partition("?")[0].replace("{id}", "d-0") for address in (*READ, *WRITE, *POST_ONLY, *APPROVE)
-    }
+    listed = (*READ, *WRITE, *OWN, *POST_ONLY, *POST_OWN, *BOTH, *APPROVE)
+    tested = {address.partition("?")[0].format(id="d-0", draft=1) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
     assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml"}

@@ -43,7 +43,7 @@ def test_the_lists_link_to_them_and_the_pages_that_hide_them_stay(operator: Clie
     assert 'href="/placements/-/new/"' in operator.get("/placements/").content.decode()
     assert "<h1>New placement</h1>" in operator.get("/placements/new/").content.decode()
     assert operator.get("/clusters/import/").status_code == 200
-    assert operator.get("/placements/new/edit/").context["editor"].placement.name == "new"
+    assert operator.get("/placements/new/edit/").context["placement"].name == "new"
 
 
 def test_no_other_name_has_such_an_address(operator: Client) -> None:

@@ -18,6 +18,7 @@ from tests.ocm_documents import (
     with_resources,
 )
 from tests.rows import NOW, run_due
+from tests.web.editing import confirmed, draft_address, reviewed, typed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -35,16 +36,13 @@ def plain(page: str) -> str:
 def test_the_examples_of_the_proposal_pasted_as_they_stand(
     operator: Client, text_of: Fetch, number: int
 ) -> None:
-    given = {"manifest": proposed(number), "revision": "0"}
-
-    checked = operator.post(NEW, {**given, "do": "check"})
-    compared = operator.post(NEW, {**given, "do": "semantics"})
-    saved = operator.post(NEW, {**given, "do": "save"})
+    checked = typed(operator, NEW, proposed(number))
+    compared = operator.get(f"{draft_address()}review/?rules=all")
+    saved = confirmed(operator, reviewed(operator))
     run_due()
     page = plain(text_of(operator, "/placements/demo-placement/"))
 
-    words = plain(checked.content.decode())
-    assert checked.status_code == 200
+    words = plain(checked)
     assert "Read as a Placement of Open Cluster Management" in words
     assert "3 join" in words
     assert "clusters are picked and nothing is placed on them" in words
@@ -71,22 +69,20 @@ def test_it_is_edited_as_it_was_written(operator: Client, text_of: Fetch) -> Non
     save_placement(ocm_document(numberOfClusters=2), by=None, now=NOW)
     text = dump_yaml(ocm_document(numberOfClusters=1))
 
-    form = text_of(operator, "/placements/shop/edit/")
-    answer = operator.post("/placements/shop/edit/", {"manifest": text, "revision": "1", "do": "save"})
+    form = text_of(operator, "/placements/shop/edit/?as=yaml")
+    typed(operator, "/placements/shop/edit/", text)
+    answer = confirmed(operator, reviewed(operator))
 
     assert "kind: Placement" in form
     assert answer.status_code == 302
     assert Placement.objects.get(name="shop").number_of_clusters == 1
 
 
-@pytest.mark.parametrize("do", ["check", "save", "semantics"])
-def test_a_fault_stands_beside_the_text_with_its_line(operator: Client, do: str) -> None:
-    text = dump_yaml(ocm_document(numberOfClusters="two"))
+def test_a_fault_stands_beside_the_text_with_its_line(operator: Client) -> None:
+    page = typed(operator, NEW, dump_yaml(ocm_document(numberOfClusters="two")))
 
-    answer = operator.post(NEW, {"manifest": text, "revision": "0", "do": do})
-
-    assert answer.status_code == 422
-    assert "line 7 spec.numberOfClusters" in plain(answer.content.decode())
+    assert "line 7 spec.numberOfClusters" in plain(page)
+    assert "line 7 spec.numberOfClusters" in plain(reviewed(operator))
     assert not Placement.objects.filter(name="shop").exists()
 
 
@@ -94,7 +90,6 @@ def test_another_namespace_is_refused_beside_the_text(operator: Client) -> None:
     save_placement(ocm_document(), by=None, now=NOW)
     text = dump_yaml(ocm_document()).replace("namespace: apps", "namespace: ops")
 
-    answer = operator.post("/placements/shop/edit/", {"manifest": text, "revision": "1", "do": "save"})
+    answer = typed(operator, "/placements/shop/edit/", text)
 
-    assert answer.status_code == 422
-    assert "names are unique across namespaces" in plain(answer.content.decode())
+    assert "names are unique across namespaces" in plain(answer)

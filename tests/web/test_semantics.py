@@ -9,6 +9,7 @@ from placements.manifests import dump_yaml
 from placements.models import Decision, Placement
 from placements.operations.demo import load_demo
 from tests.rows import NOW
+from tests.web.editing import draft_address, typed
 
 pytestmark = pytest.mark.django_db
 
@@ -56,10 +57,11 @@ def test_it_needs_a_role(stranger: Client, web: str) -> None:
 
 @pytest.mark.usefixtures("web")
 def test_a_text_that_is_not_saved_is_compared_beside_the_editor(operator: Client) -> None:
-    text = dump_yaml(Placement.objects.get(name="web").document)
+    text = "# a draft\n" + dump_yaml(Placement.objects.get(name="web").document)
     before = Decision.objects.count()
+    typed(operator, "/placements/web/edit/", text)
 
-    answer = operator.post("/placements/web/edit/", {"manifest": text, "revision": "1", "do": "semantics"})
+    answer = operator.get(f"{draft_address()}review/?rules=all")
     page = " ".join(answer.content.decode().split())
 
     assert answer.status_code == 200
@@ -71,7 +73,9 @@ def test_a_text_that_is_not_saved_is_compared_beside_the_editor(operator: Client
 
 @pytest.mark.usefixtures("web")
 def test_a_text_at_fault_is_not_compared(operator: Client) -> None:
-    answer = operator.post("/placements/web/edit/", {"manifest": "a: [", "revision": "1", "do": "semantics"})
+    typed(operator, "/placements/web/edit/", "a: [")
 
-    assert answer.status_code == 422
+    answer = operator.get(f"{draft_address()}review/?rules=all")
+
+    assert "(this text)" not in answer.content.decode()
     assert "is not valid YAML" in answer.content.decode()

@@ -88,7 +88,8 @@ def stale_picks(decision: Decision) -> tuple[str, ...]:
     fresh = schedule(replace(decision.cycle, bindings=()))
     if decision.is_failed or fresh.is_failed or decision.kind is CycleKind.NO_NAMES:
         return ()
-    return tuple(name for name in decision.kept if name not in set(fresh.picked_names))
+    picked = set(fresh.picked_names)
+    return tuple(name for name in decision.kept if name not in picked)
 
 
 def dead_end(decision: Decision, *, most_steps: int = 20_000) -> LargerSet | None:

@@ -1,0 +1,208 @@
+"""What a preview shows of a decision: groups against their band, the first picks, who was passed over."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from placements.explain.wording import COLUMN_WORDS
+from placements.scheduling.bindings import BindingState
+from placements.scheduling.candidates import Candidates, candidates_of
+from placements.scheduling.columns import ABSENT, Codes, Ints
+from placements.scheduling.decision import CycleKind, Decision, Picked
+from placements.scheduling.outcomes import Outcome
+from placements.scheduling.policy import PlacementType
+from placements.scheduling.profile import profile_of
+from placements.scheduling.rounds import Round
+from placements.scheduling.spread.base import Groups, is_hard, levels_of
+
+MOST_GROUPS = 24
+MOST_PICKS = 20
+_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBar:
+    """One group: how many of its clusters are placed; `width` is of 100."""
+
+    name: str
+    placed: int
+    clusters: int
+    width: int
+    is_in_band: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadBars:
+    """One constraint with its groups; the band from `low` to `high` is where a count may lie.
+
+    Without a band (`high` None) groups are compared in families, or with unequal shares. Of many groups the
+    outermost are listed, and `hidden` tells how many more there are.
+    """
+
+    topology_key: str
+    max_skew: int
+    is_hard: bool
+    skew: int
+    was: int
+    low: int
+    high: int | None
+    band_start: int
+    band_width: int
+    bars: tuple[GroupBar, ...]
+    hidden: int
+    placed_without_key: int
+
+    @property
+    def skew_words(self) -> str:
+        """Say how far apart the groups are."""
+        return f"skew {self.skew}"
+
+    @property
+    def is_within(self) -> bool:
+        """Tell whether the skew keeps the limit."""
+        return self.high is None or self.skew <= self.max_skew
+
+
+@dataclass(frozen=True, slots=True)
+class PickLine:
+    """One pick: its scores, and what put it before the next best."""
+
+    place: int
+    picked: Picked
+    decided_by: str
+
+
+def spread_bars(decision: Decision) -> list[SpreadBars]:
+    """Draw up the groups of every constraint as the decision leaves them."""
+    cycle = decision.cycle
+    is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
+    if decision.is_failed or not is_pick_n or not cycle.policy.topology_spread_constraints:
+        return []
+    candidates = decision.candidates or candidates_of(cycle)
+    after = _positions(decision, [one.cluster for one in decision.bindings_after if one.is_active])
+    live = cycle.live_bindings
+    before = _positions(decision, [one.cluster for one in live if one.state is not BindingState.UNSCHEDULED])
+    return [_bars(candidates, place, before, after) for place in range(len(candidates.constraints))]
+
+
+def _positions(decision: Decision, names: list[str]) -> Codes:
+    positions = decision.cycle.fleet.positions
+    return np.array([positions[name] for name in names if name in positions], dtype=np.int32)
+
+
+def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> SpreadBars:
+    constraint, groups = candidates.constraints[place], candidates.groups[place]
+    counts, levels = groups.count(after), levels_of(groups.count(after))
+    has_band = groups.families is None and not groups.weights
+    low = max(0, levels.largest - constraint.max_skew)
+    high = levels.smallest + constraint.max_skew
+    scale = max(1, levels.largest, high)
+    start = low * _WIDTH // scale
+    listed = _outermost(counts)
+    sizes = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
+    return SpreadBars(
+        topology_key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        is_hard=is_hard(constraint),
+        skew=levels.skew,
+        was=levels_of(groups.count(before)).skew,
+        low=low,
+        high=high if has_band else None,
+        band_start=start,
+        band_width=high * _WIDTH // scale - start,
+        bars=tuple(
+            GroupBar(
+                groups.values[group],
+                int(counts[group]),
+                int(sizes[group]),
+                int(counts[group]) * _WIDTH // scale,
+                low <= counts[group] <= high,
+            )
+            for group in listed
+        ),
+        hidden=len(groups) - len(listed),
+        placed_without_key=_without_key(groups, after),
+    )
+
+
+def _without_key(groups: Groups, after: Codes) -> int:
+    return int(np.count_nonzero(groups.codes[after] == ABSENT))
+
+
+def _outermost(counts: Ints) -> list[int]:
+    """Choose the groups to list, fullest first: of many, those furthest from the mean."""
+    distances = np.abs(counts - counts.mean()) if len(counts) else counts
+    chosen = np.argsort(-distances, kind="stable")[:MOST_GROUPS]
+    return sorted(chosen.tolist(), key=lambda group: (-int(counts[group]), group))
+
+
+def pick_lines(decision: Decision) -> Iterator[PickLine]:
+    """Give the first picks, each with what decided its round."""
+    rounds = decision.number_of_rounds
+    is_one_round = rounds == 1 and len(decision.picked) != 1
+    for place, picked in enumerate(islice(decision.picked, MOST_PICKS), start=1):
+        by = _decided_by(decision.round(place)) if rounds and not is_one_round else ""
+        yield PickLine(place, picked, by)
+
+
+def _decided_by(one: Round) -> str:
+    first = one.best()
+    second = None if first is None else one.best(besides=first)
+    if first is None or second is None:
+        return "only one left"
+    column = one.decided_by(first, second)
+    return f"name ({_tied(one, first)} tied)" if column == "name" else COLUMN_WORDS[column]
+
+
+def _tied(one: Round, first: int) -> int:
+    """Count the candidates that are as good as the best but for the name."""
+    tied = one.contends.copy()
+    for column in one.rank_columns:
+        tied &= column == column[first]
+    return int(np.count_nonzero(tied))
+
+
+_ELIGIBILITY = "eligibility"
+_ALREADY_PLACED = "already placed"
+
+
+def passed_over(decision: Decision) -> list[tuple[Outcome, int]]:
+    """Count the clusters that are not placed afterwards, by outcome; nobody is looked at one by one."""
+    total = len(decision.cycle.fleet)
+    active = {one.cluster for one in decision.bindings_after if one.is_active}
+    placed = _positions(decision, [*active])
+    ended = np.setdiff1d(_positions(decision, list(decision.unscheduled)), placed)
+    rest = np.ones(total, dtype=np.bool_)
+    rest[placed] = False
+    rest[ended] = False
+    counts = {Outcome.UNSCHEDULED: len(ended), **_reasons(decision, np.nonzero(rest)[0])}
+    return [(outcome, count) for outcome, count in counts.items() if count]
+
+
+def _reasons(decision: Decision, rest: Ints) -> dict[Outcome, int]:
+    if decision.kind is CycleKind.PICK_FIXED:
+        named = set(decision.cycle.policy.cluster_names)
+        count = sum(decision.cycle.fleet.names[place] in named for place in rest.tolist())
+        return {Outcome.NOT_ELIGIBLE: count, Outcome.NOT_NAMED: len(rest) - count}
+    if decision.kind in (CycleKind.PICK, CycleKind.PICK_ALL) and decision.verdicts is not None:
+        return _by_filters(decision, rest)
+    return {Outcome.NOT_REACHED: len(rest)}
+
+
+def _by_filters(decision: Decision, rest: Ints) -> dict[Outcome, int]:
+    """Tell filtered from not eligible by the first filter that speaks; spread comes after all of them."""
+    names = [rule.name for rule in profile_of(decision.cycle).filters]
+    bits = np.asarray(decision.verdicts)[rest].astype(np.int64)
+    if _ALREADY_PLACED in names:
+        bits &= ~(1 << names.index(_ALREADY_PLACED))
+    first = bits & -bits
+    ineligible = int(np.count_nonzero(first == 1 << names.index(_ELIGIBILITY)))
+    filtered = int(np.count_nonzero(first)) - ineligible
+    passing = rest[first == 0]
+    if decision.number_of_rounds:
+        last = decision.round(decision.number_of_rounds)
+        filtered += int(np.count_nonzero(last.is_forbidden[passing]))
+    outranked = len(rest) - ineligible - filtered
+    return {Outcome.OUTRANKED: outranked, Outcome.FILTERED: filtered, Outcome.NOT_ELIGIBLE: ineligible}

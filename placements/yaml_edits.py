@@ -1,0 +1,341 @@
+"""Small edits of a YAML text that leave everything else in it as it was typed.
+
+A document is changed where its text stands: a value is written over, a line goes or comes. Nothing is dumped
+anew, so that comments, order, quotes and blank lines stay. What cannot be done that way is refused, and every
+result is read again and compared with what it should say.
+"""
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from json import dumps
+from typing import Any, TypeAlias
+
+import yaml
+
+from placements.manifests import dump_yaml, load_documents
+from placements.scheduling.faults import Faults, Keys, format_path
+
+_STEP = 2
+_FLOW_MARKS = frozenset(",[]{}#:&*!|>'\"%@`")
+
+
+class CannotEditError(ValueError):
+    """The text is written in a way that an edit could not keep; it has to be changed by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set what stands at a place, with what is missing around it; the index after the last one appends."""
+
+    keys: Keys
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Take away what stands at a place."""
+
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Give the entry at a place another key."""
+
+    keys: Keys
+    to: str
+
+
+Change: TypeAlias = Put | Drop | Rename
+
+
+def edit(text: str, changes: Iterable[Change]) -> str:
+    """Give the text of one document with these changes made in turn. Raises CannotEditError."""
+    for change in changes:
+        wanted = changed(_data(text), change)
+        done = _edited(text, change)
+        if _data(done) != wanted:
+            raise CannotEditError(f"{format_path(change.keys)} cannot be changed in this text")
+        text = done
+    return text
+
+
+def changed(data: Any, change: Change) -> Any:
+    """Give plain data with one change made. Raises CannotEditError for a place that cannot be."""
+    whole = [deepcopy(data)]
+    try:
+        _change(whole, (0, *change.keys), change)
+    except (KeyError, IndexError, TypeError) as error:
+        raise CannotEditError(f"there is no {format_path(change.keys)}") from error
+    return whole[0]
+
+
+def _change(inside: Any, keys: Keys, change: Change) -> None:
+    here, *rest = keys
+    if rest:
+        if isinstance(change, Put) and _at(inside, here) is None:
+            _put(inside, here, [] if isinstance(rest[0], int) else {})
+        _change(inside[here], tuple(rest), change)
+    elif isinstance(change, Put):
+        _put(inside, here, deepcopy(change.value))
+    elif isinstance(change, Drop):
+        del inside[here]
+    elif change.to in inside or here not in inside:
+        raise KeyError(here)
+    else:
+        entries = [(change.to if key == here else key, value) for key, value in inside.items()]
+        inside.clear()
+        inside.update(entries)
+
+
+def _at(inside: Any, key: str | int) -> Any:
+    if isinstance(key, int):
+        return inside[key] if key < len(inside) else None
+    return inside.get(key)
+
+
+def _put(inside: Any, key: str | int, value: Any) -> None:
+    if isinstance(key, int) and key == len(inside):
+        inside.append(value)
+    else:
+        inside[key] = value
+
+
+def _data(text: str) -> Any:
+    try:
+        found = load_documents(text)
+    except Faults as faults:
+        raise CannotEditError("the text cannot be read") from faults
+    if len(found) != 1:
+        raise CannotEditError("the text holds more than one document")
+    return found[0].data
+
+
+def _edited(text: str, change: Change) -> str:
+    try:
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise CannotEditError("the text is not YAML as it is usually written") from error
+    if root is None or any(isinstance(event, yaml.AliasEvent) for event in _events(text)):
+        raise CannotEditError("the text repeats parts of itself by name (&, *)")
+    return _Editing(text, root).apply(change)
+
+
+def _events(text: str) -> Iterable[Any]:
+    events: Iterable[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
+    return events
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """A node, the key in front of it where it is an entry, and what it is in."""
+
+    node: Any
+    key: Any = None
+    inside: Any = None
+
+
+class _Editing:
+    """One change of one text."""
+
+    def __init__(self, text: str, root: Any) -> None:
+        self.text = text if text.endswith("\n") else f"{text}\n"
+        self.root = root
+        self.starts = [0]
+        for line in self.text.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line))
+
+    def apply(self, change: Change) -> str:
+        """Make the change."""
+        spots = self._walk(change.keys)
+        found = len(spots) - 1
+        flow = next((place for place, spot in enumerate(spots) if _is_flow(spot.node)), None)
+        if flow is not None and (flow < len(change.keys) or isinstance(change, Put)):
+            return self._in_flow(spots[flow].node, change, depth=flow)
+        if isinstance(change, Put):
+            missing = change.keys[found:]
+            if missing:
+                return self._insert(spots[-1], _nested(missing[1:], change.value), missing[0])
+            return self._replace(spots, change)
+        if found < len(change.keys):
+            raise CannotEditError(f"there is no {format_path(change.keys)}")
+        if isinstance(change, Rename):
+            return self._span(*_ends(spots[-1].key), _inline(change.to))
+        return self._remove(spots[-1])
+
+    def _walk(self, keys: Keys) -> list[_Spot]:
+        """Give the nodes on the way to a place, as far as there are any."""
+        spots = [_Spot(self.root)]
+        for key in keys:
+            inside = spots[-1].node
+            if isinstance(inside, yaml.MappingNode):
+                entry = next(((k, v) for k, v in inside.value if k.value == key), None)
+            elif isinstance(inside, yaml.SequenceNode) and isinstance(key, int) and key < len(inside.value):
+                entry = (None, inside.value[key])
+            else:
+                entry = None
+            if entry is None:
+                break
+            spots.append(_Spot(entry[1], entry[0], inside))
+        return spots
+
+    def _in_flow(self, node: Any, change: Change, *, depth: int) -> str:
+        """Write a flow collection ({…} or […]) anew."""
+        data = _data(self.text)
+        for key in change.keys[:depth]:
+            data = data[key]
+        inner = change.keys[depth:]
+        if inner:
+            data = changed(data, type(change)(inner, *_arguments(change)))
+        elif isinstance(change, Put):
+            data = change.value
+        return self._span(*_ends(node), _flow(data))
+
+    def _replace(self, spots: list[_Spot], change: Put) -> str:
+        spot = spots[-1]
+        if _is_empty(spot.node):
+            return self._fill(spot, change.value)
+        if isinstance(spot.node, yaml.SequenceNode) and change.value == []:
+            return self._emptied(spot.node, "[]")
+        if isinstance(spot.node, yaml.SequenceNode) and isinstance(change.value, list):
+            return self._replace_items(change, len(spot.node.value))
+        is_plain = isinstance(spot.node, yaml.ScalarNode) and spot.node.style not in ("|", ">")
+        if not is_plain or isinstance(change.value, dict):
+            raise CannotEditError(f"{format_path(change.keys)} cannot be written over")
+        return self._span(*_ends(spot.node), _flow(change.value))
+
+    def _replace_items(self, change: Put, there: int) -> str:
+        """Change the items of a list one by one, so that what is said beside them stays."""
+        before = _data(self.text)
+        for key in change.keys:
+            before = before[key]
+        changes: list[Change] = [
+            Put((*change.keys, index), value)
+            for index, value in enumerate(change.value)
+            if index >= there or before[index] != value
+        ]
+        changes += [Drop((*change.keys, index)) for index in range(there - 1, len(change.value) - 1, -1)]
+        return edit(self.text, changes)
+
+    def _fill(self, spot: _Spot, value: Any) -> str:
+        """Write a value behind a key, or a dash, that has none."""
+        if not isinstance(value, (dict, list)) or not value:
+            return self._span(spot.node.start_mark.index, spot.node.start_mark.index, f" {_flow(value)}")
+        if spot.key is None:
+            raise CannotEditError("an empty item cannot be filled")
+        line = spot.key.start_mark.line
+        return self._lines_after(line, _block(value, spot.key.start_mark.column + _STEP))
+
+    def _insert(self, spot: _Spot, value: Any, key: str | int) -> str:
+        """Add an entry or an item at the end of what it belongs to."""
+        node = spot.node
+        whole: Any = [value] if isinstance(key, int) else {key: value}
+        if _is_empty(node):
+            return self._fill(spot, whole)
+        if isinstance(key, int) is not isinstance(node, yaml.SequenceNode) or not node.value:
+            raise CannotEditError(f"{key} does not fit there")
+        column = node.start_mark.column if isinstance(key, int) else node.value[0][0].start_mark.column
+        return self._lines_after(_last_line(node), _block(whole, column))
+
+    def _remove(self, spot: _Spot) -> str:
+        inside, last = spot.inside, _last_line(spot.node)
+        if len(inside.value) == 1:
+            return self._emptied(inside, "[]" if spot.key is None else "{}")
+        if spot.key is None:
+            return self._without_lines(self._dash_line(spot), last)
+        line, column = spot.key.start_mark.line, spot.key.start_mark.column
+        last = max(last, line)
+        if not self.text[self.starts[line] : self.starts[line] + column].strip():
+            return self._without_lines(line, last)
+        following = inside.value[1][0]
+        return self._span(spot.key.start_mark.index, following.start_mark.index, "")
+
+    def _emptied(self, node: Any, nothing: str) -> str:
+        return self._span(node.start_mark.index, _end_of(node), nothing)
+
+    def _dash_line(self, spot: _Spot) -> int:
+        dash = self.text.rfind("-", 0, spot.node.start_mark.index)
+        line = self.text.count("\n", 0, dash)
+        if self.text[self.starts[line] : dash].strip():
+            raise CannotEditError("the item stands on the line of something else")
+        return line
+
+    def _span(self, start: int, end: int, new: str) -> str:
+        return self.text[:start] + new + self.text[end:]
+
+    def _lines_after(self, line: int, new: str) -> str:
+        place = self.starts[line + 1]
+        return self.text[:place] + new + self.text[place:]
+
+    def _without_lines(self, first: int, last: int) -> str:
+        return self.text[: self.starts[first]] + self.text[self.starts[last + 1] :]
+
+
+def _arguments(change: Change) -> tuple[Any, ...]:
+    if isinstance(change, Put):
+        return (change.value,)
+    return (change.to,) if isinstance(change, Rename) else ()
+
+
+def _nested(keys: Sequence[str | int], value: Any) -> Any:
+    for key in reversed(keys):
+        value = [value] if isinstance(key, int) else {key: value}
+    return value
+
+
+def _is_flow(node: Any) -> bool:
+    return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
+
+
+def _is_empty(node: Any) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.start_mark.index == node.end_mark.index
+
+
+def _ends(node: Any) -> tuple[int, int]:
+    return node.start_mark.index, node.end_mark.index
+
+
+def _end_of(node: Any) -> int:
+    """Give where a node itself ends."""
+    if isinstance(node, yaml.CollectionNode) and not _is_flow(node) and node.value:
+        last = node.value[-1]
+        return max(map(_end_of, last)) if isinstance(last, tuple) else _end_of(last)
+    return int(node.end_mark.index)
+
+
+def _last_line(node: Any) -> int:
+    """Give the last line of a node itself, without the comments and blank lines that follow it."""
+    if _is_empty(node) or not isinstance(node, yaml.CollectionNode) or _is_flow(node):
+        ends_before: bool = node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line
+        return int(node.end_mark.line) - ends_before
+    last = node.value[-1]
+    if isinstance(last, tuple):
+        return max(_last_line(last[0]), _last_line(last[1]))
+    return _last_line(last)
+
+
+def _block(value: Any, column: int) -> str:
+    return "".join(f"{' ' * column}{line}\n" for line in dump_yaml(value).splitlines())
+
+
+def _inline(value: Any) -> str:
+    """Write a scalar on the line where it belongs."""
+    return dump_yaml([value])[2:].rstrip("\n")
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_flow_word(key)}: {_item(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_item, value))}]"
+    return _inline(value)
+
+
+def _item(value: Any) -> str:
+    return _flow(value) if isinstance(value, (dict, list)) else _flow_word(value)
+
+
+def _flow_word(value: Any) -> str:
+    is_odd = isinstance(value, str) and bool(_FLOW_MARKS & set(value))
+    return dumps(value, ensure_ascii=False) if is_odd else _inline(value)

@@ -1,0 +1,39 @@
+/* What htmx cannot do for the editor: a text area as tall as its text, marks on fields at fault, a copied link. */
+function grow() {
+  const area = document.getElementById("manifest");
+  if (area) {
+    area.rows = area.value.split("\n").length + 2;
+  }
+}
+
+/* Fields are never swapped while somebody types, so the mark of a fault follows what stands beside them. */
+function marks() {
+  for (const one of document.querySelectorAll("#editing [aria-describedby^='beside-']")) {
+    const beside = document.getElementById(one.getAttribute("aria-describedby"));
+    one.toggleAttribute("aria-invalid", false);
+    if (beside?.querySelector(".fault")) {
+      one.setAttribute("aria-invalid", "true");
+    }
+  }
+}
+
+document.addEventListener("input", (event) => {
+  if (event.target.id === "manifest") {
+    grow();
+  }
+});
+document.addEventListener("htmx:afterSettle", () => {
+  grow();
+  marks();
+});
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-copy]");
+  if (link && navigator.clipboard && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    navigator.clipboard.writeText(link.href).then(
+      () => (link.textContent = "Link copied"),
+      () => (window.location = link.href),
+    );
+  }
+});
+grow();

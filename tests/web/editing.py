@@ -1,0 +1,31 @@
+"""Writing a manifest through the editor, in the steps that a person takes."""
+
+import re
+from typing import Any
+
+from django.test import Client
+
+from placements.models import Draft
+
+
+def typed(client: Client, address: str, text: str) -> str:
+    """Type a text into the YAML of the editor; give the page of the draft."""
+    client.post(address, {"mode": "yaml", "manifest": text})
+    return client.get(f"{draft_address()}?as=yaml").content.decode()
+
+
+def draft_address() -> str:
+    """Give the address of the latest draft."""
+    return f"/drafts/{Draft.objects.latest('pk').pk}/"
+
+
+def reviewed(client: Client) -> str:
+    """Open the review of the latest draft."""
+    return client.get(f"{draft_address()}review/").content.decode()
+
+
+def confirmed(client: Client, page: str, **more: str) -> Any:
+    """Press the button of a review."""
+    given = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', page.partition('class="bar"')[2]))
+    given.pop("confirm", None)
+    return client.post(f"{draft_address()}review/", {**given, **more})

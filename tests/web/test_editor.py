@@ -1,0 +1,310 @@
+"""The editor: form and YAML over one draft, with a preview of every change."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from placements.manifests import dump_yaml, load_documents
+from placements.models import Draft, Placement
+from placements.operations.placements import save_placement
+from tests.rows import NOW, decided, joined, person, pick_n_spec, placement_document
+from tests.web.reading import Outline
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
+
+NEW, EDIT = "/placements/new/", "/placements/web/edit/"
+NUMBER = "spec.policy.numberOfClusters"
+HTMX = {"HX-Request": "true"}
+
+
+def _fields(page: str) -> dict[str, str]:
+    """Read what a browser would send back of the form, without its buttons."""
+    form = page.partition('id="editing"')[2].partition("</form>")[0]
+    found = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
+    for name, inner in re.findall(r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
+        found[name] = re.findall(r'<option value="([^"]*)" selected', inner)[0]
+    return found
+
+
+def _post(client: Client, address: str, more: dict[str, Any], *, htmx: bool = True) -> Any:
+    page = client.get(address).content.decode()
+    return client.post(address, {**_fields(page), **more}, headers=HTMX if htmx else {})
+
+
+def _text() -> str:
+    return Draft.objects.get().text
+
+
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = load_documents(_text())[0].data
+    return data
+
+
+def test_looking_writes_nothing(operator: Client) -> None:
+    for address in (NEW, EDIT, f"{NEW}?from=web", f"{NEW}?recipe=ha-pair", f"{EDIT}?as=yaml"):
+        assert operator.get(address).status_code == 200
+
+    assert not Draft.objects.exists()
+
+
+def test_the_first_change_begins_a_draft_and_moves_to_its_address(operator: Client) -> None:
+    answer = _post(operator, EDIT, {NUMBER: "3"})
+    draft = Draft.objects.get()
+
+    assert answer.status_code == 200
+    assert answer["HX-Push-Url"] == f"/drafts/{draft.pk}/"
+    assert (draft.owner.username, draft.revision, draft.base) == ("ana", 1, Placement.objects.get().document)
+    assert _data()["spec"]["policy"]["numberOfClusters"] == 3
+    assert Placement.objects.get().number_of_clusters == 2
+
+
+def test_a_form_sent_back_as_it_was_begins_no_draft(operator: Client) -> None:
+    answer = _post(operator, EDIT, {})
+
+    assert answer.status_code == 200
+    assert not Draft.objects.exists()
+
+
+def test_a_change_answers_with_hints_and_preview_but_no_field(operator: Client) -> None:
+    text = _post(
+        operator, EDIT, {NUMBER: "3", "spec.strategy.rollingUpdate.maxSurge": "50%"}
+    ).content.decode()
+    fields = [given for _, given in Outline(text).fields]
+
+    assert fields == []
+    assert Outline(text).problems == []
+    assert "3 of 3 picked" in text
+    assert 'class="label joins" href="/clusters/bravelion/"' in text
+    assert "50% of 3 → 2" in text
+    assert re.search(r'id="beside-spec-policy-numberOfClusters" hx-swap-oob="true"', text)
+
+
+def test_the_number_alone_is_incremental_and_anything_else_is_not(operator: Client) -> None:
+    first = _post(operator, EDIT, {NUMBER: "3"}).content.decode()
+    address = f"/drafts/{Draft.objects.get().pk}/"
+    operator.post(address, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    more = {"spec.policy.topologySpreadConstraints[0].topologyKey": "region"}
+    second = _post(operator, address, more).content.decode()
+
+    assert ("incremental" in first, "from scratch" in first) == (True, False)
+    assert ("incremental" in second, "from scratch" in second) == (False, True)
+    assert "2 groups; all 3 clusters carry it" in second
+    assert re.search(r"region</strong> max 1, hard: .*?skew 1", second, re.DOTALL)
+
+
+def test_works_without_a_script(operator: Client) -> None:
+    answer = _post(operator, EDIT, {NUMBER: "3"}, htmx=False)
+    address = answer["Location"]
+    page = operator.get(address).content.decode()
+
+    assert (answer.status_code, address) == (302, f"/drafts/{Draft.objects.get().pk}/")
+    assert "3 of 3 picked" in page
+    yaml = _post(operator, address, {"as": "yaml"}, htmx=False)
+    assert yaml["Location"] == f"{address}?as=yaml"
+    assert 'id="manifest"' in operator.get(yaml["Location"]).content.decode()
+
+
+def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(operator: Client) -> None:
+    text = dump_yaml(placement_document("web", pick_n_spec(2))).replace(
+        "policy:", "policy:  # why\n    foo: 1"
+    )
+    answer = operator.post(EDIT, {"mode": "yaml", "manifest": text.replace("\n", "\r\n")}, headers=HTMX)
+    page = answer.content.decode()
+    line = text.splitlines().index("    foo: 1") + 1
+
+    assert _text() == text
+    assert re.search(rf"line {line}</strong> <code>spec.policy.foo</code> is not a field", page)
+    assert f"<b>✗ {line}</b>" in page
+    assert "2 of 2 picked" in page
+
+
+def test_a_form_edit_keeps_comments_and_what_no_field_shows(operator: Client) -> None:
+    document = placement_document("web", pick_n_spec(2), note="kept")
+    text = "# mine\n" + dump_yaml(document).replace("numberOfClusters: 2", "numberOfClusters: 2  # enough")
+    operator.post(EDIT, {"mode": "yaml", "manifest": text}, headers=HTMX)
+    address = f"/drafts/{Draft.objects.get().pk}/"
+
+    page = operator.get(address).content.decode()
+    _post(operator, address, {NUMBER: "3"})
+
+    assert "metadata.annotations[&quot;fleetui.io/note&quot;]" in page.partition("Also in the YAML")[2]
+    assert _text() == text.replace("numberOfClusters: 2", "numberOfClusters: 3")
+
+
+def test_what_cannot_be_read_stays_and_the_form_says_so(operator: Client) -> None:
+    operator.post(EDIT, {"mode": "yaml", "manifest": "a: ["}, headers=HTMX)
+    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+
+    assert _text() == "a: ["
+    assert "The text cannot be read: mend it as YAML." in page
+    assert "is not valid YAML" in page
+
+
+def test_a_document_of_ocm_has_no_form(operator: Client) -> None:
+    text = "apiVersion: cluster.open-cluster-management.io/v1beta1\nkind: Placement\n"
+    operator.post(NEW, {"mode": "yaml", "manifest": text}, headers=HTMX)
+
+    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+
+    assert "This is an OCM document: edit it as YAML." in page
+
+
+def test_rows_come_and_go_with_buttons(operator: Client) -> None:
+    terms = "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+    added = _post(operator, EDIT, {"add": terms})
+    address = f"/drafts/{Draft.objects.get().pk}/"
+    row = _data()["spec"]["policy"]["affinity"]["clusterAffinity"]
+    removed = _post(operator, address, {"remove": f"{terms}[0]"})
+
+    assert row["preferredDuringSchedulingIgnoredDuringExecution"][0]["weight"] == 10
+    assert (added["HX-Retarget"], added["HX-Reswap"]) == ("#editor", "outerHTML")
+    assert re.search(r'name="[^"]*\[0\]\.weight"[^>]* autofocus', added.content.decode())
+    assert "left out of the preview" in added.content.decode()
+    assert "affinity" not in _data()["spec"]["policy"]
+    assert removed.status_code == 200
+
+
+def test_a_half_typed_row_is_left_out_and_marked(operator: Client) -> None:
+    operator.post(EDIT, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+    preview = page.partition('id="preview"')[2]
+
+    assert "2 of 2 picked" in preview
+    assert "Left out for now: topology key 1." in preview
+    assert re.search(r"topologyKey\"[^>]*aria-invalid", page)
+
+
+def test_labels_are_offered_with_counts(operator: Client) -> None:
+    spec = pick_n_spec(1, topologySpreadConstraints=[{"topologyKey": "region"}])
+    decided("spread", spec)
+    page = operator.get("/placements/spread/edit/").content.decode()
+
+    offered = page.partition('<datalist id="label-keys">')[2].partition("</datalist>")[0]
+    assert '<option value="region">3 clusters</option>' in offered
+
+
+def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(operator: Client) -> None:
+    changed = _post(operator, NEW, {"spec.policy.placementType": "PickAll"})
+    address = f"/drafts/{Draft.objects.get().pk}/"
+    page = changed.content.decode()
+    tidied = _post(
+        operator, address, {"tidy": "all", "tidy-place": [NUMBER, "spec.policy.topologySpreadConstraints"]}
+    )
+
+    assert changed["HX-Retarget"] == "#editor"
+    assert "Some of it does not go together" in page
+    assert _data()["spec"]["policy"] == {"placementType": "PickAll"}
+    assert "3 picked" in tidied.content.decode()
+
+
+def test_a_form_made_for_other_rows_changes_nothing(operator: Client) -> None:
+    old = _fields(operator.get(EDIT).content.decode())
+    operator.post(EDIT, {"mode": "form", "add": "spec.policy.tolerations"}, headers=HTMX)
+    before = _text()
+
+    answer = operator.post(f"/drafts/{Draft.objects.get().pk}/", {**old, NUMBER: "3"}, headers=HTMX)
+
+    assert "changed in another window" in answer.content.decode()
+    assert _text() == before
+
+
+def test_a_second_window_does_not_overwrite_the_draft_of_the_first(operator: Client) -> None:
+    second = _fields(operator.get(EDIT).content.decode())
+    _post(operator, EDIT, {NUMBER: "3"})
+
+    answer = operator.post(EDIT, {**second, NUMBER: "1"}, headers=HTMX)
+
+    assert "You had begun a draft elsewhere" in answer.content.decode()
+    assert _data()["spec"]["policy"]["numberOfClusters"] == 3
+
+
+def test_typing_goes_on_in_the_draft_that_the_page_has_begun(operator: Client) -> None:
+    page = operator.get(NEW).content.decode()
+    first = operator.post(NEW, {**_fields(page), NUMBER: "2"}, headers=HTMX)
+    number = re.findall(r'name="draft" value="(\d+)"', first.content.decode())[0]
+
+    operator.post(NEW, {**_fields(page), NUMBER: "1", "draft": number}, headers=HTMX)
+
+    assert Draft.objects.count() == 1
+    assert _data()["spec"]["policy"]["numberOfClusters"] == 1
+
+
+def test_a_page_from_before_somebody_saved_keeps_what_it_started_from(operator: Client) -> None:
+    page = _fields(operator.get(EDIT).content.decode())
+    changed = placement_document("web", pick_n_spec(3), note="theirs")
+    save_placement(changed, by=person("li", "operator"), now=NOW)
+
+    operator.post(EDIT, {**page, NUMBER: "1"}, headers=HTMX)
+    draft = Draft.objects.get()
+    shown = operator.get(f"/drafts/{draft.pk}/").content.decode()
+
+    assert draft.revision == 1
+    assert _data()["metadata"] == {"name": "web"}
+    assert "web was saved while you edited it" in shown
+    assert f"{NUMBER}: <del>2</del> → <ins>3</ins>" in shown
+
+
+def test_an_edit_page_says_that_there_is_a_draft(operator: Client) -> None:
+    _post(operator, EDIT, {NUMBER: "3"})
+    number = Draft.objects.get().pk
+
+    page = operator.get(EDIT).content.decode()
+    operator.post(f"/drafts/{number}/discard/")
+
+    assert "You have a draft of web" in page
+    assert f'href="/drafts/{number}/"' in page
+    assert not Draft.objects.exists()
+
+
+def test_what_may_not_be_changed_is_told_while_typing(operator: Client) -> None:
+    page = _post(operator, EDIT, {"spec.policy.placementType": "PickAll"}).content.decode()
+
+    assert "cannot change from PickN to PickAll" in page or "does not go with placement type" in page
+
+
+def test_a_recipe_starts_from_the_labels_of_the_fleet(operator: Client) -> None:
+    page = operator.get(f"{NEW}?recipe=one-each&as=yaml").content.decode()
+
+    assert "numberOfClusters: 2  # one for each region there is now" in page
+    assert "topologyKey: region" in page
+
+
+def test_a_copy_has_another_name(operator: Client) -> None:
+    page = operator.get(f"{NEW}?from=web").content.decode()
+
+    assert _fields(page)["metadata.name"] == "web-copy"
+
+
+def test_a_placement_page_says_that_there_is_a_draft(operator: Client, viewer: Client) -> None:
+    _post(operator, EDIT, {NUMBER: "3"})
+    number = Draft.objects.get().pk
+
+    assert f'href="/drafts/{number}/">Continue' in operator.get("/placements/web/").content.decode()
+    assert "You have a draft" not in viewer.get("/placements/web/").content.decode()
+
+
+def test_a_key_that_some_clusters_lack_is_a_warning_beside_its_row(operator: Client) -> None:
+    joined("zebra")
+    document = placement_document(
+        "web", pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "region"}])
+    )
+    operator.post(EDIT, {"mode": "yaml", "manifest": dump_yaml(document)}, headers=HTMX)
+
+    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+
+    assert '<span class="warning">▲ 2 groups; 1 cluster lacks it and will be preferred</span>' in page
+    assert "1 warning" in page
+
+
+def test_half_of_the_fields_may_be_at_fault_at_once(operator: Client) -> None:
+    operator.post(EDIT, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    address = f"/drafts/{Draft.objects.get().pk}/"
+    operator.post(address, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    second = {"spec.policy.topologySpreadConstraints[1].topologyKey": "moon"}
+
+    page = _post(operator, address, second).content.decode()
+
+    assert "Left out for now: topology key 1." in page
+    assert "no cluster carries moon" in page

@@ -1,0 +1,126 @@
+"""Reviewing a draft: what it would do, saving just that, and what somebody else did meanwhile."""
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from placements.manifests import dump_yaml, load_documents
+from placements.models import Decision, Draft, Placement
+from placements.operations.drafts import start_draft
+from placements.operations.placements import save_placement
+from tests.rows import NOW, joined, person, pick_n_spec, placed, placement_document
+
+pytestmark = pytest.mark.django_db
+CONSTRAINT = {"topologyKey": "region", "maxSkew": 1}
+
+
+@pytest.fixture
+def draft(operator: Client, web: Placement) -> Draft:
+    """Let the operator begin a draft that asks for three clusters."""
+    return _begun(operator, web, placement_document("web", pick_n_spec(3)))
+
+
+def _begun(operator: Client, web: Placement | None, document: Any) -> Draft:
+    ana = User.objects.get(pk=operator.session["_auth_user_id"])
+    return start_draft(dump_yaml(document), placement=web, by=ana, now=NOW)
+
+
+def _review(operator: Client, draft: Draft) -> str:
+    return operator.get(f"/drafts/{draft.pk}/review/").content.decode()
+
+
+def _confirm(operator: Client, draft: Draft, page: str) -> Any:
+    form = page.partition('class="bar"')[2]
+    given = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', form))
+    return operator.post(f"/drafts/{draft.pk}/review/", given)
+
+
+def test_shows_who_moves_the_policy_in_words_and_the_manifest(operator: Client, draft: Draft) -> None:
+    page = _review(operator, draft)
+
+    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["1 joins", "0 leave", "2 stay"]
+    assert "<del>Pick 2 clusters.</del>" in page
+    assert "<ins>Pick 3 clusters.</ins>" in page
+    assert '<span class="removed">-    numberOfClusters: 2</span>' in page
+    assert '<span class="added">+    numberOfClusters: 3</span>' in page
+    assert "incremental" in page
+    assert "Rolls out in" in page
+    assert Placement.objects.get().revision == 1
+
+
+def test_says_that_another_policy_reschedules_from_scratch(operator: Client, web: Placement) -> None:
+    spec = pick_n_spec(2, topologySpreadConstraints=[CONSTRAINT])
+
+    page = _review(operator, _begun(operator, web, placement_document("web", spec)))
+
+    assert "reschedules from scratch" in page
+    assert 'class="label leaves" href="/clusters/jumpingcat/"' in page
+
+
+def test_confirming_saves_and_goes_to_the_placement(operator: Client, draft: Draft, web: Placement) -> None:
+    answer = _confirm(operator, draft, _review(operator, draft))
+
+    assert (answer.status_code, answer["Location"]) == (302, "/placements/web/")
+    assert placed(web) == ["bravelion", "jumpingcat", "nimblefox"]
+    assert Decision.objects.count() == 2
+    assert not Draft.objects.exists()
+
+
+def test_says_what_changed_when_the_fleet_did(operator: Client, draft: Draft) -> None:
+    page = _review(operator, draft)
+    joined("zebra", region="east")
+    answer = _confirm(operator, draft, page)
+    again = answer.content.decode()
+
+    assert answer.status_code == 409
+    assert "The fleet changed since your preview" in again
+    assert '<span class="label joins">zebra</span><span class="label leaves">bravelion</span>' in re.sub(
+        r"\s+(?=<span)", "", again
+    )
+    assert Placement.objects.get().revision == 1
+    assert _confirm(operator, draft, again).status_code == 302
+
+
+def test_a_draft_at_fault_has_no_button_to_save(operator: Client, web: Placement) -> None:
+    draft = _begun(operator, web, placement_document("web", pick_n_spec(-1)))
+    page = _review(operator, draft)
+    answer = operator.post(f"/drafts/{draft.pk}/review/", {"digest": "x", "decision": "y"})
+
+    assert "It cannot be saved like this" in page
+    assert 'name="digest"' not in page
+    assert answer.status_code == 409
+    assert Placement.objects.get().revision == 1
+
+
+def test_shows_what_somebody_saved_and_carries_the_draft_over(operator: Client, draft: Draft) -> None:
+    page = _review(operator, draft)
+    theirs = placement_document("web", pick_n_spec(2), note="theirs")
+    save_placement(theirs, by=person("li", "operator"), now=NOW)
+
+    refused = _confirm(operator, draft, page)
+    rebased = operator.post(f"/drafts/{draft.pk}/rebase/")
+    draft.refresh_from_db()
+
+    assert refused.status_code == 409
+    assert "web was saved while you edited it" in refused.content.decode()
+    assert 'name="digest"' not in refused.content.decode()
+    assert rebased["Location"] == f"/drafts/{draft.pk}/"
+    assert load_documents(draft.text)[0].data["metadata"]["annotations"] == {"fleetui.io/note": "theirs"}
+    assert _confirm(operator, draft, _review(operator, draft)).status_code == 302
+
+
+def test_asks_whose_value_holds_where_both_changed_the_same(operator: Client, draft: Draft) -> None:
+    save_placement(placement_document("web", pick_n_spec(1)), by=person("li", "operator"), now=NOW)
+
+    asked = operator.post(f"/drafts/{draft.pk}/rebase/")
+    operator.post(f"/drafts/{draft.pk}/rebase/", {"keep": "theirs"})
+    draft.refresh_from_db()
+
+    assert asked.status_code == 409
+    assert "You and somebody else changed the same" in asked.content.decode()
+    row = re.findall(r"<td>(\d)</td><td>(\d)</td><td>(\d)</td>", asked.content.decode())
+    assert row == [("2", "3", "1")]
+    assert load_documents(draft.text)[0].data["spec"]["policy"]["numberOfClusters"] == 1
