@@ -10,6 +10,7 @@ from placements.views import (
     decisions,
     demo,
     hands,
+    history,
     overview,
     placement_edit,
     placements,
@@ -51,6 +52,9 @@ urlpatterns = [
     path("placements/<str:name>/edit/", placement_edit.edit_placement, name="edit-placement"),
     path("placements/<str:name>/delete/", placement_edit.delete, name="delete-placement"),
     path("placements/<str:name>/yaml/", placements.placement_yaml, name="placement-yaml"),
+    path("placements/<str:name>/history/", history.history, name="history"),
+    path("placements/<str:name>/compare/", history.choose, name="choose-two"),
+    path("placements/<str:name>/compare/<str:before>..<str:after>/", history.compare_two, name="compare"),
     path("placements/<str:name>/plan/", rollouts.plan, name="plan"),
     *(
         path(f"placements/<str:name>/{hand}/", hands.lay_hand, {"hand": hand}, name=f"{hand}-placement")

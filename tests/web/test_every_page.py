@@ -25,6 +25,9 @@ READ = [
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=picked",
+    "/placements/web/history/",
+    "/placements/web/compare/p0..{id}/",
+    "/placements/web/compare/s0..s0/",
     "/placements/web/plan/",
     "/rollouts/",
     "/rollouts/?state=running&placement=web",
@@ -138,7 +141,7 @@ def test_no_address_is_missing_in_these_tests() -> None:
     tested = {address.partition("?")[0].replace("{id}", "d-0") for address in (*READ, *WRITE, *POST_ONLY)}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
-    assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml"}
+    assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml", "choose-two"}
 
 
 @pytest.mark.usefixtures("web")
