@@ -29,6 +29,16 @@ class GroupCount:
     after: int
     clusters: int
 
+    @property
+    def change(self) -> int:
+        """Give how many more there are now."""
+        return self.after - self.before
+
+    @property
+    def change_text(self) -> str:
+        """Write that with a sign."""
+        return f"{self.change:+}".replace("-", "−")
+
 
 @dataclass(frozen=True, slots=True)
 class GroupCounts:

@@ -1,5 +1,6 @@
 """The past of a placement: what it was asked and what was decided, and any two of those side by side."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ from placements.snapshots import policy_of
 from placements.views.lists import PAGE_SIZE
 
 _CHANGES_SHOWN, _NAMES_SHOWN = 4, 20
+_KEY = re.compile("[a-z0-9-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +138,6 @@ def _resource_words(row: ResourceSnapshot, before: object) -> str:
 
 def _decision_row(entry: Entry, row: Decision) -> HistoryRow:
     before = entry.before if isinstance(entry.before, Decision) else None
-    rescaled = (
-        before is not None and before.wanted != row.wanted and before.policy_number == row.policy_number
-    )
     return HistoryRow(
         entry,
         f"decision {row.number}",
@@ -162,7 +161,7 @@ def _rescaled(before: Decision, row: Decision) -> list[Difference]:
 def choose(request: HttpRequest, name: str) -> HttpResponse:
     """Lead to the comparison of the two that were chosen; to the history where they were not."""
     before, after = (request.GET.get(side, "").strip() for side in ("before", "after"))
-    if not before or not after or "/" in before + after:
+    if not (_KEY.fullmatch(before) and _KEY.fullmatch(after)):
         return redirect("pages:history", name)
     return redirect("pages:compare", name, before, after)
 

@@ -10,6 +10,9 @@ from clusters.models import MemberCluster
 from fleetui.roles import may_operate, may_read
 from placements.models import Placement
 from placements.queries.runs import running_count
+from placements.scheduling.version import ENGINE_VERSION
+from placements.views.preferences import PREFERENCES, preference_of
+from placements.views.twins import curl_of, twin_of
 
 API_DOCS = "api:docs"
 """The name of the address of the API's documentation; without one there is no link."""
@@ -21,6 +24,9 @@ _SECTIONS = (
     ("Resources", "resources", ("/resources/",)),
     ("Activity", "activity", ("/activity/",)),
 )
+_CAPTIONS = {"theme": "Theme", "rows": "Rows", "keys": "Keyboard shortcuts"}
+_KEYS = {"Resources": "s"}
+"""Letters of sections that are not their first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,11 @@ class Section:
     url: str
     is_current: bool
     count: int
+
+    @property
+    def key(self) -> str:
+        """Give the letter that leads here after a `g`."""
+        return _KEYS.get(self.title, self.title[:1].lower())
 
 
 class Shell:
@@ -57,6 +68,49 @@ class Shell:
             model.objects.filter(is_demo=True).values_list("pk") for model in (Placement, MemberCluster)
         )
         return self.may_read and placements.union(clusters, all=True).exists()
+
+    @property
+    def theme(self) -> str:
+        """Give the theme that was chosen: system, light or dark."""
+        return preference_of(self._request, "theme")
+
+    @property
+    def rows(self) -> str:
+        """Give the height of rows that was chosen."""
+        return preference_of(self._request, "rows")
+
+    @property
+    def keys(self) -> str:
+        """Tell whether single letters do something, as on or off."""
+        return preference_of(self._request, "keys")
+
+    @property
+    def choices(self) -> list[tuple[str, str, tuple[str, ...], str]]:
+        """Give what can be chosen: name, caption, the words, the one that holds."""
+        return [
+            (name, _CAPTIONS[name], words, preference_of(self._request, name))
+            for name, words in PREFERENCES.items()
+        ]
+
+    @property
+    def here(self) -> str:
+        """Give the address to come back to."""
+        return self._request.get_full_path()
+
+    @cached_property
+    def twin(self) -> str:
+        """Give the address of this page as JSON, if it shows anything to count."""
+        return twin_of(self._request) if self.may_read else ""
+
+    @property
+    def curl(self) -> str:
+        """Write the command that fetches the twin."""
+        return curl_of(self._request, self.twin)
+
+    @property
+    def engine(self) -> str:
+        """Give the version of the scheduling engine."""
+        return ENGINE_VERSION
 
     @property
     def sections(self) -> list[Section]:

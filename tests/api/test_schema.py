@@ -187,6 +187,8 @@ def hub(_kept_connection: None) -> dict[str, str]:
         "group": "core",
         "kind": "Namespace",
         "namespace": "-",
+        "before": "p0",
+        "after": "p0",
     }
 
 
@@ -227,5 +229,5 @@ def test_every_operation_is_told_in_words() -> None:
     schema = SchemaGenerator().get_schema(request=None, public=True)
     operations = [one for path in schema["paths"].values() for one in path.values()]
 
-    assert len(operations) == 83
+    assert len(operations) == 87
     assert [one["operationId"] for one in operations if not one.get("description")] == []

@@ -16,6 +16,9 @@ pytestmark = pytest.mark.django_db
 
 READ = [
     "/",
+    "/help/keyboard/",
+    "/help/semantics/",
+    "/help/glossary/",
     "/search/",
     "/search/?q=o",
     "/activity/",
@@ -60,6 +63,7 @@ WRITE = [
     "/resources/_/ConfigMap/shop/settings/delete/",
 ]
 POST_ONLY = ["/demo/load/"]
+PREFERENCES = ["/theme/", "/rows/", "/keys/"]  # kept in the browser of whoever asks, so open to everyone
 
 
 @pytest.fixture
@@ -108,7 +112,8 @@ def test_offers_a_viewer_no_way_to_write(viewer: Client, decision_id: str, addre
     links = re.findall(r'(?:href|action)="([^"?#]*)', text)
     ours = [link for link in links if link.endswith(("/edit/", "/new/", "/delete/", "/import/", "/apply/"))]
     assert ours == []
-    assert re.findall(r'<form method="post" action="([^"]*)"', text) == ["/logout/"]
+    forms = re.findall(r'<form method="post" action="([^"]*)"', text)
+    assert set(forms) == {"/theme/", "/rows/", "/keys/", "/logout/"}
 
 
 @pytest.mark.usefixtures("web")
@@ -138,7 +143,10 @@ def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, addres
 
 
 def test_no_address_is_missing_in_these_tests() -> None:
-    tested = {address.partition("?")[0].replace("{id}", "d-0") for address in (*READ, *WRITE, *POST_ONLY)}
+    tested = {
+        address.partition("?")[0].replace("{id}", "d-0")
+        for address in (*READ, *WRITE, *POST_ONLY, *PREFERENCES)
+    }
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
     assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml", "choose-two"}
