@@ -12,7 +12,10 @@ import pytest
 from playwright.sync_api import Page
 
 from placements import urls
-from placements.models import Decision
+from placements.models import Decision, Resource
+from placements.operations.rollouts.advancing import advance_due
+from placements.views.search import resource_url
+from tests.rows import NOW
 
 Enter = Callable[..., Page]
 
@@ -50,12 +53,22 @@ SAMPLES = {
     "semantics": "/decisions/{decision}/semantics/",
     "resources": "/resources/",
     "apply": "/resources/apply/",
-    "resource": "/resources/_/ConfigMap/{resource}/",
-    "delete-resource": "/resources/_/ConfigMap/{resource}/delete/",
+    "resource": "{resource}",
+    "delete-resource": "{resource}delete/",
 }
 NO_PAGE = {"load-demo", "placement-yaml", "choose-two", "prefer-theme", "prefer-rows", "prefer-keys"}
 """Addresses that show nothing of their own: they redirect, or hand out a file."""
-ON_A_PHONE = ("overview", "clusters", "cluster", "placement", "history", "compare", "decision", "rollout", "help")
+ON_A_PHONE = (
+    "overview",
+    "clusters",
+    "cluster",
+    "placement",
+    "history",
+    "compare",
+    "decision",
+    "rollout",
+    "help",
+)
 SERIOUS = ("serious", "critical")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
@@ -65,12 +78,13 @@ def test_no_page_is_missing_here() -> None:
 
 
 @pytest.fixture
-def samples(nine: None, work: Callable[[], None]) -> dict[str, str]:
+def samples(nine: None) -> dict[str, str]:
     """Give the address of each page, on a demo that is being carried out."""
-    work()
+    assert advance_due(now=NOW)
     decision = Decision.objects.filter(placement_name="web").latest("number")
+    resource = resource_url(Resource.objects.earliest("pk"))
     return {
-        name: address.format(decision=decision.record.decision_id, resource="shop/web-settings")
+        name: address.format(decision=decision.record.decision_id, resource=resource)
         for name, address in SAMPLES.items()
     }
 
@@ -124,7 +138,9 @@ def _look(page: Page, address: str, *, may_refuse: bool = False) -> list[str]:
     faults = _open(page, address, may_refuse=may_refuse)
     page.evaluate(_axe())
     options = {"runOnly": {"type": "tag", "values": RULES}, "resultTypes": ["violations"]}
-    violations = page.evaluate("options => axe.run(document, options).then(found => found.violations)", options)
+    violations = page.evaluate(
+        "options => axe.run(document, options).then(found => found.violations)", options
+    )
     return faults + [
         f"{one['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
         for one in violations

@@ -1,4 +1,4 @@
-"""When the console itself is at fault, or a form is not taken: a page that looks like ours, and an id to quote."""
+"""When the console itself is at fault, or a form is not taken: a page like ours, and an id to quote."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ from tests.web.reading import Outline
 pytestmark = pytest.mark.django_db
 
 
-class _Broken(Exception):
+class _BrokenError(Exception):
     """Something that nobody foresaw."""
 
 
@@ -22,7 +22,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, viewer: Client) -> Client:
     """Let the overview fail, on the page and over REST."""
 
     def fail() -> None:
-        raise _Broken
+        raise _BrokenError
 
     monkeypatch.setattr(overview, "counts", fail)
     viewer.raise_request_exception = False

@@ -10,6 +10,7 @@ from clusters.models import MemberCluster
 from clusters.operations.editing import change_labels
 from clusters.operations.leaving import leave
 from placements.models import Placement
+from placements.operations.rollouts.advancing import advance_due
 from tests.rows import NOW, decided, joined, person, pick_n_spec, saved, simulated, spec
 from tests.web.reading import Outline
 

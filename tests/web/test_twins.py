@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from placements.models import Placement
 from placements.operations.rollouts.advancing import advance_due
-from tests.rows import NOW, joined
+from tests.rows import NOW, decided, joined, pick_n_spec
 from tests.web.test_every_page import READ, WRITE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
@@ -17,9 +18,10 @@ WITHOUT = ("/help/", "/demo/")
 
 
 @pytest.fixture(autouse=True)
-def _carried_out(web: object) -> None:
+def _carried_out(web: Placement) -> None:
     """Let the placement be carried out, so that there is a run."""
-    advance_due(now=NOW)
+    assert advance_due(now=NOW) == 1
+    assert web.pk
 
 
 def _twin(client: Client, address: str) -> tuple[str, Any]:
@@ -40,11 +42,13 @@ def test_every_page_has_one_that_answers(operator: Client, decision_id: str, add
 
 
 def test_the_overview_counts_alike(viewer: Client) -> None:
+    decided("many", pick_n_spec(9))
+
     page, twin = _twin(viewer, "/")
 
-    assert f"<h1>{twin['clusters']} clusters · {twin['placements']} placement " in page
-    assert f"· {twin['runsRunning']} rollout running" in page
-    assert (twin["clusters"], twin["placements"], twin["runsRunning"]) == (3, 1, 1)
+    assert f"<h1>{twin['clusters']} clusters · {twin['placements']} placements " in page
+    assert f"· {twin['notFulfilled']} not fulfilled" in page
+    assert (twin["clusters"], twin["placements"], twin["notFulfilled"]) == (3, 2, 1)
 
 
 @pytest.mark.parametrize(
