@@ -5,8 +5,10 @@ from functools import cached_property
 
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 
 from clusters.models import MemberCluster
+from fleetui.pulse import silence
 from fleetui.roles import may_operate, may_read
 from placements.models import Placement
 from placements.queries.runs import running_count
@@ -68,6 +70,12 @@ class Shell:
             model.objects.filter(is_demo=True).values_list("pk") for model in (Placement, MemberCluster)
         )
         return self.may_read and placements.union(clusters, all=True).exists()
+
+    @cached_property
+    def silence(self) -> int | None:
+        """Give for how many seconds no worker has answered, if that is too long."""
+        found = silence(now=timezone.now())
+        return int(found.total_seconds()) if found else None
 
     @property
     def theme(self) -> str:

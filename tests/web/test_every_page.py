@@ -9,7 +9,7 @@ from django.urls import get_resolver
 from placements import urls
 from placements.models import Placement
 from placements.operations.rollouts.advancing import advance_due
-from tests.rows import NOW
+from tests.rows import NOW, person
 from tests.web.reading import Outline
 
 pytestmark = pytest.mark.django_db
@@ -131,6 +131,25 @@ def test_refuses_a_viewer_who_would_write(viewer: Client, address: str, method: 
 def test_refuses_strangers_and_nobody_who_would_write(client: Client, stranger: Client, address: str) -> None:
     assert client.post(address).status_code == 302
     assert stranger.post(address).status_code == 403
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("method", ["get", "post"])
+@pytest.mark.parametrize("address", WRITE)
+def test_refuses_an_approver_who_would_write(address: str, method: str) -> None:
+    approver = Client()
+    approver.force_login(person("otto", "approver"))
+
+    answer = getattr(approver, method)(address)
+
+    assert answer.status_code == 403
+    assert "Ask a fleet operator" in answer.content.decode()
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("address", [*WRITE, *POST_ONLY])
+def test_lets_an_operator_write(operator: Client, address: str) -> None:
+    assert operator.post(address).status_code in (200, 302, 409, 422)
 
 
 def test_refuses_a_viewer_who_would_load_a_demo(viewer: Client) -> None:
