@@ -45,3 +45,13 @@ class Event(models.Model):
     def facts(self) -> dict[str, Any]:
         """Give who, what and when as plain data."""
         return {"by": self.actor_name, "what": self.verb, "at": self.at, "revision": self.revision}
+
+
+class Pulse(models.Model):
+    """When a worker last answered; one row."""
+
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        """Give the moment."""
+        return self.at.isoformat()

@@ -63,6 +63,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "fleetui.request_ids.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # After the static files: a picture may bring a style of its own.
@@ -155,7 +156,11 @@ STORAGES = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "handlers": {"console": {"class": "logging.StreamHandler"}},
+    "filters": {"request_id": {"()": "fleetui.request_ids.RequestIdFilter"}},
+    "formatters": {"plain": {"format": "%(message)s%(request_id)s"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "filters": ["request_id"], "formatter": "plain"}
+    },
     # Django's default shows nothing on the console while DEBUG is off, not even a server error.
     "loggers": {"django": {"handlers": ["console"], "level": "INFO"}},
 }

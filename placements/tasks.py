@@ -6,6 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
+from fleetui.pulse import beat
 from placements.operations.fleet_changes import ask_those_concerned
 from placements.operations.rollouts.advancing import advance_due as advance_those_due
 from placements.operations.rollouts.carrying_out import carry_out_due as carry_out_those_due
@@ -41,6 +42,7 @@ def carry_out_due(**_newer: Any) -> None:
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
     """Find what a lost message left, and do it; what takes long has a task of its own."""
+    beat(now=datetime.now(UTC))
     ask_those_concerned()
     _repeat(advance_drains)
     _repeat(schedule_those_due)

@@ -11,11 +11,14 @@ from placements.views import (
     demo,
     draft_review,
     editor,
+    guidance,
     hands,
+    history,
     namesakes,
     overview,
     placement_edit,
     placements,
+    preferences,
     resources,
     rollouts,
     search,
@@ -34,6 +37,11 @@ urlpatterns = [
     path("", overview.overview, name="overview"),
     path("search/", search.search, name="search"),
     path("activity/", activity.activity, name="activity"),
+    *(
+        path(f"{name}/", preferences.prefer, {"name": name}, name=f"prefer-{name}")
+        for name in preferences.PREFERENCES
+    ),
+    *(path(f"help/{page}/", guidance.help_page, {"page": page}, name="help") for page in guidance.PAGES),
     # /demo/
     path("demo/load/", demo.load, name="load-demo"),
     path("demo/remove/", demo.remove, name="remove-demo"),
@@ -58,6 +66,9 @@ urlpatterns = [
     path("placements/<str:name>/edit/", editor.edit_placement, name="edit-placement"),
     path("placements/<str:name>/delete/", placement_edit.delete, name="delete-placement"),
     path("placements/<str:name>/yaml/", placements.placement_yaml, name="placement-yaml"),
+    path("placements/<str:name>/history/", history.history, name="history"),
+    path("placements/<str:name>/compare/", history.choose, name="choose-two"),
+    path("placements/<str:name>/compare/<slug:before>..<slug:after>/", history.compare_two, name="compare"),
     path("placements/<str:name>/plan/", rollouts.plan, name="plan"),
     *(
         path(f"placements/<str:name>/{hand}/", hands.lay_hand, {"hand": hand}, name=f"{hand}-placement")

@@ -12,6 +12,7 @@ from placements.api import (
     drains,
     events,
     hands,
+    looking_back,
     overrides,
     placements,
     planning,
@@ -51,6 +52,12 @@ of_placements = [
     path("<named:name>", placements.Placement.as_view(), name="placement"),
     path("<named:name>/bindings", placements.PlacementBindings.as_view(), name="placement-bindings"),
     path("<named:name>/decisions", placements.PlacementDecisions.as_view(), name="placement-decisions"),
+    path("<named:name>/history", looking_back.History.as_view(), name="history"),
+    path(
+        "<named:name>/compare/<decision:before>..<decision:after>",
+        looking_back.Compare.as_view(),
+        name="compare",
+    ),
     path("<named:name>/policy-snapshots", snapshots.PolicySnapshots.as_view(), name="policy-snapshots"),
     path(
         "<named:name>/policy-snapshots/<number:number>",
@@ -120,6 +127,8 @@ of_runs = [
 
 first_version: list[URLPattern | URLResolver] = [
     path("token", Token.as_view(), name="token"),
+    path("overview", looking_back.Overview.as_view(), name="overview"),
+    path("search", looking_back.Search.as_view(), name="search"),
     path("clusters", clusters.Clusters.as_view(), name="clusters"),
     path("clusters/", include(of_clusters)),
     path("placements", placements.Placements.as_view(), name="placements"),

@@ -9,7 +9,16 @@ from placements.queries.lists import events_matching
 from placements.views.happenings import happening_rows
 from placements.views.lists import page_from
 
-KINDS = ("cluster", "placement", "resource")
+KINDS = (
+    "cluster",
+    "placement",
+    "rollout",
+    "resource",
+    "budget",
+    "staged-run",
+    "staged-strategy",
+    "approval-request",
+)
 
 
 @for_readers

@@ -5,11 +5,16 @@ from functools import cached_property
 
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 
 from clusters.models import MemberCluster
+from fleetui.pulse import silence
 from fleetui.roles import may_approve, may_operate, may_read
 from placements.models import Placement
 from placements.queries.runs import running_count
+from placements.scheduling.version import ENGINE_VERSION
+from placements.views.preferences import PREFERENCES, preference_of
+from placements.views.twins import curl_of, twin_of
 
 API_DOCS = "api:docs"
 """The name of the address of the API's documentation; without one there is no link."""
@@ -21,6 +26,9 @@ _SECTIONS = (
     ("Resources", "resources", ("/resources/",)),
     ("Activity", "activity", ("/activity/",)),
 )
+_CAPTIONS = {"theme": "Theme", "rows": "Rows", "keys": "Keyboard shortcuts"}
+_KEYS = {"Resources": "s"}
+"""Letters of sections that are not their first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,11 @@ class Section:
     url: str
     is_current: bool
     count: int
+
+    @property
+    def key(self) -> str:
+        """Give the letter that leads here after a `g`."""
+        return _KEYS.get(self.title, self.title[:1].lower())
 
 
 class Shell:
@@ -62,6 +75,55 @@ class Shell:
             model.objects.filter(is_demo=True).values_list("pk") for model in (Placement, MemberCluster)
         )
         return self.may_read and placements.union(clusters, all=True).exists()
+
+    @cached_property
+    def silence(self) -> int | None:
+        """Give for how many seconds no worker has answered, if that is too long."""
+        found = silence(now=timezone.now())
+        return int(found.total_seconds()) if found else None
+
+    @property
+    def theme(self) -> str:
+        """Give the theme that was chosen: system, light or dark."""
+        return preference_of(self._request, "theme")
+
+    @property
+    def rows(self) -> str:
+        """Give the height of rows that was chosen."""
+        return preference_of(self._request, "rows")
+
+    @property
+    def keys(self) -> str:
+        """Tell whether single letters do something, as on or off."""
+        return preference_of(self._request, "keys")
+
+    @property
+    def choices(self) -> list[tuple[str, str, tuple[str, ...], str]]:
+        """Give what can be chosen: name, caption, the words, the one that holds."""
+        return [
+            (name, _CAPTIONS[name], words, preference_of(self._request, name))
+            for name, words in PREFERENCES.items()
+        ]
+
+    @property
+    def here(self) -> str:
+        """Give the address to come back to."""
+        return self._request.get_full_path()
+
+    @cached_property
+    def twin(self) -> str:
+        """Give the address of this page as JSON, if it shows anything to count."""
+        return twin_of(self._request) if self.may_read else ""
+
+    @property
+    def curl(self) -> str:
+        """Write the command that fetches the twin."""
+        return curl_of(self._request, self.twin)
+
+    @property
+    def engine(self) -> str:
+        """Give the version of the scheduling engine."""
+        return ENGINE_VERSION
 
     @property
     def sections(self) -> list[Section]:

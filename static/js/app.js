@@ -1,15 +1,71 @@
-/* The one ticker of a page: `tick` on the body while something may still change, and never out of sight.
+/* The one ticker of a page: `tick` on the body, quickly while something may still change, slowly where a fragment
+   says data-active="false", never out of sight, and at once when the page is looked at again.
    A fragment that is not done listens to it; the last answer has no such trigger, so polling ends by itself. */
 const LIVE = '[hx-trigger~="tick"]';
 const BUSY = 2000;
+const CALM = 15000;
+let next = Date.now() + BUSY;
 
 function tick() {
-  if (!document.hidden && document.querySelector(LIVE)) {
+  const live = [...document.querySelectorAll(LIVE)];
+  const calm = live.every((one) => one.dataset.active === "false");
+  next = Date.now() + (calm ? CALM : BUSY);
+  if (!document.hidden && live.length) {
+    missed += 1;
+    judge();
     document.body.dispatchEvent(new Event("tick"));
   }
 }
 
-setInterval(tick, BUSY);
+setInterval(() => { if (Date.now() >= next) tick(); }, 500);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
+window.addEventListener("online", tick);
+
+/* "as of": when the server last answered. Hollow after two ticks without an answer, "reconnecting" after five; until
+   it answers again nothing risky can be pressed. */
+const marker = document.getElementById("as-of");
+let missed = 0;
+
+function judge() {
+  if (!marker) return;
+  const state = missed > 5 ? "lost" : missed > 2 ? "late" : "fresh";
+  if (marker.dataset.state === state) return;
+  marker.dataset.state = state;
+  marker.querySelector(".told").textContent = state === "lost" ? "reconnecting" : "";
+  document.querySelectorAll("main .button.danger, main [data-risky]").forEach(state === "lost" ? hold : release);
+}
+
+const WHY = "Not now: what is shown is old, and the console does not answer. It will be possible again when it does.";
+
+function hold(button) {
+  if (button.ariaDisabled === "true") return;
+  button.dataset.stale = button.title;
+  button.ariaDisabled = "true";
+  button.title = WHY;
+}
+
+function release(button) {
+  if (!("stale" in button.dataset)) return;
+  button.ariaDisabled = null;
+  button.title = button.dataset.stale;
+  delete button.dataset.stale;
+}
+
+document.addEventListener("click", (event) => {
+  if (!event.target.closest?.("[data-stale]")) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  say(WHY);
+}, true);
+
+document.addEventListener("htmx:afterRequest", (event) => {
+  const answer = event.detail.xhr;
+  if (!answer || answer.status < 200 || answer.status >= 500) return;
+  missed = 0;
+  const moment = new Date(answer.getResponseHeader("Date") || Date.now());
+  if (marker) marker.querySelector("[data-time]").textContent = moment.toISOString().slice(11, 19);
+  judge();
+});
 
 /* Clocks run on between two answers: "6:12" since, or until, the moment that the element names. */
 function clocks() {
@@ -24,13 +80,61 @@ function clocks() {
 }
 
 setInterval(clocks, 1000);
-document.addEventListener("visibilitychange", tick);
 
-/* "/" goes to the search box, unless somebody is typing. */
-document.addEventListener("keydown", (event) => {
-  const typing = event.target.closest("input, textarea, select, [contenteditable]");
-  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
-    event.preventDefault();
-    document.getElementById("search")?.focus();
+/* Short news in the corner, gone after a while; also read aloud. */
+let silence = 0;
+
+function say(words) {
+  const said = document.getElementById("said");
+  if (!said) return;
+  said.textContent = words;
+  clearTimeout(silence);
+  silence = setTimeout(() => { said.textContent = ""; }, 4000);
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied.");
+  } catch {
+    window.prompt("Copy this:", text);
   }
+}
+
+/* Other modules ask by events: an import would load this file a second time, under its unhashed name. */
+document.addEventListener("copy:text", (event) => { copy(event.detail); });
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-copy]");
+  if (button) copy(button.parentElement.querySelector("code").textContent);
 });
+document.querySelectorAll("[data-copy]").forEach((button) => { button.hidden = false; });
+
+/* What somebody prefers holds at once; the cookie is for the next page. */
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest("[data-prefer]");
+  const chosen = event.submitter?.value;
+  if (!form || !chosen) return;
+  event.preventDefault();
+  const name = form.dataset.prefer;
+  const body = new FormData(form, event.submitter);
+  document.documentElement.dataset[name] = chosen;
+  for (const button of document.querySelectorAll(`[data-prefer="${name}"] button`)) {
+    button.ariaPressed = String(button.value === chosen);
+  }
+  for (const words of document.querySelectorAll(`[data-prefer="${name}"] [data-chosen]`)) words.textContent = chosen;
+  if (name === "theme") document.dispatchEvent(new Event("theme:change"));
+  const answer = await fetch(form.action, { method: "POST", body, redirect: "manual" }).catch(() => null);
+  if (!answer || answer.status >= 400) say("This could not be kept for the next page.");
+});
+
+/* A menu closes when the pointer or the focus goes elsewhere, and with Escape. */
+function close(event) {
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (event.key === "Escape") menu.querySelector("summary").focus();
+    if (event.key === "Escape" || (event.target instanceof Node && !menu.contains(event.target))) menu.open = false;
+  }
+}
+
+document.addEventListener("click", close);
+document.addEventListener("focusin", close);
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") close(event); });

@@ -192,6 +192,8 @@ def hub(_kept_connection: None) -> dict[str, str]:
         "group": "core",
         "kind": "Namespace",
         "namespace": "-",
+        "before": "p0",
+        "after": "p0",
     }
 
 

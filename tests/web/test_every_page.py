@@ -22,6 +22,9 @@ pytestmark = pytest.mark.django_db
 
 READ = [
     "/",
+    "/help/keyboard/",
+    "/help/semantics/",
+    "/help/glossary/",
     "/search/",
     "/search/?q=o",
     "/activity/",
@@ -31,6 +34,9 @@ READ = [
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=picked",
+    "/placements/web/history/",
+    "/placements/web/compare/p0..{id}/",
+    "/placements/web/compare/s0..s0/",
     "/placements/web/plan/",
     "/rollouts/",
     "/rollouts/?state=running&placement=web",
@@ -81,6 +87,7 @@ POST_ONLY = ["/demo/load/"]
 APPROVE = ["/rollouts/staged/runs/one/approve/all/"]
 POST_OWN = ["/drafts/{draft}/discard/", "/drafts/{draft}/rebase/"]
 BOTH = ["/drafts/{draft}/"]
+PREFERENCES = ["/theme/", "/rows/", "/keys/"]  # kept in the browser of whoever asks, so open to everyone
 
 
 @pytest.fixture
@@ -209,7 +216,8 @@ def test_offers_a_viewer_no_way_to_write(viewer: Client, decision_id: str, addre
     links = re.findall(r'(?:href|action)="([^"?#]*)', text)
     ours = [link for link in links if link.endswith(("/edit/", "/new/", "/delete/", "/import/", "/apply/"))]
     assert ours == []
-    assert re.findall(r'<form method="post" action="([^"]*)"', text) == ["/logout/"]
+    forms = re.findall(r'<form method="post" action="([^"]*)"', text)
+    assert set(forms) == {"/theme/", "/rows/", "/keys/", "/logout/"}
 
 
 @pytest.mark.usefixtures("web")
@@ -229,6 +237,25 @@ def test_refuses_strangers_and_nobody_who_would_write(client: Client, stranger: 
     assert stranger.post(address).status_code == 403
 
 
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("method", ["get", "post"])
+@pytest.mark.parametrize("address", WRITE)
+def test_refuses_an_approver_who_would_write(address: str, method: str) -> None:
+    approver = Client()
+    approver.force_login(person("otto", "approver"))
+
+    answer = getattr(approver, method)(address)
+
+    assert answer.status_code == 403
+    assert "Ask a fleet operator" in answer.content.decode()
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("address", [*WRITE, *POST_ONLY])
+def test_lets_an_operator_write(operator: Client, address: str) -> None:
+    assert operator.post(address).status_code in (200, 302, 409, 422)
+
+
 def test_refuses_a_viewer_who_would_load_a_demo(viewer: Client) -> None:
     assert viewer.post("/demo/load/", {"size": "4"}).status_code == 403
 
@@ -239,11 +266,11 @@ def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, addres
 
 
 def test_no_address_is_missing_in_these_tests() -> None:
-    listed = (*READ, *WRITE, *OWN, *POST_ONLY, *POST_OWN, *BOTH, *APPROVE)
+    listed = (*READ, *WRITE, *OWN, *POST_ONLY, *POST_OWN, *BOTH, *APPROVE, *PREFERENCES)
     tested = {address.partition("?")[0].format(id="d-0", draft=1) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
-    assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml"}
+    assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml", "choose-two"}
 
 
 @pytest.mark.usefixtures("web")

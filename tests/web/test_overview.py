@@ -10,6 +10,7 @@ from clusters.models import MemberCluster
 from clusters.operations.editing import change_labels
 from clusters.operations.leaving import leave
 from placements.models import Placement
+from placements.operations.rollouts.advancing import advance_due
 from tests.rows import NOW, decided, joined, person, pick_n_spec, saved, simulated, spec
 from tests.web.reading import Outline
 
@@ -181,3 +182,14 @@ def test_lists_several(viewer: Client, text_of: Fetch) -> None:
 @pytest.mark.usefixtures("web")
 def test_says_that_nothing_was_found(viewer: Client, text_of: Fetch) -> None:
     assert "Nothing." in text_of(viewer, "/search/?q=zebra crossing")
+
+
+@pytest.mark.usefixtures("web")
+def test_finds_runs_by_number_and_resources_by_name(viewer: Client) -> None:
+    advance_due(now=NOW)
+
+    for text in ("web 1", "web/1", "run 1", "1"):
+        assert viewer.get("/search/", {"q": text})["Location"] == "/rollouts/web/1/"
+    for text in ("settings", "ConfigMap settings", "configmap/settings"):
+        assert viewer.get("/search/", {"q": text})["Location"] == "/resources/_/ConfigMap/shop/settings/"
+    assert "Nothing." in viewer.get("/search/", {"q": "secret settings"}).content.decode()

@@ -38,7 +38,7 @@ def test_says_that_the_password_is_wrong(client: Client) -> None:
 
 def test_rail_names_the_sections_and_marks_the_present_one(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/clusters/").partition('class="rail"')[2]
-    rail = re.findall(r'<li><a href="([^"]*)"( aria-current="page")?>(\w+)</a></li>', page)
+    rail = re.findall(r'<li><a href="([^"]*)" data-go="\w"( aria-current="page")?>(\w+)</a></li>', page)
 
     assert [title for _, _, title in rail] == [
         "Overview",
@@ -66,8 +66,8 @@ def test_every_asset_is_our_own_and_can_be_fetched_for_good(viewer: Client, text
 
     answers = [viewer.get(asset) for asset in assets]
 
-    assert len(assets) == 7
-    assert [answer.status_code for answer in answers] == [200] * 7
+    assert len(assets) == 9
+    assert [answer.status_code for answer in answers] == [200] * 9
     assert all("immutable" in answer["Cache-Control"] for answer in answers)
     assert all(answer.getvalue() for answer in answers)
 

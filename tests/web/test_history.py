@@ -1,0 +1,219 @@
+"""The history of a placement, any two of its moments side by side, and going back to one of them."""
+
+import html
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from placements.manifests import load_documents
+from placements.models import Decision, Placement
+from placements.operations.placements import save_placement
+from placements.operations.resources import apply_resources
+from placements.queries.comparing import compare, manifest_with
+from placements.queries.history import history_of
+from tests.builders import spread
+from tests.rows import NOW, config_map, pick_n_spec, placement_document, run_due
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]
+
+Fetch = Callable[[Client, str], str]
+REGION = spread("region")
+LATER, LAST = NOW + timedelta(minutes=5), NOW + timedelta(minutes=9)
+
+
+def _save(spec: dict[str, Any], *, at: Any) -> None:
+    save_placement(placement_document("web", spec), by=None, now=at)
+    run_due(after=at - NOW)
+
+
+@pytest.fixture
+def past(web: Placement) -> Placement:
+    """Let the placement be spread first, then scaled, and its resources change."""
+    _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LATER)
+    apply_resources([config_map("settings", data={"colour": "blue"})], by=None, now=LATER)
+    run_due(after=LATER - NOW)
+    _save(pick_n_spec(3, topologySpreadConstraints=[spread("region", max_skew=2)]), at=LAST)
+    return Placement.objects.get(pk=web.pk)
+
+
+def _ids(placement: Placement) -> list[str]:
+    rows = Decision.objects.filter(placement=placement).select_related("record").order_by("number")
+    return [row.record.decision_id for row in rows]
+
+
+def _titles(page: str) -> list[str]:
+    cells = re.findall(r'<th scope="row" class="nowrap">(.*?)</th>', page)
+    return [re.sub(r"<[^>]*>", "", cell).split(" d-")[0].removesuffix(" latest") for cell in cells]
+
+
+def test_lists_what_was_asked_and_decided_newest_first(viewer: Client, text_of: Fetch) -> None:
+    assert _titles(text_of(viewer, "/placements/web/history/")) == [
+        "decision 3",
+        "policy #2",
+        "decision 2",
+        "resources #1",
+        "policy #1",
+        "decision 1",
+        "resources #0",
+        "policy #0",
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_its_pages_together_are_the_whole(past: Placement, size: int) -> None:
+    whole = [entry.key for entry in history_of(past, size=50).entries]
+    found, after = [], None
+    for _ in range(20):
+        page = history_of(past, size=size, after=after)
+        found += [entry.key for entry in page.entries]
+        after = page.after
+        if after is None:
+            break
+
+    assert found == whole
+    assert len(whole) == 8
+
+
+def test_an_entry_knows_the_one_before_it_on_the_next_page(past: Placement) -> None:
+    first, *_ = history_of(past, size=1).entries
+
+    assert first.before is not None
+    assert (first.row.number, first.before.number) == (3, 2)
+
+
+def test_a_cursor_that_nobody_wrote_leads_to_the_first_page(viewer: Client, text_of: Fetch) -> None:
+    for after in ("x", "2026-11-20~1~1", "~~", "2026-11-20T12:00:00+00:00~1~999999999999"):
+        assert len(_titles(text_of(viewer, f"/placements/web/history/?after={after}"))) == 8
+
+
+def test_says_what_each_policy_changed(viewer: Client, text_of: Fetch) -> None:
+    page = html.unescape(re.sub(r"<[^>]*>", "", text_of(viewer, "/placements/web/history/")))
+
+    assert "topologySpreadConstraints[0].maxSkew: 1 → 2" in page
+    assert "the same 2 objects, with another content" in page
+
+
+def test_the_two_that_were_chosen_are_compared(viewer: Client) -> None:
+    chosen = viewer.get("/placements/web/compare/?before=p0&after=p1")
+    neither = viewer.get("/placements/web/compare/")
+
+    assert chosen["Location"] == "/placements/web/compare/p0..p1/"
+    assert neither["Location"] == "/placements/web/history/"
+
+
+def test_compares_policies_with_what_was_decided_under_them(past: Placement) -> None:
+    found = compare(past, "p0", "p2")
+    diff = found.decision
+
+    assert [(one.sign, one.text) for one in found.sentence or ()] == [
+        ("−", "Pick 2 clusters."),
+        ("+", "Pick 3 clusters; at most 2 apart across region (hard)."),
+    ]
+    assert diff
+    assert (diff.joins, diff.leaves, diff.stays) == (("bravelion",), (), ("jumpingcat", "nimblefox"))
+    assert [(group.group, group.before, group.after, group.clusters) for group in diff.groups[0].groups] == [
+        ("east", 0, 1, 1),
+        ("west", 2, 2, 2),
+    ]
+    assert "+    numberOfClusters: 3" in [f"{one.sign}{one.text}" for one in found.manifest or ()]
+
+
+def test_compares_decisions_by_the_beginning_of_their_ids(past: Placement) -> None:
+    first, second, _ = _ids(past)
+
+    found = compare(past, first[2:12], second[:12])
+
+    assert (found.before.title, found.after.title) == ("decision 1", "decision 2")
+    assert found.decision
+    assert (found.decision.joins, found.decision.leaves) == (("bravelion",), ("jumpingcat",))
+
+
+def test_names_who_stays_for_another_reason(past: Placement) -> None:
+    diff = compare(past, "p0", "p1").decision
+
+    assert diff
+    assert [one.cluster for one in diff.shifts] == list(diff.stays) == ["nimblefox"]
+    assert diff.shifts[0].before != diff.shifts[0].after
+
+
+def test_a_decision_does_not_differ_from_itself(past: Placement) -> None:
+    same = _ids(past)[2]
+
+    found = compare(past, same, same)
+
+    assert found.manifest == []
+    assert [one.sign for one in found.sentence or ()] == [""]
+    assert found.decision
+    assert (found.decision.joins, found.decision.leaves, found.decision.shifts) == ((), (), ())
+
+
+def test_compares_resources_object_by_object(past: Placement) -> None:
+    changes = compare(past, "s0", "s1").resources
+
+    assert changes is not None
+    assert [(one.did, one.name) for one in changes] == [("changed", "ConfigMap shop/settings")]
+    assert "+  colour: blue" in [f"{one.sign}{one.text}" for one in changes[0].lines or ()]
+    assert compare(past, "s0", "s1").same_resources == 1
+
+
+@pytest.mark.parametrize("pair", ["p0..p1", "p2..p0", "s0..s1"])
+def test_shows_the_comparison(viewer: Client, text_of: Fetch, pair: str) -> None:
+    before, after = pair.split("..")
+
+    page = text_of(viewer, f"/placements/web/compare/{pair}/")
+
+    assert f'href="/placements/web/compare/{after}..{before}/"' in page
+
+
+@pytest.mark.parametrize("pair", ["p0..p9", "s0..s7", "d-00000000..p0", "x..y", "p0..p1..p2"])
+def test_what_is_not_kept_is_not_there(viewer: Client, pair: str) -> None:
+    assert viewer.get(f"/placements/web/compare/{pair}/").status_code == 404
+
+
+def test_resources_are_not_compared_with_a_policy(viewer: Client) -> None:
+    answer = viewer.get("/placements/web/compare/p0..s1/")
+
+    assert answer.status_code == 422
+    assert "resources can only be compared with resources" in answer.content.decode().lower()
+
+
+def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
+    operator: Client, past: Placement, text_of: Fetch
+) -> None:
+    page = text_of(operator, "/placements/web/history/")
+    forms = re.findall(r'name="manifest" value="([^"]*)"><button[^>]*>Restore policy #(\d)<', page)
+    manifests = {number: html.unescape(text) for text, number in forms}
+
+    answer = operator.post(
+        "/placements/web/edit/",
+        {"manifest": manifests["1"], "revision": str(past.revision), "do": "draft"},
+        follow=True,
+    )
+
+    assert sorted(manifests) == ["0", "1"]
+    document = load_documents(manifests["1"])[0].data
+    assert document["spec"]["policy"]["numberOfClusters"] == 2
+    assert document["spec"]["policy"]["topologySpreadConstraints"][0]["maxSkew"] == 1
+    assert document["spec"]["resourceSelectors"] == past.document["spec"]["resourceSelectors"]
+    assert answer.status_code == 200
+    assert "maxSkew: 1" in answer.content.decode()
+    assert Placement.objects.get(pk=past.pk).revision == past.revision
+
+
+def test_what_was_restored_is_the_old_policy_to_the_letter(past: Placement) -> None:
+    old = past.policy_snapshots.get(number=1)
+
+    save_placement(manifest_with(past, old), by=None, now=LAST)
+
+    assert past.policy_snapshots.get(is_latest=True).content_hash == old.content_hash
+
+
+def test_a_viewer_reads_why_restoring_is_not_offered(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/placements/web/compare/p0..p2/")
+
+    assert 'name="manifest"' not in page
+    assert "you can view, but not restore; ask a fleet operator" in page
