@@ -28,6 +28,12 @@ _READ = (
     "attempts",
     "retry_at",
     "work_token",
+    "picked_at",
+    "phase_since",
+    "message",
+    "failure",
+    "override_snapshots",
+    "conditions",
 )
 
 

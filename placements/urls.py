@@ -10,6 +10,7 @@ from placements.views import (
     decisions,
     demo,
     hands,
+    namesakes,
     overview,
     placement_edit,
     placements,
@@ -20,6 +21,7 @@ from placements.views import (
 )
 
 app_name = "pages"
+namesakes.register()
 
 _OBJECT = "resources/<str:group>/<str:kind>/<str:namespace>/<str:name>/"
 
@@ -70,4 +72,7 @@ urlpatterns = [
     path("resources/apply/", resources.apply, name="apply"),
     path(_OBJECT, resources.resource, name="resource"),
     path(f"{_OBJECT}delete/", resources.delete, name="delete-resource"),
+    # Last, so that links to these names lead here: their usual addresses are those of other pages.
+    path("clusters/-/<hidden_cluster:name>/", clusters.cluster, name="cluster"),
+    path("placements/-/<hidden_placement:name>/", placements.placement, name="placement"),
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -10,6 +11,7 @@ from placements.api.bodies import Placed, document_of
 from placements.api.describing import described
 from placements.api.endpoint import Endpoint
 from placements.api.permissions import MayRead
+from placements.api.placements import Placement
 from placements.api.shapes.decisions import PreviewShape
 from placements.api.shapes.manifests import PlacementManifest
 from placements.explain.document import caveat_document
@@ -82,3 +84,30 @@ def _spread(one: Spread) -> dict[str, Any]:
         "groupsCount": len(groups),
         "groups": [{"group": group, "count": count} for group, count in shown],
     }
+
+
+class PreviewAndNamesake(Preview):
+    """The address of the preview is also that of a placement named `preview`: their methods differ."""
+
+    def get_permissions(self) -> Any:
+        """Let readers preview; what belongs to the placement is for whom it is elsewhere."""
+        is_preview = self.request.method == "POST"
+        return super().get_permissions() if is_preview else Placement().get_permissions()
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        """Give that placement."""
+        return Placement().get(request, _NAMESAKE)
+
+    @extend_schema(exclude=True)
+    def put(self, request: Request) -> Response:
+        """Create that placement or change it."""
+        return Placement().put(request, _NAMESAKE)
+
+    @extend_schema(exclude=True)
+    def delete(self, request: Request) -> Response:
+        """Delete that placement."""
+        return Placement().delete(request, _NAMESAKE)
+
+
+_NAMESAKE = "preview"
