@@ -133,15 +133,16 @@ def _steps(numbers: Sequence[int]) -> str:
         [number for _, number in run]
         for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     ]
-    spans = [str(run[0]) if len(run) == 1 else _span(run) for run in runs]
+    spans = [span for run in runs for span in _spans(run)]
     if len(spans) > _RANGES_SHOWN:
         more = f"{len(spans) - _RANGES_SHOWN} more stretches ({len(numbers)} steps in all)"
         spans = [*spans[:_RANGES_SHOWN], more]
     return f"step{'' if len(numbers) == 1 else 's'} {joined(spans)}"
 
 
-def _span(run: Sequence[int]) -> str:
-    return joined([str(run[0]), str(run[1])]) if len(run) == 2 else f"{run[0]} to {run[-1]}"
+def _spans(run: Sequence[int]) -> list[str]:
+    """Write a stretch of steps: two by themselves, more as a span."""
+    return list(map(str, run)) if len(run) < 3 else [f"{run[0]} to {run[-1]}"]
 
 
 def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
