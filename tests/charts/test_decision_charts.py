@@ -1,4 +1,4 @@
-"""The pictures of a decision, each against the rows of its table: groups, funnel, matrix, scores, cloud, terms."""
+"""The pictures of a decision, each against the rows of its table."""
 
 import json
 from collections import Counter
@@ -152,7 +152,7 @@ def test_the_funnel_counts_what_the_outcomes_say(size: int) -> None:
     assert found[0].remaining == size
     assert found[-1].remaining == counted[Outcome.PICKED]
     assert sum(stage.removed for stage in found) == size - counted[Outcome.PICKED]
-    assert [s.name for s in found if s.removed][0] == "required terms"
+    assert next(s.name for s in found if s.removed) == "required terms"
 
 
 def test_the_funnel_of_named_clusters_has_its_rule() -> None:

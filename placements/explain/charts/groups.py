@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from placements.explain.charts.chart import ACCENT, NEUTRAL, OK, QUIET, Chart, figure, whole_ticks
+from placements.explain.charts.chart import ACCENT, NEUTRAL, OK, PAGE, QUIET, Chart, figure, whole_ticks
 from placements.explain.wording import counted, joined, spread_limit_of
 from placements.scheduling.candidates import candidates_of
 from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
@@ -237,7 +237,7 @@ def _bars(panel: _Panel) -> list[go.Bar]:
             rows,
             [row.added for row in rows],
             "placed in this step",
-            {"color": ACCENT},
+            {"color": ACCENT, "pattern": {"shape": ".", "fgcolor": PAGE, "bgcolor": ACCENT, "size": 6}},
             texts=["+1" if row.added else "" for row in rows],
         ),
         _bar(
