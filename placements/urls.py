@@ -118,6 +118,7 @@ urlpatterns = [
     ),
     # /decisions/
     path("decisions/<str:prefix>/", decisions.decision, name="decision"),
+    path("decisions/<str:prefix>/clusters/<str:cluster>/", decisions.decided_cluster, name="decided-cluster"),
     path("decisions/<str:prefix>/semantics/", semantics.semantics, name="semantics"),
     # /resources/
     path("resources/", resources.resources, name="resources"),

@@ -100,12 +100,13 @@ def _limit(constraint: TopologySpreadConstraint) -> str:
 
 
 def _preference(policy: PlacementPolicy) -> Iterator[str]:
-    terms = [_preferred(term) for term in policy.preferred_terms if term.weight]
+    terms = [preference_words(term) for term in policy.preferred_terms if term.weight]
     if terms:
         yield ", ".join(terms)
 
 
-def _preferred(term: PreferredTerm) -> str:
+def preference_words(term: PreferredTerm) -> str:
+    """Say one preferred term with its weight: "prefer system=critical (+20)"."""
     wanted, sorter = [*_conditions(term.preference)], term.preference.property_sorter
     if sorter is not None:
         wanted.append(f"{'more' if sorter.sort_order is SortOrder.DESCENDING else 'less'} {sorter.name}")

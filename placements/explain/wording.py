@@ -7,10 +7,11 @@ from placements.scheduling.comparison import Difference
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.fleet import EligibilityKind
-from placements.scheduling.policy import Semantics
+from placements.scheduling.policy import Semantics, TopologySpreadConstraint
 from placements.scheduling.reasons import Reason, ReasonCode
 from placements.scheduling.replay import Spread, Step
 from placements.scheduling.rounds import SpreadScore
+from placements.scheduling.spread.base import is_hard
 
 Facts = Mapping[str, Any]
 
@@ -98,8 +99,17 @@ def _nobody(step: Step) -> str:
 
 
 def spread_limit(spread: Spread) -> str:
-    """Name a constraint with its limit."""
-    return f"{spread.topology_key} (max skew {spread.max_skew}, {'hard' if spread.is_hard else 'soft'})"
+    """Name a constraint of a step with its limit."""
+    return _limit(spread.topology_key, spread.max_skew, hard=spread.is_hard)
+
+
+def spread_limit_of(constraint: TopologySpreadConstraint) -> str:
+    """Name a constraint of a policy with its limit."""
+    return _limit(constraint.topology_key, constraint.max_skew, hard=is_hard(constraint))
+
+
+def _limit(key: str, max_skew: int, *, hard: bool) -> str:
+    return f"{key} (max skew {max_skew}, {'hard' if hard else 'soft'})"
 
 
 def counted(number: int, noun: str) -> str:

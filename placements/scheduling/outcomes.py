@@ -44,6 +44,12 @@ class ClusterOutcome:
     round: int | None = None
     stays: bool = False
 
+    @property
+    def ruled_by(self) -> ReasonCode:
+        """Name what decided; of a cluster that lost its place rather the first rule that it breaks today."""
+        deciding, *others = self.reasons
+        return others[0].code if others and self.outcome is Outcome.UNSCHEDULED else deciding.code
+
 
 _NOT_REACHED = {
     CycleKind.NO_NAMES: ReasonCode.NO_NAMES,

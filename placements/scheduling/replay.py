@@ -184,9 +184,13 @@ class Replay:
             was_here=int(one.candidates.was_here_in(one.number)[position]),
             decided_by=None if winner is None else one.decided_by(winner, position),
             constraints=tuple(verdict(bid, position) for bid in entry.bids),
-            preferred=tuple(int(column[position]) for column in self._term_columns),
+            preferred=self.term_scores(position),
             combined={} if entry.is_forbidden else one.combined(position),
         )
+
+    def term_scores(self, position: int) -> tuple[int, ...]:
+        """Give what each preferred term gives the cluster at a position."""
+        return tuple(int(column[position]) for column in self._term_columns)
 
     @cached_property
     def _term_columns(self) -> tuple[np.ndarray, ...]:

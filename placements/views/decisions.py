@@ -1,55 +1,69 @@
-"""One decision: how it came out, from which inputs, who was picked, and why not the others."""
+"""One decision: how it came out, step by step, why not the others, and all its pictures."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from fleetui.access import for_readers
 from fleetui.htmx import render_page
-from placements.explain.advice_wording import (
-    change_words,
-    effects_words,
-    failure_sentences,
-    untried_sentences,
-)
+from placements.explain.charts.build_up import build_up_chart
 from placements.explain.charts.chart import Chart
+from placements.explain.charts.cloud import cloud_chart
+from placements.explain.charts.funnel import funnel_chart, stages
+from placements.explain.charts.groups import group_chart
+from placements.explain.charts.heatmap import heatmap_chart
+from placements.explain.charts.matrix import label_keys, matrix_chart
 from placements.explain.charts.skews import skew_chart
 from placements.explain.sentences import policy_sentence
-from placements.explain.wording import bindings_sentence, headline, round_sentence
-from placements.models import Decision
-from placements.queries.records import advice_of, decision_of, decisions_named, traps_of, ways_of
-from placements.scheduling.decision import Decision as DecisionValue
-from placements.scheduling.decision import Picked
-from placements.scheduling.outcomes import Outcome
-from placements.scheduling.replay import Replay
+from placements.explain.wording import bindings_sentence, headline
+from placements.models import Decision, Rollout
+from placements.queries.records import decision_of, decisions_named, outcomes_of, traps_of, ways_of
 from placements.views.chart_tables import asked_table
-from placements.views.outcomes import OutcomeRow, outcome_row, outcome_table
+from placements.views.decided_clusters import cluster_list
+from placements.views.lists import word_from
+from placements.views.replaying import played, step_from
+from placements.views.why_not import chooser_of, why_of
 
-_PICKS_SHOWN = 50
-_MOST_LOOKS = 100_000
+Charts = dict[str, Callable[[], Chart | None]]
+
+
+class View(StrEnum):
+    """What stands at the bottom of the page, one at a time."""
+
+    CLUSTERS = "clusters"
+    FUNNEL = "funnel"
+    SCORES = "scores"
+    CLOUD = "cloud"
+    JOINT = "joint"
+    INPUTS = "inputs"
+
+
+_TITLES = {
+    View.CLUSTERS: "All clusters",
+    View.FUNNEL: "Funnel",
+    View.SCORES: "Score heatmap",
+    View.CLOUD: "Score cloud",
+    View.JOINT: "Two labels together",
+    View.INPUTS: "Inputs",
+}
+_ONLY_WITH_STEPS = (View.SCORES, View.CLOUD)
 
 
 @dataclass(frozen=True, slots=True)
-class PickRow:
-    """One pick with its scores, and what decided the step."""
+class Asked:
+    """What the address asks for: a step, a cluster, a view and its two label keys."""
 
-    place: int
-    picked: Picked
-    how: str
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """Why one cluster is where it is, and which single changes would help or not."""
-
-    outcome: OutcomeRow
-    helps: list[tuple[str, str]]
-    fails: list[str]
-    untried: list[str]
-    is_placed: bool
+    step: int | None
+    cluster: str
+    view: View
+    keys: tuple[str, ...]
 
 
 @for_readers
@@ -66,53 +80,136 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         query = request.GET.urlencode()
         target["Location"] += f"?{query}" if query else ""
         return target
-    table = asked_table(request, decision_charts(found[0]))
-    return table or render_page(request, "decisions/decision.html", _context(request, found[0]))
+    asked = _asked(request, found[0])
+    table = asked_table(request, _chart_named(request, charts_of(found[0], asked)))
+    return table or render_page(
+        request,
+        "decisions/decision.html",
+        _context(request, found[0], asked),
+        fragment="decisions/_record.html",
+    )
 
 
-def decision_charts(row: Decision) -> list[Chart]:
-    """Draw what the record of a decision shows."""
-    return [chart for chart in (skew_chart(decision_of(row)),) if chart]
+@for_readers
+@require_safe
+def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResponse:
+    """Show why one cluster is where it is, at an address of its own."""
+    found = decisions_named(prefix)
+    if len(found) != 1 or cluster not in decision_of(found[0]).cycle.fleet.positions:
+        raise Http404(f"There is no such decision on a cluster named {cluster[:63]}.")
+    if found[0].record.decision_id != prefix:
+        return redirect("pages:decided-cluster", found[0].record.decision_id, cluster)
+    why = why_of(found[0], cluster)
+    charts = (why.build_up,) if why.build_up else ()
+    context = {**_head(found[0]), "why": why, "asked": cluster, "chooser": chooser_of(found[0], cluster)}
+    return asked_table(request, charts) or render_page(request, "decisions/cluster.html", context)
 
 
-def _context(request: HttpRequest, row: Decision) -> dict[str, Any]:
+def charts_of(row: Decision, asked: Asked) -> Charts:
+    """Give every chart of the page by its name, drawn when called."""
+    value, outcomes = decision_of(row), outcomes_of(row)
+    charts: Charts = {
+        "groups": partial(group_chart, value, asked.step),
+        "skews": partial(skew_chart, value, asked.step),
+        "funnel": partial(funnel_chart, outcomes),
+        "scores": partial(heatmap_chart, value, outcomes, asked.step),
+        "cloud": partial(cloud_chart, value, asked.step),
+    }
+    if len(asked.keys) == 2:
+        charts["matrix"] = partial(matrix_chart, value, *asked.keys)
+    if asked.cluster in value.cycle.fleet.positions:
+        charts["build-up"] = partial(build_up_chart, value, asked.cluster)
+    return charts
+
+
+def _chart_named(request: HttpRequest, charts: Charts) -> list[Chart]:
+    """Draw only the chart whose table is asked for."""
+    name = request.GET.get("table", "")
+    chart = charts[name]() if name in charts else None
+    return [chart] if chart else []
+
+
+def _asked(request: HttpRequest, row: Decision) -> Asked:
     value = decision_of(row)
-    cycle, cluster = value.cycle, request.GET.get("cluster", "").strip()
+    return Asked(
+        step_from(request, value),
+        request.GET.get("cluster", "").strip(),
+        word_from(request, "view", View) or View.CLUSTERS,
+        _keys(request, label_keys(value)),
+    )
+
+
+def _keys(request: HttpRequest, known: list[str]) -> tuple[str, ...]:
+    """Read the two label keys of the matrix; what is not given is the first that is left."""
+    wanted = [request.GET.get(name, "") for name in ("key", "key2")]
+    taken = [key for key in dict.fromkeys(wanted) if key in known]
+    rest = (key for key in known if key not in taken)
+    chosen = [key if key in taken else next(rest, "") for key in wanted]
+    return tuple(key for key in dict.fromkeys(chosen) if key)
+
+
+def _context(request: HttpRequest, row: Decision, asked: Asked) -> dict[str, Any]:
+    value = decision_of(row)
+    is_known = asked.cluster in value.cycle.fleet.positions
+    charts = charts_of(row, asked)
+    return {
+        **_head(row),
+        "played": played(row, asked.step, asked.cluster) if asked.step else None,
+        "step_charts": [one for one in (charts["groups"](), charts["skews"]()) if one],
+        "asked": asked.cluster,
+        "why": why_of(row, asked.cluster) if is_known else None,
+        "chooser": chooser_of(row, asked.cluster),
+        "view": str(asked.view),
+        "views": _views(row, asked),
+        **_shown(request, row, asked, charts),
+    }
+
+
+def _head(row: Decision) -> dict[str, Any]:
+    """Give what stands above the record."""
+    value = decision_of(row)
     return {
         "decision": row,
         "value": value,
         "headline": headline(value),
-        "sentence": policy_sentence(cycle.policy),
+        "sentence": policy_sentence(value.cycle.policy),
         "traps": traps_of(row),
         "ways": ways_of(row),
-        "bindings": bindings_sentence(cycle) if cycle.bindings else "none: nothing was placed before",
-        "picks": _picks(value),
-        "more_picks": max(0, len(value.picked_names) - _PICKS_SHOWN),
-        "clusters_count": len(cycle.fleet),
-        "charts": decision_charts(row),
-        "outcomes": outcome_table(request, row),
-        "asked": cluster,
-        "why": _why(row, cluster) if cluster in cycle.fleet.positions else None,
+        "clusters_count": len(value.cycle.fleet),
+        "placed_count": len(value.picked_names) + len(value.kept),
+        "run": _run_of(row),
     }
 
 
-def _picks(value: DecisionValue) -> list[PickRow]:
-    """Give the first picks; what decided a step is told while looking it up takes no time to speak of."""
-    shown = value.picked[:_PICKS_SHOWN]
-    has_steps = value.number_of_rounds > 1 and len(shown) * len(value.cycle.fleet) <= _MOST_LOOKS
-    replay = Replay(value)
+def _run_of(row: Decision) -> Rollout | None:
+    """Give the run that carried the decision out: the one under way then, or the next."""
+    runs = Rollout.objects.filter(placement=row.placement_id).defer("answer", "waves")
+    under_way = Q(ended_at__isnull=True) | Q(ended_at__gte=row.created_at)
+    return runs.filter(under_way).order_by("number").first() if row.placement_id else None
+
+
+def _views(row: Decision, asked: Asked) -> list[tuple[str, str, bool]]:
+    has_steps = bool(decision_of(row).number_of_rounds)
     return [
-        PickRow(place, picked, round_sentence(replay.step(place)) if has_steps else "")
-        for place, picked in enumerate(shown, start=1)
+        (str(view), title, view is asked.view)
+        for view, title in _TITLES.items()
+        if has_steps or view not in _ONLY_WITH_STEPS
     ]
 
 
-def _why(row: Decision, cluster: str) -> Why:
-    advice = advice_of(row, cluster)
-    return Why(
-        outcome_row(advice.outcome),
-        [(change_words(one.change), effects_words(one)) for one in advice.helps],
-        failure_sentences(advice.fails),
-        untried_sentences(advice.not_tried),
-        is_placed=advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
-    )
+def _shown(request: HttpRequest, row: Decision, asked: Asked, charts: Charts) -> dict[str, Any]:
+    """Give what the chosen view shows, and nothing of the others."""
+    value = decision_of(row)
+    match asked.view:
+        case View.CLUSTERS:
+            return {"list": cluster_list(request, row), "view_chart": None}
+        case View.FUNNEL:
+            return {"view_chart": charts["funnel"](), "stages": stages(outcomes_of(row))}
+        case View.JOINT:
+            chart = charts["matrix"]() if "matrix" in charts else None
+            return {"view_chart": chart, "keys": asked.keys, "known_keys": label_keys(value)}
+        case View.INPUTS:
+            cycle = value.cycle
+            bindings = bindings_sentence(cycle) if cycle.bindings else "none: nothing was placed before"
+            return {"view_chart": None, "bindings": bindings}
+    return {"view_chart": charts[str(asked.view)]()}

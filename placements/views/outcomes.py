@@ -1,6 +1,7 @@
 """What became of every cluster in a decision, as a table: 50 a page, by outcome where that is asked for."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.http import HttpRequest
@@ -55,9 +56,15 @@ class OutcomeTable:
     later: int | None
 
 
-def outcome_table(request: HttpRequest, decision: Decision) -> OutcomeTable:
-    """Give the page of the table that the address asks for: `?outcome=filtered&from=50`."""
-    everyone, chosen = outcomes_of(decision), word_from(request, "outcome", Outcome)
+def outcome_table(
+    request: HttpRequest, decision: Decision, among: Sequence[ClusterOutcome] | None = None
+) -> OutcomeTable:
+    """Give the page of the table that the address asks for: `?outcome=filtered&from=50`.
+
+    `among` are those that other filters leave.
+    """
+    everyone = outcomes_of(decision) if among is None else among
+    chosen = word_from(request, "outcome", Outcome)
     counted = Counter(one.outcome for one in everyone)
     found = sorted((one for one in everyone if chosen in (None, one.outcome)), key=_place)
     start = _start(request, len(found))

@@ -21,7 +21,7 @@ def test_says_how_it_came_out_and_from_which_inputs(viewer: Client, text_of: Fet
     assert "2 of 2 placed: 2 picked, 0 kept." in page.replace("\n", "")
     assert decision_id in page
     assert "Pick 2 clusters." in page
-    assert "none: nothing was placed before" in page
+    assert "none: nothing was placed before" in text_of(viewer, f"/decisions/{decision_id}/?view=inputs")
 
 
 def test_says_why_a_cluster_was_picked(viewer: Client, text_of: Fetch, decision_id: str) -> None:

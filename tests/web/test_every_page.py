@@ -50,6 +50,14 @@ READ = [
     "/decisions/{id}/",
     "/decisions/{id}/?cluster=bravelion",
     "/decisions/{id}/?cluster=nobody",
+    "/decisions/{id}/?step=1&cluster=bravelion&group=region:west",
+    "/decisions/{id}/?view=funnel",
+    "/decisions/{id}/?view=scores",
+    "/decisions/{id}/?view=cloud",
+    "/decisions/{id}/?view=joint",
+    "/decisions/{id}/?view=inputs",
+    "/decisions/{id}/?table=funnel",
+    "/decisions/{id}/clusters/bravelion/",
     "/decisions/{id}/semantics/",
 ]
 WRITE = [

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from placements.explain.charts.chart import ACCENT, ATTENTION, Chart, figure, whole_ticks
+from placements.explain.charts.chart import ACCENT, ATTENTION, TEXT, Chart, figure, whole_ticks
 from placements.explain.wording import spread_limit
 from placements.scheduling.decision import Decision
 from placements.scheduling.replay import Replay, Spread, Step
@@ -16,16 +16,19 @@ MOST_STEPS = 400
 """Lines are drawn, and rows listed, up to this many steps; a longer decision shows its last ones."""
 
 
-def skew_chart(decision: Decision) -> Chart | None:
-    """Draw the skew of each constraint after each step; None for a decision without steps or constraints."""
-    steps = _steps(decision)
+def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
+    """Draw the skew of each constraint after each step, and mark the current one.
+
+    None for a decision without steps or constraints.
+    """
+    steps = _steps(decision, current)
     if not steps or not steps[0].spreads:
         return None
     return Chart(
         name="skews",
         title="Skew through the steps",
         caption=_caption(steps, decision.number_of_rounds),
-        figure=_figure(steps),
+        figure=_figure(steps, current),
         columns=("Step", "Picked", *(f"{spread.topology_key}: skew" for spread in steps[0].spreads)),
         rows=tuple(
             (step.number, step.winner or "nobody", *(one.skew_after for one in step.spreads))
@@ -34,14 +37,17 @@ def skew_chart(decision: Decision) -> Chart | None:
     )
 
 
-def _steps(decision: Decision) -> list[Step]:
+def _steps(decision: Decision, current: int | None) -> list[Step]:
     replay, last = Replay(decision), decision.number_of_rounds
+    if current is not None:
+        last = min(last, max(current + MOST_STEPS // 2, MOST_STEPS))
     return [replay.step(number) for number in range(max(1, last - MOST_STEPS + 1), last + 1)]
 
 
 def _caption(steps: Sequence[Step], in_all: int) -> str:
     parts = [_constraint_words(steps, place) for place in range(len(steps[0].spreads))]
-    shown = "" if len(steps) == in_all else f" Shown are the last {len(steps)} of {in_all} steps."
+    where = "the last" if steps[-1].number == in_all else f"steps {steps[0].number} to {steps[-1].number},"
+    shown = "" if len(steps) == in_all else f" Shown are {where} {len(steps)} of {in_all} steps."
     return f"{'; '.join(parts)}.{shown}"
 
 
@@ -52,7 +58,7 @@ def _constraint_words(steps: Sequence[Step], place: int) -> str:
     return f"{spread_limit(limit)}: at most {worst} on the way, {ends} at the end"
 
 
-def _figure(steps: Sequence[Step]) -> go.Figure:
+def _figure(steps: Sequence[Step], current: int | None) -> go.Figure:
     spreads = steps[0].spreads
     panels = make_subplots(rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=0.12)
     for place, spread in enumerate(spreads):
@@ -60,6 +66,8 @@ def _figure(steps: Sequence[Step]) -> go.Figure:
         panels.add_hline(
             y=spread.max_skew, row=place + 1, col=1, line={"color": ATTENTION, "dash": "dash", "width": 2}
         )
+        if current is not None:
+            panels.add_vline(x=current, row=place + 1, col=1, line={"color": TEXT, "dash": "dot", "width": 1})
         panels.update_yaxes(row=place + 1, col=1, **_skew_axis(steps, place, spread))
     panels.update_xaxes(row=len(spreads), col=1, title="step", **whole_ticks(len(steps), most=12))
     layout = panels.layout.to_plotly_json()

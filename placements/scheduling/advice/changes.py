@@ -44,11 +44,15 @@ POLICY_CHANGES = frozenset(ChangeKind) - {
 
 @dataclass(frozen=True)
 class Change:
-    """One change: what it is, in facts, and the cycle as it would then run."""
+    """One change: what it is, in facts, and the cycle as it would then run.
+
+    A change of the policy has the `edit` of its plain form; one of the fleet has none.
+    """
 
     kind: ChangeKind
     facts: Mapping[str, Any]
     changed: Callable[[], Cycle] = field(repr=False, compare=False)
+    edit: Edit | None = field(default=None, repr=False, compare=False)
 
 
 def with_policy(cycle: Cycle, policy: PlacementPolicy) -> Cycle:

@@ -67,7 +67,7 @@ def fulfilment_axes(decision: Decision, pinned: Iterable[str]) -> Iterator[Axis]
 
 
 def _edit(decision: Decision, kind: ChangeKind, facts: dict[str, Any], edit: Edit) -> Change:
-    return Change(kind, facts, partial(edited, decision.cycle, edit))
+    return Change(kind, facts, partial(edited, decision.cycle, edit), edit)
 
 
 def _names(decision: Decision, cluster: str) -> Iterator[Axis]:

@@ -1,0 +1,304 @@
+"""C1, groups against the band: is the spread within its limits, and which group is short?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from placements.explain.charts.chart import ACCENT, NEUTRAL, OK, PAGE, QUIET, Chart, figure, whole_ticks
+from placements.explain.wording import counted, joined, spread_limit_of
+from placements.scheduling.candidates import candidates_of
+from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
+from placements.scheduling.decision import CycleKind, Decision
+from placements.scheduling.policy import PlacementType, TopologySpreadConstraint
+from placements.scheduling.spread.base import Groups, is_hard
+
+MOST_GROUPS, FURTHEST = 24, 12
+_ROW, _HEAD, _NAMED_UP_TO = 26, 44, 12
+_CLEAR = "rgba(0,0,0,0)"
+_BAND = {"fillcolor": ACCENT, "opacity": 0.12, "line": {"width": 0}, "layer": "below"}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group: what it holds, what this step added, who could still be picked, who never could."""
+
+    name: str
+    before: int
+    added: int
+    left: int
+    outside: int
+    names: tuple[str, ...]
+
+    @property
+    def placed(self) -> int:
+        """Count what the group holds."""
+        return self.before + self.added
+
+    @property
+    def is_pinned(self) -> bool:
+        """Tell whether nobody in the group is placed or can be."""
+        return not self.placed and not self.left
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One constraint with its groups."""
+
+    constraint: TopologySpreadConstraint
+    rows: tuple[GroupRow, ...]
+
+    @property
+    def smallest(self) -> int:
+        return min((row.placed for row in self.rows), default=0)
+
+    @property
+    def largest(self) -> int:
+        return max((row.placed for row in self.rows), default=0)
+
+    @property
+    def highest_allowed(self) -> int:
+        return self.smallest + self.constraint.max_skew
+
+    @property
+    def shown(self) -> list[GroupRow]:
+        """Give the groups to draw, the fullest first: where there are many, those furthest from the mean."""
+        ordered = sorted(self.rows, key=lambda row: (-row.placed, row.name))
+        if len(ordered) <= MOST_GROUPS:
+            return ordered
+        mean = sum(row.placed for row in ordered) / len(ordered)
+        chosen = sorted(ordered, key=lambda row: (-abs(row.placed - mean), row.name))[:FURTHEST]
+        return [row for row in ordered if row in chosen]
+
+
+def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
+    """Draw the groups after a step, or as the decision leaves them; None where nothing is spread.
+
+    Raises IndexError for a step that there was not.
+    """
+    panels = _panels(decision, step)
+    if not panels:
+        return None
+    return Chart(
+        name="groups",
+        title="Groups as they end" if step is None else f"Groups after step {step}",
+        caption=_caption(panels),
+        figure=_figure(panels),
+        columns=("Key", "Group", "Placed", "of that in this step", "Could be picked", "Cannot be picked"),
+        rows=tuple(
+            (panel.constraint.topology_key, row.name, row.placed, row.added, row.left, row.outside)
+            for panel in panels
+            for row in panel.rows
+        ),
+    )
+
+
+def _panels(decision: Decision, step: int | None) -> list[_Panel]:
+    policy = decision.cycle.policy
+    is_spread = policy.placement_type is PlacementType.PICK_N and policy.topology_spread_constraints
+    if not is_spread or decision.kind is CycleKind.FAILED:
+        return []
+    candidates = decision.candidates or candidates_of(decision.cycle)
+    before, added = _placed(decision, step)
+    left = candidates.passes.copy()
+    left[before] = left[added] = False
+    pairs = zip(candidates.constraints, candidates.groups, strict=True)
+    return [
+        _Panel(constraint, tuple(_rows(decision, groups, (before, added), left)))
+        for constraint, groups in pairs
+    ]
+
+
+def _placed(decision: Decision, step: int | None) -> tuple[Ints, Codes]:
+    """Give the positions that are placed before a step, and the one that it adds."""
+    if step is None:
+        after = {binding.cluster for binding in decision.bindings_after if binding.is_active}
+        positions = decision.cycle.fleet.positions
+        found = sorted(positions[name] for name in after if name in positions)
+        return np.array(found, dtype=np.int64), decision.chosen[:0]
+    taken = decision.round(step).taken
+    placed = np.concatenate([_counted(decision), taken]).astype(np.int64)
+    return placed, decision.chosen[step - 1 : step]
+
+
+def _counted(decision: Decision) -> Codes:
+    """Give whom the groups count before the first step."""
+    assert decision.candidates is not None  # noqa: S101 -- only called for a decision with rounds
+    return decision.candidates.placed
+
+
+def _rows(decision: Decision, groups: Groups, placed: tuple[Ints, Codes], left: Bools) -> list[GroupRow]:
+    before, added = (groups.count(positions) for positions in placed)
+    remaining = groups.count(np.nonzero(left)[0])
+    everybody = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
+    names = _names(decision, groups, np.concatenate(placed).astype(np.int64))
+    return [
+        GroupRow(
+            name,
+            int(before[code]),
+            int(added[code]),
+            int(remaining[code]),
+            int(everybody[code] - before[code] - added[code] - remaining[code]),
+            names.get(code, ()),
+        )
+        for code, name in enumerate(groups.values)
+    ]
+
+
+def _names(decision: Decision, groups: Groups, positions: Ints) -> dict[int, tuple[str, ...]]:
+    if len(positions) > _NAMED_UP_TO:
+        return {}
+    found: dict[int, tuple[str, ...]] = {}
+    for position in positions.tolist():
+        code = int(groups.codes[position])
+        found[code] = (*found.get(code, ()), decision.cycle.fleet.names[position])
+    return found
+
+
+def _caption(panels: Sequence[_Panel]) -> str:
+    return " ".join(_panel_words(panel) for panel in panels)
+
+
+def _panel_words(panel: _Panel) -> str:
+    limit = spread_limit_of(panel.constraint)
+    skew = panel.largest - panel.smallest
+    words = f"{limit}: {_holdings(panel)}, skew {skew} of {panel.constraint.max_skew}."
+    pinned = [row.name for row in panel.rows if row.is_pinned]
+    if pinned and panel.smallest == 0 and is_hard(panel.constraint):
+        verb = "holds" if len(pinned) == 1 else "hold"
+        words += f" {joined(_cut(pinned))} {verb} the minimum at 0: nobody there can be picked."
+    if len(panel.rows) > MOST_GROUPS:
+        words += f" Shown are the {FURTHEST} of {len(panel.rows)} groups furthest from the mean."
+    return words
+
+
+def _holdings(panel: _Panel) -> str:
+    if not panel.rows:
+        return "no cluster carries the label"
+    if panel.smallest == panel.largest:
+        return f"each of {counted(len(panel.rows), 'group')} holds {panel.smallest}"
+    fullest = [row.name for row in panel.rows if row.placed == panel.largest]
+    emptiest = [row.name for row in panel.rows if row.placed == panel.smallest]
+    most = f"most in {joined(_cut(fullest))} ({panel.largest})"
+    return f"{most}, fewest in {joined(_cut(emptiest))} ({panel.smallest})"
+
+
+def _cut(names: Sequence[str], most: int = 4) -> list[str]:
+    return list(names) if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} more"]
+
+
+def _figure(panels: Sequence[_Panel]) -> go.Figure:
+    heights = [_height(panel) for panel in panels]
+    drawn = make_subplots(
+        rows=len(panels),
+        cols=1,
+        row_heights=heights,
+        vertical_spacing=_HEAD / (sum(heights) + _HEAD * len(panels)) if len(panels) > 1 else 0,
+    )
+    for place, panel in enumerate(panels, start=1):
+        for trace in _bars(panel):
+            drawn.add_trace(trace, row=place, col=1)
+        drawn.add_vrect(x0=panel.smallest, x1=panel.highest_allowed, row=place, col=1, **_BAND)
+        drawn.update_xaxes(row=place, col=1, **_count_axis(panel))
+        drawn.update_yaxes(row=place, col=1, **_group_axis(panel))
+    layout = drawn.layout.to_plotly_json()
+    layout.pop("template", None)
+    height = sum(heights) + _HEAD * len(panels)
+    return figure(*drawn.data, height=height, barmode="stack", bargap=0.3, **layout)
+
+
+def _height(panel: _Panel) -> int:
+    return _ROW * max(2, len(_labels(panel)))
+
+
+def _labels(panel: _Panel) -> list[str]:
+    labels = [f"{row.name}  {row.placed} of {row.placed + row.left}" for row in panel.shown]
+    others = _others(panel)
+    if others:
+        low, high = min(row.placed for row in others), max(row.placed for row in others)
+        span = str(low) if low == high else f"{low} to {high}"
+        labels.append(f"{len(others)} groups nearer the mean  {span}")
+    return labels
+
+
+def _others(panel: _Panel) -> list[GroupRow]:
+    shown = set(panel.shown)
+    return [row for row in panel.rows if row not in shown]
+
+
+def _bars(panel: _Panel) -> list[go.Bar]:
+    rows, top = panel.shown, _top(panel)
+    hatch = {"shape": "/", "fgcolor": QUIET, "bgcolor": _CLEAR, "size": 6}
+    return [
+        _bar(rows, [row.before for row in rows], "placed", {"color": OK}, texts=_texts(rows)),
+        _bar(
+            rows,
+            [row.added for row in rows],
+            "placed in this step",
+            {"color": ACCENT, "pattern": {"shape": ".", "fgcolor": PAGE, "bgcolor": ACCENT, "size": 6}},
+            texts=["+1" if row.added else "" for row in rows],
+        ),
+        _bar(
+            rows,
+            [min(row.left, max(0.0, top - row.placed)) for row in rows],
+            "could be picked",
+            {"color": _CLEAR, "line": {"color": NEUTRAL, "width": 1}},
+        ),
+        _bar(
+            rows,
+            [min(row.outside, top) if row.is_pinned else 0 for row in rows],
+            "cannot be picked: holds the minimum at 0",
+            {"color": _CLEAR, "line": {"color": QUIET, "width": 1}, "pattern": hatch},
+        ),
+    ]
+
+
+def _texts(rows: Sequence[GroupRow]) -> list[str]:
+    return [", ".join(row.names[: row.before]) for row in rows]
+
+
+def _bar(
+    rows: Sequence[GroupRow],
+    values: Sequence[float],
+    what: str,
+    marker: dict[str, object],
+    texts: Sequence[str] | None = None,
+) -> go.Bar:
+    return go.Bar(
+        orientation="h",
+        y=list(range(len(rows))),
+        x=list(values),
+        name=what,
+        marker=marker,
+        text=texts,
+        textposition="inside",
+        insidetextanchor="start",
+        constraintext="inside",
+        customdata=[[row.name, row.placed, row.left, row.outside] for row in rows],
+        hovertemplate=f"%{{customdata[0]}}: {what}<br>%{{customdata[1]}} placed, %{{customdata[2]}} could be"
+        " picked, %{customdata[3]} cannot<extra></extra>",
+    )
+
+
+def _top(panel: _Panel) -> float:
+    """Give the end of the axis: what could still be picked may go far beyond, and is cut there."""
+    most = max((row.placed + row.left for row in panel.rows), default=0)
+    return max(1, panel.highest_allowed, panel.largest, min(most, panel.highest_allowed + 1)) + 0.5
+
+
+def _count_axis(panel: _Panel) -> dict[str, object]:
+    return {"range": [0, _top(panel)], "zeroline": True, **whole_ticks(int(_top(panel)))}
+
+
+def _group_axis(panel: _Panel) -> dict[str, object]:
+    labels = _labels(panel)
+    return {
+        "tickvals": list(range(len(labels))),
+        "ticktext": labels,
+        "range": [len(labels) - 0.5, -0.5],
+        "showgrid": False,
+        "zeroline": False,
+        "title": panel.constraint.topology_key,
+    }

@@ -1,0 +1,166 @@
+"""Sentences about one step of a replay, and about how one cluster fared through the steps."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from placements.explain.wording import COLUMN_WORDS, counted, joined, round_sentence, score_text
+from placements.scheduling.decision import Decision
+from placements.scheduling.replay import Candidate, Replay, Step, Verdict
+from placements.scheduling.spread.base import SOFT_VIOLATION_SCORE
+
+_RANGES_SHOWN = 6
+
+
+def step_sentences(replay: Replay, step: Step) -> list[str]:
+    """Say what a step did: its effect on the spread, who came close, and what outranked a higher affinity."""
+    if step.winner is None or step.cut is not None:
+        return [f"{_capital(round_sentence(step))}."]
+    winner = replay.candidate(step.number, step.winner)
+    return [*_effects(step, winner), _contest(step), *_higher_affinity(replay, step), *_forbidden(step)]
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _effects(step: Step, winner: Candidate) -> Iterator[str]:
+    for spread, verdict in zip(step.spreads, winner.constraints, strict=True):
+        key, group = verdict.topology_key, verdict.group
+        if group is None:
+            yield (
+                f"{winner.cluster} has no label {key}, so no limit holds for it there: it scores 0 where"
+                " clusters with the label may score −1."
+            )
+            continue
+        place, score = f"{key}={group}", _signed(verdict.score)
+        before, after = spread.skew_before, spread.skew_after
+        if verdict.violates:
+            limit = f"over the soft limit {spread.max_skew}"
+            yield f"Placing in {place} makes the skew {after}, {limit} ({score})."
+        elif after < before:
+            yield f"Placing in {place} evens out {key}: skew {before} → {after} ({score})."
+        elif after > before:
+            yield f"Placing in {place} raises the skew of {key} from {before} to {after} ({score})."
+        else:
+            yield f"Placing in {place} leaves the skew of {key} at {after} ({score})."
+
+
+def _signed(value: float) -> str:
+    text = score_text(value).replace("-", "−")
+    return f"+{text}" if value > 0 else text
+
+
+def _contest(step: Step) -> str:
+    if step.runner_up is None:
+        return f"{step.winner} was the only one left."
+    if step.decided_by == "name":
+        return f"{step.winner} and {step.runner_up} tie on every score; the name decides."
+    return f"{step.winner} comes before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}."
+
+
+def _higher_affinity(replay: Replay, step: Step) -> Iterator[str]:
+    one = replay.decision.round(step.number)
+    if one.candidates.strategy.rank_names[0] != "topology" or not len(one.ranked):
+        return
+    affinity = one.candidates.affinity[one.ranked]
+    higher = int(np.count_nonzero(affinity > affinity[0]))
+    if higher:
+        verb = "has a higher affinity and loses" if higher == 1 else "have a higher affinity and lose"
+        yield f"{_capital(counted(higher, 'cluster'))} {verb}: topology outranks affinity."
+
+
+def _forbidden(step: Step) -> Iterator[str]:
+    for spread in step.spreads:
+        if spread.forbids:
+            yield (
+                f"{_capital(counted(spread.forbids, 'cluster'))} could not be picked: one more would break"
+                f" max skew {spread.max_skew} of {spread.topology_key}."
+            )
+
+
+def verdict_sentence(verdict: Verdict) -> str:
+    """Say why a hard constraint forbids a cluster in a step: "region=west would be 2, the emptiest 0"."""
+    if verdict.group is None:
+        return f"has no label {verdict.topology_key}, which the spread needs"
+    would = f"{verdict.topology_key}={verdict.group} would be {(verdict.count or 0) + 1}"
+    return f"{would}, the emptiest group {verdict.smallest}, max skew {verdict.max_skew}"
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How one cluster fared: the steps in which it competed, and those in which a hard limit kept it out."""
+
+    competed: tuple[int, ...]
+    forbidden: tuple[int, ...]
+
+
+def course_of(decision: Decision, cluster: str) -> Course | None:
+    """Follow a cluster through the steps until it was picked; None where it was not there to be picked."""
+    position = decision.cycle.fleet.positions[cluster]
+    if decision.candidates is None or not decision.candidates.passes[position]:
+        return None
+    last = decision.number_of_rounds
+    if cluster in decision.picked_names:
+        last = min(last, decision.picked_names.index(cluster) + 1)
+    kept_out = {n: decision.round(n).alone(position).is_forbidden for n in range(1, last + 1)}
+    return Course(
+        tuple(number for number, is_out in kept_out.items() if not is_out),
+        tuple(number for number, is_out in kept_out.items() if is_out),
+    )
+
+
+def course_sentences(decision: Decision, cluster: str) -> list[str]:
+    """Say in which steps a cluster competed or was kept out, and how it lost the last time it competed."""
+    course = course_of(decision, cluster)
+    if course is None or not decision.candidates or not decision.candidates.constraints:
+        return []
+    competed, forbidden = course.competed, course.forbidden
+    parts = [f"Competed in {_steps(competed)}"] if competed else ["It never competed"]
+    if forbidden:
+        parts.append(f"kept out by a hard limit in {_steps(forbidden)}")
+    sentences = [f"{', '.join(parts)}."]
+    if competed and cluster not in decision.picked_names:
+        sentences += _last_time(Replay(decision), competed[-1], cluster)
+    return sentences
+
+
+def _steps(numbers: Sequence[int]) -> str:
+    """Write steps as people do: "step 4", "steps 1 to 3 and 5"."""
+    runs = [
+        [number for _, number in run]
+        for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    ]
+    spans = [span for run in runs for span in _spans(run)]
+    if len(spans) > _RANGES_SHOWN:
+        more = f"{len(spans) - _RANGES_SHOWN} more stretches ({len(numbers)} steps in all)"
+        spans = [*spans[:_RANGES_SHOWN], more]
+    return f"step{'' if len(numbers) == 1 else 's'} {joined(spans)}"
+
+
+def _spans(run: Sequence[int]) -> list[str]:
+    """Write a stretch of steps: two by themselves, more as a span."""
+    return list(map(str, run)) if len(run) < 3 else [f"{run[0]} to {run[-1]}"]
+
+
+def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
+    step = replay.step(number)
+    if step.winner is None or step.winner == cluster:
+        return []
+    own, winner = replay.candidate(number, cluster), replay.candidate(number, step.winner)
+    words = f"Last time, in step {number}, {step.winner} came first by {COLUMN_WORDS[own.decided_by]}"
+    if own.decided_by == "topology":
+        scores = f"{score_text(own.topology_spread_score)} against {score_text(winner.topology_spread_score)}"
+        words += f" ({scores})"
+    elif own.decided_by == "affinity":
+        words += f" ({score_text(own.affinity_score)} against {score_text(winner.affinity_score)})"
+    costs = [_cost(one) for one in own.constraints if one.violates]
+    return [f"{words}{': ' if costs else ''}{'; '.join(costs)}."]
+
+
+def _cost(verdict: Verdict) -> str:
+    limit = f"that exceeds the soft limit {verdict.max_skew} and costs {-SOFT_VIOLATION_SCORE}"
+    grown = f"{verdict.topology_key}={verdict.group} would be {(verdict.count or 0) + 1}"
+    return f"{grown} against {verdict.smallest} in the emptiest group; {limit}"

@@ -1,0 +1,63 @@
+"""A suggested change as a manifest: what the editor opens as a draft."""
+
+import copy
+from typing import Any
+
+from placements.models import Decision
+from placements.queries.records import decision_of
+from placements.scheduling.advice.changes import Change
+from placements.scheduling.faults import Faults
+from placements.scheduling.policy import PlacementPolicy, parse_policy
+from placements.scheduling.semantics import Semantics
+from placements.scheduling.spec import parse_placement
+
+Document = dict[str, Any]
+
+
+def draft_with(row: Decision, change: Change) -> Document | None:
+    """Give the manifest of the decided placement with one change of its policy, everything else as written.
+
+    None for a change of the fleet, and when the placement is gone or its policy is no longer the decided one:
+    the advice was tried on that policy only.
+    """
+    if change.edit is None or row.placement is None:
+        return None
+    document, cycle = row.placement.document, decision_of(row).cycle
+    now = parse_placement(document)
+    if now.semantics is not cycle.semantics or now.spec.policy.canonical() != cycle.policy.canonical():
+        return None
+    return with_change(document, change)
+
+
+def with_change(document: Document, change: Change) -> Document:
+    """Give a manifest with a change of its policy, touching nothing else of it.
+
+    What the change would give is the measure: where the edit of the text as written comes to something else,
+    the policy is written out in full.
+    """
+    wanted = change.changed()
+    changed = copy.deepcopy(document)
+    spec = changed["spec"]
+    policy = _edited(spec.get("policy") or {}, change, wanted.semantics)
+    if policy is None or _policy(policy, wanted.semantics) != wanted.policy:
+        policy = wanted.policy.canonical()
+    spec["policy"] = policy
+    return changed
+
+
+def _edited(policy: Document, change: Change, semantics: Semantics) -> Document | None:
+    """Edit the policy as it is written; None where that is not how the edit expects it."""
+    if change.edit is None:
+        return None
+    try:
+        change.edit(policy)
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return None
+    return policy if _policy(policy, semantics) else None
+
+
+def _policy(policy: Document, semantics: Semantics) -> PlacementPolicy | None:
+    try:
+        return parse_policy(policy, semantics=semantics)
+    except Faults:
+        return None

@@ -1,0 +1,20 @@
+/* The page of a decision: keys step through the replay, and a press copies the address as it stands. */
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+  if (event.defaultPrevented || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  const link = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
+  if (link) {
+    event.preventDefault();
+    link.click();
+  }
+});
+
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest?.("[data-copy]");
+  if (!link || !navigator.clipboard) return;
+  event.preventDefault();
+  const words = link.textContent;
+  await navigator.clipboard.writeText(location.href);
+  link.textContent = "Copied";
+  setTimeout(() => { link.textContent = words; }, 2000);
+});

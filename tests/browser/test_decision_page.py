@@ -1,0 +1,72 @@
+"""The page of a decision in a browser: stepping by key, asking why not, changing the picture."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from placements.models import Decision
+
+Enter = Callable[..., Page]
+
+
+@pytest.fixture
+def decision(nine: None) -> str:
+    """Give the address of the decision on `web`."""
+    found = Decision.objects.filter(placement_name="web").latest("number")
+    return f"/decisions/{found.record.decision_id}/"
+
+
+def test_keys_step_through_the_replay(enter: Enter, decision: str) -> None:
+    page = enter(f"{decision}?step=2")
+
+    page.keyboard.press("]")
+    expect(page.get_by_role("heading", name="Step 3 → nimblefox")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"\?step=3$"))
+    expect(page.locator("#plot-groups svg.main-svg").first).to_be_visible()
+
+    page.keyboard.press("[")
+    expect(page.get_by_role("heading", name="Step 2 → smartfish")).to_be_visible()
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"\?step=3$"))
+    expect(page.get_by_role("heading", name="Step 3 → nimblefox")).to_be_visible()
+
+
+def test_the_keys_are_letters_in_a_field(enter: Enter, decision: str) -> None:
+    page = enter(f"{decision}?step=2")
+
+    page.get_by_label("Cluster", exact=True).press("]")
+
+    expect(page.get_by_label("Cluster", exact=True)).to_have_value("]")
+    expect(page).to_have_url(re.compile(r"\?step=2$"))
+
+
+def test_why_not_is_three_clicks_from_the_overview(enter: Enter, nine: None) -> None:
+    page = enter("/")
+
+    page.get_by_role("link", name="web", exact=True).first.click()
+    page.locator('main a[href^="/decisions/"]').first.click()
+    page.get_by_role("link", name="bravelion", exact=True).first.click()
+
+    expect(page.get_by_role("heading", name="Why bravelion is not placed")).to_be_visible()
+    expect(page.get_by_text("numberOfClusters 7 (now 5)")).to_be_visible()
+    expect(page.get_by_text("env=prod would be 4 against 1")).to_be_visible()
+
+
+def test_a_press_shows_another_picture_and_keeps_the_step(enter: Enter, decision: str) -> None:
+    page = enter(f"{decision}?step=2")
+
+    page.get_by_role("link", name="Score heatmap").click()
+
+    expect(page.locator("#plot-scores svg.main-svg").first).to_be_visible()
+    expect(page).to_have_url(re.compile(r"\?step=2&view=scores$"))
+
+
+def test_it_works_without_javascript_and_on_a_phone(enter: Enter, decision: str) -> None:
+    page = enter(f"{decision}?step=2", width=390, javascript=False)
+
+    page.get_by_role("link", name="Step after").click()
+
+    expect(page.get_by_role("heading", name="Step 3 → nimblefox")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -1,0 +1,285 @@
+"""The pictures of a decision, each against the rows of its table."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from placements.explain.charts.build_up import build_up_chart
+from placements.explain.charts.chart import Chart
+from placements.explain.charts.cloud import cloud_chart
+from placements.explain.charts.funnel import funnel_chart, stages
+from placements.explain.charts.groups import group_chart
+from placements.explain.charts.heatmap import MOST_ROWS, heatmap_chart
+from placements.explain.charts.matrix import label_keys, matrix_chart
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.decision import Decision
+from placements.scheduling.outcomes import ClusterOutcome, Outcome, Outcomes
+from placements.scheduling.policy import PlacementPolicy
+from placements.scheduling.scheduler import schedule
+from placements.scheduling.semantics import Semantics
+from tests.builders import (
+    cluster,
+    decide,
+    fleet,
+    grouped,
+    labelled,
+    pick_all,
+    pick_fixed,
+    pick_n,
+    prefer,
+    spread,
+)
+from tests.charts.checking import check_chart
+
+SIZES = (4, 9, 100, 5000)
+REGIONS = [f"r{number}" for number in range(30)]
+
+
+@cache
+def decision(size: int) -> Decision:
+    """Decide on a fleet of this size, with two constraints, a filter and two preferred terms."""
+    clusters = [
+        cluster(
+            f"c{number:04}",
+            region=REGIONS[number % min(size // 2, 30)],
+            env="prod" if number % 3 else "canary",
+            tier="edge" if number % 4 else "core",
+        )
+        for number in range(size)
+    ]
+    policy = pick_n(
+        max(2, min(size // 4, 40)),
+        required=[labelled(tier="edge")],
+        spread=[spread("region"), spread("env", 2, hard=False)],
+        prefer=[prefer(20, labelled(env="prod")), prefer(-10, labelled(region="r1"))],
+    )
+    return decide(fleet(*clusters), policy)
+
+
+@cache
+def outcomes(size: int) -> tuple[ClusterOutcome, ...]:
+    return tuple(Outcomes(decision(size)))
+
+
+CHARTS: dict[str, Callable[[int], Chart | None]] = {
+    "groups": lambda size: group_chart(decision(size)),
+    "groups in a step": lambda size: group_chart(decision(size), 2),
+    "funnel": lambda size: funnel_chart(outcomes(size)),
+    "matrix": lambda size: matrix_chart(decision(size), "region", "env"),
+    "scores": lambda size: heatmap_chart(decision(size), outcomes(size)),
+    "cloud": lambda size: cloud_chart(decision(size)),
+    "build-up": lambda size: build_up_chart(decision(size), "c0001"),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_is_whole_at_every_size(name: str, size: int) -> None:
+    chart = CHARTS[name](size)
+
+    assert chart is not None
+    check_chart(chart)
+    assert len(chart.json) < 60_000
+    assert chart.height < 1700
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_groups_hold_those_placed(size: int) -> None:
+    chart = group_chart(decision(size))
+
+    assert chart is not None
+    region = [row for row in chart.rows if row[0] == "region"]
+    assert sum(int(row[2] or 0) for row in region) == len(decision(size).picked_names)
+    assert sum(sum(int(row[n] or 0) for n in (2, 4, 5)) for row in region) == size
+
+
+def test_bars_stand_beside_the_band() -> None:
+    chart = group_chart(decide(EAST_WEST, pick_n(3, spread=[spread("region")])), 3)
+
+    assert chart is not None
+    drawn = json.loads(chart.json)
+    before, added, left, _ = drawn["data"]
+    assert chart.rows == (("region", "east", 1, 0, 1, 0), ("region", "west", 2, 1, 0, 0))
+    assert (before["x"], added["x"], left["x"]) == ([1, 1], [1, 0], [0, 1])
+    assert before["text"] == ["w2", "e2"]
+    [band] = drawn["layout"]["shapes"]
+    assert (band["x0"], band["x1"]) == (1, 2)
+    assert "most in west (2), fewest in east (1), skew 1 of 1." in chart.caption
+
+
+EAST_WEST = fleet(*grouped("region", east="e1 e2", west="w1 w2"))
+
+
+def test_a_pinned_group_is_hatched_and_told() -> None:
+    clusters = [*grouped("region", east="e1 e2"), cluster("s1", region="south", env="canary")]
+    chosen = [cluster(one.name, region="east", env="prod") for one in clusters[:2]] + clusters[2:]
+    chart = group_chart(
+        decide(fleet(*chosen), pick_n(2, required=[labelled(env="prod")], spread=[spread("region")]))
+    )
+
+    assert chart is not None
+    hatched = json.loads(chart.json)["data"][3]
+    assert hatched["marker"]["pattern"]["shape"] == "/"
+    assert hatched["x"] == [0, 1]
+    assert "south holds the minimum at 0: nobody there can be picked." in chart.caption
+
+
+def test_many_groups_are_cut_with_words_and_whole_in_the_table() -> None:
+    chart = group_chart(decision(100), 2)
+
+    assert chart is not None
+    assert "Shown are the 12 of 30 groups furthest from the mean." in chart.caption
+    labels = json.loads(chart.json)["layout"]["yaxis"]["ticktext"]
+    assert len(labels) == 13
+    assert labels[-1].startswith("18 groups nearer the mean")
+    assert sum(row[0] == "region" for row in chart.rows) == 30
+
+
+@pytest.mark.parametrize("policy", [pick_all(), pick_fixed("e1"), pick_n(2)])
+def test_nothing_is_spread_without_constraints(policy: PlacementPolicy) -> None:
+    assert group_chart(decide(EAST_WEST, policy)) is None
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_funnel_counts_what_the_outcomes_say(size: int) -> None:
+    found = stages(outcomes(size))
+    counted = Counter(one.outcome for one in outcomes(size))
+
+    assert found[0].remaining == size
+    assert found[-1].remaining == counted[Outcome.PICKED]
+    assert sum(stage.removed for stage in found) == size - counted[Outcome.PICKED]
+    assert next(s.name for s in found if s.removed) == "required terms"
+
+
+def test_the_funnel_of_named_clusters_has_its_rule() -> None:
+    found = stages(tuple(Outcomes(decide(EAST_WEST, pick_fixed("e1", "w1")))))
+
+    assert [(stage.name, stage.remaining, stage.removed) for stage in found] == [
+        ("the fleet", 4, 0),
+        ("not named", 2, 2),
+        ("placed", 2, 0),
+    ]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_cells_of_the_matrix_add_up(size: int) -> None:
+    chart = matrix_chart(decision(size), "region", "env")
+
+    assert sum(int(row[2] or 0) for row in chart.rows) == len(decision(size).picked_names)
+    assert sum(int(row[4] or 0) for row in chart.rows) == size
+    texts = [text for line in json.loads(chart.json)["data"][0]["text"] for text in line]
+    assert sorted(filter(None, texts)) == sorted(f"{row[2]} / {row[3]}" for row in chart.rows)
+
+
+def test_an_empty_combination_is_no_zero() -> None:
+    chart = matrix_chart(
+        decide(fleet(cluster("a", x="1", y="1"), cluster("b", x="2", y="2")), pick_n(1)), "x", "y"
+    )
+
+    [heat] = json.loads(chart.json)["data"]
+    assert heat["z"] == [[0, None], [None, 1]]
+    assert heat["text"] == [["0 / 1", ""], ["", "1 / 1"]]
+    assert (
+        "1 of 2 combinations with an eligible cluster hold the placement; nobody in 1 / 1." in chart.caption
+    )
+
+
+def test_too_large_a_matrix_is_cut_with_words() -> None:
+    wide = fleet(*(cluster(f"c{number:02}", slot=str(number), all="1") for number in range(50)))
+    chart = matrix_chart(decide(wide, pick_n(3)), "slot", "all")
+
+    assert "Shown are 40 of 50 values of slot, those furthest from the mean." in chart.caption
+    assert len(json.loads(chart.json)["data"][0]["z"]) == 40
+    assert label_keys(decide(wide, pick_n(3, spread=[spread("slot")]))) == ["slot", "all"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_heatmap_has_a_row_for_each_cluster_or_class(size: int) -> None:
+    chart = heatmap_chart(decision(size), outcomes(size))
+
+    assert chart is not None
+    assert sum(int(row[1] or 0) for row in chart.rows) == size
+    assert (chart.columns[0] == "Cluster") == (size <= MOST_ROWS)
+    assert len(json.loads(chart.json)["data"][0]["z"]) == min(len(chart.rows), MOST_ROWS)
+
+
+def test_what_is_off_the_ramp_is_dark_or_hatched_with_words() -> None:
+    clusters = [
+        cluster("a", region="east", tier="x"),
+        cluster("b", region="east", tier="x"),
+        cluster("c", region="west"),
+    ]
+    result = decide(
+        fleet(*clusters), pick_n(2, required=[labelled(tier="x")], spread=[spread("region", hard=False)])
+    )
+    chart = heatmap_chart(result, tuple(Outcomes(result)))
+
+    assert chart is not None
+    ramp, soft, hatched, words = json.loads(chart.json)["data"]
+    assert soft["text"] == [["", ""], ["soft −1000", ""], ["", ""]]
+    assert ramp["z"][1][0] is None
+    assert hatched["text"] == ["required affinity"]
+    assert words["text"] == ["picked, step 1", "picked, step 2", "filtered"]
+
+
+def test_the_cloud_counts_who_competed_and_marks_the_pick() -> None:
+    chart = cloud_chart(decide(EAST_WEST, pick_n(3, spread=[spread("region", 2)])), 2)
+
+    assert chart is not None
+    assert chart.rows == ((1, 0, 2, 1), (-1, 0, 1, 0))
+    assert "close: 1 cluster had the same scores" in chart.caption
+    assert cloud_chart(decide(EAST_WEST, pick_all())) is None
+
+
+def test_soft_violations_do_not_press_the_others_together() -> None:
+    chart = cloud_chart(
+        decide(EAST_WEST, pick_n(4, spread=[spread("region", hard=False), spread("none")])), 2
+    )
+
+    assert chart is not None
+    drawn = json.loads(chart.json)
+    assert min(drawn["data"][0]["x"]) > -10
+    assert -1000 in [row[0] for row in chart.rows]
+    assert "−1000 or less" in drawn["layout"]["xaxis"]["ticktext"]
+
+
+def test_the_terms_build_up_the_affinity() -> None:
+    chart = build_up_chart(decision(9), "c0001")
+
+    assert chart is not None
+    [bars] = json.loads(chart.json)["data"]
+    assert chart.rows == (
+        ("prefer env=prod (+20)", 20),
+        ("avoid region=r1 (−10)", -10),
+        ("affinity score", 10),
+    )
+    assert (bars["x"], bars["base"]) == ([20, -10, 10], [0, 20, 0])
+
+
+def test_many_terms_are_drawn_together_and_listed_whole() -> None:
+    terms = [prefer(weight, labelled(region="east")) for weight in range(1, 13)]
+    chart = build_up_chart(decide(EAST_WEST, pick_n(1, prefer=terms)), "e1")
+
+    assert chart is not None
+    assert len(chart.rows) == 13
+    [bars] = json.loads(chart.json)["data"]
+    assert bars["x"] == [6, 7, 8, 9, 10, 11, 12, 15, 78]
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+def test_scores_are_drawn_under_every_semantics(semantics: Semantics) -> None:
+    cycle: Cycle = replace(decision(9).cycle, semantics=semantics)
+    found = schedule(cycle)
+
+    for chart in (
+        heatmap_chart(found, tuple(Outcomes(found))),
+        cloud_chart(found),
+        group_chart(found),
+        funnel_chart(tuple(Outcomes(found))),
+    ):
+        if chart is not None:
+            check_chart(chart)

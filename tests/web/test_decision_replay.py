@@ -1,0 +1,287 @@
+"""The replay on the page of a decision, why not, and its pictures; the two worked examples of the traps."""
+
+import html
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from placements.models import Decision, Placement
+from placements.operations.demo import load_demo
+from placements.operations.placements import save_placement
+from placements.queries.records import forget_cached_records
+from tests.rows import NOW, decided, joined, pick_n_spec
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+HARD = "DoNotSchedule"
+
+
+def constraint(key: str, max_skew: int = 1) -> dict[str, object]:
+    return {"topologyKey": key, "maxSkew": max_skew, "whenUnsatisfiable": HARD}
+
+
+def required(**labels: str) -> dict[str, object]:
+    terms = {"clusterSelectorTerms": [{"labelSelector": {"matchLabels": labels}}]}
+    return {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def address(placement: Placement | str, query: str = "") -> str:
+    name = placement if isinstance(placement, str) else placement.name
+    latest = Decision.objects.select_related("record").filter(placement_name=name).latest("number")
+    return f"/decisions/{latest.record.decision_id}/{query}"
+
+
+@pytest.fixture
+def nine() -> None:
+    """Load the demo of nine clusters, decided."""
+    forget_cached_records()
+    load_demo(9, by=None, now=NOW)
+
+
+@pytest.fixture
+def pinned() -> Placement:
+    """Make the first worked example: south can never be picked and holds the minimum at 0."""
+    for name, region in (("e1", "east"), ("e2", "east"), ("w1", "west"), ("w2", "west")):
+        joined(name, region=region, env="prod")
+    joined("s1", region="south", env="canary")
+    policy = {"affinity": required(env="prod"), "topologySpreadConstraints": [constraint("region")]}
+    return decided("shop", pick_n_spec(4, **policy))
+
+
+@pytest.fixture
+def dead_end() -> Placement:
+    """Make the second worked example: a set of four exists, and picking one at a time does not find it."""
+    for name, rack, power in (
+        ("c0", "r0", "e0"),
+        ("c1", "r2", "e0"),
+        ("c2", "r2", "e1"),
+        ("c3", "r0", "e1"),
+        ("c4", "r0", "e1"),
+    ):
+        joined(name, region=rack, env=power)
+    return decided("lab", pick_n_spec(4, topologySpreadConstraints=[constraint("region"), constraint("env")]))
+
+
+def plain(page: str) -> str:
+    return " ".join(re.sub("<[^>]+>", " ", page).split())
+
+
+@pytest.mark.usefixtures("nine")
+def test_each_step_has_an_address_and_links_to_its_neighbours(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, address("web", "?step=2"))
+
+    assert "Step 2 → smartfish" in page
+    assert 'href="?step=1#replay"' in page
+    assert 'href="?step=3#replay"' in page
+    assert page.count('data-key="["') == page.count('data-key="]"') == 1
+    words = plain(page)
+    assert "Placing in env=canary evens out env: skew 1 → 0 (+1)." in words
+    assert "smartfish and oldbadger tie on every score; the name decides." in words
+    assert "4 clusters have a higher affinity and lose: topology outranks affinity." in words
+
+
+@pytest.mark.usefixtures("nine")
+def test_the_first_and_the_last_step_lead_nowhere_further(viewer: Client, text_of: Fetch) -> None:
+    first, last = (text_of(viewer, address("web", query)) for query in ("?step=1", ""))
+
+    assert 'data-key="["' not in first
+    assert 'data-key="]"' in first
+    assert "Step 5 → oldbadger" in last
+    assert 'data-key="]"' not in last
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("step", ["0", "6", "x", "-1", "99999999999"])
+def test_a_step_that_there_was_not_is_not_found(viewer: Client, step: str) -> None:
+    assert viewer.get(address("web", f"?step={step}")).status_code == 404
+
+
+@pytest.mark.usefixtures("nine")
+def test_the_candidates_stand_with_their_rank_tuple_and_what_decided(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, address("web", "?step=2&cluster=bravelion"))
+    table = page[page.index('<table class="ranking">') :].partition("</table>")[0]
+    rows = [plain(row) for row in table.split("<tr")[1:]]
+
+    assert "Rank Cluster region env topology affinity was here Decided by" in rows[0]
+    assert any("1 smartfish 0 +1 +1 −10 no picked" in row for row in rows)
+    assert any("4 ▸ bravelion 0 −1 −1 +20 yes topology spread" in row for row in rows)
+    assert any("jumpingcat filtered region=west would be 2, the emptiest group 0" in row for row in rows)
+    assert 'class="number deciding">−1<' in table
+    assert '<th scope="row" class="deciding"><a' in table
+
+
+@pytest.mark.usefixtures("nine")
+def test_htmx_gets_the_record_alone(viewer: Client) -> None:
+    answer = viewer.get(address("web", "?step=3"), headers={"HX-Request": "true"})
+    text = answer.content.decode()
+
+    assert text.lstrip().startswith('<div class="stack" id="record"')
+    assert "<html" not in text
+    assert "HX-Request" in answer["Vary"]
+
+
+@pytest.mark.usefixtures("nine")
+def test_why_not_tells_the_course_and_offers_drafts(operator: Client, viewer: Client, text_of: Fetch) -> None:
+    words = plain(text_of(operator, address("web", "?cluster=bravelion")))
+
+    assert "Competed in steps 1, 2 and 5, kept out by a hard limit in steps 3 and 4." in words
+    assert "env=prod would be 4 against 1 in the emptiest group; that exceeds the soft limit 2" in words
+    assert re.search(
+        r"numberOfClusters 7 \(now 5\) . then placed: flyingpenguin, bravelion Open as a draft", words
+    )
+    assert "no spread constraint on env" in words
+    assert "Open as a draft" not in plain(text_of(viewer, address("web", "?cluster=bravelion")))
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_draft_opens_in_the_editor_and_nothing_is_saved(operator: Client, text_of: Fetch) -> None:
+    page = text_of(operator, address("web", "?cluster=bravelion"))
+    manifests = [html.unescape(one) for one in re.findall(r'name="manifest" value="([^"]+)"', page)]
+    before = Placement.objects.get(name="web")
+
+    answer = operator.post(
+        "/placements/web/edit/", {"manifest": manifests[0], "do": "draft", "revision": "1"}
+    )
+
+    assert "numberOfClusters: 7" in manifests[0]
+    assert answer.status_code in (200, 302)
+    assert Placement.objects.get(name="web").revision == before.revision
+    assert Placement.objects.get(name="web").document == before.document
+
+
+@pytest.mark.usefixtures("nine")
+def test_no_draft_is_offered_once_the_policy_is_another(operator: Client, text_of: Fetch) -> None:
+    old = address("web", "?cluster=bravelion")
+    document = Placement.objects.get(name="web").document
+    changed = json.loads(json.dumps(document))
+    changed["spec"]["policy"]["numberOfClusters"] = 6
+    save_placement(changed, by=None, now=NOW)
+
+    assert "Open as a draft" not in text_of(operator, old)
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_cluster_in_a_decision_has_an_address_of_its_own(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, address("web", "clusters/bravelion/"))
+
+    assert "Why bravelion is not placed" in page
+    assert viewer.get(address("web", "clusters/nobody/")).status_code == 404
+    short = viewer.get(f"{address('web')[:20]}/clusters/bravelion/")
+    assert short["Location"] == address("web", "clusters/bravelion/")
+
+
+@pytest.mark.usefixtures("nine")
+def test_part_of_a_name_finds_clusters(viewer: Client, text_of: Fetch) -> None:
+    assert "?cluster=nimblefox#why" in text_of(viewer, address("web", "?cluster=fox"))
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize(
+    ("view", "chart"),
+    [("funnel", "funnel"), ("scores", "scores"), ("cloud", "cloud"), ("joint", "matrix")],
+)
+def test_a_view_draws_its_chart_and_no_other(viewer: Client, text_of: Fetch, view: str, chart: str) -> None:
+    page = text_of(viewer, address("web", f"?view={view}"))
+
+    assert re.findall(r'data-figure="plot-(\w+)"', page)[2:] == [chart]
+    assert viewer.get(address("web", f"?table={chart}")).status_code == 200
+
+
+@pytest.mark.usefixtures("nine")
+def test_each_stage_of_the_funnel_leads_to_its_clusters(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, address("ledger", "?view=funnel"))
+    link = re.search(r'href="(\?[^"]+)">5 taken out: required terms', page)
+
+    assert link
+    listed = text_of(viewer, address("ledger", link[1].split("#")[0].replace("&amp;", "&")))
+    assert "1 to 5 of 5" in listed
+
+
+@pytest.mark.usefixtures("nine")
+def test_the_clusters_are_filtered_by_group_and_name(viewer: Client, text_of: Fetch) -> None:
+    east = text_of(viewer, address("web", "?group=region:east"))
+    none = text_of(viewer, address("web", "?group=region:moon&q=x"))
+
+    assert "1 to 3 of 3" in east
+    assert "No cluster came out that way. 9 without this filter." in plain(none)
+
+
+@pytest.mark.usefixtures("nine")
+def test_two_other_labels_can_be_crossed(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, address("web", "?view=joint&key=system&key2=env"))
+
+    assert "system and env together" in page
+    assert "<option selected>system</option>" in page
+
+
+@pytest.mark.usefixtures("nine")
+def test_one_ranking_has_a_cut_and_no_steps(viewer: Client, text_of: Fetch) -> None:
+    placement = decided("flat", pick_n_spec(3))
+    page = text_of(viewer, address(placement))
+
+    assert "One ranking, and the cut" in page
+    assert "cut: 3 taken" in page
+    assert 'data-key="]"' not in page
+
+
+def test_a_pinned_group_is_called_by_name(viewer: Client, text_of: Fetch, pinned: Placement) -> None:
+    words = plain(text_of(viewer, address(pinned)))
+
+    assert "2 of 4 placed" in words
+    assert (
+        "pinned group: region=south holds the minimum at 0: no cluster of it can be picked"
+        in words.replace("Pinned", "pinned")
+    )
+    assert "south holds the minimum at 0: nobody there can be picked." in words
+    assert "Step 3 → nobody" in words
+    assert "every pick would break region (max skew 1, hard)" in words
+    assert "region maxSkew 2" in words
+    assert "region ScheduleAnyway" in words
+    assert "s1 leaving the fleet" in words
+    assert "s1 without the label region" in words
+
+
+def test_a_dead_end_is_told_from_the_impossible(viewer: Client, text_of: Fetch, dead_end: Placement) -> None:
+    words = plain(text_of(viewer, address(dead_end)))
+
+    assert "3 of 4 placed" in words
+    assert "Dead end: not found by picking one at a time, but c0, c1, c2 and c4 together break no" in words
+
+
+def test_what_no_order_reaches_is_called_impossible(viewer: Client, text_of: Fetch) -> None:
+    joined("aa", region="east", env="x")
+    joined("bb", region="east", env="x")
+    joined("cc", region="west", env="x")
+    limits = [constraint("region"), constraint("env")]
+    joined("zz", region="west", env="y")
+    placement = decided("lab", pick_n_spec(4, topologySpreadConstraints=limits))
+    words = plain(text_of(viewer, address(placement)))
+
+    assert "Impossible: no larger set of clusters keeps all hard limits." in words
+    assert "Dead end" not in words
+
+
+def test_the_advantage_of_a_missing_label_is_told(viewer: Client, text_of: Fetch) -> None:
+    joined("aa", region="east")
+    joined("bb", region="west")
+    joined("zz")
+    placement = decided("shop", pick_n_spec(1, topologySpreadConstraints=[constraint("region")]))
+    words = plain(text_of(viewer, address(placement)))
+
+    assert "Picked without the label region, so no limit held there: zz" in words
+    assert "zz has no label region, so no limit holds for it there: it scores 0" in words
+
+
+def test_a_stale_pick_is_called_by_name(viewer: Client, text_of: Fetch) -> None:
+    joined("aa", tier="edge")
+    decided("shop", pick_n_spec(1, affinity=required(tier="edge")))
+    joined("aa", tier="core")
+    joined("bb", tier="edge")
+    placement = decided("shop", pick_n_spec(2, affinity=required(tier="edge")))
+    words = plain(text_of(viewer, address(placement)))
+
+    assert "Stale, placed still though a run from scratch would pass over: aa." in words

@@ -1,0 +1,91 @@
+"""The page of a decision on 5,000 clusters: at most 300 kB and 6,000 elements, figures included."""
+
+import re
+from functools import cache
+
+import pytest
+from django.test import Client
+
+from placements.models import Decision, DecisionRecord, FleetRecord
+from placements.queries.records import forget_cached_records
+from placements.scheduling.decision import Decision as Value
+from placements.scheduling.storage import pack, pack_fleet
+from placements.scheduling.version import ENGINE_VERSION
+from tests.builders import cluster, decide, fleet, labelled, pick_n, prefer, spread
+from tests.rows import NOW
+
+pytestmark = pytest.mark.django_db
+
+KILOBYTE = 1024
+_CLUSTERS = 5000
+
+
+@cache
+def large() -> Value:
+    """Decide 600 picks on 5,000 clusters in 40 zones and 4 environments, some without the label."""
+    clusters = [
+        cluster(
+            f"cluster-{number:04}",
+            {"zone": f"zone-{number % 40}"} if number % 97 else {},
+            env=("prod", "canary", "test", "lab")[number % 4],
+            tier="edge" if number % 7 else "core",
+        )
+        for number in range(_CLUSTERS)
+    ]
+    preferred = [prefer(20, labelled(env="prod")), prefer(-10, labelled(env="lab"))]
+    limits = [spread("zone", 2), spread("env", 40, hard=False)]
+    return decide(
+        fleet(*clusters), pick_n(600, required=[labelled(tier="edge")], spread=limits, prefer=preferred)
+    )
+
+
+@pytest.fixture
+def page() -> str:
+    """Store the decision; give its address."""
+    forget_cached_records()
+    value = large()
+    stored = FleetRecord.objects.create(
+        digest="f" * 64, content=pack_fleet(value.cycle.fleet), clusters_count=_CLUSTERS
+    )
+    record = DecisionRecord.objects.create(
+        decision_id=value.id, content=pack(value), engine=ENGINE_VERSION, fleet=stored
+    )
+    Decision.objects.create(
+        placement_name="web", number=1, record=record, policy_number=1, fleet_digest="f" * 64,
+        kind=value.kind, is_fulfilled=value.is_fulfilled, picked_count=600, kept_count=0,
+        unscheduled_count=0, milliseconds=1, because="a test", asked_by="a test", created_at=NOW,
+    )  # fmt: skip
+    return f"/decisions/{value.id}/"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?step=300&cluster=cluster-0001",
+        *(f"?view={one}" for one in ("funnel", "scores", "cloud", "joint")),
+    ],
+)
+def test_stays_small(viewer: Client, page: str, query: str) -> None:
+    answer = viewer.get(page + query)
+    text = answer.content.decode()
+
+    assert answer.status_code == 200
+    assert len(answer.content) <= 300 * KILOBYTE
+    assert len(re.findall(r"<[a-zA-Z]", text)) <= 6000
+
+
+def test_alike_candidates_share_a_row(viewer: Client, page: str) -> None:
+    text = viewer.get(f"{page}?step=1").content.decode()
+
+    assert "those that differ in nothing but the name in one row" in text
+    assert re.search(r"\+ \d+ alike", text)
+    assert text.count("<tr") < 150
+
+
+def test_a_large_fleet_is_searched_by_name(viewer: Client, page: str) -> None:
+    text = viewer.get(f"{page}?cluster=cluster-12").content.decode()
+
+    assert "<datalist" not in text
+    assert "?cluster=cluster-1200#why" in text
+    assert "and 80 more: type more of the name" in text
