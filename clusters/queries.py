@@ -45,6 +45,14 @@ def fleet_now() -> FleetView:
         return _latest
 
 
+def fleet_unkept() -> Fleet:
+    """Give the fleet as this transaction sees it; what is loaded is not kept, as it may be rolled back."""
+    with _lock:
+        if _latest is not None and _latest.version and (_latest.version, _latest.readings) == counters():
+            return _latest.fleet
+    return Fleet(_clusters())
+
+
 def forget_cached_fleet() -> None:
     """Drop what this process keeps of the fleet: for tests, where rows vanish."""
     global _latest  # noqa: PLW0603 -- see above

@@ -1,11 +1,13 @@
 """Bodies of requests: JSON and YAML become documents that know their lines, or are refused at the door."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
+from rest_framework.exceptions import ErrorDetail
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
+from rest_framework.serializers import Serializer
 
 from placements.manifests import MEBIBYTE, Document, attach_lines, items_of, load_documents
 from placements.scheduling.door.json_text import load_json
@@ -141,6 +143,37 @@ class Placed:
         """Raise the same faults with their lines."""
         if isinstance(error, Faults):
             raise Faults(attach_lines((self.document, fault) for fault in error.faults)) from error
+
+
+def has_body(request: Request) -> bool:
+    """Tell whether a request has a body at all."""
+    return bool(request.META.get("CONTENT_LENGTH") or request.META.get("HTTP_TRANSFER_ENCODING"))
+
+
+def words_of(request: Request, shape: type[Serializer[Any]]) -> dict[str, Any]:
+    """Read the few words of a body. Raises Faults."""
+    given = object_in(document_of(request), what="an object")
+    known = shape().fields
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        allowed = ", ".join(known)
+        raise Faults(Fault(name[:80], "unknown-field", "is not known here", allowed) for name in unknown)
+    reader = shape(data=given)
+    if not reader.is_valid():
+        raise Faults(faults_in(reader.errors))
+    return dict(reader.validated_data)
+
+
+def faults_in(detail: Any, path: str = "") -> Iterator[Fault]:
+    """Give the errors of a serializer as faults."""
+    if isinstance(detail, Mapping):
+        for key, inner in detail.items():
+            yield from faults_in(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(detail, list):
+        for inner in detail:
+            yield from faults_in(inner, path)
+    elif isinstance(detail, ErrorDetail):
+        yield Fault(path, detail.code or "invalid", str(detail))
 
 
 def object_in(document: Document, *, what: str) -> dict[str, Any]:

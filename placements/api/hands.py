@@ -1,42 +1,28 @@
 """People's hands on a rollout: pause, stop, retry, roll back, and their opposites."""
 
-from typing import Any
-
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import Serializer
 
-from placements.api.bodies import document_of, object_in
+from placements.api.bodies import words_of
 from placements.api.describing import described
 from placements.api.endpoint import Endpoint, caller
+from placements.api.lists import is_confirmed
 from placements.api.lookups import placement_named
 from placements.api.preconditions import answered, expected_revision, tag_of
+from placements.api.shapes.disruptions import FreshShape
+from placements.api.shapes.queries import ConfirmQuery
 from placements.api.shapes.rollouts import HandShape, RetryShape, RollBackShape
+from placements.operations.rescheduling import reschedule
 from placements.operations.rollouts import hands
 from placements.operations.rollouts.runs import running_rollout
-from placements.scheduling.faults import Fault, Faults
+from placements.queries.fresh import fresh_schedule
 
 
-def _answer(request: Request, name: str) -> Response:
+def _answer(request: Request, name: str, *, status: int = 200) -> Response:
     row = placement_named(name)
     run = running_rollout(row)
     document = HandShape(row, context={"run": run.number if run else None}).data
-    return answered(request, document, tag_of(row.revision))
-
-
-def _asked(request: Request, shape: type[Serializer[Any]]) -> dict[str, Any]:
-    """Read the few words of a body. Raises Faults, ValidationError."""
-    given = object_in(document_of(request), what="an object")
-    known = shape().fields
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        allowed = ", ".join(known)
-        raise Faults(Fault(name[:80], "unknown-field", "is not known here", allowed) for name in unknown)
-    reader = shape(data=given)
-    if not reader.is_valid():
-        raise ValidationError(reader.errors)
-    return dict(reader.validated_data)
+    return answered(request, document, tag_of(row.revision), status=status)
 
 
 class Pause(Endpoint):
@@ -95,7 +81,7 @@ class Retry(Endpoint):
     @described("retry_placement", {200: HandShape}, body=RetryShape, has_tag=True, problems=(409,))
     def post(self, request: Request, name: str) -> Response:
         """Try what failed on one cluster again at once."""
-        cluster = _asked(request, RetryShape)["cluster"]
+        cluster = words_of(request, RetryShape)["cluster"]
         hands.retry(name, cluster, **caller(request))
         return _answer(request, name)
 
@@ -113,6 +99,32 @@ class RollBack(Endpoint):
     )
     def post(self, request: Request, name: str) -> Response:
         """Carry out the resources of an older snapshot, and hold the placement there until it is released."""
-        number = _asked(request, RollBackShape)["resourceSnapshot"]
+        number = words_of(request, RollBackShape)["resourceSnapshot"]
         hands.roll_back(name, number, **caller(request), expected=expected_revision(request))
         return _answer(request, name)
+
+
+class Reschedule(Endpoint):
+    """Decide from scratch."""
+
+    @described("get_fresh_schedule", {200: FreshShape})
+    def get(self, request: Request, name: str) -> Response:  # noqa: ARG002 -- the framework's
+        """Say what a fresh schedule would change: every cluster is a candidate, the present ones win ties."""
+        return Response(FreshShape(fresh_schedule(placement_named(name))).data)
+
+    @described(
+        "reschedule_placement",
+        {202: HandShape},
+        query=ConfirmQuery,
+        is_edit=True,
+        has_tag=True,
+        problems=(409,),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Decide the placement from scratch under the same policy; the rollout carries out what changes.
+
+        Where no cluster would be picked it is refused (409) until `confirm` says so.
+        """
+        confirmed, expected = is_confirmed(request), expected_revision(request)
+        reschedule(name, **caller(request), expected=expected, confirmed=confirmed)
+        return _answer(request, name, status=202)

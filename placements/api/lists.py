@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from fleetui.paging import Page, page_of
+from placements.api.shapes.queries import ConfirmQuery
 
 Row = TypeVar("Row", bound=Model)
 _ALWAYS = frozenset({"format"})
@@ -28,6 +29,11 @@ def asked(request: Request, query: type[Serializer[Any]]) -> dict[str, Any]:
         raise ValidationError({name[:80]: [message] for name in unknown}, code="unknown-field")
     reader.is_valid(raise_exception=True)
     return dict(reader.validated_data)
+
+
+def is_confirmed(request: Request) -> bool:
+    """Tell whether the caller confirms that everything may be unscheduled. Raises ValidationError."""
+    return "confirm" in asked(request, ConfirmQuery)
 
 
 def page_asked(rows: QuerySet[Row], wanted: dict[str, Any], *, order: str, unique: str = "name") -> Page[Row]:

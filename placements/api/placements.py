@@ -9,11 +9,11 @@ from rest_framework.response import Response
 from placements.api.bodies import Placed, document_of
 from placements.api.describing import described, page_shape
 from placements.api.endpoint import Endpoint, caller, refuse_other_names
-from placements.api.lists import asked, listed, page_asked, rows_as
+from placements.api.lists import asked, is_confirmed, listed, page_asked, rows_as
 from placements.api.lookups import placement_named
 from placements.api.preconditions import answered, expected_revision, tag_of
 from placements.api.shapes.manifests import PlacementManifest
-from placements.api.shapes.queries import PageQuery, PlacementQuery
+from placements.api.shapes.queries import ConfirmQuery, PageQuery, PlacementQuery
 from placements.api.shapes.rows import BindingRow, DecisionRow, PlacementRow
 from placements.models import Placement as Row
 from placements.operations.placements import Did, delete_placement, save_placement
@@ -63,15 +63,21 @@ class Placement(Endpoint):
         "put_placement",
         {200: PlacementManifest, 201: PlacementManifest},
         body=PlacementManifest,
+        query=ConfirmQuery,
+        problems=(409,),
         is_edit=True,
         has_tag=True,
     )
     def put(self, request: Request, name: str) -> Response:
-        """Create a placement or change it; the same again changes nothing. It is decided soon after."""
+        """Create a placement or change it; the same again changes nothing. It is decided soon after.
+
+        A change that would unschedule everything is refused (409) until `confirm` says so.
+        """
+        confirmed = is_confirmed(request)
         expected = expected_revision(request, exists=Row.objects.filter(name=name).exists())
         with Placed(document_of(request)) as document:
             refuse_other_names(document, {"metadata.name": name})
-            saved = save_placement(document, **caller(request), expected=expected)
+            saved = save_placement(document, **caller(request), expected=expected, confirmed=confirmed)
         answer = _answer(request, saved.placement, status=201 if saved.did is Did.CREATED else 200)
         _warn(answer, saved.caveats)
         return answer

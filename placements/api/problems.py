@@ -1,7 +1,7 @@
 """Errors as problem details (RFC 9457): the one exception handler of the API."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -9,7 +9,7 @@ from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooB
 from django.db import IntegrityError, OperationalError
 from django.http import Http404, HttpResponse
 from django.http.multipartparser import MultiPartParserError
-from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import set_rollback
 
@@ -17,9 +17,10 @@ from clusters.operations.editing import UnknownClusterError
 from clusters.operations.faults import NotSimulatedError
 from fleetui.paging import BadCursorError
 from fleetui.revisions import StaleEditError
-from placements.api.bodies import BodyTooLargeError, MalformedBodyError
+from placements.api.bodies import BodyTooLargeError, MalformedBodyError, faults_in
 from placements.api.preconditions import PreconditionError
 from placements.operations.budgets import UnknownBudgetError
+from placements.operations.emptying import CONFIRMATION, EmptiesPlacementError
 from placements.operations.overrides import UnknownOverrideError
 from placements.operations.placements import UnknownPlacementError
 from placements.operations.resources import UnknownResourceError
@@ -119,26 +120,20 @@ def _stale(error: StaleEditError) -> Plain:
     return _problem(412, str(error), "stale-edit", revision=error.revision, changes=error.changes)
 
 
+def _empties(error: EmptiesPlacementError) -> Plain:
+    emptied = [{"placement": one.placement, "clusters": list(one.clusters)} for one in error.emptied]
+    return _problem(409, str(error), "confirmation-needed", confirm=CONFIRMATION, placements=emptied)
+
+
 def _ambiguous(error: AmbiguousDecisionError) -> Plain:
     return _problem(409, str(error), "ambiguous-id", decisions=list(error.ids))
 
 
 def _of_framework(error: APIException) -> Plain:
     if isinstance(error, ValidationError):
-        faults = [fault_facts(one) for one in _faults_in(error.detail)]
+        faults = [fault_facts(one) for one in faults_in(error.detail)]
         return _faulty(error.status_code, "bad-parameters", "The request has odd parameters.", faults)
     return _problem(error.status_code, str(error.detail))
-
-
-def _faults_in(detail: Any, path: str = "") -> Iterator[Fault]:
-    if isinstance(detail, Mapping):
-        for key, inner in detail.items():
-            yield from _faults_in(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(detail, list):
-        for inner in detail:
-            yield from _faults_in(inner, path)
-    elif isinstance(detail, ErrorDetail):
-        yield Fault(path, detail.code or "invalid", str(detail))
 
 
 _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
@@ -160,6 +155,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownDecisionError: _plainly(404, "unknown-decision"),
     UnknownInDecisionError: _plainly(404, "unknown-cluster"),
     AmbiguousDecisionError: _ambiguous,
+    EmptiesPlacementError: _empties,
     UnknownRunError: _plainly(404, "unknown-run"),
     BadCursorError: _plainly(400, "bad-cursor"),
     APIException: _of_framework,

@@ -8,11 +8,11 @@ from rest_framework.response import Response
 from placements.api.bodies import LARGEST_BATCH, Placed, document_of, documents_of
 from placements.api.describing import described, page_shape
 from placements.api.endpoint import Endpoint, caller, refuse_other_names
-from placements.api.lists import asked, listed, page_asked, rows_as
+from placements.api.lists import asked, is_confirmed, listed, page_asked, rows_as
 from placements.api.lookups import resource_of
 from placements.api.preconditions import answered, expected_revision, tag_of
 from placements.api.shapes.manifests import ANY_OBJECT, AppliedShape, ResourceManifest
-from placements.api.shapes.queries import ResourceQuery
+from placements.api.shapes.queries import ConfirmQuery, ResourceQuery
 from placements.api.shapes.rows import DeletedShape, ResourceRow
 from placements.models import Resource as Row
 from placements.operations.applying import apply_documents
@@ -94,8 +94,12 @@ class Apply(Endpoint):
 
     largest_body = LARGEST_BATCH
 
-    @described("apply", {200: AppliedShape}, body=ANY_OBJECT)
+    @described("apply", {200: AppliedShape}, body=ANY_OBJECT, query=ConfirmQuery, problems=(409,))
     def post(self, request: Request) -> Response:
-        """Apply documents of every kind, all or none: documents, a List, or an array of them."""
-        results = apply_documents(documents_of(request), **caller(request))
+        """Apply documents of every kind, all or none: documents, a List, or an array of them.
+
+        What would unschedule a placement everywhere is refused (409) until `confirm` says so.
+        """
+        confirmed = is_confirmed(request)
+        results = apply_documents(documents_of(request), **caller(request), confirmed=confirmed)
         return Response(AppliedShape({"items": results}).data)

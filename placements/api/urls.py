@@ -41,6 +41,7 @@ of_clusters = [
     path("<named:name>/heartbeat", cluster_parts.Heartbeat.as_view(), name="cluster-heartbeat"),
     path("<named:name>/bindings", cluster_parts.ClusterBindings.as_view(), name="cluster-bindings"),
     path("<named:name>/drain", drains.Drain.as_view(), name="cluster-drain"),
+    path("<named:name>/bring-back", drains.BringBack.as_view(), name="cluster-bring-back"),
     path("<named:name>/faults", drains.ClusterFaults.as_view(), name="cluster-faults"),
 ]
 
@@ -76,6 +77,7 @@ of_hands = [
     path("<named:name>/retry", hands.Retry.as_view(), name="retry"),
     path("<named:name>/rollback", hands.RollBack.as_view(), name="rollback"),
     path("<named:name>/release", hands.Release.as_view(), name="release"),
+    path("<named:name>/reschedule", hands.Reschedule.as_view(), name="reschedule"),
 ]
 
 of_rollouts = [

@@ -30,6 +30,7 @@ class Drain(models.Model):
     """A cluster is emptied: cordoned, and one placement after another evicted from it.
 
     At most `at_once` evictions are under way at a time, and of one placement `per_placement` over all drains.
+    The placements of `first` go before the others, in that order; at the `deadline` it ends, come what may.
     A worker looks at it from `look_at` on, and moves that moment before it does.
     """
 
@@ -39,11 +40,14 @@ class Drain(models.Model):
         RUNNING = "running"
         DONE = "done"
         CANCELLED = "cancelled"
+        EXPIRED = "expired"
 
     cluster_name = models.CharField(max_length=LONGEST_NAME)
     state = models.CharField(max_length=9, choices=State.choices, default=State.RUNNING)
     at_once = models.PositiveIntegerField()
     per_placement = models.PositiveIntegerField()
+    first = models.JSONField(default=list)
+    deadline = models.DateTimeField(null=True)
     look_at = models.DateTimeField()
     started_at = models.DateTimeField()
     started_by = models.CharField(max_length=150)
@@ -60,7 +64,8 @@ class Drain(models.Model):
                 fields=["cluster_name"], condition=Q(state="running"), name="one_running_drain"
             ),
             models.CheckConstraint(
-                condition=one_of("state", ("running", "done", "cancelled")), name="drain_state_known"
+                condition=one_of("state", ("running", "done", "cancelled", "expired")),
+                name="drain_state_known",
             ),
             models.CheckConstraint(
                 condition=Q(state="running", ended_at__isnull=True)

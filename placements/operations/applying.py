@@ -11,6 +11,7 @@ from django.db import transaction
 from clusters.operations.joining import CLUSTER, Wanted, put_clusters
 from placements.manifests import Document, attach_lines
 from placements.operations.budgets import BUDGET, save_budget
+from placements.operations.emptying import Emptied, EmptiesPlacementError
 from placements.operations.overrides import NOUNS, save_override
 from placements.operations.placements import PLACEMENT, save_placement
 from placements.operations.resources import RESOURCE, apply_resources, name_of
@@ -58,10 +59,13 @@ class Result:
 
 
 @transaction.atomic
-def apply_documents(documents: Sequence[Document], *, by: User | None, now: datetime) -> list[Result]:
+def apply_documents(
+    documents: Sequence[Document], *, by: User | None, now: datetime, confirmed: bool = False
+) -> list[Result]:
     """Apply resources, then member clusters, then what refers to them; the answer keeps the order given.
 
-    Raises Faults with those of every document, each with its line; then nothing has changed.
+    `confirmed`: somebody knows which placements this unschedules everywhere. Raises Faults with those of
+    every document, each with its line, else EmptiesPlacementError; then nothing has changed.
     """
     faults: list[tuple[Document, Fault]] = []
     several = len(documents) > 1
@@ -76,13 +80,23 @@ def apply_documents(documents: Sequence[Document], *, by: User | None, now: date
     results: dict[int, Result] = {}
     results |= _apply_resources(resources, by=by, now=now)
     results |= _put_members(members, by=by, now=now)
-    results |= _save_others(documents, by=by, now=now)
+    results |= _save_others(documents, _Caller(by, now, confirmed=confirmed))
     return [results[id(one)] for one in documents]
 
 
-def _save_others(documents: Sequence[Document], *, by: User | None, now: datetime) -> Mapping[int, Result]:
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """Who applies, when, and whether what this unschedules everywhere was confirmed."""
+
+    by: User | None
+    now: datetime
+    confirmed: bool
+
+
+def _save_others(documents: Sequence[Document], caller: _Caller) -> Mapping[int, Result]:
     """Save one by one what has a door of its own, kind after kind."""
     results: dict[int, Result] = {}
+    emptied: list[Emptied] = []
     faults: list[tuple[Document, Fault]] = []
     several = len(documents) > 1
     for kind, door in _DOORS.items():
@@ -90,10 +104,14 @@ def _save_others(documents: Sequence[Document], *, by: User | None, now: datetim
             if _kind(one) != kind:
                 continue
             try:
-                results[id(one)] = door.save(one.data, by, now)
+                results[id(one)] = door.save(one.data, caller)
             except Faults as found:
                 faults += _placed(one, found, several=several)
+            except EmptiesPlacementError as found:
+                emptied += found.emptied
     _raise(faults)
+    if emptied:
+        raise EmptiesPlacementError(emptied)
     return results
 
 
@@ -174,37 +192,37 @@ def _put_members(documents: Sequence[Document], *, by: User | None, now: datetim
     return {id(document): Result(CLUSTER, one.name, one.did) for document, one in pairs}
 
 
-def _save_override(data: Any, by: User | None, now: datetime) -> Result:
-    saved = save_override(data, by=by, now=now)
+def _save_override(data: Any, caller: _Caller) -> Result:
+    saved = save_override(data, by=caller.by, now=caller.now)
     return Result(NOUNS[saved.override.kind], saved.override.label, saved.did)
 
 
-def _save_placement(data: Any, by: User | None, now: datetime) -> Result:
-    saved = save_placement(data, by=by, now=now)
+def _save_placement(data: Any, caller: _Caller) -> Result:
+    saved = save_placement(data, by=caller.by, now=caller.now, confirmed=caller.confirmed)
     return Result(PLACEMENT, saved.placement.name, saved.did, saved.caveats)
 
 
-def _save_strategy(data: Any, by: User | None, now: datetime) -> Result:
-    saved = save_strategy(data, by=by, now=now)
+def _save_strategy(data: Any, caller: _Caller) -> Result:
+    saved = save_strategy(data, by=caller.by, now=caller.now)
     return Result(STAGED_STRATEGY, saved.strategy.name, saved.did)
 
 
-def _save_run(data: Any, by: User | None, now: datetime) -> Result:
-    saved = save_run(data, by=by, now=now)
+def _save_run(data: Any, caller: _Caller) -> Result:
+    saved = save_run(data, by=caller.by, now=caller.now)
     return Result(STAGED_RUN, saved.run.name, saved.did)
 
 
-def _apply_approval(data: Any, by: User | None, now: datetime) -> Result:
-    return Result(APPROVAL, data["metadata"]["name"], apply_approval(data, by=by, now=now))
+def _apply_approval(data: Any, caller: _Caller) -> Result:
+    return Result(APPROVAL, data["metadata"]["name"], apply_approval(data, by=caller.by, now=caller.now))
 
 
-def _save_budget(data: Any, by: User | None, now: datetime) -> Result:
-    saved = save_budget(data, by=by, now=now)
+def _save_budget(data: Any, caller: _Caller) -> Result:
+    saved = save_budget(data, by=caller.by, now=caller.now)
     return Result(BUDGET, saved.budget.name, saved.did)
 
 
-def _evict(data: Any, by: User | None, now: datetime) -> Result:
-    row, is_new = apply_eviction(data, by=by, now=now)
+def _evict(data: Any, caller: _Caller) -> Result:
+    row, is_new = apply_eviction(data, by=caller.by, now=caller.now)
     return Result(EVICTION, str(row.name), row.outcome if is_new else UNCHANGED, said=said_of(row))
 
 
@@ -216,7 +234,7 @@ class _Door:
     """How documents of one kind are read, and saved."""
 
     parse: Callable[[Any], object]
-    save: Callable[[Any, User | None, datetime], Result]
+    save: Callable[[Any, _Caller], Result]
 
 
 _DOORS = {

@@ -14,6 +14,7 @@ from fleetui.revisions import once_more_when_beaten, refuse_stale
 from placements.models import Placement, PolicySnapshot
 from placements.operations.asking import ask
 from placements.operations.did import Did
+from placements.operations.emptying import refuse_emptying_edit
 from placements.operations.immutable import immutability_faults
 from placements.operations.pruning import prune_policy_snapshots
 from placements.operations.rollouts.asking import ask_to_advance
@@ -60,12 +61,13 @@ def save_placement(
     expected: int | None = None,
     because: str = "",
     is_demo: bool = False,
+    confirmed: bool = False,
 ) -> Saved:
     """Create a placement or change it, by its whole manifest; the same manifest again changes nothing.
 
     `expected` is the revision that the edit started from, 0 for a placement that must be new; `because` says
-    in a few words what the decision that follows will be told to come from. Raises Faults and StaleEditError;
-    then nothing has changed.
+    in a few words what the decision that follows will be told to come from. `confirmed`: somebody knows what
+    the change unschedules. Raises Faults, StaleEditError and EmptiesPlacementError; then nothing has changed.
     """
     manifest = parse_placement(dict(document))
     written = {key: deepcopy(value) for key, value in document.items() if key != "status"}
@@ -79,6 +81,8 @@ def save_placement(
     _refuse_forbidden(current, manifest, written)
     if current.document == written:
         return Saved(current, Did.UNCHANGED, caveats)
+    if not confirmed:
+        refuse_emptying_edit(current, manifest)
     _change(current, manifest, written, because or "changed", by=by, now=now)
     return Saved(current, Did.CHANGED, caveats)
 

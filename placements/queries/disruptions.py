@@ -46,9 +46,19 @@ def latest_drain(cluster: str) -> Drain | None:
     return Drain.objects.filter(cluster_name=cluster).order_by("-id").first()
 
 
+def left_of(drain: Drain) -> list[DrainStep]:
+    """Give what a drain has not moved off: what stays, what waits, and what is leaving still; by name."""
+    return list(drain.steps.exclude(state=DrainStep.State.GONE).order_by("placement_name"))
+
+
 def step_sentence(step: DrainStep) -> str:
     """Say in a sentence how far a drain is with a placement, and what it waits for."""
+    is_over = step.drain.state != Drain.State.RUNNING
     match step.state:
+        case DrainStep.State.WAITING if is_over:
+            return "Its turn did not come."
+        case DrainStep.State.LEAVING if is_over:
+            return "Its resources were still being removed when the drain ended."
         case DrainStep.State.BLOCKED if step.why != WhyStays.HELD:
             return eviction_sentence(NotExecuted(Why(step.why), _numbers(step.numbers)))
         case DrainStep.State.BLOCKED | DrainStep.State.STAYS | DrainStep.State.NEXT_RUN:

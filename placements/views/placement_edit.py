@@ -16,11 +16,12 @@ from placements.explain.sentences import policy_sentence
 from placements.forms import lines_of, read_placement
 from placements.manifests import dump_yaml
 from placements.models import Binding, Placement
+from placements.operations.emptying import EmptiesPlacementError
 from placements.operations.placements import delete_placement, save_placement
 from placements.queries.preview import Preview, preview
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.faults import Fault, Faults
-from placements.views.people import user_of
+from placements.views.people import is_confirmed, user_of
 
 _LISTED = 20
 _TEMPLATE = """\
@@ -53,6 +54,7 @@ class Editor:
     placement: Placement | None = None
     faults: tuple[Fault, ...] = ()
     stale: StaleEditError | None = None
+    empties: EmptiesPlacementError | None = None
     preview: Preview | None = None
     sentence: str = ""
     lists: list[tuple[str, str, tuple[str, ...], int]] = field(default_factory=list)
@@ -94,6 +96,9 @@ def _posted(request: HttpRequest, editor: Editor) -> HttpResponse:
     except StaleEditError as stale:
         editor.stale = stale
         return _page(request, editor, status=409)
+    except EmptiesPlacementError as error:
+        editor.empties = error
+        return _page(request, editor, status=409)
     messages.success(request, f"Saved {name}. The scheduler decides it now.")
     return redirect("pages:placement", name)
 
@@ -102,7 +107,11 @@ def _save(request: HttpRequest, editor: Editor) -> str:
     document, _ = read_placement(editor.text, name=_name_of(editor))
     with lines_of(document):
         saved = save_placement(
-            document.data, by=user_of(request), now=datetime.now(UTC), expected=editor.revision
+            document.data,
+            by=user_of(request),
+            now=datetime.now(UTC),
+            expected=editor.revision,
+            confirmed=is_confirmed(request),
         )
     return saved.placement.name
 

@@ -15,6 +15,7 @@ from placements.forms import read_documents
 from placements.manifests import dump_yaml
 from placements.models import Placement, Resource
 from placements.operations.applying import Result, apply_documents
+from placements.operations.emptying import EmptiesPlacementError
 from placements.operations.resources import RESOURCE, delete_resource, name_of
 from placements.queries.hub import selectors_of
 from placements.queries.lists import events_matching, resources_matching
@@ -23,7 +24,7 @@ from placements.scheduling.hub.objects import HubObject
 from placements.scheduling.hub.selection import concerns
 from placements.views.happenings import happening_rows, subject_of, url_of
 from placements.views.lists import page_from
-from placements.views.people import user_of
+from placements.views.people import is_confirmed, user_of
 
 _EVENTS_SHOWN = 15
 _NAMESPACES_SHOWN = 200
@@ -129,7 +130,15 @@ def apply(request: HttpRequest) -> HttpResponse:
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
         given = _given(request, text)
-        results = apply_documents(read_documents(given), by=user_of(request), now=datetime.now(UTC))
+        results = apply_documents(
+            read_documents(given),
+            by=user_of(request),
+            now=datetime.now(UTC),
+            confirmed=is_confirmed(request),
+        )
+    except EmptiesPlacementError as error:
+        shown = given if isinstance(given, str) else given.decode("utf-8-sig")
+        return render(request, "resources/apply.html", {"text": shown, "empties": error}, status=409)
     except Faults as found:
         return render(request, "resources/apply.html", {"text": text, "faults": found.faults}, status=422)
     return render(request, "resources/applied.html", {"results": [_result(one) for one in results]})

@@ -153,7 +153,7 @@ def test_a_hand_minds_what_it_started_from(api: APIClient, hand: str) -> None:
         ("release", None, 409),
         ("rollback", {"resourceSnapshot": 9}, 409),
         ("rollback", {"number": 0}, 422),
-        ("rollback", {"resourceSnapshot": "x"}, 400),
+        ("rollback", {"resourceSnapshot": "x"}, 422),
         ("retry", [], 422),
     ],
 )

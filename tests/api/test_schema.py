@@ -93,6 +93,7 @@ BODIES = {
     "POST /api/v1/clusters/{name}/heartbeat": {"healthy": True, "usage": {"capacity": {"cpu": "4"}}},
     "PUT /api/v1/placements/{name}": placement_document("web", pick_n_spec(2)),
     "POST /api/v1/placements/preview": placement_document("web", pick_n_spec(2)),
+    "POST /api/v1/clusters/{name}/drain": {"atOnce": 2, "order": ["web"], "deadlineSeconds": 60},
     "POST /api/v1/placements/{name}/evict": {"cluster": "a"},
     "POST /api/v1/placements/{name}/forget": {"cluster": "a"},
     "PUT /api/v1/placements/{name}/budget": BUDGET,
@@ -114,6 +115,8 @@ BODIES = {
     "POST /api/v1/staged-runs/{name}/retry": {"cluster": "a"},
     "POST /api/v1/token": {"username": "ann", "password": "a long enough password"},
 }
+
+QUERIES = {"POST /api/v1/placements/{name}/reschedule": {"confirm": "unschedule-everything"}}
 
 pytestmark = pytest.mark.django_db
 
@@ -151,7 +154,8 @@ def _on_what_is_there(case: Any, hub: dict[str, str]) -> Any:
         names["number"] = hub["event" if "/events/" in case.path else "round"]
     body = BODIES.get(case.operation.label)
     given = {} if body is None else {"body": body, "media_type": "application/json"}
-    return case.operation.Case(path_parameters=names, **given)
+    query = QUERIES.get(case.operation.label, {})
+    return case.operation.Case(path_parameters=names, query=query, **given)
 
 
 @pytest.fixture
@@ -227,5 +231,5 @@ def test_every_operation_is_told_in_words() -> None:
     schema = SchemaGenerator().get_schema(request=None, public=True)
     operations = [one for path in schema["paths"].values() for one in path.values()]
 
-    assert len(operations) == 83
+    assert len(operations) == 86
     assert [one["operationId"] for one in operations if not one.get("description")] == []

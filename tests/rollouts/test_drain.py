@@ -9,7 +9,7 @@ from clusters.operations.editing import UnknownClusterError, uncordon
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.operations.budgets import delete_budget, save_budget
 from placements.operations.rollouts import drain_steps, draining, hands
-from placements.operations.rollouts.draining import advance_drains, cancel_drain, drain
+from placements.operations.rollouts.draining import Pace, advance_drains, cancel_drain, drain
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.queries.disruptions import step_sentence
 from placements.queries.drain_impact import drain_impact
@@ -114,7 +114,7 @@ def test_it_is_paced() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
     world.tell("c001", {"kind": "unreachable"})
 
-    drain("c001", by=None, now=world.now, at_once=2)
+    drain("c001", by=None, now=world.now, pace=Pace(at_once=2))
     world.pass_time(6)
 
     assert [state for state, _ in steps().values()].count("leaving") == 2
@@ -143,7 +143,7 @@ def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
     world.tell("c001", {"kind": "unreachable"})
     world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600)
 
-    drain("c001", by=None, now=world.now, at_once=1)
+    drain("c001", by=None, now=world.now, pace=Pace(at_once=1))
     world.pass_time(8)
 
     assert set(steps().values()) == {("leaving", "leaving")}

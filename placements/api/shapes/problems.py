@@ -23,6 +23,13 @@ class ChangeShape(serializers.Serializer[object]):
     revision = serializers.IntegerField(allow_null=True)
 
 
+class EmptiedShape(serializers.Serializer[object]):
+    """A placement that a change would take off every cluster that it is on."""
+
+    placement = serializers.CharField()
+    clusters = serializers.ListField(child=serializers.CharField())
+
+
 class Problem(serializers.Serializer[object]):
     """Why a request was refused."""
 
@@ -35,3 +42,7 @@ class Problem(serializers.Serializer[object]):
     revision = serializers.IntegerField(required=False)
     changes = ChangeShape(many=True, required=False)
     decisions = serializers.ListField(child=serializers.CharField(), required=False)
+    confirm = serializers.CharField(
+        required=False, help_text="Send the same again with this as the parameter `confirm`."
+    )
+    placements = EmptiedShape(many=True, required=False)

@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from clusters.listing import ORDERS
 from clusters.listing import State as ClusterState
+from placements.operations.emptying import CONFIRMATION
 from placements.queries.lists import PLACEMENT_ORDERS
 from placements.queries.lists import State as PlacementState
 from placements.scheduling.fleet import EligibilityKind
@@ -34,6 +35,16 @@ def _order(values: tuple[str, ...], default: str) -> serializers.ChoiceField:
 
 class NoQuery(serializers.Serializer[object]):
     """An endpoint without parameters."""
+
+
+class ConfirmQuery(serializers.Serializer[object]):
+    """What is confirmed beforehand."""
+
+    confirm = serializers.ChoiceField(
+        [CONFIRMATION],
+        required=False,
+        help_text="To send after a 409 `confirmation-needed`: the change unschedules everything.",
+    )
 
 
 class PageQuery(serializers.Serializer[object]):

@@ -10,9 +10,11 @@ from django.core.management.base import CommandError, CommandParser
 from fleetui.management.hub_command import HubCommand
 from placements.manifests import Document, items_of, load_documents
 from placements.operations.applying import apply_documents
+from placements.operations.emptying import CONFIRMATION, EmptiesPlacementError
 from placements.scheduling.faults import Faults
 
 BAD_INPUT = 2
+UNCONFIRMED = 3
 
 
 class Command(HubCommand):
@@ -26,7 +28,11 @@ class Command(HubCommand):
             "-f", "--filename", action="append", required=True, metavar="FILE", help="- is stdin; repeatable"
         )
 
-    def handle(self, *, filename: list[str], **_options: Any) -> None:
+        parser.add_argument(
+            "--confirm", choices=[CONFIRMATION], help="go on where a placement would leave all its clusters"
+        )
+
+    def handle(self, *, filename: list[str], confirm: str | None = None, **_options: Any) -> None:
         """Apply, and say what became of each document."""
         documents: list[Document] = []
         for name in filename:
@@ -35,9 +41,13 @@ class Command(HubCommand):
             except Faults as faults:
                 raise CommandError(_told(name, faults), returncode=BAD_INPUT) from faults
         try:
-            results = apply_documents(documents, by=None, now=datetime.now(UTC))
+            results = apply_documents(
+                documents, by=None, now=datetime.now(UTC), confirmed=confirm is not None
+            )
         except Faults as faults:
             raise CommandError(_told(", ".join(filename), faults), returncode=BAD_INPUT) from faults
+        except EmptiesPlacementError as error:
+            raise CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED) from error
         for result in results:
             said = f": {result.said}" if result.said else ""
             self.stdout.write(f"{result.kind} {result.name} {result.did}{said}")

@@ -23,11 +23,8 @@ _SILENT = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 
 
 def take_steps(drain: Drain, *, now: datetime) -> None:
-    """Note how far every placement is, then evict as many as the pace allows."""
-    bindings = _bindings(drain.cluster_name)
-    steps = _steps(drain, bindings, now=now)
-    for step in steps:
-        _note(step, bindings.get(step.placement_name), now=now)
+    """Note how far every placement is, then evict as many as the pace allows, in the order asked for."""
+    steps = note_steps(drain, now=now)
     room = drain.at_once - _under_way(drain, steps)
     due = [step for step in steps if step.state in _TRIED and not (step.try_at and step.try_at > now)]
     for step in due[:MOST_TRIED]:
@@ -35,6 +32,15 @@ def take_steps(drain: Drain, *, now: datetime) -> None:
             return
         if not _is_moving_elsewhere(drain, step.placement_name):
             room -= _try(drain, step, now=now)
+
+
+def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
+    """Note how far every placement is; give them in the order in which they go."""
+    bindings = _bindings(drain.cluster_name)
+    steps = _steps(drain, bindings, now=now)
+    for step in steps:
+        _note(step, bindings.get(step.placement_name), now=now)
+    return steps
 
 
 _TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
@@ -52,7 +58,11 @@ def _steps(drain: Drain, names: Collection[str], *, now: datetime) -> list[Drain
         DrainStep(drain=drain, placement_name=name, changed_at=now) for name in names if name not in known
     ]
     DrainStep.objects.bulk_create(missing, batch_size=500, ignore_conflicts=True)
-    return list(drain.steps.order_by("placement_name"))
+    place = {name: at for at, name in enumerate(drain.first)}
+    last = len(place)
+    return sorted(
+        drain.steps.all(), key=lambda step: (place.get(step.placement_name, last), step.placement_name)
+    )
 
 
 def _note(step: DrainStep, binding: Binding | None, *, now: datetime) -> None:

@@ -1,0 +1,92 @@
+"""The pace of a drain over REST and on the command line."""
+
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from rest_framework.test import APIClient
+
+from clusters.models import ClusterTaint
+from placements.models import Drain
+from placements.operations.rollouts.draining import advance_drains
+from tests.rows import all_joined, decided, spec
+
+pytestmark = pytest.mark.django_db
+DRAIN = "/api/v1/clusters/a/drain"
+
+
+@pytest.fixture(autouse=True)
+def _placed() -> None:
+    """Put two placements on a cluster."""
+    all_joined("a", "b")
+    decided("web", spec())
+    decided("ledger", spec())
+
+
+def test_a_drain_takes_its_pace_and_tells_it(api: APIClient) -> None:
+    pace = {"atOnce": 2, "deadlineSeconds": 600, "order": ["web"]}
+
+    begun = api.post(DRAIN, pace, format="json")
+
+    shown = begun.json()["drain"]
+    assert begun.status_code == 202
+    assert (shown["atOnce"], shown["order"]) == (2, ["web"])
+    ends = datetime.fromisoformat(shown["deadline"]) - datetime.fromisoformat(shown["startedAt"])
+    assert abs(ends - timedelta(seconds=600)) < timedelta(seconds=5)
+
+
+def test_what_is_left_at_the_deadline_is_listed(api: APIClient) -> None:
+    api.post(DRAIN, {"deadlineSeconds": 1}, format="json")
+    advance_drains(now=datetime.now(UTC) + timedelta(seconds=2))
+
+    shown = api.get(DRAIN).json()["drain"]
+
+    assert (shown["state"], shown["left"]) == ("expired", ["ledger", "web"])
+    assert shown["endedBecause"] == "the deadline passed with 2 placements left"
+
+
+@pytest.mark.parametrize(
+    ("pace", "path"),
+    [
+        ({"atOnce": 0}, "atOnce"),
+        ({"atOnce": 101}, "atOnce"),
+        ({"deadlineSeconds": 0}, "deadlineSeconds"),
+        ({"order": ["nobody"]}, "order[0]"),
+        ({"order": "web"}, "order"),
+        ({"force": True}, "force"),
+        ([], ""),
+    ],
+)
+def test_an_odd_pace_is_refused_and_nothing_begins(api: APIClient, pace: object, path: str) -> None:
+    answer = api.post(DRAIN, pace, format="json")
+
+    assert answer.status_code == 422
+    assert [fault["path"] for fault in answer.json()["faults"]] == [path]
+    assert not Drain.objects.exists()
+    assert not ClusterTaint.objects.exists()
+
+
+def test_the_command_takes_the_same_pace() -> None:
+    out = StringIO()
+    call_command(
+        "drain",
+        "a",
+        "--at-once",
+        "3",
+        "--deadline",
+        "1h30m",
+        "--first",
+        "web",
+        "--first",
+        "ledger",
+        stdout=out,
+    )
+
+    row = Drain.objects.get()
+    assert (row.at_once, row.first) == (3, ["web", "ledger"])
+    assert row.deadline == row.started_at + timedelta(minutes=90)
+    for odd in (["--at-once", "0"], ["--first", "nobody"], ["--deadline", "soon"]):
+        with pytest.raises(CommandError):
+            call_command("drain", "b", *odd, stdout=out)
+    assert Drain.objects.count() == 1
