@@ -17,6 +17,7 @@ from placements.views import (
     rollouts,
     search,
     semantics,
+    what_if,
 )
 
 app_name = "pages"
@@ -64,6 +65,9 @@ urlpatterns = [
     # /decisions/
     path("decisions/<str:prefix>/", decisions.decision, name="decision"),
     path("decisions/<str:prefix>/semantics/", semantics.semantics, name="semantics"),
+    # /what-if/
+    path("what-if/", what_if.what_if, name="what-if"),
+    path("what-if/<int:number>/", what_if.scenario, name="scenario"),
     # /resources/
     path("resources/", resources.resources, name="resources"),
     path("resources/apply/", resources.apply, name="apply"),

@@ -92,7 +92,8 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
 
 def cordoned(fleet: Fleet, *names: str) -> Fleet:
     """Give the fleet with these clusters cordoned."""
-    return with_clusters(fleet, [_cordoned(one) for one in fleet if one.name in names])
+    wanted = frozenset(names)
+    return with_clusters(fleet, [_cordoned(one) for one in fleet if one.name in wanted])
 
 
 def _cordoned(cluster: Cluster) -> Cluster:
@@ -156,11 +157,12 @@ def _fate(decision: Decision, joins: tuple[str, ...]) -> tuple[Fate, str]:
     return Fate.SHRINKS, "PickAll: leaves." if is_all else "Leaves; it has as many as it asks for."
 
 
-def without(cycle: Cycle, cluster: str) -> Cycle:
-    """Give the cycle that follows the eviction from a cluster."""
+def without(cycle: Cycle, *clusters: str) -> Cycle:
+    """Give the cycle that follows the eviction from these clusters."""
+    gone = frozenset(clusters)
     bindings = tuple(
         replace(one, state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)
-        if one.cluster == cluster and one.is_active
+        if one.cluster in gone and one.is_active
         else one
         for one in cycle.bindings
     )

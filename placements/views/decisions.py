@@ -1,5 +1,6 @@
 """One decision: how it came out, from which inputs, who was picked, and why not the others."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,9 @@ from placements.explain.charts.chart import Chart
 from placements.explain.charts.skews import skew_chart
 from placements.explain.sentences import policy_sentence
 from placements.explain.wording import bindings_sentence, headline, round_sentence
-from placements.models import Decision
+from placements.models import Decision, HypotheticalDecision
 from placements.queries.records import advice_of, decision_of, decisions_named, traps_of, ways_of
+from placements.queries.what_if import hypothetical_named
 from placements.scheduling.decision import Decision as DecisionValue
 from placements.scheduling.decision import Picked
 from placements.scheduling.outcomes import Outcome
@@ -56,7 +58,7 @@ class Why:
 @require_safe
 def decision(request: HttpRequest, prefix: str) -> HttpResponse:
     """Show the decision with this id, or the one whose id begins so."""
-    found = decisions_named(prefix)
+    found: Sequence[Decision | HypotheticalDecision] = decisions_named(prefix) or hypothetical_named(prefix)
     if not found:
         raise Http404(f"No decision has an id that begins with {prefix[:40]}.")
     if len(found) > 1:
@@ -70,16 +72,17 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
     return table or render_page(request, "decisions/decision.html", _context(request, found[0]))
 
 
-def decision_charts(row: Decision) -> list[Chart]:
+def decision_charts(row: Decision | HypotheticalDecision) -> list[Chart]:
     """Draw what the record of a decision shows."""
     return [chart for chart in (skew_chart(decision_of(row)),) if chart]
 
 
-def _context(request: HttpRequest, row: Decision) -> dict[str, Any]:
+def _context(request: HttpRequest, row: Decision | HypotheticalDecision) -> dict[str, Any]:
     value = decision_of(row)
     cycle, cluster = value.cycle, request.GET.get("cluster", "").strip()
     return {
         "decision": row,
+        **_scenario(row),
         "value": value,
         "headline": headline(value),
         "sentence": policy_sentence(cycle.policy),
@@ -96,6 +99,13 @@ def _context(request: HttpRequest, row: Decision) -> dict[str, Any]:
     }
 
 
+def _scenario(row: Decision | HypotheticalDecision) -> dict[str, Any]:
+    """Name the question that a hypothetical decision answers."""
+    if isinstance(row, HypotheticalDecision):
+        return {"scenario": row.scenario, "variant": row.variant}
+    return {"scenario": None, "variant": ""}
+
+
 def _picks(value: DecisionValue) -> list[PickRow]:
     """Give the first picks; what decided a step is told while looking it up takes no time to speak of."""
     shown = value.picked[:_PICKS_SHOWN]
@@ -107,7 +117,7 @@ def _picks(value: DecisionValue) -> list[PickRow]:
     ]
 
 
-def _why(row: Decision, cluster: str) -> Why:
+def _why(row: Decision | HypotheticalDecision, cluster: str) -> Why:
     advice = advice_of(row, cluster)
     return Why(
         outcome_row(advice.outcome),

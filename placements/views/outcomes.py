@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 
 from placements.explain.wording import reason_sentence
-from placements.models import Decision
+from placements.models import Decision, HypotheticalDecision
 from placements.queries.records import outcomes_of
 from placements.scheduling.outcomes import ClusterOutcome, Outcome
 from placements.views.lists import PAGE_SIZE, word_from
@@ -55,7 +55,7 @@ class OutcomeTable:
     later: int | None
 
 
-def outcome_table(request: HttpRequest, decision: Decision) -> OutcomeTable:
+def outcome_table(request: HttpRequest, decision: Decision | HypotheticalDecision) -> OutcomeTable:
     """Give the page of the table that the address asks for: `?outcome=filtered&from=50`."""
     everyone, chosen = outcomes_of(decision), word_from(request, "outcome", Outcome)
     counted = Counter(one.outcome for one in everyone)
