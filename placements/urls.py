@@ -9,6 +9,7 @@ from placements.views import (
     clusters,
     decisions,
     demo,
+    drains,
     hands,
     overview,
     placement_edit,
@@ -17,6 +18,7 @@ from placements.views import (
     rollouts,
     search,
     semantics,
+    topology,
     what_if,
 )
 
@@ -45,6 +47,8 @@ urlpatterns = [
         )
         for step in cluster_changes.STEPS
     ),
+    path("clusters/<str:name>/drain/", drains.drain_cluster, name="drain-cluster"),
+    path("topology/", topology.topology, name="topology"),
     # /placements/
     path("placements/", placements.placements, name="placements"),
     path("placements/new/", placement_edit.new_placement, name="new-placement"),

@@ -20,13 +20,17 @@ VARIANT_WORDS = {
 
 def choice_words(names: Sequence[str], labels: Sequence[str], total: int) -> str:
     """Say which clusters were chosen: "3 clusters, region=east", "bravelion and smartfish"."""
-    by_label = ", ".join(one.replace(":", "=", 1) for one in labels)
+    by_label = ", ".join(map(_label, labels))
     if not labels:
         more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
         shown = list(names[:_NAMES_SHOWN])
         return f"{', '.join(shown)}{more}" if more else joined(shown)
     also = f" and {joined(list(names[:_NAMES_SHOWN]))}" if names else ""
     return f"{counted(total, 'cluster')}, {by_label}{also}"
+
+
+def _label(written: str) -> str:
+    return f"no {written[1:]}" if written.startswith("!") else written.replace(":", "=", 1)
 
 
 def stuck_words(decision: Decision) -> str:

@@ -38,7 +38,7 @@ def test_a_placement_is_told_with_its_moves_and_its_decision(reader: APIClient) 
     [row] = reader.get(f"/api/v1/what-if/{number}/placements?fate=moves").json()["items"]
     decision = reader.get(f"/api/v1/decisions/{row['decision']}").json()
 
-    assert row["joins"] == [{"cluster": "jumpingcat", "topologySpreadScore": -1, "affinityScore": 0}]
+    assert row["joins"] == [{"cluster": "jumpingcat", "topologySpreadScore": 1, "affinityScore": 0}]
     assert (row["leaves"], row["placedBefore"], row["placedAfter"]) == (["nimblefox"], 2, 2)
     assert (decision["picked"], decision["kept"]) == (["jumpingcat"], ["bravelion"])
     assert reader.get(f"/api/v1/what-if/{number}/placements?fate=stuck").json()["items"] == []

@@ -70,7 +70,7 @@ class ScenarioShape(serializers.Serializer[Scenario]):
         return {variant: counts.get((row.pk, variant), {}) for variant in Variant.values}
 
     @extend_schema_field(serializers.URLField())
-    def get_result(self, row: Scenario) -> str:
+    def get_result(self, row: Scenario) -> str:  # noqa: ARG002 -- the signature is the framework's
         """Give the address of the first page of its placements."""
         return str(self.context["result"])
 
