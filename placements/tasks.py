@@ -7,6 +7,7 @@ from typing import Any
 from celery import shared_task
 
 from placements.operations.fleet_changes import ask_those_concerned
+from placements.operations.freshness import freshness_due, look_at_freshness
 from placements.operations.rollouts.advancing import advance_due as advance_those_due
 from placements.operations.rollouts.carrying_out import carry_out_due as carry_out_those_due
 from placements.operations.rollouts.draining import advance_drains
@@ -46,6 +47,12 @@ def what_if(**_newer: Any) -> None:
 
 
 @shared_task(acks_late=True)
+def freshness(**_newer: Any) -> None:
+    """Work out which picks are stale."""
+    look_at_freshness(now=datetime.now(UTC))
+
+
+@shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
     """Find what a lost message left, and do it; what takes long has a task of its own."""
     ask_those_concerned()
@@ -55,6 +62,8 @@ def sweep(**_newer: Any) -> None:
     carry_out_due.apply_async(expires=1)
     if is_due(now=datetime.now(UTC)):
         what_if.apply_async(expires=1)
+    if freshness_due(now=datetime.now(UTC)):
+        freshness.apply_async(expires=1)
 
 
 def _repeat(step: Callable[..., int]) -> None:

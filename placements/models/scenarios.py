@@ -121,9 +121,10 @@ class HypotheticalDecision(models.Model):
 
 
 class Freshness(models.Model):
-    """Which clusters a placement is on although a run from scratch would pass them over: its stale picks.
+    """How near a placement is to its limits; and its stale picks, which a run from scratch would pass over.
 
-    Worked out now and then by a worker, for the fleet and the decision that stand beside it.
+    Worked out now and then by a worker, for the fleet and the decision that stand beside it. `skews` are
+    key, skew, limit and whether it is hard; `headroom` is what the tightest limit leaves.
     """
 
     placement = models.OneToOneField(Placement, models.CASCADE, related_name="freshness")
@@ -131,6 +132,8 @@ class Freshness(models.Model):
     readings = models.PositiveBigIntegerField()
     decisions_made = models.PositiveIntegerField()
     looked_at = models.DateTimeField()
+    headroom = models.IntegerField(null=True)
+    skews = models.JSONField(default=list)
 
     def __str__(self) -> str:
         """Say as of when."""

@@ -175,12 +175,21 @@ def _outcomes(request: HttpRequest, scenario: Scenario, variant: str) -> dict[st
         "fates": [(one, _MARKS[one].words, mine[one]) for one in Fate if mine.get(one)],
         "fate": fate,
         "rows": [OutcomeRow(one, _MARKS[Fate(one.fate)]) for one in shown[:PAGE_SIZE]],
-        "notes": [one for one in shown[:PAGE_SIZE] if one.note],
+        "notes": _notes(shown),
         "names": scenario.clusters[:_NAMES_SHOWN],
         "more_names": max(0, len(scenario.clusters) - _NAMES_SHOWN),
         "later": start + PAGE_SIZE if len(shown) > PAGE_SIZE else None,
         "earlier": max(0, start - PAGE_SIZE) if start else None,
     }
+
+
+def _notes(outcomes: list[HypotheticalDecision]) -> dict[str, list[str]]:
+    """Give why the two answers differ, with the placements of which that holds."""
+    notes: dict[str, list[str]] = {}
+    for one in outcomes:
+        if one.note:
+            notes.setdefault(one.note, []).append(one.placement_name)
+    return notes
 
 
 def _start(request: HttpRequest) -> int:

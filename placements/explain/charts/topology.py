@@ -16,6 +16,7 @@ from placements.explain.charts.chart import (
     figure,
     whole_ticks,
 )
+from placements.explain.charts.hatching import hatched
 
 MOST_BARS, MOST_SIDE = 40, 40
 NO_LABEL = "no label"
@@ -111,7 +112,7 @@ def _bar(groups: Sequence[Grouped], names: list[str], state: str) -> go.Bar:
         orientation="h",
         y=names,
         x=[one.counts.get(state, 0) for one in groups],
-        marker={"color": colour, "pattern": {"shape": hatch, "fgcolor": "var(--page)", "solidity": 0.3}},
+        marker=hatched(colour, hatch),
         hovertemplate=f"%{{y}}: %{{x}} {state}<extra></extra>",
     )
 
@@ -136,10 +137,24 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
             hoverongaps=False,
         ),
         height=_CELL * len(down) + _AROUND,
-        yaxis={"autorange": "reversed", "type": "category", "title": keys[0], "showgrid": False},
-        xaxis={"type": "category", "title": keys[1], "side": "top", "showgrid": False},
-        margin={"l": 8, "r": 16, "t": 48, "b": 8},
+        yaxis={
+            "autorange": "reversed",
+            "type": "category",
+            "title": {"text": keys[0], "standoff": 16},
+            "showgrid": False,
+        },
+        xaxis={
+            "type": "category",
+            "title": {"text": keys[1], "standoff": 8},
+            "side": "top",
+            "showgrid": False,
+        },
+        margin={"l": 16, "r": 16, "t": 48, "b": 8},
     )
+
+
+def _side(key: str, *, standoff: int) -> dict[str, object]:
+    return {"type": "category", "title": {"text": key, "standoff": standoff}, "showgrid": False}
 
 
 def _largest(groups: Sequence[Grouped], place: int, most: int) -> dict[str | None, int]:

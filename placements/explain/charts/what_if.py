@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from placements.explain.charts.chart import ATTENTION, FAILED, OK, Chart, figure, whole_ticks
+from placements.explain.charts.hatching import hatched
 
 MOST_BARS = 30
 _BAR, _AROUND = 22, 72
@@ -47,7 +48,7 @@ def what_if_chart(bars: Sequence[Bar], *, total: Bar, in_all: int) -> Chart | No
 
 def _caption(shown: Sequence[Bar], total: Bar, in_all: int) -> str:
     placed = total.stays + total.moves + total.lost
-    told = f"Of {placed} placements on clusters {total.stays} stay, {total.moves} move, {total.lost} are lost"
+    told = f"Placed on clusters {placed} times: {total.stays} stay, {total.moves} move, {total.lost} are lost"
     left_out = (
         f". Shown are {len(shown)} of {in_all} placements, the worst first" if in_all > len(shown) else ""
     )
@@ -77,9 +78,6 @@ def _trace(bars: Sequence[Bar], names: list[str], words: str, colour: str, hatch
         orientation="h",
         y=names,
         x=[getattr(one, field) for one in bars],
-        marker={
-            "color": colour,
-            "pattern": {"shape": hatch, "fgcolor": "var(--page)", "size": 5, "solidity": 0.3},
-        },
+        marker=hatched(colour, hatch),
         hovertemplate=f"%{{y}}: %{{x}} {words}<extra></extra>",
     )
