@@ -49,7 +49,7 @@ _COLUMNS = {
 
 
 def in_order(rows: QuerySet[MemberCluster], given: str) -> tuple[QuerySet[MemberCluster], str, str]:
-    """Give the rows with how they stand and what they are ordered by, the name of that column, and the order that was read.
+    """Give the rows with how they stand and what orders them, that column, and the order as it was read.
 
     An order that there is not is read as by name.
     """
