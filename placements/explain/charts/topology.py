@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from placements.explain.charts.bars import hatched, round_ticks
 from placements.explain.charts.chart import (
     ATTENTION,
     BLOCKED,
@@ -14,9 +15,7 @@ from placements.explain.charts.chart import (
     Cell,
     Chart,
     figure,
-    whole_ticks,
 )
-from placements.explain.charts.hatching import hatched
 
 MOST_BARS, MOST_SIDE = 40, 40
 NO_LABEL = "no label"
@@ -101,7 +100,7 @@ def _bars(groups: Sequence[Grouped], states: Sequence[str]) -> go.Figure:
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         margin={"l": 8, "r": 16, "t": 32, "b": 8},
         yaxis={"autorange": "reversed", "type": "category"},
-        xaxis={"title": "clusters", "range": [0, largest * 1.04], **whole_ticks(largest, most=10)},
+        xaxis={"title": "clusters", "range": [0, largest * 1.04], **round_ticks(largest)},
     )
 
 

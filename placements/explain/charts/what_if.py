@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from placements.explain.charts.chart import ATTENTION, FAILED, OK, Chart, figure, whole_ticks
-from placements.explain.charts.hatching import hatched
+from placements.explain.charts.bars import hatched, round_ticks
+from placements.explain.charts.chart import ATTENTION, FAILED, OK, Chart, figure
 
 MOST_BARS = 30
 _BAR, _AROUND = 22, 72
@@ -68,7 +68,7 @@ def _figure(bars: Sequence[Bar]) -> go.Figure:
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         margin={"l": 8, "r": 16, "t": 32, "b": 8},
         yaxis={"autorange": "reversed", "type": "category"},
-        xaxis={"title": "clusters", "range": [0, largest * 1.04], **whole_ticks(largest, most=10)},
+        xaxis={"title": "clusters", "range": [0, largest * 1.04], **round_ticks(largest)},
     )
 
 
