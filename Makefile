@@ -15,7 +15,7 @@ up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make u
 	@exec $(BIN)/python manage.py up --port $(PORT)
 
 test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests again on PostgreSQL and Redis
-	@$(BIN)/python -m pytest
+	@.ci/suite
 	@.ci/test-on-servers
 
 lint: $(STAMP) ## the checks that run no code

@@ -72,7 +72,7 @@ def read_placement(text: str, *, name: str = "") -> tuple[Document, ClusterResou
     documents = read_documents(text)
     if len(documents) > 1:
         message = f"there are {len(documents)} documents"
-        raise Faults([Fault("", "too-many", message, f"one {PLACEMENT_KIND}")])
+        raise Faults([Fault("", "too-many", message, f"one {PLACEMENT_KIND}, or one Placement of OCM")])
     document = documents[0]
     with lines_of(document):
         draft = parse_placement(document.data)

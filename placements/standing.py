@@ -28,6 +28,12 @@ _READ = (
     "attempts",
     "retry_at",
     "work_token",
+    "picked_at",
+    "phase_since",
+    "message",
+    "failure",
+    "override_snapshots",
+    "conditions",
 )
 
 
@@ -54,6 +60,11 @@ class Standing:
     def is_staged(self) -> bool:
         """Tell whether staged runs, and not this rolling update, carry the placement out."""
         return self.manifest.spec.strategy.type is StrategyType.EXTERNAL
+
+
+def is_staged(placement: Placement) -> bool:
+    """Tell whether staged runs carry a placement out."""
+    return parse_placement(placement.document).spec.strategy.type is StrategyType.EXTERNAL
 
 
 def standing_of(placement: Placement, *, now: datetime) -> Standing:

@@ -11,6 +11,7 @@ from placements.views import (
     demo,
     drains,
     hands,
+    namesakes,
     overview,
     placement_edit,
     placements,
@@ -23,6 +24,7 @@ from placements.views import (
 )
 
 app_name = "pages"
+namesakes.register()
 
 _OBJECT = "resources/<str:group>/<str:kind>/<str:namespace>/<str:name>/"
 
@@ -77,4 +79,7 @@ urlpatterns = [
     path("resources/apply/", resources.apply, name="apply"),
     path(_OBJECT, resources.resource, name="resource"),
     path(f"{_OBJECT}delete/", resources.delete, name="delete-resource"),
+    # Last, so that links to these names lead here: their usual addresses are those of other pages.
+    path("clusters/-/<hidden_cluster:name>/", clusters.cluster, name="cluster"),
+    path("placements/-/<hidden_placement:name>/", placements.placement, name="placement"),
 ]

@@ -5,34 +5,27 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from clusters.operations.joining import CLUSTER
 from fleetui.models import Event
-from placements.admin.access import ReadOnly
 from placements.admin.display import NONE, badge, block, structured
+from placements.admin.looking import LookOnly
 from placements.manifests import dump_yaml
-from placements.models import Binding, Decision, Placement, PolicySnapshot, Resource, ResourceSnapshot
+from placements.models import (
+    Binding,
+    Decision,
+    Placement,
+    PolicySnapshot,
+    Resource,
+    ResourceSnapshot,
+)
 from placements.operations.budgets import BUDGET
 from placements.operations.placements import PLACEMENT
 from placements.operations.resources import RESOURCE
 from placements.queries.lists import PlacementFilter, State, decisions_of, placements_matching
-
-
-class LookOnly(ReadOnly, admin.ModelAdmin):
-    """A list that counts no more than it has to, and pages without a form."""
-
-    list_per_page = 50
-    list_max_show_all = 500
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
-    actions = None
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, str] | None = None) -> Any:
-        """Show the list under its own name."""
-        title = str(self.opts.verbose_name_plural).capitalize()
-        return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
 
 class PlacementStateFilter(admin.SimpleListFilter):
@@ -88,7 +81,8 @@ class PlacementAdmin(LookOnly):
     @admin.display(description="page")
     def page(self, placement: Placement) -> SafeString:
         """Lead to the placement's own page."""
-        return format_html('<a href="/placements/{}/">Open in the console</a>', placement.name)
+        url = reverse("pages:placement", args=[placement.name])
+        return format_html('<a href="{}">Open in the console</a>', url)
 
     @admin.display(description="state", ordering="is_fulfilled")
     def state(self, placement: Placement) -> SafeString:

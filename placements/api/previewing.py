@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -10,11 +11,13 @@ from placements.api.bodies import Placed, document_of
 from placements.api.describing import described
 from placements.api.endpoint import Endpoint
 from placements.api.permissions import MayRead
-from placements.api.shapes.decisions import PreviewShape
+from placements.api.placements import Placement
+from placements.api.shapes.decisions import ComparisonShape, PreviewShape
 from placements.api.shapes.manifests import PlacementManifest
-from placements.explain.document import caveat_document
+from placements.explain.document import caveat_document, comparison_document
 from placements.queries.preview import Preview as Found
 from placements.queries.preview import preview
+from placements.queries.semantics import side_by_side_of_draft
 from placements.scheduling.decision import Decision, Picked
 from placements.scheduling.replay import Replay, Spread
 from placements.scheduling.spec import parse_placement
@@ -34,6 +37,20 @@ class Preview(Endpoint):
         with Placed(document_of(request)) as document:
             found = preview(parse_placement(document))
         return Response(_document(found))
+
+
+class PreviewSemantics(Endpoint):
+    """What a draft would do under the rules of all four systems; a reader may ask, nothing is saved."""
+
+    permission_classes = (MayRead,)
+
+    @described("preview_semantics", {200: ComparisonShape}, body=PlacementManifest)
+    def post(self, request: Request) -> Response:
+        """Decide a draft once under each semantics; give the decisions, and where their choices part."""
+        with Placed(document_of(request)) as document:
+            sides = side_by_side_of_draft(parse_placement(document))
+        found = comparison_document(sides.comparison, warnings=sides.warnings)
+        return Response({**found, "refused": {str(one): why for one, why in sides.refused.items()}})
 
 
 def _document(found: Found) -> dict[str, Any]:
@@ -82,3 +99,30 @@ def _spread(one: Spread) -> dict[str, Any]:
         "groupsCount": len(groups),
         "groups": [{"group": group, "count": count} for group, count in shown],
     }
+
+
+class PreviewAndNamesake(Preview):
+    """The address of the preview is also that of a placement named `preview`: their methods differ."""
+
+    def get_permissions(self) -> Any:
+        """Let readers preview; what belongs to the placement is for whom it is elsewhere."""
+        is_preview = self.request.method == "POST"
+        return super().get_permissions() if is_preview else Placement().get_permissions()
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        """Give that placement."""
+        return Placement().get(request, _NAMESAKE)
+
+    @extend_schema(exclude=True)
+    def put(self, request: Request) -> Response:
+        """Create that placement or change it."""
+        return Placement().put(request, _NAMESAKE)
+
+    @extend_schema(exclude=True)
+    def delete(self, request: Request) -> Response:
+        """Delete that placement."""
+        return Placement().delete(request, _NAMESAKE)
+
+
+_NAMESAKE = "preview"

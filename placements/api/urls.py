@@ -47,7 +47,8 @@ of_clusters = [
 ]
 
 of_placements = [
-    path("preview", previewing.Preview.as_view(), name="preview"),
+    path("preview", previewing.PreviewAndNamesake.as_view(), name="preview"),
+    path("preview/semantics", previewing.PreviewSemantics.as_view(), name="preview-semantics"),
     path("<named:name>", placements.Placement.as_view(), name="placement"),
     path("<named:name>/bindings", placements.PlacementBindings.as_view(), name="placement-bindings"),
     path("<named:name>/decisions", placements.PlacementDecisions.as_view(), name="placement-decisions"),

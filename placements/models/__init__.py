@@ -6,7 +6,7 @@ from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Ev
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.resources import Resource
-from placements.models.rollouts import ClusterUpdate, Rollout
+from placements.models.rollouts import ClusterUpdate, Rollout, RolloutPoint
 from placements.models.scenarios import Freshness, HypotheticalDecision, Scenario, StalePick
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
 from placements.models.staged import ApprovalRequest, StagedRun, StagedStrategy
@@ -34,6 +34,7 @@ __all__ = [
     "ResourceSnapshot",
     "ResourceSnapshotPart",
     "Rollout",
+    "RolloutPoint",
     "Scenario",
     "StagedRun",
     "StagedStrategy",

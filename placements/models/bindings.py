@@ -7,6 +7,7 @@ from placements.models.closed_sets import one_of
 from placements.models.decisions import Decision
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot
+from placements.rollout.failures import FailureKind
 from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
 
@@ -17,7 +18,9 @@ class Binding(models.Model):
     `running_version` is what was last started there, and `phase` how far it has come (`placements.rollout`).
     A call to the cluster is due from `work_at` on; a worker that makes it holds the lease. `timed_since` is
     when nothing but time could tell any more. `override_snapshots` are the keys of those that belong to what
-    was last started.
+    was last started. `failure` is of which kind, `faulty_objects` were refused or are not available,
+    `faulty_override` did not apply (`placements.rollout.failures`); `message` says it to people. `conditions`
+    are those of its status as last noted, each with its value and since when.
     """
 
     placement = models.ForeignKey(Placement, models.CASCADE, related_name="bindings")
@@ -40,6 +43,10 @@ class Binding(models.Model):
     attempts = models.PositiveIntegerField(default=0)
     retry_at = models.DateTimeField(null=True)
     message = models.CharField(max_length=500, blank=True)
+    failure = models.CharField(max_length=11, blank=True)
+    faulty_objects = models.JSONField(default=list)
+    faulty_override = models.JSONField(null=True)
+    conditions = models.JSONField(default=dict)
     work_at = models.DateTimeField(null=True)
     work_until = models.DateTimeField(null=True)
     work_token = models.CharField(max_length=32, blank=True)
@@ -53,6 +60,9 @@ class Binding(models.Model):
             models.UniqueConstraint(fields=["placement", "cluster_name"], name="binding_once"),
             models.CheckConstraint(condition=one_of("state", BindingState), name="binding_state_known"),
             models.CheckConstraint(condition=one_of("phase", Phase), name="binding_phase_known"),
+            models.CheckConstraint(
+                condition=one_of("failure", ("", *FailureKind)), name="binding_failure_known"
+            ),
             models.CheckConstraint(
                 condition=~Q(state=BindingState.SCHEDULED.value) | Q(phase=Phase.NOTHING.value),
                 name="binding_scheduled_means_nothing_started",

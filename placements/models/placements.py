@@ -19,6 +19,8 @@ class Placement(models.Model):
     and its rollout looked at while `advance_answered` is behind `advance_asked`, or from `advance_at` on.
     `held_number` is the resource snapshot that a rollback holds it at; `deletion_number` how many clusters
     were selected when it was deleted.
+    `scheduled` is the condition of that name, unknown from an edit to its decision; `conditions` are the
+    others as last noted, each with its value and since when.
     `keeps_looking` says that a change of the fleet may change the answer.
     """
 
@@ -62,6 +64,9 @@ class Placement(models.Model):
     placed_count = models.PositiveIntegerField(default=0)
     decisions_made = models.PositiveIntegerField(default=0)
     selection_faults = models.JSONField(default=list)
+    scheduled = models.CharField(max_length=7, blank=True)
+    scheduled_since = models.DateTimeField(null=True)
+    conditions = models.JSONField(default=dict)
 
     class Meta:
         indexes = [

@@ -100,3 +100,28 @@ class ClusterUpdate(models.Model):
     def __str__(self) -> str:
         """Say what was started where."""
         return f"{self.what} {self.cluster_name}"
+
+
+class RolloutPoint(models.Model):
+    """How many clusters of a run stood how at one moment, from one look at the rollout to the next.
+
+    The counts and the lines are those of `placements.rollout.tally.Tally`; a new row is written when they
+    have changed.
+    """
+
+    rollout = models.ForeignKey(Rollout, models.CASCADE, related_name="points")
+    at = models.DateTimeField()
+    old = models.PositiveIntegerField()
+    new = models.PositiveIntegerField()
+    unavailable = models.PositiveIntegerField()
+    removing = models.PositiveIntegerField()
+    number = models.PositiveIntegerField()
+    floor = models.PositiveIntegerField()
+    ceiling = models.PositiveIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["rollout", "at"], name="point_of_rollout")]
+
+    def __str__(self) -> str:
+        """Say what was counted when."""
+        return f"{self.at:%H:%M:%S}: {self.old + self.new} available of {self.number}"

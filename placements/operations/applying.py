@@ -32,6 +32,8 @@ from placements.scheduling.door.kinds import (
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
 )
+from placements.scheduling.door.ocm_placement import is_ocm_placement
+from placements.scheduling.door.ocm_spec import OCM_KIND
 from placements.scheduling.door.override_documents import parse_cluster_override, parse_override
 from placements.scheduling.door.staged_documents import (
     parse_approval_request,
@@ -116,7 +118,10 @@ def _save_others(documents: Sequence[Document], caller: _Caller) -> Mapping[int,
 
 
 def _kind(document: Document) -> str | None:
+    """Give the kind of a document; a Placement of another group than OCM's is a resource like any other."""
     kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    if kind == OCM_KIND and not is_ocm_placement(document.data):
+        return None
     return kind if isinstance(kind, str) else None
 
 
@@ -241,6 +246,7 @@ _DOORS = {
     CLUSTER_OVERRIDE_KIND: _Door(parse_cluster_override, _save_override),
     OVERRIDE_KIND: _Door(parse_override, _save_override),
     PLACEMENT_KIND: _Door(parse_placement, _save_placement),
+    OCM_KIND: _Door(parse_placement, _save_placement),
     BUDGET_KIND: _Door(parse_disruption_budget, _save_budget),
     EVICTION_KIND: _Door(parse_eviction, _evict),
     STAGED_STRATEGY_KIND: _Door(parse_staged_strategy, _save_strategy),

@@ -24,12 +24,13 @@ from placements.rollout.stages import Reason
 from placements.rollout.state import EMPTY
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.cycle import Cycle
+from placements.scheduling.door.ocm_placement import is_ocm_placement
 from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import PlacementType
 from placements.scheduling.reads import labels_read, properties_read
 from placements.scheduling.semantics import Semantics
-from placements.scheduling.spec import ClusterResourcePlacement, parse_placement, spec_caveats
+from placements.scheduling.spec import ClusterResourcePlacement, parse_placement, placement_caveats
 from placements.snapshots import content_hash
 
 PLACEMENT = "placement"
@@ -71,7 +72,7 @@ def save_placement(
     """
     manifest = parse_placement(dict(document))
     written = {key: deepcopy(value) for key, value in document.items() if key != "status"}
-    caveats = (*spec_caveats(manifest.spec), *selection_of(manifest.spec.resource_selectors).caveats)
+    caveats = (*placement_caveats(manifest), *selection_of(manifest).caveats)
     current = Placement.objects.select_for_update().filter(name=manifest.metadata.name).first()
     revision = current.revision if current else 0
     refuse_stale(PLACEMENT, manifest.metadata.name, expected=expected, revision=revision)
@@ -139,7 +140,8 @@ def _refuse_forbidden(
 
 
 def _has_policy(document: Mapping[str, Any]) -> bool:
-    return document["spec"].get("policy") is not None
+    """Tell whether a document says anything of its policy; a Placement of OCM always does."""
+    return is_ocm_placement(document) or document["spec"].get("policy") is not None
 
 
 def _create(
@@ -159,6 +161,7 @@ def _create(
         is_demo=is_demo,
     )
     _take_columns(placement, manifest)
+    placement.scheduled, placement.scheduled_since = "Unknown", now
     placement.save(force_insert=True)
     _take_snapshot(placement, manifest, number=0, by=by, now=now)
     record(Happening("created", PLACEMENT, placement.name, revision=1, after=written), by=by, now=now)
@@ -179,7 +182,10 @@ def _change(
     placement.document, placement.updated_at = written, now
     placement.revision += 1
     _take_columns(placement, manifest)
-    placement.save(update_fields=["document", "updated_at", "revision", *_COLUMNS])
+    pending = scheduled_columns(placement, "Unknown", now=now)
+    for name, value in pending.items():
+        setattr(placement, name, value)
+    placement.save(update_fields=["document", "updated_at", "revision", *_COLUMNS, *pending])
     latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     if latest.content_hash != content_hash(manifest):
         PolicySnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
@@ -236,6 +242,11 @@ def _take_snapshot(
         created_at=now,
         created_by=_name_of(by),
     )
+
+
+def scheduled_columns(placement: Placement, status: str, *, now: datetime) -> dict[str, Any]:
+    """Give the columns of the condition `Scheduled`; its moment moves only with its value."""
+    return {} if placement.scheduled == status else {"scheduled": status, "scheduled_since": now}
 
 
 def always_looks(placement: Placement) -> bool:

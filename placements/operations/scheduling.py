@@ -14,8 +14,10 @@ from clusters.operations.fleet_changes import lock_fleet
 from clusters.queries import fleet_now
 from fleetui.events import Happening, record
 from placements import models
-from placements.operations.placements import PLACEMENT, always_looks, finish_deletion
+from placements.explain.hub_status import condition_of
+from placements.operations.placements import PLACEMENT, always_looks, finish_deletion, scheduled_columns
 from placements.operations.rollouts.asking import ask_to_advance
+from placements.operations.rollouts.rejoining import doubt_rejoined
 from placements.operations.snapshotting import refresh_resources
 from placements.queries.records import fleet_record_of
 from placements.scheduling.bindings import BindingState
@@ -84,7 +86,7 @@ def decide(placement_id: int, *, now: datetime) -> models.Decision | None:
             _finish_deleting(placement)
             return None
         if not refresh_resources(placement, now=now):
-            _set_aside(placement)
+            _set_aside(placement, now=now)
             return None
         try:
             return write_decision(run_cycle(placement), now=now, settle_for_old_fleet=run == RERUNS)
@@ -102,9 +104,9 @@ def _finish_deleting(placement: models.Placement) -> None:
             _answer(placement, {})
 
 
-def _set_aside(placement: models.Placement) -> None:
+def _set_aside(placement: models.Placement, *, now: datetime) -> None:
     """Leave a placement whose selectors are at fault as it is, until it or the resources change."""
-    _answer(placement, {})
+    _answer(placement, scheduled_columns(placement, "False", now=now))
 
 
 def _release(placements: Iterable[int]) -> None:
@@ -142,7 +144,9 @@ def write_decision(
         placement, decision = cycled.inputs.placement, cycled.decision
         digest = decision.cycle.fleet.digest(labels_read(decision.cycle), properties_read(decision.cycle))
         repeats = _repeats(cycled, digest)
-        _answer(placement, {} if repeats else _columns(cycled))
+        condition = condition_of(decision)
+        said = scheduled_columns(placement, condition.status if condition else "Unknown", now=now)
+        _answer(placement, said if repeats else {**said, **_columns(cycled)})
         if repeats:
             return None
         row = _decision_row(cycled, digest, fleet_record, now=now)
@@ -252,23 +256,20 @@ def _write_bindings(cycled: Cycled, row: models.Decision, *, now: datetime) -> N
     """
     inputs, decision = cycled.inputs, cycled.decision
     there = _as_they_are({*decision.unscheduled, *decision.picked_names}, inputs)
+    ended = {binding.pk for binding in there.values() if binding.state == BindingState.UNSCHEDULED}
     _unschedule([there[name] for name in decision.unscheduled if name in there])
     new, again = [], []
     for picked in decision.picked:
         binding = there.get(picked.cluster)
         if binding is None:
-            binding = models.Binding(
-                placement=inputs.placement,
-                cluster_name=picked.cluster,
-                picked_at=now,
-                state=BindingState.SCHEDULED,
-            )
+            binding = _new_binding(inputs, picked, now=now)
             new.append(binding)
         else:
             again.append(binding)
         _take_pick(binding, picked, inputs.snapshot, row)
     models.Binding.objects.bulk_create(new, batch_size=500)
     models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
+    doubt_rejoined([binding for binding in again if binding.pk in ended], now=now)
 
 
 def _new_binding(inputs: Inputs, picked: Picked, *, now: datetime) -> models.Binding:

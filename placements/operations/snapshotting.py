@@ -8,12 +8,12 @@ from fleetui.events import SYSTEM
 from placements.models import Placement, ResourceSnapshot, ResourceSnapshotPart
 from placements.operations.pruning import prune_resource_snapshots
 from placements.operations.rollouts.asking import ask_to_advance
-from placements.queries.hub import selection_of, selectors_of
+from placements.queries.hub import selection_for
 from placements.scheduling.faults import Faults
 from placements.scheduling.hub.objects import HubObject
 from placements.scheduling.hub.parts import content_hash, parts
 from placements.scheduling.hub.sanitising import sanitised
-from placements.scheduling.spec import StrategyType
+from placements.standing import is_staged
 
 
 def refresh_resources(placement: Placement, *, now: datetime) -> bool:
@@ -25,12 +25,12 @@ def refresh_resources(placement: Placement, *, now: datetime) -> bool:
     if not placement.wants_resources:
         return not placement.selection_faults
     try:
-        selected = selection_of(selectors_of(placement)).objects
+        selected = selection_for(placement).objects
     except Faults as found:
         faults = [{"path": one.path, "code": one.code, "message": str(one)} for one in found.faults]
         _note(placement, faults)
         return False
-    if not _is_staged(placement) and placement.held_number is None:
+    if not is_staged(placement) and placement.held_number is None:
         take_resource_snapshot(placement, tuple(map(sanitised, selected)), by=SYSTEM, now=now)
     _note(placement, [])
     return True
@@ -65,11 +65,6 @@ def take_resource_snapshot(
     prune_resource_snapshots(placement)
     ask_to_advance([placement.pk])
     return snapshot
-
-
-def _is_staged(placement: Placement) -> bool:
-    strategy = placement.document["spec"].get("strategy") or {}
-    return bool(strategy.get("type") == StrategyType.EXTERNAL)
 
 
 def _note(placement: Placement, faults: list[dict[str, str]]) -> None:

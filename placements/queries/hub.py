@@ -3,9 +3,16 @@
 from collections.abc import Iterable, Iterator
 
 from placements.models import Placement, Resource
+from placements.scheduling.faults import Caveat
 from placements.scheduling.hub.objects import HubObject
 from placements.scheduling.hub.selection import Selection, select
-from placements.scheduling.spec import ResourceSelector, parse_resource_selectors
+from placements.scheduling.spec import (
+    ClusterResourcePlacement,
+    OcmPlacement,
+    ResourceSelector,
+    parse_placement,
+    selectors_of_document,
+)
 
 
 def hub_objects() -> Iterator[HubObject]:
@@ -14,14 +21,29 @@ def hub_objects() -> Iterator[HubObject]:
         yield HubObject.of(content)
 
 
-def selection_of(selectors: tuple[ResourceSelector, ...]) -> Selection:
-    """Select from what is on the hub now. Raises Faults."""
-    return select(selectors, hub_objects())
+def selection_of(draft: ClusterResourcePlacement) -> Selection:
+    """Select what a placement takes along from what is on the hub now. Raises Faults."""
+    path, selectors = draft.selectors_path, draft.spec.resource_selectors
+    found = select(selectors, hub_objects() if selectors else (), path=path)
+    if selectors or not isinstance(draft, OcmPlacement):
+        return found
+    return Selection((), (Caveat("no-resources", path, _NO_RESOURCES), *found.caveats))
+
+
+_NO_RESOURCES = (
+    "there is no such annotation, so clusters are picked and nothing is placed on them: "
+    'write for example [{"group": "", "version": "v1", "kind": "Namespace", "name": "my-namespace"}]'
+)
+
+
+def selection_for(placement: Placement) -> Selection:
+    """Select what a saved placement takes along. Raises Faults."""
+    return selection_of(parse_placement(placement.document))
 
 
 def selectors_of(placement: Placement) -> tuple[ResourceSelector, ...]:
     """Give the resource selectors of a saved placement."""
-    return parse_resource_selectors(placement.document["spec"]["resourceSelectors"])
+    return selectors_of_document(placement.document)
 
 
 def existing_namespaces(names: Iterable[str]) -> set[str]:

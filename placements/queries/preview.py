@@ -11,7 +11,7 @@ from placements.scheduling.faults import Caveat
 from placements.scheduling.fleet_caveats import decision_caveats, fleet_caveats
 from placements.scheduling.hub.selection import Selection
 from placements.scheduling.scheduler import schedule
-from placements.scheduling.spec import ClusterResourcePlacement, spec_caveats
+from placements.scheduling.spec import ClusterResourcePlacement, placement_caveats
 from placements.snapshots import content_hash, draft_cycle
 
 
@@ -56,12 +56,11 @@ def preview(draft: ClusterResourcePlacement) -> Preview:
     saved = Placement.objects.filter(name=draft.metadata.name).first()
     cycle = draft_cycle(draft, saved=saved, fleet=fleet_now().fleet)
     decision = schedule(cycle)
-    selection = selection_of(draft.spec.resource_selectors)
+    selection = selection_of(draft)
     caveats = (
-        *spec_caveats(draft.spec),
+        *placement_caveats(draft),
         *selection.caveats,
-        *fleet_caveats(cycle),
-        *decision_caveats(decision),
+        *map(draft.in_document, (*fleet_caveats(cycle), *decision_caveats(decision))),
     )
     return Preview(decision, selection, caveats, saved, _is_incremental(draft, saved))
 

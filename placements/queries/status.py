@@ -1,19 +1,22 @@
 """The status of a placement in the words of its API, and its manifest with it (lifecycle A.8, B.7)."""
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from placements.explain import hub_conditions
-from placements.explain.hub_conditions import Condition, OnCluster, Truth
-from placements.explain.hub_status import condition_of
-from placements.models import Binding, Decision, Placement, ResourceSnapshot
+from placements.explain import hub_conditions, ocm_status
+from placements.explain.hub_conditions import Condition, Noted, OnCluster, Truth
+from placements.explain.hub_status import condition_of, hub_status
+from placements.models import Binding, Decision, OverrideSnapshot, Placement, ResourceSnapshot
+from placements.overriding import applying_to
+from placements.queries.conditions import Reading
 from placements.queries.records import decision_of
 from placements.queries.runs import latest_run, waiting_words
-from placements.rollout.state import EMPTY, Phase
+from placements.rollout.failures import objects_of
 from placements.scheduling.bindings import BindingState
-from placements.scheduling.spec import ClusterResourcePlacement, RollingUpdate, StrategyType, parse_placement
-from placements.standing import target_of, version_of
+from placements.scheduling.door.ocm_placement import is_ocm_placement
+from placements.scheduling.spec import ClusterResourcePlacement, OcmPlacement, StrategyType, parse_placement
+from placements.standing import Versions, target_of
 
 
 def manifest_of(placement: Placement) -> dict[str, Any]:
@@ -24,44 +27,79 @@ def manifest_of(placement: Placement) -> dict[str, Any]:
 def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str, Any]:
     """Give conditions, selected resources and placed clusters, each with what it really runs."""
     manifest, target = parse_placement(placement.document), target_of(placement)
-    bindings = list(_selected(placement))
+    bindings, first = list(_selected(placement)), scheduled(placement)
     clusters = _on_clusters(placement, manifest, target, bindings, now=now or datetime.now(UTC))
     each = [hub_conditions.conditions_on(one) for one in clusters]
-    in_all = [scheduled(placement), *_in_all(manifest, each)]
-    status: dict[str, Any] = {
-        "conditions": hub_conditions.plain_in_all(in_all, generation=placement.revision)
-    }
+    in_all = [first, *_in_all(manifest, each, placement.conditions)]
+    status = _decided_status(placement, in_all, is_ocm=isinstance(manifest, OcmPlacement))
     if target:
         status["observedResourceIndex"] = str(target.number)
         status["selectedResources"] = list(map(hub_conditions.resource_identity, target.identities))
-    objects = target.identities if target else ()
+    overrides, generation = _overrides_of(bindings), placement.revision
     status["placementStatuses"] = [
-        _cluster(binding, conditions, objects, generation=placement.revision)
+        _cluster(binding, conditions, overrides, generation=generation)
         for binding, conditions in zip(bindings, each, strict=True)
     ]
+    missing = _missing(placement, manifest, len(bindings)) if first.status is Truth.FALSE else ()
+    status["placementStatuses"] += hub_conditions.not_scheduled(missing, first, generation=generation)
     return status
 
 
+def _missing(placement: Placement, manifest: ClusterResourcePlacement, selected: int) -> list[str]:
+    """Say for each cluster that is missing why one was not chosen; PickAll misses none (B.7.2)."""
+    latest, policy = latest_decision(placement), manifest.spec.policy
+    wanted = policy.number_of_clusters or len(policy.cluster_names)
+    shown = hub_status(decision_of(latest)) if latest and wanted > selected else None
+    reasons = [one.reason for one in shown.decisions if not one.is_selected] if shown else []
+    return reasons[: max(0, wanted - selected)]
+
+
+def _decided_status(placement: Placement, in_all: Sequence[Condition], *, is_ocm: bool) -> dict[str, Any]:
+    """Begin the status with what was decided, in OCM's words for a Placement of OCM; that comes first."""
+    generation = placement.revision
+    if not is_ocm:
+        return {"conditions": hub_conditions.plain_in_all(in_all, generation=generation)}
+    found = [*_of_ocm(placement), *in_all[1:]]
+    return {
+        "numberOfSelectedClusters": sum(1 for _ in _selected(placement)),
+        "conditions": [one.plain(generation=generation) for one in found],
+    }
+
+
+def _of_ocm(placement: Placement) -> list[Condition]:
+    latest = None if placement.is_due else latest_decision(placement)
+    satisfied = ocm_status.satisfied(
+        decision_of(latest) if latest else None, since=latest.created_at if latest else placement.updated_at
+    )
+    return [satisfied, ocm_status.misconfigured(placement.selection_faults, since=placement.updated_at)]
+
+
 def scheduled_condition(placement: Placement) -> dict[str, Any]:
-    """Give the condition `Scheduled` as the manifest has it."""
+    """Give the condition `Scheduled` as the manifest has it, `PlacementSatisfied` of a Placement of OCM."""
+    if is_ocm_placement(placement.document):
+        return _of_ocm(placement)[0].plain(generation=placement.revision)
     return hub_conditions.plain_in_all([scheduled(placement)], generation=placement.revision)[0]
 
 
 def scheduled(placement: Placement) -> Condition:
-    """Give the condition `Scheduled`: unknown while a cycle is due that may change it."""
+    """Give the condition `Scheduled`: unknown from an edit until it is decided.
+
+    A change of the fleet or of the resources that is still to be looked at leaves it as it was decided last.
+    """
     if placement.selection_faults:
         words = "; ".join(fault["message"] for fault in placement.selection_faults)
-        return _scheduled(Truth.FALSE, "InvalidResourceSelectors", words, placement.updated_at)
+        return _scheduled(placement, Truth.FALSE, "InvalidResourceSelectors", words)
     latest = latest_decision(placement)
     condition = condition_of(decision_of(latest)) if latest else None
-    if placement.is_due or latest is None or condition is None:
-        words = "Scheduling has not completed"
-        return _scheduled(Truth.UNKNOWN, "SchedulePending", words, placement.updated_at)
-    return _scheduled(Truth(condition.status), condition.reason, condition.message, latest.created_at)
+    is_pending = placement.scheduled == Truth.UNKNOWN or (placement.is_due and not placement.scheduled)
+    if is_pending or latest is None or condition is None:
+        return _scheduled(placement, Truth.UNKNOWN, "SchedulePending", "Scheduling has not completed")
+    return _scheduled(placement, Truth(condition.status), condition.reason, condition.message)
 
 
-def _scheduled(status: Truth, reason: str, message: str, since: datetime) -> Condition:
-    return Condition("Scheduled", status, reason, message, since)
+def _scheduled(placement: Placement, status: Truth, reason: str, message: str) -> Condition:
+    since = placement.scheduled_since if placement.scheduled == status else None
+    return Condition("Scheduled", status, reason, message, since or placement.updated_at)
 
 
 def latest_decision(placement: Placement) -> Decision | None:
@@ -86,57 +124,67 @@ def _on_clusters(
     *,
     now: datetime,
 ) -> list[OnCluster]:
-    wanted = version_of(target, manifest) if target else None
+    versions = Versions.of(target, manifest, applying_to(placement.name, target)) if target else None
     words = waiting_words(latest_run(placement))
-    rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
-    settled = now - timedelta(seconds=rolling.unavailable_period_seconds)
-    is_staged = manifest.spec.strategy.type is StrategyType.EXTERNAL
+    reading = Reading.of(manifest, target, now=now)
     return [
-        OnCluster(
-            binding.cluster_name,
-            binding.picked_at,
-            Phase(binding.phase),
-            binding.phase_since,
-            _is_current(binding, wanted, is_staged=is_staged),
-            is_ready=_is_ready(binding, settled),
-            message=binding.message,
+        reading.of_binding(
+            binding,
+            versions.of_cluster(binding.cluster_name) if versions else None,
             waits_for=words.get(binding.cluster_name, ""),
         )
         for binding in bindings
     ]
 
 
-def _is_current(binding: Binding, wanted: str | None, *, is_staged: bool) -> bool | None:
-    """Tell whether what was started is what belongs there; a staged run alone knows what does."""
-    if is_staged:
-        return True if binding.phase not in EMPTY else None
-    if wanted is None:
-        return None
-    return binding.phase not in EMPTY and binding.running_version == wanted
-
-
-def _is_ready(binding: Binding, settled: datetime) -> bool:
-    if binding.phase == Phase.SETTLING:
-        return binding.timed_since is not None and binding.timed_since <= settled
-    return binding.phase == Phase.AVAILABLE
-
-
-def _in_all(manifest: ClusterResourcePlacement, each: Sequence[Sequence[Condition]]) -> list[Condition]:
-    found = hub_conditions.conditions_in_all(each)
+def _in_all(
+    manifest: ClusterResourcePlacement, each: Sequence[Sequence[Condition]], noted: Noted
+) -> list[Condition]:
+    found = hub_conditions.conditions_in_all(each, noted)
     if manifest.spec.strategy.type is not StrategyType.EXTERNAL or not found:
         return found
     return [hub_conditions.controlled_externally(one) for one in found]
 
 
+def _overrides_of(bindings: Iterable[Binding]) -> dict[int, OverrideSnapshot]:
+    keys = {key for binding in bindings for key in binding.override_snapshots}
+    rows = OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
+    return dict(rows)
+
+
 def _cluster(
-    binding: Binding, conditions: Iterable[Condition], objects: Iterable[Sequence[str]], *, generation: int
+    binding: Binding,
+    conditions: Sequence[Condition],
+    overrides: Mapping[int, OverrideSnapshot],
+    *,
+    generation: int,
 ) -> dict[str, Any]:
-    snapshot, listed = binding.resource_snapshot, list(conditions)
+    snapshot, last = binding.resource_snapshot, conditions[-1]
     status: dict[str, Any] = {
         "clusterName": binding.cluster_name,
-        "conditions": [one.plain(generation=generation) for one in listed],
+        "conditions": [one.plain(generation=generation) for one in conditions],
         "observedResourceIndex": str(snapshot.number) if snapshot else "",
     }
-    if listed[-1].sort == "Applied" and listed[-1].status is Truth.FALSE:
-        status["failedPlacements"] = hub_conditions.failed_objects(binding.message, objects)
+    if len(conditions) > _STARTED:
+        status |= _applicable(overrides[key] for key in binding.override_snapshots if key in overrides)
+    objects = objects_of(binding.faulty_objects)
+    if objects and last.sort in ("Applied", "Available") and last.status is Truth.FALSE:
+        status["failedPlacements"] = hub_conditions.failed_objects(objects, last, generation=generation)
     return status
+
+
+_STARTED = 2
+"""Conditions up to the one that says that the rollout started here."""
+
+
+def _applicable(rows: Iterable[OverrideSnapshot]) -> dict[str, Any]:
+    """Name the override snapshots that belong to what was started, those for clusters apart."""
+    listed = list(rows)
+    of_clusters = [str(row) for row in listed if not row.namespace]
+    others = [
+        {"namespace": row.namespace, "name": f"{row.override_name}-{row.number}"}
+        for row in listed
+        if row.namespace
+    ]
+    found: dict[str, Any] = {"applicableClusterResourceOverrides": of_clusters} if of_clusters else {}
+    return found | ({"applicableResourceOverrides": others} if others else {})

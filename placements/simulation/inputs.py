@@ -17,13 +17,13 @@ from placements.scheduling.door.binding_documents import (
 )
 from placements.scheduling.door.case_clusters import parse_case_cluster, parse_clusters
 from placements.scheduling.door.kinds import MEMBER_KIND, PLACEMENT_KIND
-from placements.scheduling.door.ocm_placement import OCM_KIND, OCM_VERSIONS, parse_ocm_placement
+from placements.scheduling.door.ocm_placement import is_ocm_placement
 from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.fleet import Cluster, EligibilityKind, Fleet
 from placements.scheduling.fleet_caveats import property_caveats
 from placements.scheduling.member import MemberCluster, newest_heartbeat_of, parse_member
 from placements.scheduling.spec import parse_placement
-from placements.simulation.wish import Wish, wish_of_ocm, wish_of_placement
+from placements.simulation.wish import Wish, wish_of_placement
 
 LARGEST_PLACEMENT_FILE = 8 * MEBIBYTE
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,7 +78,7 @@ def _fleet_entry(data: Any) -> list[MemberCluster | Cluster] | None:
         if "clusters" in data:
             return list(parse_clusters(data["clusters"]))
         return [parse_case_cluster(data)]
-    if kind_of(data) in _OF_OTHER_FILES - {MEMBER_KIND} or _is_ocm(data):
+    if kind_of(data) in _OF_OTHER_FILES - {MEMBER_KIND} or is_ocm_placement(data):
         return None
     return [parse_member(data)]
 
@@ -135,9 +135,7 @@ def read_wish(source: bytes, *, name: str | None = None) -> Wish:
 def _wish(data: Any) -> Wish | None:
     if kind_of(data) in _OF_OTHER_FILES - {PLACEMENT_KIND}:
         return None
-    return (
-        wish_of_ocm(parse_ocm_placement(data)) if _is_ocm(data) else wish_of_placement(parse_placement(data))
-    )
+    return wish_of_placement(parse_placement(data))
 
 
 def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None = None) -> BindingsFile:
@@ -199,12 +197,6 @@ def _plain_bindings(data: Any) -> tuple[Binding, ...]:
         raise Faults(
             replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in found.faults
         ) from found
-
-
-def _is_ocm(data: Any) -> bool:
-    return kind_of(data) == OCM_KIND and str(data.get("apiVersion")).startswith(
-        OCM_VERSIONS[0].partition("/")[0]
-    )
 
 
 def _fault(path: str, code: str, message: str, allowed: str = "") -> Faults:

@@ -11,11 +11,15 @@ from typing import Any
 from placements.scheduling.bindings import Binding
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.door.ocm_options import parse_ocm_options, refuse_weighted_limits
-from placements.scheduling.door.ocm_placement import OcmWish
 from placements.scheduling.faults import Caveat, format_path
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
-from placements.scheduling.spec import SPREAD_OPTIONS_ANNOTATION, ClusterResourcePlacement, spec_caveats
+from placements.scheduling.spec import (
+    SPREAD_OPTIONS_ANNOTATION,
+    ClusterResourcePlacement,
+    OcmPlacement,
+    placement_caveats,
+)
 
 _REQUIRED = ("requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -50,11 +54,14 @@ class Wish:
 
 
 def wish_of_placement(placement: ClusterResourcePlacement) -> Wish:
-    """Read the wish of a ClusterResourcePlacement. Raises Faults for options that its semantics refuse."""
+    """Read the wish of a placement. Raises Faults for options that its semantics refuse."""
+    name, caveats = placement.metadata.name, placement_caveats(placement)
+    if isinstance(placement, OcmPlacement):
+        policy, places = placement.spec.policy, placement.places
+        return Wish(name, policy, Semantics.OCM, placement.spread_options, caveats, places)
     options: Mapping[str, Any] = placement.spread_options
     if placement.semantics is Semantics.OCM:
         options = _checked(placement.spec.policy, options)
-    name, caveats = placement.metadata.name, spec_caveats(placement.spec)
     return Wish(name, placement.spec.policy, placement.semantics, options, caveats)
 
 
@@ -69,12 +76,6 @@ def _checked(policy: PlacementPolicy, options: Mapping[str, Any]) -> Mapping[str
 
 def _spreads(policy: PlacementPolicy) -> int:
     return len(policy.topology_spread_constraints)
-
-
-def wish_of_ocm(document: OcmWish) -> Wish:
-    """Read the wish of an OCM Placement."""
-    options, places = document.options.to_plain(), document.places
-    return Wish(document.name, document.policy, Semantics.OCM, options, document.caveats, places)
 
 
 def carried_over(wish: Wish, semantics: Semantics) -> Wish:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -21,7 +22,9 @@ from placements.operations.placements import delete_placement, save_placement
 from placements.queries.preview import Preview, preview
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.faults import Fault, Faults
+from placements.scheduling.spec import OcmPlacement
 from placements.views.people import is_confirmed, user_of
+from placements.views.semantics import draft_sides
 
 _LISTED = 20
 _TEMPLATE = """\
@@ -57,6 +60,8 @@ class Editor:
     empties: EmptiesPlacementError | None = None
     preview: Preview | None = None
     sentence: str = ""
+    is_ocm: bool = False
+    sides: dict[str, Any] = field(default_factory=dict)
     lists: list[tuple[str, str, tuple[str, ...], int]] = field(default_factory=list)
 
 
@@ -87,6 +92,8 @@ def _text(request: HttpRequest) -> str:
 def _posted(request: HttpRequest, editor: Editor) -> HttpResponse:
     """Check the text, or save it; what is wrong with it stands beside it."""
     try:
+        if request.POST.get("do") == "semantics":
+            return _page(request, _compared(editor))
         if request.POST.get("do") != "save":
             return _page(request, _checked(editor))
         name = _save(request, editor)
@@ -125,6 +132,7 @@ def _checked(editor: Editor) -> Editor:
     with lines_of(document):
         found = preview(draft)
     editor.preview, editor.sentence = found, policy_sentence(draft.spec.policy)
+    editor.is_ocm = isinstance(draft, OcmPlacement)
     named = (("join", "joins", found.joins), ("leave", "leaves", found.leaves), ("stay", "", found.stays))
     editor.lists = [
         (words, sign, names[:_LISTED], max(0, len(names) - _LISTED)) for words, sign, names in named
@@ -132,8 +140,15 @@ def _checked(editor: Editor) -> Editor:
     return editor
 
 
+def _compared(editor: Editor) -> Editor:
+    document, draft = read_placement(editor.text, name=_name_of(editor))
+    with lines_of(document):
+        editor.sides = draft_sides(draft)
+    return editor
+
+
 def _page(request: HttpRequest, editor: Editor, *, status: int = 200) -> HttpResponse:
-    context = {"editor": editor, "theirs": []}
+    context = {"editor": editor, "theirs": [], **editor.sides}
     if editor.stale and editor.placement:
         first = next((one for one in _events_since(editor)), None)
         context["theirs"] = differences(first, editor.placement.document) if first else []

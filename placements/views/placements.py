@@ -33,7 +33,7 @@ from placements.queries.status import latest_decision, manifest_of, scheduled_co
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.policy import PlacementType
 from placements.scheduling.semantics import Semantics
-from placements.scheduling.spec import parse_placement
+from placements.scheduling.spec import OcmPlacement, parse_placement
 from placements.views import states
 from placements.views.happenings import happening_rows
 from placements.views.lists import order_from, page_from, word_from
@@ -175,6 +175,7 @@ def _lasting(placement: Placement) -> dict[str, Any]:
     return {
         "sentence": policy_sentence(manifest.spec.policy),
         "selectors": manifest.spec.resource_selectors,
+        "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "policy_snapshots": placement.policy_snapshots.order_by("-number")[:_SHOWN],
         "resource_snapshots": resources[:_SHOWN],
         "resources": [_resource(*one) for one in identities[:_RESOURCES_SHOWN]],

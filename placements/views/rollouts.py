@@ -15,6 +15,7 @@ from placements.explain.run_wording import VERDICT_WORDS, budget_sentences, prog
 from placements.models import Placement, Rollout
 from placements.queries.planning import plan_now
 from placements.queries.run_clusters import ClusterInRun, clusters_in, names_in, progress_of
+from placements.queries.run_history import run_charts
 from placements.queries.runs import (
     Said,
     events_of,
@@ -26,6 +27,7 @@ from placements.queries.runs import (
 )
 from placements.rollout.answer import Answer
 from placements.views import states
+from placements.views.chart_tables import asked_table
 from placements.views.happenings import happening_rows
 from placements.views.lists import page_from, word_from
 
@@ -88,8 +90,12 @@ def rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     if wants_fragment(request) and request.GET.get("v") == version:
         return HttpResponse(status=204)
     run = run_named(name, number)
-    return render_page(
-        request, "rollouts/rollout.html", _living(request, run), fragment="rollouts/_live.html"
+    charts = run_charts(run, now=datetime.now(UTC))
+    return asked_table(request, charts) or render_page(
+        request,
+        "rollouts/rollout.html",
+        {**_living(request, run), "charts": charts},
+        fragment="rollouts/_live.html",
     )
 
 

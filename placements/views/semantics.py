@@ -13,9 +13,10 @@ from fleetui.htmx import render_page
 from placements.explain.wording import difference_sentence, headline
 from placements.models import Decision, HypotheticalDecision
 from placements.queries.records import decision_of, decisions_named
-from placements.queries.semantics import SideBySide, side_by_side
+from placements.queries.semantics import SideBySide, side_by_side, side_by_side_of_draft
 from placements.queries.what_if import hypothetical_named
 from placements.scheduling.semantics import Semantics
+from placements.scheduling.spec import ClusterResourcePlacement
 
 _MOST_ROWS = 100
 
@@ -56,10 +57,19 @@ def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
 def _context(row: Decision | HypotheticalDecision) -> dict[str, Any]:
     value = decision_of(row)
     sides = side_by_side(value, name=row.placement_name)
+    return {"decision": row, **sides_context(sides, own=value.cycle.semantics)}
+
+
+def draft_sides(draft: ClusterResourcePlacement) -> dict[str, Any]:
+    """Give what `placements/_draft_semantics.html` shows of an unsaved placement. Raises Faults."""
+    return sides_context(side_by_side_of_draft(draft), own=draft.semantics)
+
+
+def sides_context(sides: SideBySide, *, own: Semantics) -> dict[str, Any]:
+    """Give what `decisions/_sides.html` shows."""
     rows, difference = sides.comparison.rows, sides.comparison.first_difference
     return {
-        "decision": row,
-        "columns": [_column(one, sides, own=value.cycle.semantics) for one in Semantics],
+        "columns": [_column(one, sides, own=own) for one in Semantics],
         "sentence": difference_sentence(difference) if difference else "",
         "differs_at": difference.place if difference else 0,
         "rows": [_choices(choices, sides) for choices in rows[:_MOST_ROWS]],

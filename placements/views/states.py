@@ -96,6 +96,6 @@ def picked_of(placement: Placement) -> str:
     placed = placement.placed_count
     if placement.number_of_clusters is not None:
         return f"{placed} of {placement.number_of_clusters}"
-    policy = placement.document["spec"].get("policy") or {}
+    policy = (placement.document.get("spec") or {}).get("policy") or {}
     names = policy.get("clusterNames") or ()
     return f"{placed} of {len(names)} named" if placement.placement_type == "PickFixed" else f"all {placed}"

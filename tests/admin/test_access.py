@@ -21,6 +21,9 @@ LISTS = (
     "placements/resourcesnapshot",
     "placements/binding",
     "placements/decision",
+    "placements/drain",
+    "placements/eviction",
+    "placements/disruptionbudget",
     "fleetui/event",
 )
 PEOPLE = ("auth/user", "auth/group", "authtoken/tokenproxy")

@@ -5,10 +5,23 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from fleetui.models import Event
-from placements.models import Binding, Decision, Placement, PolicySnapshot, Resource, ResourceSnapshot
+from placements.models import (
+    Binding,
+    Decision,
+    DisruptionBudget,
+    Drain,
+    Eviction,
+    Placement,
+    PolicySnapshot,
+    Resource,
+    ResourceSnapshot,
+)
+from placements.operations.budgets import save_budget
 from placements.operations.resources import apply_resources
+from placements.operations.rollouts.draining import LOOK, advance_drains, drain
 from tests.admin.pages import text_of
-from tests.rows import NOW, all_joined, decided, namespace, pick_n_spec
+from tests.rollouts.test_evictions import budget
+from tests.rows import NOW, all_joined, decided, namespace, pick_n_spec, run_due
 
 pytestmark = pytest.mark.django_db
 SECRET = {
@@ -17,7 +30,18 @@ SECRET = {
     "metadata": {"name": "door", "namespace": "shop"},
     "data": {"password": "aHVzaA=="},
 }
-MODELS = [Placement, Resource, PolicySnapshot, ResourceSnapshot, Binding, Decision, Event]
+MODELS = [
+    Placement,
+    Resource,
+    PolicySnapshot,
+    ResourceSnapshot,
+    Binding,
+    Decision,
+    Drain,
+    Eviction,
+    DisruptionBudget,
+    Event,
+]
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +49,13 @@ def _hub() -> None:
     """Put two placements of a namespace with a secret on five clusters."""
     apply_resources([namespace("shop"), SECRET], by=None, now=NOW)
     all_joined("a", "b", "c", "d", "e")
-    decided("web", pick_n_spec(5))
+    decided("web", pick_n_spec(4))
     decided("db", pick_n_spec(3))
+    drain("e", by=None, now=NOW)
+    advance_drains(now=NOW)
+    run_due()
+    advance_drains(now=NOW + LOOK)
+    save_budget(budget(maxUnavailable=1), by=None, now=NOW)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -80,3 +109,16 @@ def test_placements_are_filtered_by_state(viewer: Client, state: str, count: int
     answer = viewer.get(f"/admin/placements/placement/?state={state}")
 
     assert answer.context["cl"].result_count == count
+
+
+def test_a_drain_says_how_far_it_is_with_each_placement(viewer: Client) -> None:
+    page = text_of(viewer.get(f"/admin/placements/drain/{Drain.objects.get().pk}/change/"))
+
+    assert "db: Is gone." in page
+    assert "web: Is gone." in page
+
+
+def test_an_eviction_says_what_became_of_it(viewer: Client) -> None:
+    page = text_of(viewer.get("/admin/placements/eviction/"))
+
+    assert "Carried out: nothing was placed there yet." in page

@@ -11,6 +11,7 @@ from tests.rows import decided, joined, pick_n_spec
 
 READING_POSTS = {
     "/api/v1/placements/preview",
+    "/api/v1/placements/preview/semantics",
     "/api/v1/placements/{name}/plan",
     "/api/v1/simulate",
     "/api/v1/what-if",

@@ -6,6 +6,7 @@ from placements.explain.charts import waffle
 from placements.explain.charts.waffle import waffle_chart
 from tests.charts.checking import check_chart
 
+Groups = dict[str | None, list[tuple[str, str]]]
 EAST = [("a", "eligible"), ("b", "cordoned")]
 NINE = {"east": EAST, "west": [("c", "eligible")], None: [("d", "not eligible")]}
 
@@ -53,7 +54,9 @@ def test_a_large_fleet_shows_signs_instead_of_names_and_a_gap_between_blocks() -
 
 
 def test_five_thousand_cells_are_one_heatmap_of_a_bounded_size() -> None:
-    groups = {f"r{group}": [(f"c{group}-{one}", "eligible") for one in range(500)] for group in range(10)}
+    groups: Groups = {
+        f"r{group}": [(f"c{group}-{one}", "eligible") for one in range(500)] for group in range(10)
+    }
 
     chart = waffle_chart("region", groups)
 
@@ -65,7 +68,7 @@ def test_five_thousand_cells_are_one_heatmap_of_a_bounded_size() -> None:
 
 
 def test_beyond_the_largest_blocks_the_small_ones_share_one_and_the_table_has_them_all() -> None:
-    groups = {f"r{group:02}": [(f"c{group}", "eligible")] * (1 + (group < 3)) for group in range(40)}
+    groups: Groups = {f"r{group:02}": [(f"c{group}", "eligible")] * (1 + (group < 3)) for group in range(40)}
 
     chart = waffle_chart("rack", groups)
 

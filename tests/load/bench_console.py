@@ -23,7 +23,7 @@ def _measure() -> None:
     from placements.queries.records import forget_cached_records  # noqa: PLC0415 -- as above
     from tests.load.deciding import fill, redecide  # noqa: PLC0415 -- as above
     from tests.load.observing import ROUND, join, watch  # noqa: PLC0415 -- as above
-    from tests.load.rolling_out import placed, updated  # noqa: PLC0415 -- as above
+    from tests.load.rolling_out import not_as_wanted, placed, placed_at_once, updated  # noqa: PLC0415 -- as above
     from tests.rollouts.world import World  # noqa: PLC0415 -- as above
     from tests.rows import NOW  # noqa: PLC0415 -- as above
 
@@ -57,6 +57,21 @@ def _measure() -> None:
                 f"{clusters:>9,} {what:>8} {went.seconds:>8.1f} {went.steps_a_second:>8.0f} "
                 f"{went.statements_a_step:>16.1f} {went.megabytes:>8}"
             )
+
+    print("100 rollouts at a time over 50 simulated clusters, by one worker; then new versions, twice:")
+    call_command("flush", interactive=False, verbosity=0)
+    forget_cached_fleet()
+    forget_cached_records()
+    world = World(50)
+    for what in ("placed", "updated", "updated"):
+        went = updated(world) if what == "updated" else placed_at_once(world, 100)
+        print(
+            f"{went.steps:>9,} {what:>8} {went.seconds:>8.1f} {went.steps_a_second:>8.0f} "
+            f"{went.statements_a_step:>16.1f} {went.megabytes:>8}",
+            flush=True,
+        )
+        if wrong := not_as_wanted():
+            sys.exit(f"not everything is as wanted: {wrong[:5]}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A rollout over many simulated clusters, by one worker and a clock turned by hand: steps and statements."""
+"""Rollouts over many simulated clusters, by one worker and a clock turned by hand: steps and statements."""
 
 import resource
 from collections.abc import Callable
@@ -7,10 +7,12 @@ from time import perf_counter
 
 from django.db import connection
 
-from placements.models import ClusterUpdate
+from clusters.models import SimulatedState
+from placements.models import ClusterUpdate, Rollout
+from placements.operations.placements import save_placement
 from tests.load.deciding import StatementCounter
 from tests.rollouts.world import World
-from tests.rows import spec
+from tests.rows import placement_document, spec
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,30 @@ def placed(world: World) -> RolledOut:
     return _measured(world, lambda: world.place("web", spec()))
 
 
+def placed_at_once(world: World, placements: int) -> RolledOut:
+    """Place so many placements on every cluster, all rollouts at a time."""
+
+    def begin() -> None:
+        for number in range(placements):
+            save_placement(placement_document(f"p{number:03}", spec()), by=None, now=world.now)
+
+    return _measured(world, begin)
+
+
 def updated(world: World) -> RolledOut:
-    """Give every cluster a new version, a quarter of them at a time."""
+    """Give every cluster a new version of everything, a quarter of them at a time for each placement."""
     return _measured(world, world.change)
+
+
+def not_as_wanted() -> list[str]:
+    """List, from the clusters' books, what is not at the version of its last run, or changed to one twice."""
+    versions = dict(Rollout.objects.order_by("number").values_list("placement_name", "version"))
+    wrong = []
+    for name, book in SimulatedState.objects.values_list("cluster__name", "content").iterator():
+        has = {placement: held["version"] for placement, held in book["held"].items()}
+        wrong += [f"{name} has {one}" for one in has.items() ^ versions.items()]
+        wrong += [f"{name} changed twice to {what}" for what, count in book["changes"] if count != 1]
+    return wrong
 
 
 def _measured(world: World, begin: Callable[[], object]) -> RolledOut:

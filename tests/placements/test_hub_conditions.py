@@ -1,19 +1,28 @@
 """Conditions in the words of a hub: on one cluster, and all in all."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from placements.explain.hub_conditions import OnCluster, conditions_in_all, conditions_on, failed_objects
+from placements.explain.hub_conditions import (
+    OnCluster,
+    conditions_in_all,
+    conditions_on,
+    failed_objects,
+    not_scheduled,
+    noted_of,
+)
+from placements.rollout.failures import FailureKind, ObjectFault
 from placements.rollout.state import Phase
 from tests.rows import NOW
 
 LATER = NOW + timedelta(minutes=2)
 
 
-def on(phase: Phase, *, is_current: bool | None = True, is_ready: bool = False, **words: str) -> OnCluster:
+def on(phase: Phase, *, is_current: bool | None = True, is_ready: bool = False, **more: Any) -> OnCluster:
     """Make the facts of one cluster, picked at noon and in its phase two minutes later."""
-    return OnCluster("a", NOW, phase, LATER, is_current, is_ready, **words)
+    return OnCluster("a", NOW, phase, LATER, is_current, is_ready, **more)
 
 
 def told(one: OnCluster) -> list[tuple[str, str]]:
@@ -85,13 +94,107 @@ def test_a_condition_is_written_as_in_a_manifest() -> None:
     }
 
 
-def test_names_the_objects_that_a_cluster_refused() -> None:
-    message = "Deployment shop/web: no such image: web:9; Namespace shop: forbidden"
-    objects = [["v1", "Namespace", "", "shop"], ["apps/v1", "Deployment", "shop", "web"]]
+def test_the_objects_that_were_refused_keep_the_condition_of_their_cluster() -> None:
+    failing = conditions_on(on(Phase.FAILED))[-1]
+    objects = [
+        ObjectFault("", "v1", "Namespace", "", "shop", "ManifestApplyFailed", "forbidden; really: no"),
+        ObjectFault("apps", "v1", "Deployment", "shop", "web", "ManifestApplyFailed", "no such image"),
+    ]
 
-    found = failed_objects(message, objects)
+    found = failed_objects(objects, failing, generation=3)
 
-    assert [(one["group"], one["kind"], one["condition"]["message"]) for one in found] == [
-        ("apps", "Deployment", "no such image: web:9"),
-        ("", "Namespace", "forbidden"),
+    condition = {
+        "type": "Applied",
+        "status": "False",
+        "reason": "ManifestApplyFailed",
+        "observedGeneration": 3,
+        "lastTransitionTime": "2026-11-20T12:02:00Z",
+    }
+    assert found == [
+        {
+            "group": "",
+            "version": "v1",
+            "kind": "Namespace",
+            "name": "shop",
+            "condition": {**condition, "message": "forbidden; really: no"},
+        },
+        {
+            "group": "apps",
+            "version": "v1",
+            "kind": "Deployment",
+            "name": "web",
+            "namespace": "shop",
+            "condition": {**condition, "message": "no such image"},
+        },
+    ]
+
+
+def test_an_override_that_does_not_apply_is_not_a_cluster_that_refused() -> None:
+    words = "Nothing is sent to a: override o-0 at spec does not fit Namespace shop: no such place."
+    failing = on(Phase.FAILED, failure=FailureKind.OVERRIDE, has_overrides=True, message=words)
+
+    last = conditions_on(failing)[-1]
+
+    assert (last.sort, last.status, last.reason, last.message) == (
+        "Overridden",
+        "False",
+        "OverriddenFailed",
+        words,
+    )
+    assert conditions_in_all([conditions_on(failing)])[-1].message == (
+        "has an override that does not apply on 1 cluster"
+    )
+
+
+def test_overrides_that_were_applied_say_so() -> None:
+    plain = conditions_on(on(Phase.AVAILABLE, is_ready=True))
+    changed = conditions_on(on(Phase.AVAILABLE, is_ready=True, has_overrides=True))
+
+    assert changed[2].reason == "OverriddenSucceeded"
+    in_all = conditions_in_all([plain, changed])[1]
+    assert (in_all.reason, in_all.message) == ("OverriddenSucceeded", "overrides were applied on 1 cluster")
+
+
+def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
+    first = noted_of(conditions_on(on(Phase.SETTLING)))
+    later = LATER + timedelta(minutes=5)
+
+    ready = OnCluster("a", NOW, Phase.AVAILABLE, later, True, is_ready=True, noted=first)
+
+    since = {one.sort: one.since for one in conditions_on(ready)}
+    assert since == {
+        "Scheduled": NOW,
+        "RolloutStarted": LATER,
+        "Overridden": LATER,
+        "WorkSynchronized": LATER,
+        "Applied": LATER,
+        "Available": later,
+    }
+
+
+def test_the_sum_keeps_its_moment_too() -> None:
+    fine = [conditions_on(on(Phase.AVAILABLE, is_ready=True))]
+    noted = {"Available": ["True", NOW.isoformat()], "Applied": ["False", NOW.isoformat()]}
+
+    since = {one.sort: one.since for one in conditions_in_all(fine, noted)}
+
+    assert (since["Available"], since["Applied"]) == (NOW, LATER)
+
+
+def test_a_cluster_that_is_missing_has_no_name() -> None:
+    scheduled = conditions_on(on(Phase.NOTHING))[0]
+
+    assert not_scheduled(["no room"], scheduled, generation=2) == [
+        {
+            "conditions": [
+                {
+                    "type": "Scheduled",
+                    "status": "False",
+                    "reason": "ScheduleFailed",
+                    "message": "no room",
+                    "observedGeneration": 2,
+                    "lastTransitionTime": "2026-11-20T12:00:00Z",
+                }
+            ]
+        }
     ]

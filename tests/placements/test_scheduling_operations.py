@@ -174,7 +174,7 @@ def test_a_carried_out_binding_is_kept_until_its_resources_are_removed() -> None
     decided("web", pick_n_spec(2))
     Binding.objects.filter(cluster_name="a").update(state=BindingState.BOUND)
 
-    save_placement(placement_document("web", pick_n_spec(0)), by=None, now=NOW)
+    save_placement(placement_document("web", pick_n_spec(0)), by=None, now=NOW, confirmed=True)
     run_due()
 
     binding = Binding.objects.get()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from placements.scheduling.door.ocm_placement import parse_ocm_placement
 from placements.scheduling.semantics import Semantics
-from placements.simulation.wish import carried_over, wish_of_ocm
+from placements.scheduling.spec import parse_placement
+from placements.simulation.wish import carried_over, wish_of_placement
 from tests.placements.simulate_runs import NINE, WEB, simulate, simulate_demo
 
 ROOT = Path(__file__).parent.parent.parent
@@ -131,7 +131,7 @@ def test_a_soft_term_of_ocm_has_no_limit_to_carry_over() -> None:
     }
 
     (carried,) = carried_over(
-        wish_of_ocm(parse_ocm_placement(document)), Semantics.FLEET
+        wish_of_placement(parse_placement(document)), Semantics.FLEET
     ).policy.topology_spread_constraints
 
     assert (carried.max_skew, carried.when_unsatisfiable) == (1, "ScheduleAnyway")

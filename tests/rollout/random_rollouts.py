@@ -120,6 +120,11 @@ def _spoil(version: str) -> Event:
     return event
 
 
+one_cluster_events = st.one_of(
+    st.builds(_to_one, st.sampled_from(NAMES), st.sampled_from(("fail", "lose", "find"))),
+    st.just(_restart),
+    st.just(_wait),
+)
 events = st.one_of(
     st.just(World.step),
     st.just(World.step),

@@ -30,6 +30,7 @@ class World:
     failures: Counter[str] = field(default_factory=Counter)
     ends: dict[str, datetime] = field(default_factory=dict)
     starts: list[tuple[float, Action]] = field(default_factory=list)
+    changes: Counter[tuple[str, str | None]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Take up what was in flight before this world was looked at."""
@@ -124,6 +125,7 @@ class World:
             return replace(facts, phase=Phase.REMOVED, running=None)
         if facts.phase is Phase.SETTLING:
             return replace(facts, phase=Phase.AVAILABLE)
+        self.changes[facts.name, facts.running] += 1
         since = self.state.at if self.timed and facts.running not in self.bad else None
         return replace(facts, phase=Phase.SETTLING, timed_since=since)
 
@@ -147,6 +149,8 @@ def check_start(state: RolloutState, action: Action) -> None:
         number = _number_for_removals(state, selected) if isinstance(action, Remove) else selected
         assert len(available) - 1 >= max(0, number - _ceil(state.strategy.max_unavailable, number))
     assert isinstance(action, Remove) == (facts.wanted is None)
+    is_same = isinstance(action, StartUpdate) and facts.running == action.version
+    assert not is_same or facts.phase in (Phase.FAILED, Phase.REMOVE_FAILED)
 
 
 def _is_available(facts: ClusterFacts, state: RolloutState) -> bool:

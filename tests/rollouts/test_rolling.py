@@ -1,7 +1,7 @@
 """Rolling updates carried out on simulated clusters: batches, budgets, failures, hands."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -87,6 +87,22 @@ def test_kinds_that_nobody_can_observe_take_the_period_between_batches() -> None
     moments = sorted({second for second, _, what in starts() if what == "update"})
     assert batches("update") == [3, 3, 3, 1]
     assert all(20 <= later - earlier <= 22 for earlier, later in pairwise(moments))
+
+
+def test_the_period_counts_from_the_answer_however_long_the_call_took() -> None:
+    world = World(1)
+    world.apply(JOB)
+    world.call_takes = timedelta(seconds=9)
+
+    world.place("web", one_at_a_time())
+    world.pass_time(9)
+
+    assert ClusterUpdate.objects.get().applied_at == world.now
+    assert Binding.objects.get().timed_since == world.now
+    world.pass_time()
+    assert not world.is_settled()
+    world.pass_time()
+    assert world.is_settled()
 
 
 def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:

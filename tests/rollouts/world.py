@@ -6,7 +6,7 @@ world.run(until=world.is_settled)   time passes, a second at a time, until that 
 """
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from clusters.models import MemberCluster
@@ -33,6 +33,7 @@ class World:
 
     def __init__(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
         self.now = NOW
+        self.call_takes = timedelta()
         documents = [member_document(f"c{number:03}") for number in range(clusters)]
         wanted = [Wanted(one, driver="simulated", connection=connection) for one in documents]
         put_clusters(wanted, by=None, now=self.now)
@@ -61,9 +62,12 @@ class World:
         ask_those_concerned()
         for _ in range(10_000):
             done = schedule_due(now=self.now) + advance_due(now=self.now)
-            if not done + carry_out_due(now=self.now, threads=1):
+            if not done + carry_out_due(now=self.now, threads=1, clock=self._answered):
                 return
         raise AssertionError("the workers do not come to rest")
+
+    def _answered(self) -> datetime:
+        return self.now + self.call_takes
 
     def pass_time(self, seconds: int = 1) -> None:
         """Let time pass, and the workers work in each second of it."""

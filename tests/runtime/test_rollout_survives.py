@@ -1,55 +1,70 @@
-"""Killed again and again while a rollout is under way: it finishes, each cluster changed once a version."""
+"""Killed again and again while a rollout is under way: it finishes, each cluster changed once a version.
+
+Which process is killed at which moment comes from a seed, printed with the moments: FLEETUI_KILL_SEED=11.
+"""
 
 import json
 import os
 import random
-import signal
 import sys
 import time
-from contextlib import suppress
-from datetime import datetime, timedelta
-from itertools import accumulate
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from placements.manifests import dump_yaml
 from tests.rows import deployment, member_document, namespace, placement_document, spec
-from tests.runtime.processes import Watched, eventually, watching
+from tests.runtime.consoles import EVERY_PART, SUPERVISOR, Console, kept_running
+from tests.runtime.processes import eventually
 from tests.runtime.test_survives import Stage, stage
-from tests.runtime.test_up import parts_of
 
 __all__ = ["stage"]
-CLUSTERS = 60
-MOST_DOWN = 15  # a quarter may be unavailable
+CLUSTERS = 100
+FLOOR = 75  # a quarter may be unavailable
 READY_AFTER = timedelta(seconds=2)  # what a simulated cluster takes
+# So slow that a worker is killed in the middle of its calls.
+SLOWER = """
+from clusters.models import MemberCluster
+MemberCluster.objects.update(connection={"applyMilliseconds": 300})
+"""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 @linux
 @pytest.mark.servers
 def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
+    chance = _chance()
     stage.manage("migrate", "-v0")
-    stage.manage("apply", "-f", "-", text=_yaml(namespace("shop"), deployment("web", "web:1")))
-    stage.manage("import_clusters", "-", "--driver", "simulated", text=_yaml(*_members()))
-    with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
-        up.wait_for(r"ready in")
-        stage.manage("apply", "-f", "-", text=_yaml(placement_document("web", spec())))
-        eventually(lambda: _available(stage) == CLUSTERS, seconds=60)
-        stage.manage("apply", "-f", "-", text=_yaml(deployment("web", "web:2")))
-        _kill_at_random(up, stage, times=4)
-        eventually(lambda: _finished(stage) == 2 and _available(stage) == CLUSTERS, seconds=120)
-        up.process.terminate()
-        up.process.wait(timeout=15)
+    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), deployment("web", "web:1")))
+    stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*_members()))
+    stage.manage("shell", "-v0", "-c", SLOWER)
+    with kept_running(stage) as console:
+        stage.manage("apply", "-f", "-", text=as_yaml(placement_document("web", spec())))
+        eventually(lambda: _available(stage) == CLUSTERS, seconds=180)
+        stage.manage("apply", "-f", "-", text=as_yaml(deployment("web", "web:2")))
+        _disturb(console, stage, chance)
+        eventually(lambda: finished(stage) == 2, seconds=180)
 
-    running = stage.ask("select distinct running_version from placements_binding")
-    assert len(running) == 1
-    books = _books(stage)
-    assert [count for book in books for _, count in book["changes"]] == [1] * 2 * CLUSTERS
-    assert _most_down_at_once(books, str(running[0][0])) <= MOST_DOWN
+    running = stage.ask("select distinct running_version, phase from placements_binding")
+    first, second = (row[0] for row in stage.ask("select version from placements_rollout order by number"))
+    books = books_of(stage)
+    assert running == [(second, "available")]
+    assert [book["held"]["web"]["version"] for book in books] == [second] * CLUSTERS
+    assert [dict(book["changes"]) for book in books] == [{f"web {first}": 1, f"web {second}": 1}] * CLUSTERS
+    assert _fewest_available([book["log"] for book in books]) >= FLOOR
 
 
-def _yaml(*documents: dict[str, Any]) -> str:
+def _chance() -> random.Random:
+    seed = int(os.environ.get("FLEETUI_KILL_SEED", "7"))
+    sys.stdout.write(f"FLEETUI_KILL_SEED={seed}\n")
+    return random.Random(seed)
+
+
+def as_yaml(*documents: Mapping[str, Any]) -> str:
+    """Write documents."""
     return "---\n".join(map(dump_yaml, documents))
 
 
@@ -61,37 +76,61 @@ def _available(stage: Stage) -> int:
     return stage.ask("select count(*) from placements_binding where phase = 'available'")[0][0]
 
 
-def _finished(stage: Stage) -> int:
+def finished(stage: Stage) -> int:
+    """Count the runs that have come to their end."""
     return stage.ask("select count(*) from placements_rollout where state = 'finished'")[0][0]
 
 
-def _kill_at_random(up: Watched, stage: Stage, *, times: int) -> None:
-    """Kill one part or all of them at moments that nobody chose, and lose the queue once."""
-    chance = random.Random(7)
-    for turn in range(times):
-        time.sleep(chance.uniform(0.3, 1.5))
-        parts = eventually(lambda: parts_of(up))
-        doomed = list(parts.values()) if turn == 1 else [chance.choice(list(parts.values()))]
-        for process_id in doomed:
-            with suppress(ProcessLookupError):
-                os.killpg(process_id, signal.SIGKILL)
-        if turn == 1:
-            stage.wipe_the_queue()
+def _updated(stage: Stage) -> int:
+    """Count the clusters on which the second run has come to its end."""
+    number = "(select id from placements_rollout where number = 2)"
+    ended = f"rollout_id = {number} and outcome = 'available'"
+    return stage.ask(f"select count(*) from placements_clusterupdate where {ended}")[0][0]
 
 
-def _books(stage: Stage) -> list[dict[str, Any]]:
+def _disturb(console: Console, stage: Stage, chance: random.Random) -> None:
+    """Kill each sort of process at moments that nobody chose, then all of them, and lose the queue once."""
+    victims = [*EVERY_PART, SUPERVISOR]
+    chance.shuffle(victims)
+    _wait_for(chance.randrange(1, 40), stage, chance)
+    for victim in victims:
+        _say(f"{victim} is killed", stage)
+        console.kill(victim, chance)
+        time.sleep(chance.uniform(0.1, 2.0))
+    _wait_for(chance.randrange(45, 75), stage, chance)
+    _say("everything is killed and the queue wiped", stage)
+    console.kill_everything(meanwhile=stage.wipe_the_queue)
+    assert _updated(stage) < CLUSTERS
+
+
+def _wait_for(updated: int, stage: Stage, chance: random.Random) -> None:
+    """Wait until so many clusters are updated, and then for a moment that nobody chose."""
+    eventually(lambda: _updated(stage) >= updated, seconds=180)
+    time.sleep(chance.uniform(0.1, 2.0))
+
+
+def _say(what: str, stage: Stage) -> None:
+    sys.stdout.write(f"{datetime.now(UTC):%T.%f}: {what} with {_updated(stage)} clusters updated\n")
+
+
+def books_of(stage: Stage) -> list[dict[str, Any]]:
     """Give the books that the simulated clusters keep of themselves."""
     rows: list[tuple[Any, ...]] = list(stage.ask("select content from clusters_simulatedstate"))
     return [json.loads(row[0]) if isinstance(row[0], str) else row[0] for row in rows]
 
 
-def _most_down_at_once(books: list[dict[str, Any]], version: str) -> int:
-    """Count from the clusters' own books how many were on their way to a version at the worst moment."""
-    begun = [
-        datetime.fromisoformat(at)
-        for book in books
-        for at, what, _, applied in book["log"]
-        if (what, applied) == ("applied", version)
-    ]
-    moments = sorted([(at, 1) for at in begun] + [(at + READY_AFTER, -1) for at in begun])
-    return max(accumulate(change for _, change in moments))
+def _fewest_available(logs: list[list[list[str]]]) -> int:
+    """Count from the clusters' own logs how many were available at the worst moment once all had been."""
+    changes = sorted(change for log in logs for change in _changes(log))
+    counts = [0]
+    for _, change in changes:
+        counts.append(counts[-1] + change)
+    return min(counts[counts.index(CLUSTERS) :])
+
+
+def _changes(log: list[list[str]]) -> Iterator[tuple[datetime, int]]:
+    """Give when a cluster became available, +1, and when it was taken down, −1."""
+    applied = [datetime.fromisoformat(at) for at, what, *_ in log if what == "applied"]
+    yield from ((at + READY_AFTER, 1) for at in applied)
+    yield from ((at, -1) for at in applied[1:])
+    assert all(later - earlier >= READY_AFTER for earlier, later in pairwise(applied))

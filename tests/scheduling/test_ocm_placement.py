@@ -179,7 +179,7 @@ def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
         (
             {"clusterSets": ["prod", "test"]},
             "spec.clusterSets",
-            "the clusters of the file are taken as those of the sets",
+            "cluster sets are not known here: every cluster of the fleet is taken to be in them",
         ),
         (
             {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": "20%"}}},

@@ -8,10 +8,11 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from placements.models import Placement
+from placements.operations.placements import save_placement
 from placements.operations.rollouts import hands
 from tests.rollouts.test_rolling import one_at_a_time
 from tests.rollouts.world import World
-from tests.rows import pick_n_spec
+from tests.rows import pick_n_spec, placement_document
 
 pytestmark = pytest.mark.django_db
 
@@ -200,7 +201,9 @@ def test_the_overview_tells_of_removals_that_are_held_back(viewer: Client, text_
     term = {"clusterSelectorTerms": [{"labelSelector": wants}]}
     affinity = {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
 
-    world.place("web", pick_n_spec(3, affinity=affinity))
+    moved = placement_document("web", pick_n_spec(3, affinity=affinity))
+    save_placement(moved, by=None, now=world.now, confirmed=True)
+    world.work()
 
     assert "Run 2 has halted: nothing goes on by itself" in text_of(viewer, "/")
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from placements.models import Decision
+from placements.manifests import dump_yaml
+from placements.models import Decision, Placement
 from placements.operations.demo import load_demo
 from tests.rows import NOW
 
@@ -51,3 +52,26 @@ def test_a_prefix_leads_to_the_decision_and_an_unknown_one_to_nothing(viewer: Cl
 
 def test_it_needs_a_role(stranger: Client, web: str) -> None:
     assert stranger.get(f"/decisions/{web}/semantics/").status_code == 403
+
+
+@pytest.mark.usefixtures("web")
+def test_a_text_that_is_not_saved_is_compared_beside_the_editor(operator: Client) -> None:
+    text = dump_yaml(Placement.objects.get(name="web").document)
+    before = Decision.objects.count()
+
+    answer = operator.post("/placements/web/edit/", {"manifest": text, "revision": "1", "do": "semantics"})
+    page = " ".join(answer.content.decode().split())
+
+    assert answer.status_code == 200
+    assert "(this text)" in page
+    assert page.count("first difference") == 1
+    assert "the fleet and the bindings of now; nothing is saved" in page
+    assert Decision.objects.count() == before
+
+
+@pytest.mark.usefixtures("web")
+def test_a_text_at_fault_is_not_compared(operator: Client) -> None:
+    answer = operator.post("/placements/web/edit/", {"manifest": "a: [", "revision": "1", "do": "semantics"})
+
+    assert answer.status_code == 422
+    assert "is not valid YAML" in answer.content.decode()

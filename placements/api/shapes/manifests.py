@@ -48,14 +48,22 @@ class ClusterManifest(serializers.Serializer[object]):
 
 
 class PlacementManifest(serializers.Serializer[object]):
-    """A ClusterResourcePlacement; the status is ours, and what an edit says of it changes nothing."""
+    """A ClusterResourcePlacement, or a Placement of Open Cluster Management.
+
+    The status is ours, and what an edit says of it changes nothing.
+    """
 
     apiVersion = serializers.ChoiceField(
-        ["placement.kubernetes-fleet.io/v1", "placement.kubernetes-fleet.io/v1beta1"]
+        [
+            "placement.kubernetes-fleet.io/v1",
+            "placement.kubernetes-fleet.io/v1beta1",
+            "cluster.open-cluster-management.io/v1alpha1",
+            "cluster.open-cluster-management.io/v1beta1",
+        ]
     )
-    kind = serializers.ChoiceField(["ClusterResourcePlacement"])
+    kind = serializers.ChoiceField(["ClusterResourcePlacement", "Placement"])
     metadata = AnyObject()
-    spec = AnyObject()
+    spec = AnyObject(required=False, help_text="A Placement of Open Cluster Management may do without it.")
     status = AnyObject(required=False)
 
 

@@ -15,6 +15,8 @@ from placements.models import (
     Resource,
     ResourceSnapshot,
 )
+from placements.rollout.failures import FailureKind
+from placements.rollout.state import Phase
 
 
 class ClusterRow(serializers.Serializer[MemberCluster]):
@@ -107,6 +109,17 @@ class BindingRow(serializers.Serializer[Binding]):
     topologySpreadScore = AnyValue(source="topology_spread_score", allow_null=True)
     affinityScore = serializers.FloatField(source="affinity_score", allow_null=True)
     pickedAt = serializers.DateTimeField(source="picked_at")
+    phase = serializers.ChoiceField(list(map(str, Phase)), help_text="How far the cluster is.")
+    failure = serializers.ChoiceField(
+        ["", *map(str, FailureKind)], help_text="What kind of failure it was; empty where there is none."
+    )
+    failedObjects = AnyValue(
+        source="faulty_objects", help_text="The objects that were refused, or are not available yet."
+    )
+    failedOverride = AnyValue(
+        source="faulty_override", allow_null=True, help_text="The override that did not apply, with its path."
+    )
+    message = serializers.CharField(allow_blank=True)
 
     def get_resourceSnapshot(self, row: Binding) -> int | None:  # noqa: N802 -- named after its field
         """Give the number of what it has, None before anything was carried out."""

@@ -1,6 +1,7 @@
 """One look at a placement's rollout: its run begins or ends, what may start does (lifecycle A.3 to A.8)."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -8,8 +9,9 @@ from django.db.models import F, Q
 
 from fleetui.events import Happening, record
 from placements.explain.rollout_document import answer_facts
-from placements.models import Binding, ClusterUpdate, Placement, Rollout
+from placements.models import Binding, ClusterUpdate, Placement, Rollout, RolloutPoint
 from placements.operations.placements import PLACEMENT, finish_deletion
+from placements.operations.rollouts.noting import note_conditions
 from placements.operations.rollouts.runs import begin_run, end_run, running_rollout
 from placements.operations.rollouts.starting import Content, save_started, started
 from placements.operations.staged.advancing import RunMovedError, advance_runs
@@ -17,6 +19,7 @@ from placements.rollout.answer import Action, Answer, Remove, Verdict
 from placements.rollout.plan import plan
 from placements.rollout.rolling import next_actions
 from placements.rollout.state import Hold, Phase
+from placements.rollout.tally import tally_of
 from placements.rollout.work import needs_run
 from placements.standing import Standing, standing_of
 
@@ -61,6 +64,8 @@ def advance(placement_id: int, *, now: datetime) -> Answer | None:
                 _write(standing, answer, now=now)
             else:
                 _write_staged(standing, now=now)
+            if placement.deleting_since is None:
+                note_conditions(standing, now=now)
     except (RolloutMovedError, RunMovedError):
         return None
     return answer
@@ -82,7 +87,7 @@ def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
     run = _run_for(standing, now=now)
     if run is not None:
         _start(run, standing, answer.actions, now=now)
-        _tell(run, answer)
+        _tell(run, standing, answer, now=now)
         if is_over:
             end_run(run, Rollout.State.FINISHED, "everything is as wanted", now=now)
     elif not standing.state.hold:
@@ -131,10 +136,12 @@ def _carried(standing: Standing) -> tuple[str, bool]:
     return standing.version, standing.placement.deleting_since is not None
 
 
-def _tell(run: Rollout, answer: Answer) -> None:
-    """Write down what may happen and why not more, where that is news."""
+def _tell(run: Rollout, standing: Standing, answer: Answer, *, now: datetime) -> None:
+    """Write down what may happen and why not more, and how the clusters stand, where that is news."""
     facts = answer_facts(answer)
-    Rollout.objects.filter(pk=run.pk).exclude(answer=facts).update(answer=facts, changes=F("changes") + 1)
+    moved = Rollout.objects.filter(pk=run.pk).exclude(answer=facts)
+    if moved.update(answer=facts, changes=F("changes") + 1):
+        RolloutPoint.objects.create(rollout=run, at=now, **asdict(tally_of(standing.state, answer)))
 
 
 def _start(run: Rollout, standing: Standing, actions: Iterable[Action], *, now: datetime) -> None:

@@ -2,7 +2,8 @@
 
 A call is due in the binding's row (`work_at`) and claimed by a conditional update with a lease. What it found
 is written under the condition that the binding still runs what it ran and is where it was; so a call may be
-made twice, and late answers do no harm.
+made twice, and late answers do no harm. What is timed counts from the answer, not from the question: a call
+that took ten seconds makes no period ten seconds shorter.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,13 +22,15 @@ from clusters.drivers.asking import NotAsked, ask_all
 from clusters.drivers.base import Applied, DriverError, DriverRejected, Observation, Version
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import DRIVERS
-from clusters.driving import driver_for
+from clusters.driving import driver_for, wall_clock
 from clusters.models import MemberCluster
 from placements.explain.staged_wording import override_sentence
 from placements.models import Binding, ClusterUpdate, Rollout, StagedRun
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.contents import Contents
+from placements.operations.rollouts.telling import override_failure, refusal_failure, unready_failure
 from placements.overriding import Manifests
+from placements.rollout.failures import NO_FAILURE, Failure, FailureKind
 from placements.rollout.overrides import OverrideFailed
 from placements.rollout.retry import retry_delay
 from placements.rollout.state import Phase
@@ -66,26 +69,41 @@ class Found:
     columns: tuple[tuple[str, Any], ...]
     outcome: str = ""
     is_applied: bool = False
+    failure: Failure | None = None
 
     @classmethod
-    def of(cls, columns: Mapping[str, Any], *, outcome: str = "", is_applied: bool = False) -> "Found":
-        """Make it of the columns by name."""
-        return cls(tuple(columns.items()), outcome, is_applied)
+    def of(
+        cls,
+        columns: Mapping[str, Any],
+        *,
+        outcome: str = "",
+        is_applied: bool = False,
+        failure: Failure | None = NO_FAILURE,
+    ) -> "Found":
+        """Make it of the columns by name; without `failure` what is known of failures stays."""
+        return cls(tuple(columns.items()), outcome, is_applied, failure)
+
+    def written(self) -> dict[str, Any]:
+        """Give everything to write into the binding."""
+        return {**dict(self.columns), **(self.failure.columns() if self.failure else {})}
 
 
-def carry_out_due(*, now: datetime, threads: int = THREADS) -> int:
-    """Make up to 100 of the calls that are due; tell how many."""
+def carry_out_due(
+    *, now: datetime, threads: int = THREADS, clock: Callable[[], datetime] = wall_clock
+) -> int:
+    """Make up to 100 of the calls that are due now; the clock tells when they are answered. Tell how many."""
     claimed = _claim(now=now)
     calls = {call.binding.pk: call for call in _calls(claimed)}
     _give_back([binding for binding in claimed if binding.pk not in calls], now=now)
     busy = _placements_in_a_run({binding.placement_id for binding in claimed})
-    coming = _answers(calls, now=now, threads=threads)
+    coming = _answers(calls, clock=clock, threads=threads)
     for answers in _together(coming) if threads > 1 else [list(coming)]:
+        answered = clock()
         found = [
-            (calls[pk].binding, _found(calls[pk], answer, now=now, is_busy=calls[pk].placement_id in busy))
-            for pk, answer in answers
+            (calls[pk].binding, _found(calls[pk], one, now=answered, is_busy=calls[pk].placement_id in busy))
+            for pk, one in answers
         ]
-        _write_all(found, now=now)
+        _write_all(found, now=answered)
     return len(claimed)
 
 
@@ -131,14 +149,14 @@ Answer: TypeAlias = Applied | Observation | bool | DriverError | NotAsked | Over
 Answered: TypeAlias = tuple[int, Answer]
 
 
-def _answers(calls: Mapping[int, Call], *, now: datetime, threads: int) -> Iterator[Answered]:
-    questions = {pk: partial(_closing, partial(_ask, call, now)) for pk, call in calls.items()}
+def _answers(calls: Mapping[int, Call], *, clock: Callable[[], datetime], threads: int) -> Iterator[Answered]:
+    questions = {pk: partial(_closing, partial(_ask, call, clock)) for pk, call in calls.items()}
     if threads > 1:
         yield from ask_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
         return
     for pk, call in calls.items():
         try:
-            yield pk, _ask(call, now)
+            yield pk, _ask(call, clock)
         except DriverError as error:
             yield pk, error
 
@@ -151,10 +169,10 @@ def _closing(ask: Callable[[], Answer]) -> Answer:
         connections.close_all()
 
 
-def _ask(call: Call, now: datetime) -> Answer:
+def _ask(call: Call, clock: Callable[[], datetime]) -> Answer:
     if isinstance(call.manifests, OverrideFailed):
         return call.manifests
-    driver, binding = driver_for(call.cluster, clock=lambda: now), call.binding
+    driver, binding = driver_for(call.cluster, clock=clock), call.binding
     if binding.phase == Phase.APPLYING:
         version = Version(binding.running_version, call.placement, call.manifests)
         return driver.apply(version, timeout=CALL_SECONDS)
@@ -209,7 +227,7 @@ def _write(bindings: Sequence[Binding], found: Found | None, *, now: datetime) -
         if found is None:
             _removed(unmoved)
         else:
-            unmoved.update(**_FREE, **dict(found.columns))
+            unmoved.update(**_FREE, **found.written())
         mine.update(**_FREE)
         if names:
             _tell(one.placement_id, names, found, now=now)
@@ -256,10 +274,10 @@ def _tell(placement_id: int, names: Sequence[str], found: Found | None, *, now: 
 def _found(call: Call, answer: Answer, *, now: datetime, is_busy: bool) -> Found | None:
     """Turn an answer into what is written; None means that nothing of the placement is there any more."""
     if isinstance(answer, NotAsked):
-        return Found.of({"work_at": now})
+        return Found.of({"work_at": now}, failure=None)
     if isinstance(answer, OverrideFailed):
         said = override_sentence(answer, call.cluster.name)
-        return _rejected(call.binding, DriverRejected(said), now=now)
+        return _failed(call.binding, said, override_failure(answer), now=now)
     if isinstance(answer, DriverRejected):
         return _rejected(call.binding, answer, now=now)
     if isinstance(answer, DriverError):
@@ -274,8 +292,12 @@ def _found(call: Call, answer: Answer, *, now: datetime, is_busy: bool) -> Found
 
 def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> Found:
     """A refusal is an answer: it is written down, and tried again with growing pauses."""
-    removing = binding.phase == Phase.REMOVING
     said = "; ".join(f"{one.object}: {one.message}" for one in error.refusals) or str(error)
+    return _failed(binding, said, refusal_failure(binding, error), now=now)
+
+
+def _failed(binding: Binding, said: str, failure: Failure, *, now: datetime) -> Found:
+    removing = binding.phase == Phase.REMOVING
     columns = {
         "phase": Phase.REMOVE_FAILED if removing else Phase.FAILED,
         "phase_since": now,
@@ -283,14 +305,15 @@ def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> Foun
         "work_at": None,
         "message": said[:_LONGEST],
     }
-    return Found.of(columns, outcome=ClusterUpdate.Outcome.FAILED)
+    return Found.of(columns, outcome=ClusterUpdate.Outcome.FAILED, failure=failure)
 
 
 def _unanswered(binding: Binding, error: DriverError, *, now: datetime) -> Found:
     """Nobody knows whether the call took effect: the same call again, later and later."""
     since = binding.phase_since or now
     pause = max(LOOK_AGAIN, min((now - since) / 2, timedelta(seconds=30)))
-    return Found.of({"work_at": now + pause, "message": str(error)[:_LONGEST]})
+    columns = {"work_at": now + pause, "message": str(error)[:_LONGEST]}
+    return Found.of(columns, failure=Failure(FailureKind.UNREACHABLE))
 
 
 def _observed(call: Call, seen: Observation, *, now: datetime, is_busy: bool) -> Found:
@@ -314,4 +337,4 @@ def _observed(call: Call, seen: Observation, *, now: datetime, is_busy: bool) ->
         "work_at": next_look if is_timed else now + LOOK_AGAIN,
     }
     since = {} if binding.phase == Phase.SETTLING else {"phase_since": now}
-    return Found.of({**columns, **since})
+    return Found.of({**columns, **since}, failure=unready_failure(binding, there.unready))

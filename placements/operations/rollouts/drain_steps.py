@@ -14,7 +14,8 @@ from placements.rollout.disruption import Executed, Invalid, Why, WhyStays
 from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.fleet import EligibilityKind
-from placements.scheduling.spec import StrategyType, parse_placement
+from placements.scheduling.spec import parse_placement
+from placements.standing import is_staged
 
 TRY_AGAIN = timedelta(seconds=10)
 MOST_TRIED = 50
@@ -73,7 +74,7 @@ def _note(step: DrainStep, binding: Binding | None, *, now: datetime) -> None:
         _put(step, DrainStep.State.LEAVING, Why.BEING_DELETED, now=now)
     elif binding.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
         _put(step, DrainStep.State.LEAVING, Why.LEAVING, now=now)
-    elif _is_staged(binding.placement) and binding.state == BindingState.UNSCHEDULED:
+    elif binding.state == BindingState.UNSCHEDULED and is_staged(binding.placement):
         _put(step, DrainStep.State.NEXT_RUN, WhyStays.NEXT_RUN, now=now)
     elif stays := why_stays(parse_placement(binding.placement.document).spec.policy):
         _put(step, DrainStep.State.STAYS, stays, now=now)
@@ -120,7 +121,7 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
     if is_held(placement):
         _put(step, DrainStep.State.BLOCKED, WhyStays.HELD, now=now)
         return 0
-    staged = _is_staged(placement)
+    staged = is_staged(placement)
     judged = _or_planned(judge(step.placement_name, drain.cluster_name, now=now))
     verdict = judged.verdict
     is_executed = isinstance(verdict, Executed)
@@ -147,8 +148,3 @@ def _or_planned(judged: Judged) -> Judged:
     if judged.verdict.why is not Why.PLANNED:
         return judged
     return Judged(judged.placement, judged.cluster, Executed(Why.PLANNED), judged.standing)
-
-
-def _is_staged(placement: Placement) -> bool:
-    strategy = placement.document["spec"].get("strategy") or {}
-    return bool(strategy.get("type") == StrategyType.EXTERNAL)

@@ -22,6 +22,7 @@ from placements.operations.rollouts.asking import CARRY_OUT_DUE, ask_to_advance
 from placements.operations.rollouts.runs import begin_run, running_rollout
 from placements.queries.disruptions import budget_for, numbers_facts
 from placements.rollout.disruption import Executed, Invalid, Verdict, Why, judge_eviction
+from placements.rollout.failures import NO_FAILURE
 from placements.rollout.state import EMPTY, Phase
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.door.disruption_documents import eviction_change_faults, parse_eviction
@@ -146,7 +147,14 @@ def _take_off(standing: Standing, cluster: str, *, by: User | None, now: datetim
 
 def _start_removal(standing: Standing, binding: Binding, *, now: datetime) -> None:
     """Let the removal start now; a call that is under way keeps its lease, and this one waits for it."""
-    facts = {"phase": Phase.REMOVING, "phase_since": now, "attempts": 1, "retry_at": None, "message": ""}
+    facts: dict[str, Any] = {
+        "phase": Phase.REMOVING,
+        "phase_since": now,
+        "attempts": 1,
+        "retry_at": None,
+        "message": "",
+    }
+    facts |= NO_FAILURE.columns()
     Binding.objects.filter(pk=binding.pk).update(**facts, timed_since=None, work_at=now)
     wake(CARRY_OUT_DUE)
     if standing.is_staged:

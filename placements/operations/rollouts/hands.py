@@ -13,7 +13,7 @@ from placements.operations.placements import PLACEMENT, UnknownPlacementError
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.runs import end_run, running_rollout
 from placements.rollout.state import Phase
-from placements.scheduling.spec import StrategyType
+from placements.standing import is_staged
 
 
 class HandRefusedError(Exception):
@@ -134,8 +134,7 @@ def _locked(name: str, expected: int | None) -> Placement:
 def _rolling(name: str, expected: int | None) -> Placement:
     """Give a placement that rolling updates carry out; a staged one has runs with hands of their own."""
     placement = _locked(name, expected)
-    strategy = placement.document["spec"].get("strategy") or {}
-    if strategy.get("type") == StrategyType.EXTERNAL and placement.deleting_since is None:
+    if is_staged(placement) and placement.deleting_since is None:
         raise HandRefusedError(
             f"{name} is updated by staged runs: stop, resume or retry its run, or begin one with an older"
             " resourceSnapshotIndex"

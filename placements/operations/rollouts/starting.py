@@ -8,6 +8,7 @@ from typing import Any
 from fleetui.wake import wake
 from placements.models import Binding, ResourceSnapshot
 from placements.operations.rollouts.asking import CARRY_OUT_DUE
+from placements.rollout.failures import NO_FAILURE
 from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
 
@@ -34,6 +35,7 @@ def started(binding: Binding, content: Content | None, *, attempt: int, now: dat
         "timed_since": None,
         "message": "",
         "work_at": now,
+        **NO_FAILURE.columns(),
     }
     if content:
         facts |= {
@@ -74,4 +76,5 @@ _STARTED = [
     "retry_at",
     "message",
     "work_at",
+    *NO_FAILURE.columns(),
 ]

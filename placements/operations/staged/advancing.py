@@ -13,7 +13,7 @@ from placements.operations.snapshotting import take_resource_snapshot
 from placements.operations.staged.ending import NO_PLAN, end_answer
 from placements.operations.staged.runs import STAGED_RUN
 from placements.overriding import applying_to
-from placements.queries.hub import selection_of, selectors_of
+from placements.queries.hub import selection_for
 from placements.rollout.staged import CannotStart
 from placements.rollout.staged_actions import next_actions
 from placements.rollout.staged_facts import EMPTY, Answer, RunStatus
@@ -102,7 +102,7 @@ def _begun(run: StagedRun, standing: Standing, *, now: datetime) -> Answer | Non
 def _fresh_snapshot(run: StagedRun, standing: Standing, *, now: datetime) -> ResourceSnapshot:
     """Freeze what the placement selects now. Raises Faults when its selectors are at fault."""
     placement = standing.placement
-    selected = selection_of(selectors_of(placement)).objects
+    selected = selection_for(placement).objects
     by = run.started_by or run.created_by or SYSTEM
     return take_resource_snapshot(placement, tuple(map(sanitised, selected)), by=by, now=now)
 

@@ -18,6 +18,8 @@ APPROVAL_KIND = "ClusterApprovalRequest"
 
 _FLEET_GROUPS = frozenset(version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS))
 
+OCM_GROUP = "cluster.open-cluster-management.io"
+_PLACEMENT = "is a placement, not a resource to be placed"
 _LATER = "placements inside a namespace come later"
 _NOT_HERE = "resource envelopes are not part of this project"
 _NO_DOOR = "documents of this kind are not read by this project"
@@ -42,6 +44,7 @@ _REASONS = {
     "ResourceEnvelope": _NOT_HERE,
     "InternalMemberCluster": _NO_DOOR,
     "Work": _NO_DOOR,
+    "Placement": f"is read with an apiVersion of {OCM_GROUP}",
 }
 _NO_RESOURCES = _REASONS | {kind: f"is {noun}, not a resource to be placed" for kind, noun in _NOUNS.items()}
 
@@ -70,11 +73,13 @@ def _readable(kind: str) -> str:
 
 
 def refuse_fleet_kinds(document: object) -> None:
-    """Raise Faults if the document is of a kind of Fleet itself, which is no resource on the hub."""
+    """Raise Faults if the document is a placement, or of a kind of Fleet: no resource on the hub."""
     raw = document if isinstance(document, dict) else {}
     version, kind = raw.get("apiVersion"), raw.get("kind")
     if not isinstance(version, str) or not isinstance(kind, str):
         return
+    if version.rpartition("/")[0] == OCM_GROUP and kind == "Placement":
+        raise Faults([Fault("kind", "kind-not-supported", f"{kind}: {_PLACEMENT}", "resources")])
     if version.rpartition("/")[0] in _FLEET_GROUPS:
         reason = _NO_RESOURCES.get(kind, "belongs to Fleet itself")
         raise Faults([Fault("kind", "kind-not-supported", f"{_readable(kind)}: {reason}", "resources")])

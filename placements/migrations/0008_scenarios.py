@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("placements", "0004_drain_deadline"),
+        ("placements", "0007_points"),
     ]
 
     operations = [

@@ -1,0 +1,127 @@
+"""Placements of Open Cluster Management over REST: as written in, as written out, faults with their lines."""
+
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from placements.manifests import dump_yaml
+from placements.models import Placement, Resource
+from placements.scheduling.semantics import Semantics
+from tests.ocm_documents import (
+    NAMESPACE,
+    needs_proposal,
+    ocm_document,
+    proposed,
+    proposed_document,
+    with_resources,
+)
+from tests.rows import all_joined, joined, namespace, pick_n_spec, placement_document, run_due
+
+PLACEMENTS = "/api/v1/placements"
+SHOP = f"{PLACEMENTS}/shop"
+
+
+def post_yaml(api: APIClient, address: str, text: str, method: str = "POST") -> Any:
+    """Send a text of YAML."""
+    return api.generic(method, address, text, content_type="application/yaml")
+
+
+@needs_proposal
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_examples_of_the_proposal_go_in_and_out_as_they_stand(api: APIClient, number: int) -> None:
+    all_joined("a", "b")
+    address = f"{PLACEMENTS}/demo-placement"
+
+    foreseen = post_yaml(api, f"{PLACEMENTS}/preview", proposed(number)).json()
+    put = post_yaml(api, address, proposed(number), "PUT")
+    run_due()
+    got = api.get(address).json()
+    again = api.put(address, got, headers={"If-Match": put.headers["ETag"]})
+
+    assert foreseen["joins"] == {"count": 2, "first": ["a", "b"]}
+    assert put.status_code == 201
+    assert "fleetui.io/resource-selectors" in put.headers["Warning"]
+    assert {key: got[key] for key in got if key != "status"} == proposed_document(number)
+    assert got["status"]["numberOfSelectedClusters"] == 2
+    assert again.status_code == 200
+    assert Placement.objects.get().revision == 1
+
+
+def test_an_edit_that_is_behind_is_refused(api: APIClient) -> None:
+    first = api.put(SHOP, ocm_document()).headers["ETag"]
+    api.put(SHOP, ocm_document(numberOfClusters=1), headers={"If-Match": first})
+
+    late = api.put(SHOP, ocm_document(numberOfClusters=2), headers={"If-Match": first})
+
+    assert late.status_code == 412
+    assert Placement.objects.get().number_of_clusters == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "address"),
+    [
+        ("PUT", SHOP),
+        ("POST", "/api/v1/apply"),
+        ("POST", f"{PLACEMENTS}/preview"),
+        ("POST", f"{PLACEMENTS}/preview/semantics"),
+    ],
+)
+def test_a_fault_has_its_path_and_its_line_at_each_door(api: APIClient, method: str, address: str) -> None:
+    answer = post_yaml(api, address, dump_yaml(ocm_document(numberOfClusters="two")), method)
+
+    (fault,) = answer.json()["faults"]
+    assert answer.status_code == 422
+    assert (fault["path"], fault["line"]) == ("spec.numberOfClusters", 7)
+    assert not Placement.objects.exists()
+
+
+def test_apply_takes_it_with_what_it_selects(api: APIClient) -> None:
+    document = with_resources(ocm_document(), NAMESPACE)
+
+    answer = post_yaml(api, "/api/v1/apply", "---\n".join(map(dump_yaml, [document, namespace("shop")])))
+
+    assert [(one["kind"], one["did"]) for one in answer.json()["items"]] == [
+        ("placement", "created"),
+        ("resource", "created"),
+    ]
+    assert answer.json()["items"][0]["warnings"] == []
+    assert Resource.objects.count() == 1
+
+
+def test_a_draft_is_decided_under_all_four_semantics(reader: APIClient) -> None:
+    joined("a", region="east")
+    joined("b", region="east")
+    joined("c", region="west")
+    prefer = {
+        "type": "Affinity",
+        "topologyKey": "region",
+        "topologyWeights": [{"weight": 20, "operator": "In", "values": ["east"]}],
+    }
+    policy = {"configurations": [{"scoreCoordinate": {"builtIn": "Steady"}, "weight": 2}]}
+    draft = ocm_document(
+        version="v1alpha1", numberOfClusters=2, spreadConstraints=[prefer], prioritizerPolicy=policy
+    )
+
+    answer = reader.post(f"{PLACEMENTS}/preview/semantics", draft)
+
+    found = answer.json()
+    picked = {name: sorted(side["picked"]) for name, side in found["semantics"].items()}
+    assert answer.status_code == 200
+    assert picked == {str(one): ["a", "b"] for one in Semantics}
+    assert found["firstDifference"]["place"] == 1
+    assert found["semantics"]["ocm"]["warnings"] == []
+    assert [one["code"] for one in found["semantics"]["fleet"]["warnings"]] == ["left-out"]
+    assert found["refused"] == {}
+    assert not Placement.objects.exists()
+
+
+def test_a_draft_says_which_semantics_cannot_be_asked(reader: APIClient) -> None:
+    options = '{"domainWeights": {"region": {"east": 2}}}'
+    policy = {"topologySpreadConstraints": [{"topologyKey": "region", "maxSkew": 1}]}
+    draft = placement_document("web", pick_n_spec(2, **policy), spread_options=options)
+
+    found = reader.post(f"{PLACEMENTS}/preview/semantics", draft).json()
+
+    assert set(found["semantics"]) == {"fleet", "kubefleet", "kubernetes"}
+    assert "cannot have a hard maxSkew as well" in found["refused"]["ocm"]

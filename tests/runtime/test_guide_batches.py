@@ -1,0 +1,67 @@
+"""The guide's example watched on the real clock: ten clusters with a Job are updated 3, 3, 3 and 1."""
+
+import sys
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.rows import member_document, namespace, placement_document, spec
+from tests.runtime.consoles import kept_running
+from tests.runtime.processes import eventually
+from tests.runtime.test_rollout_survives import as_yaml, books_of, finished
+from tests.runtime.test_survives import Stage, stage
+
+__all__ = ["stage"]
+CLUSTERS = 10
+PERIOD = timedelta(seconds=2)
+STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"unavailablePeriodSeconds": PERIOD.seconds}}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.servers
+def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: Stage) -> None:
+    stage.manage("migrate", "-v0")
+    members = [member_document(f"c{number}") for number in range(CLUSTERS)]
+    stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*members))
+    wish = placement_document("web", spec(strategy=STRATEGY))
+    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), _job("m:1"), wish))
+    with kept_running(stage):
+        eventually(lambda: finished(stage) == 1, seconds=120)
+        stage.manage("apply", "-f", "-", text=as_yaml(_job("m:2")))
+        eventually(lambda: finished(stage) == 2, seconds=120)
+
+    (version,) = (row[0] for row in stage.ask("select version from placements_rollout where number = 2"))
+    moments = [
+        datetime.fromisoformat(at)
+        for book in books_of(stage)
+        for at, what, _, applied in book["log"]
+        if (what, applied) == ("applied", version)
+    ]
+    batches = _batches(sorted(moments))
+    assert [len(batch) for batch in batches] == [3, 3, 3, 1]
+    between = [later[0] - earlier[-1] for earlier, later in pairwise(batches)]
+    sys.stdout.write(f"seconds between the batches: {[each.total_seconds() for each in between]}\n")
+    assert min(between) >= PERIOD
+
+
+def _job(image: str) -> dict[str, Any]:
+    container = {"name": "migrate", "image": image}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "migrate", "namespace": "shop"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+def _batches(moments: list[datetime]) -> list[list[datetime]]:
+    """Put together what happened within half a period of the first."""
+    batches: list[list[datetime]] = []
+    for moment in moments:
+        if batches and moment - batches[-1][0] < PERIOD / 2:
+            batches[-1].append(moment)
+        else:
+            batches.append([moment])
+    return batches
