@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Case, CharField, Count, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
 
 from clusters.drivers.registry import SIMULATED
 from clusters.models import (
@@ -28,11 +28,22 @@ class State(StrEnum):
     SIMULATED = "simulated"
 
 
+class Standing(StrEnum):
+    """How a cluster stands, in one word; a cluster is in exactly one, the best first."""
+
+    ELIGIBLE = "eligible"
+    JOINING = "joining"
+    CORDONED = "cordoned"
+    NOT_ELIGIBLE = "not eligible"
+    LEAVING = "leaving"
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterFilter:
     """What a list of clusters is narrowed down to.
 
-    `labels` are `key:value`, or `key` for any value; all of them must be there. `text` is part of a name.
+    `labels` are `key:value`, `key` for any value, or `!key` for none; all of them must hold. `text` is part
+    of a name.
     """
 
     text: str = ""
@@ -50,13 +61,19 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
     if wanted.text:
         rows = rows.filter(name__contains=wanted.text.lower())
     for label in wanted.labels:
-        key, _, value = label.partition(":")
-        named = ClusterLabel.objects.filter(key=key)
-        named = named.filter(value=value) if ":" in label else named
-        rows = rows.filter(pk__in=named.values("cluster_id"))
+        rows = _labelled(rows, label)
     if wanted.verdict:
         rows = rows.filter(verdict=wanted.verdict)
     return _in_state(rows, wanted.state)
+
+
+def _labelled(rows: QuerySet[MemberCluster], label: str) -> QuerySet[MemberCluster]:
+    key, _, value = label.removeprefix("!").partition(":")
+    named = ClusterLabel.objects.filter(key=key)
+    named = named.filter(value=value) if ":" in label else named
+    if label.startswith("!"):
+        return rows.exclude(pk__in=named.values("cluster_id"))
+    return rows.filter(pk__in=named.values("cluster_id"))
 
 
 def _in_state(rows: QuerySet[MemberCluster], state: State | None) -> QuerySet[MemberCluster]:
@@ -76,11 +93,30 @@ def _in_state(rows: QuerySet[MemberCluster], state: State | None) -> QuerySet[Me
     return rows
 
 
+def standing() -> Case:
+    """Give the expression for how a cluster stands."""
+    return Case(
+        When(membership=Membership.LEAVING, then=Value(Standing.LEAVING.value)),
+        When(~Q(verdict=""), then=Value(Standing.NOT_ELIGIBLE.value)),
+        When(Exists(_cordons()), then=Value(Standing.CORDONED.value)),
+        When(membership=Membership.JOINING, then=Value(Standing.JOINING.value)),
+        default=Value(Standing.ELIGIBLE.value),
+        output_field=CharField(),
+    )
+
+
+def _cordons() -> QuerySet[ClusterTaint]:
+    return ClusterTaint.objects.filter(cluster=OuterRef("pk"), key=CORDON_KEY, value=CORDON_VALUE)
+
+
+def label_of(key: str) -> Subquery:
+    """Give the expression for the value that a cluster has under a label key, NULL where it has none."""
+    return Subquery(ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=key).values("value")[:1])
+
+
 def counts_by_state() -> dict[State, int]:
     """Count the clusters in each state, in one query; a cluster can count in several."""
-    is_cordoned = Exists(
-        ClusterTaint.objects.filter(cluster=OuterRef("pk"), key=CORDON_KEY, value=CORDON_VALUE)
-    )
+    is_cordoned = Exists(_cordons())
     conditions = {
         State.ELIGIBLE: Q(verdict=""),
         State.NOT_ELIGIBLE: ~Q(verdict=""),

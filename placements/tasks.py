@@ -8,9 +8,11 @@ from celery import shared_task
 
 from fleetui.pulse import beat
 from placements.operations.fleet_changes import ask_those_concerned
+from placements.operations.freshness import freshness_due, look_at_freshness
 from placements.operations.rollouts.advancing import advance_due as advance_those_due
 from placements.operations.rollouts.carrying_out import carry_out_due as carry_out_those_due
 from placements.operations.rollouts.draining import advance_drains
+from placements.operations.scenarios import answer_due, is_due
 from placements.operations.scheduling import schedule_due as schedule_those_due
 
 
@@ -40,6 +42,18 @@ def carry_out_due(**_newer: Any) -> None:
 
 
 @shared_task(acks_late=True)
+def what_if(**_newer: Any) -> None:
+    """Answer the scenarios that are due."""
+    _repeat(answer_due)
+
+
+@shared_task(acks_late=True)
+def freshness(**_newer: Any) -> None:
+    """Work out which picks are stale."""
+    look_at_freshness(now=datetime.now(UTC))
+
+
+@shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
     """Find what a lost message left, and do it; what takes long has a task of its own."""
     beat(now=datetime.now(UTC))
@@ -48,6 +62,10 @@ def sweep(**_newer: Any) -> None:
     _repeat(schedule_those_due)
     _repeat(advance_those_due)
     carry_out_due.apply_async(expires=1)
+    if is_due(now=datetime.now(UTC)):
+        what_if.apply_async(expires=1)
+    if freshness_due(now=datetime.now(UTC)):
+        freshness.apply_async(expires=1)
 
 
 def _repeat(step: Callable[..., int]) -> None:

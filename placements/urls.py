@@ -10,6 +10,7 @@ from placements.views import (
     decisions,
     demo,
     draft_review,
+    drains,
     editor,
     guidance,
     hands,
@@ -26,6 +27,8 @@ from placements.views import (
     staged_hands,
     staged_runs,
     staged_strategies,
+    topology,
+    what_if,
 )
 
 app_name = "pages"
@@ -59,6 +62,8 @@ urlpatterns = [
         )
         for step in cluster_changes.STEPS
     ),
+    path("clusters/<str:name>/drain/", drains.drain_cluster, name="drain-cluster"),
+    path("topology/", topology.topology, name="topology"),
     # /placements/
     path("placements/", placements.placements, name="placements"),
     path("placements/new/", editor.new_placement, name="new-placement"),
@@ -120,6 +125,9 @@ urlpatterns = [
     path("decisions/<str:prefix>/", decisions.decision, name="decision"),
     path("decisions/<str:prefix>/clusters/<str:cluster>/", decisions.decided_cluster, name="decided-cluster"),
     path("decisions/<str:prefix>/semantics/", semantics.semantics, name="semantics"),
+    # /what-if/
+    path("what-if/", what_if.what_if, name="what-if"),
+    path("what-if/<int:number>/", what_if.scenario, name="scenario"),
     # /resources/
     path("resources/", resources.resources, name="resources"),
     path("resources/apply/", resources.apply, name="apply"),

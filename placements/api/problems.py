@@ -29,6 +29,7 @@ from placements.operations.staged.hands import UnknownRunError as UnknownStagedR
 from placements.operations.staged.strategies import UnknownStrategyError
 from placements.queries.records import AmbiguousDecisionError, UnknownDecisionError, UnknownInDecisionError
 from placements.queries.runs import UnknownRunError
+from placements.queries.what_if import UnknownScenarioError
 from placements.scheduling.faults import Fault, Faults
 from placements.simulation.request import BadInputError
 
@@ -157,6 +158,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     AmbiguousDecisionError: _ambiguous,
     EmptiesPlacementError: _empties,
     UnknownRunError: _plainly(404, "unknown-run"),
+    UnknownScenarioError: _plainly(404, "unknown-scenario"),
     BadCursorError: _plainly(400, "bad-cursor"),
     APIException: _of_framework,
     Http404: lambda _error: _problem(404, "There is nothing at this address."),

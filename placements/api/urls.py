@@ -19,6 +19,7 @@ from placements.api import (
     previewing,
     resources,
     rollouts,
+    scenarios,
     simulating,
     snapshots,
     staged,
@@ -156,6 +157,13 @@ first_version: list[URLPattern | URLResolver] = [
     path("staged-runs/", include(of_runs)),
     path("apply", resources.Apply.as_view(), name="apply"),
     path("simulate", simulating.Simulate.as_view(), name="simulate"),
+    path("what-if", scenarios.WhatIf.as_view(), name="what-if"),
+    path("what-if/<number:number>", scenarios.Scenarios.as_view(), name="scenario"),
+    path(
+        "what-if/<number:number>/placements",
+        scenarios.ScenarioPlacements.as_view(),
+        name="scenario-placements",
+    ),
     path("events", events.Events.as_view(), name="events"),
     path("events/<number:number>", events.Event.as_view(), name="event"),
 ]

@@ -1,4 +1,4 @@
-"""Placements, their snapshots, decisions, bindings, the runs that carry them out, evictions and drains."""
+"""Placements, their snapshots, decisions, bindings, runs, evictions, drains, and saved what-ifs."""
 
 from placements.models.bindings import Binding
 from placements.models.decisions import Decision, DecisionRecord, FleetRecord
@@ -8,6 +8,7 @@ from placements.models.overrides import Override, OverrideSnapshot, OverrideTarg
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.resources import Resource
 from placements.models.rollouts import ClusterUpdate, Rollout, RolloutPoint
+from placements.models.scenarios import Freshness, HypotheticalDecision, Scenario, StalePick
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
 from placements.models.staged import ApprovalRequest, StagedRun, StagedStrategy
 
@@ -24,6 +25,8 @@ __all__ = [
     "DrainStep",
     "Eviction",
     "FleetRecord",
+    "Freshness",
+    "HypotheticalDecision",
     "Override",
     "OverrideSnapshot",
     "OverrideTarget",
@@ -34,6 +37,8 @@ __all__ = [
     "ResourceSnapshotPart",
     "Rollout",
     "RolloutPoint",
+    "Scenario",
     "StagedRun",
     "StagedStrategy",
+    "StalePick",
 ]

@@ -3,8 +3,7 @@
 import copy
 from typing import Any
 
-from placements.models import Decision
-from placements.queries.records import decision_of
+from placements.queries.records import AnyDecision, decision_of
 from placements.scheduling.advice.changes import Change
 from placements.scheduling.faults import Faults
 from placements.scheduling.policy import PlacementPolicy, parse_policy
@@ -14,7 +13,7 @@ from placements.scheduling.spec import parse_placement
 Document = dict[str, Any]
 
 
-def draft_with(row: Decision, change: Change) -> Document | None:
+def draft_with(row: AnyDecision, change: Change) -> Document | None:
     """Give the manifest of the decided placement with one change of its policy, everything else as written.
 
     None for a change of the fleet, and when the placement is gone or its policy is no longer the decided one:

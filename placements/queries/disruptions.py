@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from placements.explain.staged_wording import STAYS_SENTENCES, eviction_sentence
-from placements.models import DisruptionBudget, Drain, DrainStep, Eviction
+from placements.models import Binding, DisruptionBudget, Drain, DrainStep, Eviction
 from placements.rollout.disruption import Executed, Invalid, NotExecuted, Numbers, Verdict, Why, WhyStays
 from placements.scheduling.door.disruption_documents import DisruptionBudgetSpec, parse_disruption_budget
 
@@ -49,6 +49,18 @@ def latest_drain(cluster: str) -> Drain | None:
 def left_of(drain: Drain) -> list[DrainStep]:
     """Give what a drain has not moved off: what stays, what waits, and what is leaving still; by name."""
     return list(drain.steps.exclude(state=DrainStep.State.GONE).order_by("placement_name"))
+
+
+def taken_over(drain: Drain) -> dict[str, list[Binding]]:
+    """Give, by placement, where what a drain deals with was placed since it began."""
+    names = drain.steps.values("placement_name")
+    rows = Binding.objects.filter(placement__name__in=names, picked_at__gte=drain.started_at)
+    found: dict[str, list[Binding]] = {}
+    for row in (
+        rows.exclude(cluster_name=drain.cluster_name).select_related("placement").order_by("cluster_name")
+    ):
+        found.setdefault(row.placement.name, []).append(row)
+    return found
 
 
 def step_sentence(step: DrainStep) -> str:

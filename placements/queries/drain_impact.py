@@ -8,7 +8,8 @@ from enum import StrEnum
 from clusters.models import CORDON_KEY, CORDON_VALUE
 from clusters.queries import fleet_now
 from placements.explain.staged_wording import STAYS_SENTENCES, eviction_sentence
-from placements.explain.wording import headline, joined
+from placements.explain.what_if_wording import stuck_words
+from placements.explain.wording import joined
 from placements.models import Binding, Placement, StagedRun
 from placements.queries.disruptions import budget_for
 from placements.queries.impact import MOST_LOOKED_AT, with_clusters
@@ -16,7 +17,7 @@ from placements.rollout.disruption import Executed, Why, WhyStays, judge_evictio
 from placements.scheduling.bindings import Binding as BindingValue
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.decision import Decision
+from placements.scheduling.decision import Decision, Picked
 from placements.scheduling.filters.taints import untolerated
 from placements.scheduling.fleet import NO_SCHEDULE, Cluster, Fleet, Taint
 from placements.scheduling.policy import PlacementPolicy, PlacementType
@@ -46,7 +47,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DrainRow:
-    """What would become of one placement; `said` is the sentence for it."""
+    """What would become of one placement; `said` is the sentence for it.
+
+    `scores` are those that join with the scores of their picks.
+    """
 
     placement: str
     fate: Fate
@@ -54,6 +58,7 @@ class DrainRow:
     placed_before: int
     placed_after: int
     said: str
+    scores: tuple[Picked, ...] = ()
 
     @property
     def gets_worse(self) -> bool:
@@ -68,6 +73,11 @@ class DrainImpact:
     cluster: str
     rows: tuple[DrainRow, ...]
     unlooked: int = 0
+
+    @property
+    def asks_for_the_name(self) -> bool:
+        """Tell whether something would be stuck or shrink, so that whoever drains types the name."""
+        return any(row.fate in (Fate.STUCK, Fate.SHRINKS) for row in self.rows)
 
     @property
     def count(self) -> dict[str, int]:
@@ -92,7 +102,8 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
 
 def cordoned(fleet: Fleet, *names: str) -> Fleet:
     """Give the fleet with these clusters cordoned."""
-    return with_clusters(fleet, [_cordoned(one) for one in fleet if one.name in names])
+    wanted = frozenset(names)
+    return with_clusters(fleet, [_cordoned(one) for one in fleet if one.name in wanted])
 
 
 def _cordoned(cluster: Cluster) -> Cluster:
@@ -152,23 +163,25 @@ def _leaves(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow:
     joins = tuple(name for name in decision.picked_names if name != cluster)
     staged = f" {STAYS_SENTENCES[WhyStays.NEXT_RUN]}" if standing.is_staged else ""
     fate, said = _fate(decision, joins)
-    return DrainRow(standing.placement.name, fate, joins, before, after, f"{said}{staged}")
+    scores = tuple(one for one in decision.picked if one.cluster != cluster)
+    return DrainRow(standing.placement.name, fate, joins, before, after, f"{said}{staged}", scores)
 
 
 def _fate(decision: Decision, joins: tuple[str, ...]) -> tuple[Fate, str]:
     if not decision.is_fulfilled or decision.is_failed:
-        return Fate.STUCK, f"No replacement: {headline(decision)}."
+        return Fate.STUCK, f"No replacement: {stuck_words(decision)}."
     if joins:
         return Fate.MOVES, f"{joined(joins)} {'joins' if len(joins) == 1 else 'join'}."
     is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
     return Fate.SHRINKS, "PickAll: leaves." if is_all else "Leaves; it has as many as it asks for."
 
 
-def without(cycle: Cycle, cluster: str) -> Cycle:
-    """Give the cycle that follows the eviction from a cluster."""
+def without(cycle: Cycle, *clusters: str) -> Cycle:
+    """Give the cycle that follows the eviction from these clusters."""
+    gone = frozenset(clusters)
     bindings = tuple(
         replace(one, state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)
-        if one.cluster == cluster and one.is_active
+        if one.cluster in gone and one.is_active
         else one
         for one in cycle.bindings
     )

@@ -1,8 +1,8 @@
-"""What the overview tells: counts, what needs somebody, what was decided last, who is least fulfilled."""
+"""What the overview tells: counts, what needs somebody, what was decided last."""
 
 from dataclasses import dataclass
 
-from django.db.models import Case, F, IntegerField, QuerySet, Value, When
+from django.db.models import QuerySet
 
 from clusters import listing
 from clusters.models import MemberCluster, Membership
@@ -81,12 +81,3 @@ def leaving_clusters() -> QuerySet[MemberCluster]:
 def last_decisions(*, most: int = 10) -> QuerySet[Decision]:
     """Give what was decided last."""
     return decisions_of().order_by("-id")[:most]
-
-
-def least_fulfilled(*, most: int = 10) -> list[Placement]:
-    """Give placements, those that are short of most clusters first."""
-    missing = F("number_of_clusters") - F("placed_count")
-    rows = Placement.objects.annotate(
-        is_short=Case(When(is_fulfilled=False, then=Value(0)), default=Value(1), output_field=IntegerField()),
-    )
-    return list(rows.order_by("is_short", missing.desc(nulls_last=True), "name")[:most])

@@ -5,17 +5,21 @@ import re
 import threading
 from functools import lru_cache
 from string import hexdigits
+from typing import TypeAlias
 
 from django.db.models import Max, QuerySet
 
 from clusters.queries import FleetView
 from placements.explain.advice_wording import change_words, trap_sentences
-from placements.models import Decision, DecisionRecord, FleetRecord
+from placements.models import Decision, DecisionRecord, FleetRecord, HypotheticalDecision
 from placements.scheduling.advice.search import Advice, how_to_fulfil, why_not
 from placements.scheduling.decision import Decision as DecisionValue
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.outcomes import ClusterOutcome, Outcomes
 from placements.scheduling.storage import pack_fleet, unpack, unpack_fleet
+
+AnyDecision: TypeAlias = Decision | HypotheticalDecision
+"""One that was made, or one that would be: both cite a record."""
 
 _PREFIX = re.compile("d-[0-9a-f]{4,32}")
 _MOST_ALIKE = 20
@@ -52,18 +56,28 @@ def fleet_record_of(view: FleetView) -> FleetRecord:
     global _latest  # noqa: PLW0603 -- one fleet per process is the point
     with _lock:
         if _latest is None or _latest[0] is not view:
-            content = pack_fleet(view.fleet)
-            stored, _ = FleetRecord.objects.get_or_create(
-                digest=hashlib.sha256(content).hexdigest(),
-                defaults={"content": content, "clusters_count": len(view.fleet)},
-            )
-            _latest = (view, stored)
+            _latest = (view, stored_fleet(view.fleet))
         return _latest[1]
+
+
+def stored_fleet(fleet: Fleet) -> FleetRecord:
+    """Give the stored form of any fleet, storing it first where it is new."""
+    content = pack_fleet(fleet)
+    stored, _ = FleetRecord.objects.get_or_create(
+        digest=hashlib.sha256(content).hexdigest(),
+        defaults={"content": content, "clusters_count": len(fleet)},
+    )
+    return stored
 
 
 @lru_cache(maxsize=4)
 def _fleet(record_id: int) -> Fleet:
     return unpack_fleet(bytes(FleetRecord.objects.get(pk=record_id).content))
+
+
+def fleet_of(record_id: int) -> Fleet:
+    """Give a stored fleet; kept for a while."""
+    return _fleet(record_id)
 
 
 @lru_cache(maxsize=64)
@@ -72,7 +86,7 @@ def _decision(record_id: int) -> DecisionValue:
     return unpack(bytes(record.content), _fleet(record.fleet_id))
 
 
-def decision_of(row: Decision) -> DecisionValue:
+def decision_of(row: AnyDecision) -> DecisionValue:
     """Give what a cycle decided, with everything needed to replay it."""
     return _decision(row.record_id)
 
@@ -105,7 +119,7 @@ def _outcomes(record_id: int) -> tuple[ClusterOutcome, ...]:
     return tuple(Outcomes(_decision(record_id)))
 
 
-def outcomes_of(row: Decision) -> tuple[ClusterOutcome, ...]:
+def outcomes_of(row: AnyDecision) -> tuple[ClusterOutcome, ...]:
     """Give what became of every cluster in a cycle, by name; kept, as pages ask for it in pieces."""
     return _outcomes(row.record_id)
 
@@ -115,7 +129,7 @@ def _traps(record_id: int) -> tuple[str, ...]:
     return tuple(trap_sentences(_decision(record_id)))
 
 
-def traps_of(row: Decision) -> tuple[str, ...]:
+def traps_of(row: AnyDecision) -> tuple[str, ...]:
     """Say what an unfulfilled or surprising cycle ran into; kept, since finding out takes runs."""
     return _traps(row.record_id)
 
@@ -125,7 +139,7 @@ def _ways(record_id: int) -> tuple[str, ...]:
     return tuple(change_words(one.change) for one in how_to_fulfil(_decision(record_id)))
 
 
-def ways_of(row: Decision) -> tuple[str, ...]:
+def ways_of(row: AnyDecision) -> tuple[str, ...]:
     """Name the single changes with which the placement would be fulfilled; kept likewise."""
     return _ways(row.record_id)
 
@@ -135,9 +149,18 @@ def _advice(record_id: int, cluster: str) -> Advice:
     return why_not(_decision(record_id), cluster)
 
 
-def advice_of(row: Decision, cluster: str) -> Advice:
+def advice_of(row: AnyDecision, cluster: str) -> Advice:
     """Say why a cluster is where it is, and what would change that. Raises KeyError for an unknown one."""
     return _advice(row.record_id, cluster)
+
+
+def records_named(prefix: str, *, most: int = 20) -> list[int]:
+    """Give the keys of the records whose ids begin so, as `decisions_named` reads a prefix."""
+    digits = prefix.lower().removeprefix("d-")
+    if len(digits) < _SHORTEST_PREFIX or not set(digits) <= set(hexdigits):
+        return []
+    records = DecisionRecord.objects.filter(decision_id__startswith=f"d-{digits}").order_by("decision_id")
+    return list(records.values_list("pk", flat=True)[:most])
 
 
 def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
@@ -145,11 +168,7 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
 
     A prefix has 4 hex digits or more; a shorter one, or another text, finds nothing.
     """
-    digits = prefix.lower().removeprefix("d-")
-    if len(digits) < _SHORTEST_PREFIX or not set(digits) <= set(hexdigits):
-        return []
-    records = DecisionRecord.objects.filter(decision_id__startswith=f"d-{digits}").order_by("decision_id")
-    found = Decision.objects.filter(record__in=list(records.values_list("pk", flat=True)[:most]))
+    found = Decision.objects.filter(record__in=records_named(prefix, most=most))
     latest = found.values("record").annotate(latest=Max("pk")).values("latest")
     rows = Decision.objects.filter(pk__in=latest).select_related("record", "placement")
     return list(rows.defer("record__content").order_by("record__decision_id"))

@@ -9,8 +9,8 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from clusters.listing import (
-    ORDERS,
     ClusterFilter,
+    Standing,
     State,
     clusters_matching,
     cordoned_among,
@@ -23,14 +23,19 @@ from clusters.queries import manifest_of
 from fleetui.access import for_readers
 from fleetui.htmx import render_page
 from placements.manifests import dump_yaml
+from placements.queries.cluster_list import LABEL, in_order
+from placements.queries.headroom import stale_on
 from placements.queries.lists import bindings_on, events_matching, placements_on
+from placements.queries.topology import favourite_keys
 from placements.views import states
+from placements.views.cluster_download import FORMATS, download
 from placements.views.happenings import happening_rows
-from placements.views.lists import order_from, page_from, word_from
+from placements.views.lists import page_from, word_from
 
 EVENTS_SHOWN = 15
 BINDINGS_SHOWN = 100
 _LABELS_SHOWN = 6
+_MOST_COLUMNS, _FACETS = 8, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,53 +48,109 @@ class ClusterRow:
     more_labels: int
     taints: list[str]
     placements: int
+    stale: int
+    values: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The head of a column: what a press orders by, and how the list is ordered by it now."""
+
+    title: str
+    order: str
+    sorted: str
+    is_number: bool = False
 
 
 @for_readers
 @require_safe
 def clusters(request: HttpRequest) -> HttpResponse:
-    """List the clusters that match, a page at a time."""
+    """List the clusters that match, a page at a time; or hand them all out as a file."""
     wanted = ClusterFilter(
         text=request.GET.get("q", "").strip(),
         labels=tuple(label for label in map(str.strip, request.GET.getlist("label")) if label),
         state=word_from(request, "state", State),
     )
-    rows, order = clusters_matching(wanted), order_from(request, ORDERS)
-    page, keys = page_from(request, rows, order=order), label_keys()
+    rows = clusters_matching(wanted)
+    if request.GET.get("download") in FORMATS:
+        return download(rows, request.GET["download"])
+    ordered, column, order = in_order(rows, request.GET.get("sort", "name"))
+    page, keys = page_from(request, ordered, order=column), label_keys()
+    columns = _columns(request)
     context = {
         "wanted": wanted,
-        "rows": _rows(page.rows),
+        "rows": _rows(page.rows, columns),
         "after": page.after,
         "count": rows.count(),
         "states": counts_by_state(),
         "order": order,
+        "columns": columns,
+        "headers": _headers(order, columns),
+        "formats": FORMATS,
         **_facets(request, wanted, keys),
     }
     return render_page(request, "clusters/list.html", context, fragment="clusters/_list.html")
 
 
+def _columns(request: HttpRequest) -> list[str]:
+    """Read which labels have a column of their own: `?columns=region,env`."""
+    written = request.GET.get("columns", "").replace(",", " ").split()
+    return list(dict.fromkeys(written))[:_MOST_COLUMNS]
+
+
+def _headers(order: str, columns: list[str]) -> list[Header]:
+    heads = [
+        ("Name", "name", False),
+        ("State", "state", False),
+        *((key, f"{LABEL}{key}", False) for key in columns),
+        ("Labels", "", False),
+        ("Taints", "", False),
+        ("Heartbeat", "heartbeat", True),
+        ("Placements", "placements", True),
+        ("Stale picks", "stale", True),
+    ]
+    return [_header(title, by, order, is_number=is_number) for title, by, is_number in heads]
+
+
+def _header(title: str, by: str, order: str, *, is_number: bool) -> Header:
+    directions = {by: "ascending", f"-{by}": "descending"} if by else {}
+    following = f"-{by}" if by and order == by else by
+    return Header(title, following, directions.get(order, ""), is_number)
+
+
 def _facets(request: HttpRequest, wanted: ClusterFilter, keys: list[tuple[str, int]]) -> dict[str, Any]:
-    """Offer the groups of one label: the one asked for, else the one that is filtered by."""
-    chosen = request.GET.get("by") or next((one.partition(":")[0] for one in wanted.labels), "")
-    groups = (
-        [(f"{chosen}:{value}", value or "(empty)", count) for value, count in groups_of(chosen)]
-        if chosen
-        else []
-    )
-    return {"keys": keys, "by": chosen, "groups": groups}
+    """Offer the groups of one label: the one asked for, else those filtered by, else those spread over."""
+    known = [key for key, _ in keys]
+    filtered = [one.removeprefix("!").partition(":")[0] for one in wanted.labels]
+    chosen = [request.GET["by"]] if request.GET.get("by") else filtered[:1]
+    shown = chosen or favourite_keys(known, most=_FACETS)
+    groups = [
+        (key, [(f"{key}:{value}", value or "(empty)", count) for value, count in groups_of(key)])
+        for key in shown
+    ]
+    return {"keys": keys, "by": next(iter(chosen), ""), "groups": [(key, one) for key, one in groups if one]}
 
 
-def _rows(clusters: list[MemberCluster]) -> list[ClusterRow]:
-    cordoned = cordoned_among(clusters)
-    placed = placements_on(cluster.name for cluster in clusters)
+def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterRow]:
+    names = [cluster.name for cluster in clusters]
+    placed, stale = placements_on(names), stale_on(names)
     return [
-        _row(cluster, is_cordoned=cluster.pk in cordoned, placements=placed.get(cluster.name, 0))
+        _row(
+            cluster,
+            columns,
+            is_cordoned=getattr(cluster, "how", "") == Standing.CORDONED,
+            placements=placed.get(cluster.name, 0),
+            stale=stale.get(cluster.name, 0),
+        )
         for cluster in clusters
     ]
 
 
-def _row(cluster: MemberCluster, *, is_cordoned: bool, placements: int) -> ClusterRow:
-    labels = labels_in(cluster)
+def _row(
+    cluster: MemberCluster, columns: list[str], *, is_cordoned: bool, placements: int, stale: int
+) -> ClusterRow:
+    found = cluster.document["metadata"].get("labels") or {}
+    labels = [one for one in labels_in(cluster) if one.partition("=")[0] not in columns]
     return ClusterRow(
         cluster,
         states.cluster_state(cluster, is_cordoned=is_cordoned),
@@ -97,6 +158,8 @@ def _row(cluster: MemberCluster, *, is_cordoned: bool, placements: int) -> Clust
         max(0, len(labels) - _LABELS_SHOWN),
         taints_in(cluster),
         placements,
+        stale,
+        [found.get(key, "") for key in columns],
     )
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 
 from placements.explain.charts.funnel import RULES
-from placements.models import Decision
-from placements.queries.records import decision_of, outcomes_of
+from placements.queries.records import AnyDecision, decision_of, outcomes_of
 from placements.scheduling.fleet import Cluster
 from placements.scheduling.outcomes import ClusterOutcome
 from placements.scheduling.reasons import ReasonCode
@@ -30,7 +29,7 @@ class ClusterList:
     is_filtered: bool
 
 
-def cluster_list(request: HttpRequest, row: Decision) -> ClusterList:
+def cluster_list(request: HttpRequest, row: AnyDecision) -> ClusterList:
     """Give the clusters that the address asks for: `?q=fox&group=region:east&reason=outranked`."""
     text = request.GET.get("q", "").strip().lower()
     group = request.GET.get("group", "").strip()
@@ -47,7 +46,7 @@ def cluster_list(request: HttpRequest, row: Decision) -> ClusterList:
     )
 
 
-def _matching(row: Decision, text: str, group: str, reason: ReasonCode | None) -> Iterator[ClusterOutcome]:
+def _matching(row: AnyDecision, text: str, group: str, reason: ReasonCode | None) -> Iterator[ClusterOutcome]:
     key, _, value = group.partition(":")
     pairs = zip(outcomes_of(row), decision_of(row).cycle.fleet, strict=True)
     for one, cluster in pairs:
@@ -68,7 +67,7 @@ def _is_ruled_by(one: ClusterOutcome, reason: ReasonCode) -> bool:
     return one.ruled_by is reason or (reason in RULES and RULES.get(one.ruled_by) == RULES[reason])
 
 
-def _groups(row: Decision) -> list[str]:
+def _groups(row: AnyDecision) -> list[str]:
     cycle = decision_of(row).cycle
     found = [
         f"{one.topology_key}:{value}"

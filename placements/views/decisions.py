@@ -1,6 +1,6 @@
 """One decision: how it came out, step by step, why not the others, and all its pictures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -23,8 +23,16 @@ from placements.explain.charts.matrix import label_keys, matrix_chart
 from placements.explain.charts.skews import skew_chart
 from placements.explain.sentences import policy_sentence
 from placements.explain.wording import bindings_sentence, headline
-from placements.models import Decision, Rollout
-from placements.queries.records import decision_of, decisions_named, outcomes_of, traps_of, ways_of
+from placements.models import Decision, HypotheticalDecision, Rollout
+from placements.queries.records import (
+    AnyDecision,
+    decision_of,
+    decisions_named,
+    outcomes_of,
+    traps_of,
+    ways_of,
+)
+from placements.queries.what_if import hypothetical_named
 from placements.views.chart_tables import asked_table
 from placements.views.decided_clusters import cluster_list
 from placements.views.lists import word_from
@@ -70,7 +78,7 @@ class Asked:
 @require_safe
 def decision(request: HttpRequest, prefix: str) -> HttpResponse:
     """Show the decision with this id, or the one whose id begins so."""
-    found = decisions_named(prefix)
+    found: Sequence[Decision | HypotheticalDecision] = decisions_named(prefix) or hypothetical_named(prefix)
     if not found:
         raise Http404(f"No decision has an id that begins with {prefix[:40]}.")
     if len(found) > 1:
@@ -94,7 +102,7 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
 @require_safe
 def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResponse:
     """Show why one cluster is where it is, at an address of its own."""
-    found = decisions_named(prefix)
+    found = _named(prefix)
     if len(found) != 1 or cluster not in decision_of(found[0]).cycle.fleet.positions:
         raise Http404(f"There is no such decision on a cluster named {cluster[:63]}.")
     if found[0].record.decision_id != prefix:
@@ -105,7 +113,11 @@ def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResp
     return asked_table(request, charts) or render_page(request, "decisions/cluster.html", context)
 
 
-def charts_of(row: Decision, asked: Asked) -> Charts:
+def _named(prefix: str) -> Sequence[AnyDecision]:
+    return decisions_named(prefix) or hypothetical_named(prefix)
+
+
+def charts_of(row: AnyDecision, asked: Asked) -> Charts:
     """Give every chart of the page by its name, drawn when called."""
     value, outcomes = decision_of(row), outcomes_of(row)
     charts: Charts = {
@@ -129,7 +141,7 @@ def _chart_named(request: HttpRequest, charts: Charts) -> list[Chart]:
     return [chart] if chart else []
 
 
-def _asked(request: HttpRequest, row: Decision) -> Asked:
+def _asked(request: HttpRequest, row: AnyDecision) -> Asked:
     value = decision_of(row)
     return Asked(
         step_from(request, value),
@@ -148,7 +160,7 @@ def _keys(request: HttpRequest, known: list[str]) -> tuple[str, ...]:
     return tuple(key for key in dict.fromkeys(chosen) if key)
 
 
-def _context(request: HttpRequest, row: Decision, asked: Asked) -> dict[str, Any]:
+def _context(request: HttpRequest, row: AnyDecision, asked: Asked) -> dict[str, Any]:
     value = decision_of(row)
     is_known = asked.cluster in value.cycle.fleet.positions
     charts = charts_of(row, asked)
@@ -165,11 +177,12 @@ def _context(request: HttpRequest, row: Decision, asked: Asked) -> dict[str, Any
     }
 
 
-def _head(row: Decision) -> dict[str, Any]:
+def _head(row: AnyDecision) -> dict[str, Any]:
     """Give what stands above the record."""
     value = decision_of(row)
     return {
         "decision": row,
+        **_scenario(row),
         "value": value,
         "headline": headline(value),
         "sentence": policy_sentence(value.cycle.policy),
@@ -181,14 +194,23 @@ def _head(row: Decision) -> dict[str, Any]:
     }
 
 
-def _run_of(row: Decision) -> Rollout | None:
+def _scenario(row: AnyDecision) -> dict[str, Any]:
+    """Name the question that a hypothetical decision answers."""
+    if isinstance(row, HypotheticalDecision):
+        return {"scenario": row.scenario, "variant": row.variant}
+    return {"scenario": None, "variant": ""}
+
+
+def _run_of(row: AnyDecision) -> Rollout | None:
     """Give the run that carried the decision out: the one under way then, or the next."""
+    if isinstance(row, HypotheticalDecision) or row.placement_id is None:
+        return None
     runs = Rollout.objects.filter(placement=row.placement_id).defer("answer", "waves")
     under_way = Q(ended_at__isnull=True) | Q(ended_at__gte=row.created_at)
-    return runs.filter(under_way).order_by("number").first() if row.placement_id else None
+    return runs.filter(under_way).order_by("number").first()
 
 
-def _views(row: Decision, asked: Asked) -> list[tuple[str, str, bool]]:
+def _views(row: AnyDecision, asked: Asked) -> list[tuple[str, str, bool]]:
     has_steps = bool(decision_of(row).number_of_rounds)
     return [
         (str(view), title, view is asked.view)
@@ -197,7 +219,7 @@ def _views(row: Decision, asked: Asked) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _shown(request: HttpRequest, row: Decision, asked: Asked, charts: Charts) -> dict[str, Any]:
+def _shown(request: HttpRequest, row: AnyDecision, asked: Asked, charts: Charts) -> dict[str, Any]:
     """Give what the chosen view shows, and nothing of the others."""
     value = decision_of(row)
     match asked.view:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 
 from placements.explain.wording import reason_sentence
-from placements.models import Decision
-from placements.queries.records import outcomes_of
+from placements.queries.records import AnyDecision, outcomes_of
 from placements.scheduling.outcomes import ClusterOutcome, Outcome
 from placements.views.lists import PAGE_SIZE, word_from
 from placements.views.states import outcome_mark
@@ -57,7 +56,7 @@ class OutcomeTable:
 
 
 def outcome_table(
-    request: HttpRequest, decision: Decision, among: Sequence[ClusterOutcome] | None = None
+    request: HttpRequest, decision: AnyDecision, among: Sequence[ClusterOutcome] | None = None
 ) -> OutcomeTable:
     """Give the page of the table that the address asks for: `?outcome=filtered&from=50`.
 

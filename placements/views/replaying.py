@@ -6,8 +6,7 @@ from django.http import Http404, HttpRequest
 
 from placements.explain.ranking import Ranking, ranking_of
 from placements.explain.step_wording import step_sentences
-from placements.models import Decision
-from placements.queries.records import decision_of
+from placements.queries.records import AnyDecision, decision_of
 from placements.scheduling.decision import Decision as DecisionValue
 from placements.scheduling.replay import Replay, Step
 
@@ -40,7 +39,7 @@ def step_from(request: HttpRequest, value: DecisionValue) -> int | None:
     return number
 
 
-def played(row: Decision, number: int, asked: str) -> Played:
+def played(row: AnyDecision, number: int, asked: str) -> Played:
     """Replay one step."""
     value = decision_of(row)
     replay, total = Replay(value), value.number_of_rounds

@@ -1,5 +1,6 @@
 """One decision under the rules of all four systems, side by side."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,9 @@ from django.views.decorators.http import require_safe
 from fleetui.access import for_readers
 from fleetui.htmx import render_page
 from placements.explain.wording import difference_sentence, headline
-from placements.models import Decision
-from placements.queries.records import decision_of, decisions_named
+from placements.queries.records import AnyDecision, decision_of, decisions_named
 from placements.queries.semantics import SideBySide, side_by_side, side_by_side_of_draft
+from placements.queries.what_if import hypothetical_named
 from placements.scheduling.semantics import Semantics
 from placements.scheduling.spec import ClusterResourcePlacement
 
@@ -44,7 +45,7 @@ class Column:
 @require_safe
 def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
     """Show the decision with this id under fleet, kubefleet, ocm and kubernetes semantics."""
-    found = decisions_named(prefix)
+    found: Sequence[AnyDecision] = decisions_named(prefix) or hypothetical_named(prefix)
     if not found:
         raise Http404(f"No decision has an id that begins with {prefix[:40]}.")
     if len(found) > 1 or found[0].record.decision_id != prefix:
@@ -52,7 +53,7 @@ def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
     return render_page(request, "decisions/semantics.html", _context(found[0]))
 
 
-def _context(row: Decision) -> dict[str, Any]:
+def _context(row: AnyDecision) -> dict[str, Any]:
     value = decision_of(row)
     sides = side_by_side(value, name=row.placement_name)
     return {"decision": row, **sides_context(sides, own=value.cycle.semantics)}

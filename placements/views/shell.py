@@ -20,9 +20,10 @@ API_DOCS = "api:docs"
 """The name of the address of the API's documentation; without one there is no link."""
 _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
-    ("Clusters", "clusters", ("/clusters/",)),
+    ("Clusters", "clusters", ("/clusters/", "/topology/")),
     ("Placements", "placements", ("/placements/", "/decisions/")),
     ("Rollouts", "rollouts", ("/rollouts/",)),
+    ("What-if", "what-if", ("/what-if/",)),
     ("Resources", "resources", ("/resources/",)),
     ("Activity", "activity", ("/activity/",)),
 )

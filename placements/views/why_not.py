@@ -14,9 +14,8 @@ from placements.explain.charts.build_up import build_up_chart
 from placements.explain.charts.chart import Chart
 from placements.explain.step_wording import course_sentences
 from placements.manifests import dump_yaml
-from placements.models import Decision
 from placements.queries.changed_documents import draft_with
-from placements.queries.records import advice_of, decision_of
+from placements.queries.records import AnyDecision, advice_of, decision_of
 from placements.scheduling.advice.changes import ChangeKind
 from placements.scheduling.advice.search import Suggestion
 from placements.scheduling.outcomes import Outcome
@@ -58,7 +57,7 @@ class Chooser:
     more: int
 
 
-def why_of(row: Decision, cluster: str) -> Why:
+def why_of(row: AnyDecision, cluster: str) -> Why:
     """Tell everything about one cluster of the decision's fleet. Raises KeyError for any other."""
     advice, value = advice_of(row, cluster), decision_of(row)
     return Why(
@@ -72,7 +71,7 @@ def why_of(row: Decision, cluster: str) -> Why:
     )
 
 
-def chooser_of(row: Decision, text: str) -> Chooser:
+def chooser_of(row: AnyDecision, text: str) -> Chooser:
     """Offer the names of a small fleet; of a large one those that a text, which is no whole name, finds."""
     names = decision_of(row).cycle.fleet.names
     found = [name for name in names if text.lower() in name] if text and text not in names else []
@@ -83,7 +82,7 @@ def chooser_of(row: Decision, text: str) -> Chooser:
     )
 
 
-def _help(row: Decision, one: Suggestion) -> Help:
+def _help(row: AnyDecision, one: Suggestion) -> Help:
     change = one.change
     draft = draft_with(row, change)
     on_cluster = change.facts["cluster"] if change.kind in _CLUSTER_CHANGES else ""

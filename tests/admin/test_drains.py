@@ -24,7 +24,7 @@ def test_drain_shows_who_takes_over_and_who_stays_before_it_begins(operator: Cli
     page = text_of(operator.get(act_url("drain"), {"name": "c001"}))
 
     assert "PickFixed: cannot be evicted, stays" in page
-    assert "No replacement: 2 of 3 placed" in page
+    assert "No replacement: no other cluster passes its filters" in page
     assert not Drain.objects.exists()
     assert said(done(operator, "drain", "c001")) == ["Drain: 1 cluster begin to be drained."]
     assert Drain.objects.get().started_by == "a-operator"

@@ -14,6 +14,7 @@ READING_POSTS = {
     "/api/v1/placements/preview/semantics",
     "/api/v1/placements/{name}/plan",
     "/api/v1/simulate",
+    "/api/v1/what-if",
 }
 OPEN = {"/api/v1/token"}
 SCHEMA = SchemaGenerator().get_schema(request=None, public=True)

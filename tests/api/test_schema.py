@@ -31,6 +31,7 @@ from placements.operations.overrides import save_override
 from placements.operations.resources import apply_resources
 from placements.operations.rollouts.advancing import advance_due
 from placements.operations.rollouts.draining import drain
+from placements.operations.scenarios import ask_what_if
 from placements.operations.staged.runs import save_run
 from placements.operations.staged.strategies import save_strategy
 from placements.rollout.staged import DELETE_STAGE
@@ -114,6 +115,7 @@ BODIES = {
     "POST /api/v1/staged-runs/{name}/approve": {"stage": "prod"},
     "POST /api/v1/staged-runs/{name}/skip-wait": {"stage": "prod"},
     "POST /api/v1/staged-runs/{name}/retry": {"cluster": "a"},
+    "POST /api/v1/what-if": {"clusters": ["a"], "labels": ["region:east"], "variant": "cordon"},
     "POST /api/v1/token": {"username": "ann", "password": "a long enough password"},
 }
 
@@ -153,6 +155,8 @@ def _on_what_is_there(case: Any, hub: dict[str, str]) -> Any:
         names |= {"kind": "ClusterResourceOverride", "name": "tier"}
     if "/rounds/{number}" in case.path or "/events/{number}" in case.path:
         names["number"] = hub["event" if "/events/" in case.path else "round"]
+    if "/what-if/" in case.path:
+        names["number"] = hub["scenario"]
     body = BODIES.get(case.operation.label)
     given = {} if body is None else {"body": body, "media_type": "application/json"}
     query = QUERIES.get(case.operation.label, {})
@@ -181,7 +185,9 @@ def hub(_kept_connection: None) -> dict[str, str]:
     _give_hands_work()
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
     waiting_run()
+    scenario = ask_what_if(names=["a"], labels=[], by=None, now=NOW)
     return {
+        "scenario": str(scenario.pk),
         "token": Token.objects.create(user=person("ann", "operator", "approver")).key,
         "name": "a",
         "is fresh": "yes",
@@ -234,5 +240,5 @@ def test_every_operation_is_told_in_words() -> None:
     schema = SchemaGenerator().get_schema(request=None, public=True)
     operations = [one for path in schema["paths"].values() for one in path.values()]
 
-    assert len(operations) == 87
+    assert len(operations) == 91
     assert [one["operationId"] for one in operations if not one.get("description")] == []

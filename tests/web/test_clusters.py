@@ -138,3 +138,66 @@ def test_shows_a_viewer_the_actions_with_the_reason_why_not(viewer: Client, text
 
     assert page.count('aria-disabled="true"') == 3
     assert "ask a fleet operator" in page
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [
+        ("-state", "nimblefox"),
+        ("-placements", "nimblefox"),
+        ("placements", "bravelion"),
+        ("heartbeat", "bravelion"),
+        ("-stale", "nimblefox"),
+        ("label:region", "bravelion"),
+        ("-label:region", "nimblefox"),
+    ],
+)
+def test_every_column_orders_the_list_and_says_so(
+    viewer: Client, text_of: Fetch, order: str, first: str
+) -> None:
+    cordon(["nimblefox"], by=None, now=NOW)
+
+    page = text_of(viewer, f"/clusters/?columns=region&sort={order}")
+
+    assert _names(page)[0] == first
+    way = "descending" if order.startswith("-") else "ascending"
+    assert page.count(f'aria-sort="{way}"') == 1
+
+
+@pytest.mark.parametrize("order", ["placements", "-state", "heartbeat", "-label:region"])
+def test_pages_go_on_in_every_order(viewer: Client, text_of: Fetch, order: str) -> None:
+    documents = [member_document(f"c{number:03}", {"region": f"r{number % 3}"}) for number in range(60)]
+    put_clusters([Wanted(one) for one in documents], by=None, now=NOW)
+
+    first = text_of(viewer, f"/clusters/?columns=region&sort={order}")
+    [following] = re.findall(r'href="\?([^"]*)" rel="next"', first)
+    second = text_of(viewer, f"/clusters/?{following.replace('&amp;', '&')}")
+
+    assert sorted({*_names(first), *_names(second)}) == [f"c{number:03}" for number in range(60)]
+    assert len(_names(second)) == 10
+
+
+@pytest.mark.usefixtures("web")
+def test_a_label_has_a_column_of_its_own(viewer: Client, text_of: Fetch) -> None:
+    row = text_of(viewer, "/clusters/?columns=region,tier&q=nimblefox").partition("<tbody>")[2]
+
+    assert "<td>west</td><td>–</td>" in row.replace("\n", "").replace("  ", "")  # noqa: RUF001 -- a dash
+    assert "region=west" not in row
+
+
+@pytest.mark.usefixtures("web")
+def test_the_filtered_list_is_handed_out_as_a_file(viewer: Client) -> None:
+    cordon(["nimblefox"], by=None, now=NOW)
+
+    table = viewer.get("/clusters/?label=region:west&download=csv")
+    items = viewer.get("/clusters/?label=region:west&download=json").json()["items"]
+
+    lines = table.content.decode().splitlines()
+    assert table["Content-Disposition"] == 'attachment; filename="clusters.csv"'
+    assert lines[0] == "name,state,reason,labels,taints,heartbeat,placements,stalePicks"
+    assert lines[2] == "nimblefox,cordoned,,region=west,cordon-key=cordon-value:NoSchedule,,1,0"
+    assert [(one["name"], one["state"], one["placements"]) for one in items] == [
+        ("jumpingcat", "eligible", 1),
+        ("nimblefox", "cordoned", 1),
+    ]

@@ -9,9 +9,10 @@ from django.urls import get_resolver
 
 from placements import urls
 from placements.manifests import dump_yaml
-from placements.models import Placement
+from placements.models import Placement, Scenario
 from placements.operations.drafts import start_draft
 from placements.operations.rollouts.advancing import advance_due
+from placements.operations.scenarios import ask_what_if
 from placements.operations.staged.starting import start_run
 from placements.operations.staged.strategies import save_strategy
 from tests.rollouts.staged import staged_spec, strategy_document
@@ -31,6 +32,12 @@ READ = [
     "/clusters/",
     "/clusters/?label=region:west&by=region&state=eligible",
     "/clusters/bravelion/",
+    "/clusters/?columns=region,tier&sort=-label:region",
+    "/topology/",
+    "/topology/?key=region&key2=env",
+    "/topology/?key=nothing",
+    "/what-if/{scenario}/",
+    "/what-if/{scenario}/?variant=cordon",
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=picked",
@@ -91,6 +98,10 @@ WRITE = [
     "/resources/_/ConfigMap/shop/settings/delete/",
 ]
 OWN = ["/drafts/{draft}/review/"]
+READ_AND_WRITE = ["/clusters/bravelion/drain/"]
+"""Everyone reads them; what is posted there is for operators."""
+ASK = ["/what-if/", "/what-if/?label=region:west&variant=cordon"]
+"""Everyone may post there: it changes nothing on the fleet."""
 POST_ONLY = ["/demo/load/"]
 APPROVE = ["/rollouts/staged/runs/one/approve/all/"]
 POST_OWN = ["/drafts/{draft}/discard/", "/drafts/{draft}/rebase/"]
@@ -106,7 +117,14 @@ def decision_id(web: Placement) -> str:
     decided("shelf", staged_spec())
     start_run("one", placement="shelf", strategy="careful", by=None, now=NOW)
     advance_due(now=NOW)
+    ask_what_if(names=["bravelion"], labels=[], by=None, now=NOW)
     return web.decisions.select_related("record").get().record.decision_id
+
+
+def address_of(address: str, decision_id: str) -> str:
+    """Put what there is into an address."""
+    scenario = Scenario.objects.latest("pk").pk
+    return address.format(id=decision_id, scenario=scenario)
 
 
 @pytest.fixture
@@ -116,11 +134,11 @@ def draft(operator: Client, web: Placement) -> int:
     return start_draft(dump_yaml(web.document), placement=web, by=ana, now=NOW).pk
 
 
-@pytest.mark.parametrize("address", [*READ, *WRITE])
+@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE, *ASK, *WRITE])
 def test_is_well_formed_and_brings_no_code_of_its_own(
     operator: Client, decision_id: str, address: str
 ) -> None:
-    _refuse_faults(operator, address.format(id=decision_id))
+    _refuse_faults(operator, address_of(address, decision_id))
 
 
 @pytest.mark.parametrize("address", [*OWN, *BOTH, "/drafts/{draft}/?as=yaml", "/placements/web/edit/"])
@@ -165,16 +183,16 @@ def test_an_approver_may_write_nothing_else(approver: Client, address: str) -> N
     assert approver.post(address).status_code == 403
 
 
-@pytest.mark.parametrize("address", [*READ, *WRITE, *APPROVE])
+@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE, *ASK, *WRITE, *APPROVE])
 def test_is_only_for_people_who_are_logged_in(client: Client, decision_id: str, address: str) -> None:
-    answer = client.get(address.format(id=decision_id))
+    answer = client.get(address_of(address, decision_id))
 
     assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/login/")
 
 
-@pytest.mark.parametrize("address", [*READ, *WRITE])
+@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE, *ASK, *WRITE])
 def test_says_what_to_ask_for_without_a_role(stranger: Client, decision_id: str, address: str) -> None:
-    answer = stranger.get(address.format(id=decision_id))
+    answer = stranger.get(address_of(address, decision_id))
 
     assert answer.status_code == 403
     assert "You have no role here yet" in answer.content.decode()
@@ -212,14 +230,14 @@ def test_a_viewer_reads_a_draft_and_is_offered_no_way_to_write(viewer: Client, d
     assert re.findall(r'<form method="post" action="([^"]*)"', text) == ["/logout/"]
 
 
-@pytest.mark.parametrize("address", READ)
+@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE, *ASK])
 def test_is_open_to_viewers(viewer: Client, decision_id: str, address: str) -> None:
-    assert viewer.get(address.format(id=decision_id)).status_code == 200
+    assert viewer.get(address_of(address, decision_id)).status_code == 200
 
 
-@pytest.mark.parametrize("address", READ)
+@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE])
 def test_offers_a_viewer_no_way_to_write(viewer: Client, decision_id: str, address: str) -> None:
-    text = viewer.get(address.format(id=decision_id)).content.decode()
+    text = viewer.get(address_of(address, decision_id)).content.decode()
 
     links = re.findall(r'(?:href|action)="([^"?#]*)', text)
     ours = [link for link in links if link.endswith(("/edit/", "/new/", "/delete/", "/import/", "/apply/"))]
@@ -239,7 +257,22 @@ def test_refuses_a_viewer_who_would_write(viewer: Client, address: str, method: 
 
 
 @pytest.mark.usefixtures("web")
-@pytest.mark.parametrize("address", [*WRITE, *POST_ONLY])
+@pytest.mark.parametrize("address", READ_AND_WRITE)
+def test_refuses_a_viewer_who_would_write_where_everyone_reads(viewer: Client, address: str) -> None:
+    answer = viewer.post(address)
+
+    assert answer.status_code == 403
+    assert "Ask a fleet operator" in answer.content.decode()
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("address", ASK)
+def test_a_viewer_may_ask(viewer: Client, address: str) -> None:
+    assert viewer.post(address, {"clusters": "bravelion"}).status_code == 302
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("address", [*WRITE, *READ_AND_WRITE, *ASK, *POST_ONLY])
 def test_refuses_strangers_and_nobody_who_would_write(client: Client, stranger: Client, address: str) -> None:
     assert client.post(address).status_code == 302
     assert stranger.post(address).status_code == 403
@@ -270,12 +303,15 @@ def test_refuses_a_viewer_who_would_load_a_demo(viewer: Client) -> None:
 
 @pytest.mark.parametrize("address", READ)
 def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, address: str) -> None:
-    assert operator.post(address.format(id=decision_id)).status_code == 405
+    assert operator.post(address_of(address, decision_id)).status_code == 405
 
 
 def test_no_address_is_missing_in_these_tests() -> None:
-    listed = (*READ, *WRITE, *OWN, *POST_ONLY, *POST_OWN, *BOTH, *APPROVE, *PREFERENCES)
-    tested = {address.partition("?")[0].format(id="d-0", draft=1) for address in listed}
+    listed = (
+        *(*READ, *READ_AND_WRITE, *ASK, *WRITE, *OWN, *POST_ONLY, *POST_OWN, *BOTH, *APPROVE),
+        *PREFERENCES,
+    )
+    tested = {address.partition("?")[0].format(id="d-0", draft=1, scenario=1) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
     assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml", "choose-two"}

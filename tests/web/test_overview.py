@@ -10,7 +10,10 @@ from clusters.models import MemberCluster
 from clusters.operations.editing import change_labels
 from clusters.operations.leaving import leave
 from placements.models import Placement
+from placements.operations.demo import load_demo
+from placements.operations.freshness import look_at_freshness
 from placements.operations.rollouts.advancing import advance_due
+from placements.views import overview
 from tests.rows import NOW, decided, joined, person, pick_n_spec, saved, simulated, spec
 from tests.web.reading import Outline
 
@@ -193,3 +196,36 @@ def test_finds_runs_by_number_and_resources_by_name(viewer: Client) -> None:
     for text in ("settings", "ConfigMap settings", "configmap/settings"):
         assert viewer.get("/search/", {"q": text})["Location"] == "/resources/_/ConfigMap/shop/settings/"
     assert "Nothing." in viewer.get("/search/", {"q": "secret settings"}).content.decode()
+
+
+# --- At a glance ----------------------------------------------------------------------------------
+
+
+def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
+    viewer: Client, text_of: Fetch
+) -> None:
+    load_demo(9, by=None, now=NOW)
+    look_at_freshness(now=NOW)
+
+    page = text_of(viewer, "/")
+    table = re.sub(r"\s+", " ", text_of(viewer, "/?table=waffle&by=region"))
+
+    assert [name for name, _ in _needs(page)] == ["ledger", "cache"]
+    assert "1 stale pick: flyingpenguin" in _needs(page)[1][1]
+    least = page.partition('id="least"')[2].partition("</table>")[0]
+    assert re.findall(r'<th scope="row"><a href="/placements/(\w+)/', least)[0] == "ledger"
+    assert "env 1 of 2" in least
+    assert '<th scope="row">east</th><td>3</td><td>3</td>' in table
+    assert "<option selected>region</option>" in page
+
+
+def test_of_a_large_fleet_clusters_are_counted_and_not_named(
+    viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "MANY_CLUSTERS", 1)
+    for name in ("silent-a", "silent-b"):
+        simulated(name, fault="silent")
+
+    needs = _needs(text_of(viewer, "/"))
+
+    assert needs == [("not eligible", "2 clusters: has never reported: its member agent is not online.")]

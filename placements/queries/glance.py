@@ -1,0 +1,59 @@
+"""What the overview shows beside what needs somebody: headroom, runs, and what a decision followed."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db.models import Case, Count, F, IntegerField, Q, Value, When
+
+from clusters.models import MemberCluster, Membership
+from placements.explain.wording import ELIGIBILITY_WORDS
+from placements.models import Decision, Placement, Rollout
+from placements.queries.headroom import Skew, skews_of
+from placements.scheduling.fleet import EligibilityKind
+
+MANY_CLUSTERS = 200
+"""Above this an overview names no cluster; it counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tight:
+    """A placement with its skews now, and its latest run."""
+
+    placement: Placement
+    skews: list[Skew]
+    run: Rollout | None
+
+
+def tightest(*, most: int = 10) -> list[Tight]:
+    """Give the placements that lack most clusters first, then those nearest to a limit."""
+    missing = F("number_of_clusters") - F("placed_count")
+    is_short = Case(When(is_fulfilled=False, then=Value(0)), default=Value(1), output_field=IntegerField())
+    rows = Placement.objects.select_related("freshness").annotate(is_short=is_short)
+    order = ("is_short", missing.desc(nulls_last=True), F("freshness__headroom").asc(nulls_last=True), "name")
+    found = list(rows.order_by(*order)[:most])
+    runs = _latest_runs(found)
+    return [Tight(one, skews_of(one), runs.get(one.pk)) for one in found]
+
+
+def _latest_runs(placements: Collection[Placement]) -> dict[int, Rollout]:
+    rows = Rollout.objects.filter(placement__in=placements, number=F("placement__runs_made"))
+    return {row.placement_id: row for row in rows.select_related("placement") if row.placement_id}
+
+
+def ineligible_counts() -> list[tuple[str, int]]:
+    """Count the clusters that may not be picked though they are to stay, by the reason in words."""
+    rows = MemberCluster.objects.exclude(verdict="").exclude(membership=Membership.LEAVING)
+    counted = rows.values_list("verdict").annotate(count=Count("pk")).order_by("-count", "verdict")
+    return [(ELIGIBILITY_WORDS[EligibilityKind(verdict)], count) for verdict, count in counted]
+
+
+def ids_before(decisions: Collection[Decision]) -> dict[int, str]:
+    """Give the id of the decision that each of these followed, of the same placement; one query."""
+    wanted = Q(pk__in=[])
+    for one in decisions:
+        if one.placement_id and one.number > 1:
+            wanted |= Q(placement=one.placement_id, number=one.number - 1)
+    rows = Decision.objects.filter(wanted).values_list("placement_id", "number", "record__decision_id")
+    found = {(placement, number + 1): decision_id for placement, number, decision_id in rows}
+    keys = {one.pk: (one.placement_id, one.number) for one in decisions}
+    return {pk: found[key] for pk, key in keys.items() if key in found}

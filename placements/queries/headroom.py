@@ -1,0 +1,97 @@
+"""How near a placement is to its limits, and which of its picks a run from scratch would pass over."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from django.db.models import Count, QuerySet
+
+from placements.models import Placement, StalePick
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.decision import CycleKind
+from placements.scheduling.scheduler import schedule
+from placements.scheduling.spread.base import is_hard, levels_of
+
+MOST_NAMES = 3
+
+
+class Skew(NamedTuple):
+    """How uneven a placement is now over one topology key, and how uneven it may be."""
+
+    key: str
+    skew: int
+    most: int
+    is_hard: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """The skews of a placement and its stale picks; `least` is what the tightest limit leaves."""
+
+    skews: tuple[Skew, ...]
+    stale: tuple[str, ...]
+
+    @property
+    def least(self) -> int | None:
+        """Give by how much the tightest limit may still be approached; below 0 it is broken."""
+        return min((one.most - one.skew for one in self.skews), default=None)
+
+
+def headroom_of(cycle: Cycle) -> Headroom:
+    """Compare what is placed with the limits, and with what a run from scratch would pick."""
+    fresh = schedule(replace(cycle, bindings=()))
+    if fresh.is_failed or fresh.kind is CycleKind.NO_NAMES:
+        return Headroom((), ())
+    wanted = {*fresh.picked_names, *fresh.kept}
+    placed = np.nonzero(cycle.is_active)[0]
+    stale = [cycle.fleet.names[place] for place in placed.tolist() if cycle.fleet.names[place] not in wanted]
+    candidates = fresh.candidates
+    groups = zip(candidates.constraints, candidates.groups, strict=True) if candidates else ()
+    skews = [
+        Skew(one.topology_key, levels_of(group.count(placed)).skew, one.max_skew, is_hard(one))
+        for one, group in groups
+    ]
+    return Headroom(tuple(skews), tuple(stale))
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A placement with stale picks: the first of their names, and how many there are."""
+
+    placement: str
+    names: tuple[str, ...]
+    count: int
+
+
+def stale_placements(*, most: int) -> list[Stale]:
+    """Give the first placements with stale picks, by name."""
+    rows = _with_stale().annotate(count=Count("freshness__stale")).order_by("name")[:most]
+    counts = dict(rows.values_list("name", "count"))
+    names: dict[str, list[str]] = defaultdict(list)
+    for name in counts:
+        picks = StalePick.objects.filter(freshness__placement__name=name).order_by("cluster_name")
+        names[name] = list(picks.values_list("cluster_name", flat=True)[:MOST_NAMES])
+    return [Stale(name, tuple(names[name]), count) for name, count in counts.items()]
+
+
+def stale_count() -> int:
+    """Count the placements with stale picks."""
+    return _with_stale().distinct().count()
+
+
+def _with_stale() -> QuerySet[Placement]:
+    return Placement.objects.filter(freshness__stale__isnull=False)
+
+
+def stale_on(names: Collection[str]) -> dict[str, int]:
+    """Count for each of these clusters the placements that are there as stale picks."""
+    rows = StalePick.objects.filter(cluster_name__in=list(names)).values_list("cluster_name")
+    return dict(rows.annotate(count=Count("pk")).order_by())
+
+
+def skews_of(placement: Placement) -> list[Skew]:
+    """Give the skews of a placement as they were last worked out; `freshness` has to be at hand."""
+    freshness = getattr(placement, "freshness", None)
+    return [Skew(*one) for one in freshness.skews] if freshness else []

@@ -1,0 +1,71 @@
+"""Asking over REST what placements would do if clusters went."""
+
+import pytest
+from rest_framework.test import APIClient
+
+from placements.models import HypotheticalDecision, Scenario
+from tests.builders import spread
+from tests.rows import decided, joined, pick_n_spec
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _web() -> None:
+    joined("bravelion", region="east")
+    joined("jumpingcat", region="west")
+    joined("nimblefox", region="west")
+    decided("web", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
+
+
+def test_a_viewer_asks_and_reads_the_answer(reader: APIClient) -> None:
+    question = {"labels": ["region:west"], "clusters": ["bravelion"], "variant": "cordon"}
+
+    asked = reader.post("/api/v1/what-if", question, format="json")
+    read = reader.get(asked.headers["Location"]).json()
+    rows = reader.get(asked.json()["result"]).json()["items"]
+
+    assert (asked.status_code, asked.json()["state"], read["state"]) == (201, "answered", "answered")
+    assert read["clusters"] == ["bravelion", "jumpingcat", "nimblefox"]
+    assert (read["done"], read["placements"], read["leftOut"]) == (1, 1, 0)
+    assert read["fates"] == {"leave": {"stuck": 1}, "cordon": {"stuck": 1}}
+    assert [(row["variant"], row["placement"], row["placedAfter"]) for row in rows] == [("cordon", "web", 0)]
+
+
+def test_a_placement_is_told_with_its_moves_and_its_decision(reader: APIClient) -> None:
+    number = reader.post("/api/v1/what-if", {"clusters": ["nimblefox"]}, format="json").json()["id"]
+
+    [row] = reader.get(f"/api/v1/what-if/{number}/placements?fate=moves").json()["items"]
+    decision = reader.get(f"/api/v1/decisions/{row['decision']}").json()
+
+    assert row["joins"] == [{"cluster": "jumpingcat", "topologySpreadScore": 1, "affinityScore": 0}]
+    assert (row["leaves"], row["placedBefore"], row["placedAfter"]) == (["nimblefox"], 2, 2)
+    assert (decision["picked"], decision["kept"]) == (["jumpingcat"], ["bravelion"])
+    assert reader.get(f"/api/v1/what-if/{number}/placements?fate=stuck").json()["items"] == []
+
+
+def test_a_faulty_question_is_told_with_paths_and_not_saved(reader: APIClient) -> None:
+    answers = [
+        reader.post("/api/v1/what-if", body, format="json")
+        for body in ({"clusters": ["nobody"]}, {}, {"cluster": "bravelion"})
+    ]
+
+    assert [one.status_code for one in answers] == [422, 422, 422]
+    assert [one.json()["faults"][0]["path"] for one in answers] == ["clusters[0]", "clusters", "cluster"]
+    assert not Scenario.objects.exists()
+
+
+def test_what_was_asked_is_listed_newest_first(reader: APIClient) -> None:
+    for name in ("bravelion", "nimblefox"):
+        reader.post("/api/v1/what-if", {"clusters": [name]}, format="json")
+
+    items = reader.get("/api/v1/what-if").json()["items"]
+
+    assert [one["chosenBy"] for one in items] == ["nimblefox", "bravelion"]
+    assert HypotheticalDecision.objects.count() == 4
+
+
+def test_what_nobody_asked_is_not_there(reader: APIClient) -> None:
+    answer = reader.get("/api/v1/what-if/4711")
+
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:fleetui:problem:unknown-scenario")

@@ -1,0 +1,52 @@
+"""Draining and asking what if, as people do it in a browser."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from placements.models import Drain
+
+Enter = Callable[..., Page]
+
+pytestmark = pytest.mark.usefixtures("nine")
+
+
+def test_a_drain_begins_once_the_name_is_typed_and_is_cancelled(enter: Enter, complaints: list[str]) -> None:
+    page = enter("/clusters/nimblefox/drain/", "operator")
+
+    page.get_by_role("button", name="Drain nimblefox").click()
+    expect(page.get_by_role("alert")).to_contain_text("the name of the cluster is not typed")
+    complaints.clear()
+
+    page.get_by_label("Something would be stuck or shrink").fill("nimblefox")
+    page.get_by_role("button", name="Drain nimblefox").click()
+    expect(page.get_by_role("heading", name="How far it is")).to_be_visible()
+
+    page.get_by_role("button", name="Cancel the drain of nimblefox").click()
+    expect(page.get_by_role("status").filter(has_text="cancelled").first).to_be_visible()
+    assert Drain.objects.get().state == "cancelled"
+
+
+def test_from_the_topology_to_what_if_east_goes_down_and_its_decision(enter: Enter) -> None:
+    page = enter("/topology/?key=region", "viewer")
+
+    page.get_by_role("row", name=re.compile("^east")).get_by_role("link", name="What if these 3").click()
+    page.get_by_label("are cordoned and evicted, still members").check()
+    page.get_by_role("button", name="Ask").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("3 clusters, region=east")
+    expect(page.get_by_role("img", name="What moves, and what is lost")).to_be_visible()
+    page.get_by_role("link", name="They leave the fleet").click()
+    page.get_by_role("row", name=re.compile("^web")).get_by_role("link", name=re.compile("^d-")).click()
+    expect(page.get_by_role("note")).to_contain_text("Hypothetical.")
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/topology/?key=region&key2=env", "/clusters/nimblefox/drain/", "/what-if/"]
+)
+def test_nothing_sticks_out_on_a_phone(enter: Enter, path: str) -> None:
+    page = enter(path, "operator", width=390, dark=True)
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -1,0 +1,196 @@
+"""The drain page: impact, pace, the typed name, progress, and what could come back."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+
+from clusters.models import ClusterTaint
+from clusters.operations.editing import uncordon
+from placements.models import Binding, Drain, DrainStep, PolicySnapshot
+from placements.operations.demo import load_demo
+from placements.operations.rollouts.draining import Pace, advance_drains, drain
+from tests.rows import NOW, all_joined, decided, joined, pick_n_spec
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+PAGE = "/clusters/nimblefox/drain/"
+
+
+@pytest.fixture
+def nine() -> None:
+    """Load the demo fleet of nine clusters."""
+    load_demo(9, by=None, now=NOW)
+
+
+def _fates(page: str) -> dict[str, str]:
+    body = page.partition('id="impact"')[2].partition("</section>")[0]
+    rows = re.findall(r'/placements/([\w-]+)/">.*?class="mark.*?<span>(.*?)</span>', body, re.DOTALL)
+    return dict(rows)
+
+
+@pytest.mark.usefixtures("nine")
+def test_w5_says_what_becomes_of_each_placement_before_anything_happens(
+    viewer: Client, text_of: Fetch
+) -> None:
+    page = text_of(viewer, PAGE)
+
+    assert _fates(page) == {
+        "config": "cannot be evicted",
+        "ledger": "stuck",
+        "batch": "shrinks",
+        "web": "replacement found",
+    }
+    assert 'class="label joins">jumpingcat</span><span class="quiet small">topology −2, affinity 20' in page
+    assert "region=north and region=south hold the minimum at 0" in page
+    assert "You can view, but not drain." in page
+    assert 'name="do"' not in page
+    assert not Drain.objects.exists()
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("typed", ["", "nimble"])
+def test_what_gets_worse_wants_the_name_typed(operator: Client, typed: str) -> None:
+    answer = operator.post(PAGE, {"do": "begin", "how": "drain", "at_once": "2", "name": typed})
+
+    assert answer.status_code == 422
+    assert "the name of the cluster is not typed" in answer.content.decode()
+    assert 'name="at_once" min="1" max="100" value="2"' in answer.content.decode()
+    assert not Drain.objects.exists()
+    assert not ClusterTaint.objects.exists()
+
+
+@pytest.mark.usefixtures("nine")
+def test_begins_at_the_pace_that_was_said(operator: Client) -> None:
+    given = {"do": "begin", "how": "drain", "at_once": "2", "minutes": "30", "first": "web, batch"}
+
+    answer = operator.post(PAGE, {**given, "name": "nimblefox"})
+    row = Drain.objects.get()
+
+    assert (answer.status_code, answer["Location"]) == (302, PAGE)
+    assert (row.at_once, row.first, row.started_by) == (2, ["web", "batch"], "ana")
+    assert row.deadline is not None
+    assert timedelta(minutes=29) < row.deadline - datetime.now(UTC) <= timedelta(minutes=30)
+
+
+def test_no_name_is_asked_for_where_nothing_gets_worse(operator: Client, text_of: Fetch) -> None:
+    all_joined("a", "b")
+    decided("web", pick_n_spec(1))
+    [here] = Binding.objects.values_list("cluster_name", flat=True)
+
+    page = text_of(operator, f"/clusters/{here}/drain/")
+    answer = operator.post(f"/clusters/{here}/drain/", {"do": "begin", "how": "drain"})
+
+    assert 'name="name"' not in page
+    assert answer.status_code == 302
+    assert Drain.objects.get().cluster_name == here
+
+
+@pytest.mark.usefixtures("nine")
+def test_may_only_cordon(operator: Client) -> None:
+    operator.post(PAGE, {"do": "begin", "how": "cordon"})
+
+    assert ClusterTaint.objects.get().cluster.name == "nimblefox"
+    assert not Drain.objects.exists()
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("at_once", "0", "&#x27;0&#x27; is out of range"),
+        ("minutes", "soon", "&#x27;soon&#x27; is out of range"),
+        ("first", "nobody", "&#x27;nobody&#x27; is not placed on nimblefox"),
+    ],
+)
+def test_an_odd_pace_is_refused_with_its_fault(operator: Client, field: str, value: str, said: str) -> None:
+    answer = operator.post(PAGE, {"do": "begin", "how": "drain", "name": "nimblefox", field: value})
+
+    assert answer.status_code == 422
+    assert said in answer.content.decode()
+    assert not Drain.objects.exists()
+
+
+@pytest.mark.usefixtures("nine")
+def test_follows_the_drain_and_tells_only_news(operator: Client, text_of: Fetch) -> None:
+    drain("nimblefox", by=None, now=NOW, pace=Pace(at_once=1))
+    advance_drains(now=NOW)
+    htmx = {"HX-Request": "true"}
+
+    page = text_of(operator, PAGE)
+    [version] = re.findall(r'hx-get="\?v=(\w+)"', page)
+    same = operator.get(f"{PAGE}?v={version}", headers=htmx)
+    DrainStep.objects.filter(placement_name="web").update(state=DrainStep.State.GONE)
+    news = operator.get(f"{PAGE}?v={version}", headers=htmx)
+
+    assert "being drained" in page
+    assert 'id="impact"' not in page
+    assert same.status_code == 204
+    assert news.content.decode().startswith('<section id="progress"')
+
+
+@pytest.mark.usefixtures("nine")
+def test_says_where_each_placement_went(operator: Client, text_of: Fetch) -> None:
+    drain("nimblefox", by=None, now=NOW)
+    advance_drains(now=NOW)
+    web = Binding.objects.filter(placement__name="web").exclude(cluster_name="nimblefox").first()
+    assert web is not None
+    Binding.objects.exclude(pk=web.pk).update(picked_at=NOW - timedelta(hours=1))
+    Binding.objects.filter(pk=web.pk).update(picked_at=NOW)
+
+    page = text_of(operator, PAGE)
+    rows = re.findall(r"<tr>.*?</tr>", page.partition('id="progress"')[2], re.DOTALL)
+    [row] = [one for one in rows if "/placements/web/" in one]
+
+    assert f'href="/clusters/{web.cluster_name}/"' in row
+    assert all("nowhere yet" in one for one in rows if one is not row and "/placements/" in one)
+
+
+@pytest.mark.usefixtures("nine")
+def test_is_cancelled_once(operator: Client) -> None:
+    drain("nimblefox", by=None, now=NOW)
+
+    first = operator.post(PAGE, {"do": "cancel"})
+    second = operator.post(PAGE, {"do": "cancel"})
+
+    assert (first.status_code, second.status_code) == (302, 409)
+    assert "there is nothing to cancel" in second.content.decode()
+    assert Drain.objects.get().state == "cancelled"
+
+
+def test_offers_to_bring_back_what_only_a_fresh_schedule_would(operator: Client, text_of: Fetch) -> None:
+    joined("a")
+    decided("web", pick_n_spec(1))
+    joined("b")
+    Binding.objects.update(cluster_name="a")
+    row = drain("a", by=None, now=NOW)
+    DrainStep.objects.create(drain=row, placement_name="web", state=DrainStep.State.GONE, changed_at=NOW)
+    Drain.objects.update(state=Drain.State.DONE, ended_at=NOW)
+    Binding.objects.update(cluster_name="b")
+    cordoned = text_of(operator, "/clusters/a/drain/")
+    uncordon(["a"], by=None, now=NOW)
+    joined("aa")
+    page = text_of(operator, "/clusters/a/drain/")
+
+    assert "The cluster is cordoned still" in cordoned
+    assert "Bring back what it took off?" in page
+    assert "The cluster is cordoned still" not in page
+
+
+@pytest.mark.usefixtures("nine")
+def test_brings_a_placement_back_by_a_fresh_schedule(operator: Client) -> None:
+    before = PolicySnapshot.objects.filter(placement__name="web").count()
+
+    done = operator.post(PAGE, {"do": "bring-back", "placement": "web"})
+    refused = operator.post(PAGE, {"do": "bring-back", "placement": "config"})
+
+    assert (done.status_code, refused.status_code) == (302, 409)
+    assert PolicySnapshot.objects.filter(placement__name="web").count() == before + 1
+    assert "config names its clusters" in refused.content.decode()
+
+
+def test_a_cluster_that_is_not_there_has_no_drain(operator: Client) -> None:
+    assert operator.get("/clusters/nobody/drain/").status_code == 404

@@ -1,0 +1,146 @@
+"""What-if on pages: asked by anybody, answered for every placement, its decisions marked as hypothetical."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from placements.models import Decision, HypotheticalDecision, Placement, Scenario
+from placements.operations import scenarios
+from placements.operations.demo import load_demo
+from placements.operations.scenarios import answer_due, ask_what_if
+from tests.rows import NOW, all_joined, decided, pick_n_spec
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+
+
+@pytest.fixture
+def nine() -> None:
+    """Load the demo fleet of nine clusters."""
+    load_demo(9, by=None, now=NOW)
+
+
+def _row(page: str, placement: str) -> str:
+    [row] = [
+        one for one in re.findall(r"<tr>.*?</tr>", page, re.DOTALL) if f"/placements/{placement}/" in one
+    ]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", row)).strip()
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_viewer_asks_by_label_and_reads_both_answers(viewer: Client, text_of: Fetch) -> None:
+    asked = viewer.post("/what-if/", {"label": "region=east", "clusters": "", "variant": "cordon"})
+    cordoned = text_of(viewer, asked["Location"])
+    left = text_of(viewer, asked["Location"].replace("cordon", "leave"))
+
+    assert asked["Location"] == f"/what-if/{Scenario.objects.get().pk}/?variant=cordon"
+    assert "2 stuck, 1 shrinks, 1 moves, 1 cannot be moved." in cordoned
+    assert "3 stuck, 1 shrinks, 1 moves." in left
+    assert "stuck 2 of 4, was 3" in _row(cordoned, "ledger").replace(" , ", ", ")
+    assert "smartfish → flyingpenguin topology 1, affinity −10" in _row(left, "web")
+    assert "Why the two answers differ." in left
+
+
+@pytest.mark.usefixtures("nine")
+def test_the_worst_come_first_and_one_fate_can_be_chosen(viewer: Client, text_of: Fetch) -> None:
+    row = ask_what_if(names=[], labels=["region:east"], by=None, now=NOW)
+
+    page = text_of(viewer, f"/what-if/{row.pk}/").partition('id="placements"')[2]
+    moved = text_of(viewer, f"/what-if/{row.pk}/?fate=moves").partition('id="placements"')[2]
+
+    links = r'<th scope="row"><a href="/placements/(\w+)/">'
+    assert re.findall(links, page) == ["cache", "config", "ledger", "batch", "web"]
+    assert re.findall(links, moved) == ["web"]
+
+
+@pytest.mark.usefixtures("nine")
+def test_each_answer_leads_to_a_decision_that_says_it_is_hypothetical(viewer: Client, text_of: Fetch) -> None:
+    row = ask_what_if(names=[], labels=["region:east"], by=None, now=NOW)
+    decisions = Decision.objects.count()
+    found = HypotheticalDecision.objects.select_related("record").get(variant="leave", placement_name="web")
+
+    page = text_of(viewer, f"/decisions/{found.record.decision_id}/?cluster=flyingpenguin")
+    other = text_of(viewer, f"/decisions/{found.record.decision_id}/semantics/")
+
+    assert "<strong>Hypothetical.</strong>" in page
+    assert f'href="/what-if/{row.pk}/?variant=leave"' in page
+    assert "What web would do" in page
+    assert "Hypothetical decision on web" in other
+    assert Decision.objects.count() == decisions
+
+
+@pytest.mark.usefixtures("web")
+def test_a_real_decision_is_not_called_hypothetical(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+    assert "Hypothetical" not in text_of(viewer, f"/decisions/{decision_id}/")
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"clusters": "nobody"}, "the fleet has no cluster named &#x27;nobody&#x27;"),
+        ({"label": "region=moon"}, "no cluster carries region:moon"),
+        ({}, "no cluster is chosen"),
+    ],
+)
+def test_a_question_about_nobody_comes_back_with_its_fault(
+    viewer: Client, given: dict[str, str], said: str
+) -> None:
+    answer = viewer.post("/what-if/", given)
+
+    assert answer.status_code == 422
+    assert said in answer.content.decode()
+    assert all(value in answer.content.decode() for value in given.values())
+    assert not Scenario.objects.exists()
+
+
+@pytest.mark.usefixtures("web")
+def test_a_link_from_another_page_fills_the_form(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/what-if/?label=region:west&cluster=bravelion&variant=cordon")
+
+    assert 'value="region=west"' in page
+    assert ">bravelion</textarea>" in page
+    assert 'value="cordon" checked' in page
+    assert not Scenario.objects.exists()
+
+
+def test_while_it_is_answered_the_page_asks_again_and_is_told_only_news(
+    viewer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_joined("a", "b")
+    decided("web", pick_n_spec(1))
+    monkeypatch.setattr(scenarios, "SMALL_FLEET", 0)
+    row = ask_what_if(names=["a"], labels=[], by=None, now=NOW)
+    htmx = {"HX-Request": "true"}
+
+    page = viewer.get(f"/what-if/{row.pk}/").content.decode()
+    [version] = re.findall(r'hx-get="\?v=([\d.]+)"', page)
+    same = viewer.get(f"/what-if/{row.pk}/?v={version}", headers=htmx)
+    while answer_due(now=NOW):
+        pass
+    news = viewer.get(f"/what-if/{row.pk}/?v={version}", headers=htmx)
+
+    assert "0 of 1 placements" in page
+    assert same.status_code == 204
+    assert news.content.decode().startswith('<div id="answer"')
+    assert 'hx-trigger="tick' not in news.content.decode()
+
+
+def test_lists_what_was_asked_with_a_bounded_number_of_queries(
+    viewer: Client, text_of: Fetch, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    all_joined("a", "b")
+    decided("web", pick_n_spec(1))
+    for _ in range(15):
+        ask_what_if(names=["b"], labels=[], by=None, now=NOW)
+
+    with django_assert_max_num_queries(10):
+        page = text_of(viewer, "/what-if/")
+
+    assert page.count('href="/what-if/') >= 15
+    assert page.count("1 stuck") + page.count("1 moves") >= 15
+    assert Placement.objects.count() == 1
