@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 from django.conf import settings
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.test.testcases import _StaticFilesHandler
 from playwright.sync_api import Browser, BrowserContext, Page
@@ -77,9 +77,14 @@ def complaints() -> list[str]:
     return []
 
 
+def _somebody(name: str, roles: tuple[str, ...]) -> User:
+    """Give the person who is there already, or a new one with these roles."""
+    return User.objects.filter(username=name).first() or person(name, *roles)
+
+
 @pytest.fixture
 def enter(browser: Browser, live_server: LiveServer, complaints: list[str]) -> Iterator[Enter]:
-    """Give a function that opens a page in a browser of its own, logged in as a new person with these roles.
+    """Give a function that opens a page in a browser of its own, logged in as a person with these roles.
 
     `enter("/", "operator", width=390, dark=True, javascript=False)`
     """
@@ -102,7 +107,7 @@ def enter(browser: Browser, live_server: LiveServer, complaints: list[str]) -> I
         )
         opened.append(context)
         client = Client()
-        client.force_login(person(name or f"person{len(opened)}", *(roles or ("viewer",))))
+        client.force_login(_somebody(name or f"person{len(opened)}", roles or ("viewer",)))
         session = client.cookies[settings.SESSION_COOKIE_NAME].value
         context.add_cookies(
             [{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}]

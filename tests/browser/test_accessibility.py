@@ -12,10 +12,16 @@ import pytest
 from playwright.sync_api import Page
 
 from placements import urls
-from placements.models import Decision, Resource
+from placements.manifests import dump_yaml
+from placements.models import Decision, Placement, Resource, Scenario
+from placements.operations.drafts import start_draft
 from placements.operations.rollouts.advancing import advance_due
+from placements.operations.scenarios import ask_what_if
+from placements.operations.staged.starting import start_run
+from placements.operations.staged.strategies import save_strategy
 from placements.views.search import resource_url
-from tests.rows import NOW
+from tests.rollouts.staged import staged_spec, strategy_document
+from tests.rows import NOW, decided, person
 
 Enter = Callable[..., Page]
 
@@ -49,6 +55,26 @@ SAMPLES = {
     "retry": "/placements/web/retry/bravelion/",
     "rollouts": "/rollouts/",
     "rollout": "/rollouts/web/1/",
+    "start-staged": "/placements/shelf/staged-run/?strategy=careful",
+    "staged-run": "/rollouts/staged/runs/one/",
+    "resume-staged-run": "/rollouts/staged/runs/one/resume/",
+    "approve-stage": "/rollouts/staged/runs/one/approve/all/",
+    "stop-staged-run": "/rollouts/staged/runs/one/stop/",
+    "abandon-staged-run": "/rollouts/staged/runs/one/abandon/",
+    "skip-staged-wait": "/rollouts/staged/runs/one/skip-wait/all/",
+    "retry-staged": "/rollouts/staged/runs/one/retry/bravelion/",
+    "staged-strategies": "/rollouts/staged/strategies/",
+    "new-staged-strategy": "/rollouts/staged/new-strategy/",
+    "staged-strategy": "/rollouts/staged/strategies/careful/",
+    "edit-staged-strategy": "/rollouts/staged/strategies/careful/edit/",
+    "delete-staged-strategy": "/rollouts/staged/strategies/careful/delete/",
+    "draft": "/drafts/{draft}/",
+    "review-draft": "/drafts/{draft}/review/",
+    "drain-cluster": "/clusters/bravelion/drain/",
+    "topology": "/topology/?key=region&key2=env",
+    "what-if": "/what-if/?label=region:east",
+    "scenario": "/what-if/{scenario}/",
+    "decided-cluster": "/decisions/{decision}/clusters/bravelion/",
     "decision": "/decisions/{decision}/?cluster=bravelion",
     "semantics": "/decisions/{decision}/semantics/",
     "resources": "/resources/",
@@ -56,7 +82,10 @@ SAMPLES = {
     "resource": "{resource}",
     "delete-resource": "{resource}delete/",
 }
-NO_PAGE = {"load-demo", "placement-yaml", "choose-two", "prefer-theme", "prefer-rows", "prefer-keys"}
+NO_PAGE = {
+    *("load-demo", "placement-yaml", "choose-two", "prefer-theme", "prefer-rows", "prefer-keys"),
+    *("discard-draft", "rebase-draft"),
+}
 """Addresses that show nothing of their own: they redirect, or hand out a file."""
 ON_A_PHONE = (
     "overview",
@@ -79,19 +108,32 @@ def test_no_page_is_missing_here() -> None:
 
 @pytest.fixture
 def samples(nine: None) -> dict[str, str]:
-    """Give the address of each page, on a demo that is being carried out."""
+    """Give the address of each page, on a demo that is being carried out, for `ana`, who has a draft."""
+    ana = person("ana", "operator", "approver")
+    stage = {"name": "all", "labelSelector": {}, "beforeStageTasks": [{"type": "Approval"}]}
+    save_strategy(strategy_document(stage), by=ana, now=NOW)
+    decided("shelf", staged_spec())
+    start_run("one", placement="shelf", strategy="careful", by=ana, now=NOW)
     assert advance_due(now=NOW)
+    ask_what_if(names=["bravelion"], labels=[], by=ana, now=NOW)
+    web = Placement.objects.get(name="web")
+    draft = start_draft(dump_yaml(web.document), placement=web, by=ana, now=NOW)
     decision = Decision.objects.filter(placement_name="web").latest("number")
     resource = resource_url(Resource.objects.earliest("pk"))
     return {
-        name: address.format(decision=decision.record.decision_id, resource=resource)
+        name: address.format(
+            decision=decision.record.decision_id,
+            resource=resource,
+            draft=draft.pk,
+            scenario=Scenario.objects.latest("pk").pk,
+        )
         for name, address in SAMPLES.items()
     }
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_finds_nothing_serious(enter: Enter, samples: dict[str, str], *, dark: bool) -> None:
-    page = enter("/", "operator", dark=dark)
+    page = enter("/", dark=dark, name="ana")
 
     assert {name: found for name, at in samples.items() if (found := _look(page, at))} == {}
 
@@ -100,7 +142,7 @@ def test_axe_finds_nothing_serious(enter: Enter, samples: dict[str, str], *, dar
 def test_on_a_phone_nothing_sticks_out_and_axe_finds_nothing_serious(
     enter: Enter, samples: dict[str, str], *, dark: bool
 ) -> None:
-    page = enter("/", "operator", width=390, dark=dark)
+    page = enter("/", width=390, dark=dark, name="ana")
     shown = samples if not dark else {name: samples[name] for name in ON_A_PHONE}
     found = {}
     for name, address in shown.items():
