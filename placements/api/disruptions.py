@@ -20,7 +20,7 @@ from placements.operations.placements import Did
 from placements.operations.rollouts.evictions import evict
 from placements.operations.rollouts.forgetting import forget_cluster
 from placements.queries.status import manifest_of
-from placements.scheduling.faults import Fault, Faults
+from placements.scheduling.faults import Fault, Faults, format_path
 
 
 class Evict(Endpoint):
@@ -65,7 +65,9 @@ def _cluster_in(request: Request) -> str:
             raise Faults([Fault("cluster", "required", "names no cluster", "the name of a cluster")])
         unknown = [key for key in wish if key != "cluster"]
         if unknown:
-            raise Faults([Fault(str(unknown[0]), "unknown-field", "is not known here", "cluster")])
+            raise Faults(
+                [Fault(format_path((str(unknown[0]),)), "unknown-field", "is not known here", "cluster")]
+            )
     return cluster
 
 
