@@ -23,6 +23,8 @@ from placements.explain.charts.elapsed import clock_words, elapsed_axis, seconds
 from placements.rollout.tally import Tally
 
 MOST_POINTS = 400
+_TAIL = 0.06
+"""How much further the last state is drawn, as a part of the time before: a run ends with its last change."""
 _COLUMNS = (
     "Elapsed",
     "Old, available",
@@ -55,7 +57,7 @@ def area_chart(
         return None
     drawn = _thinned(moments)
     rows = [(seconds_between(since, one.at), one.tally) for one in drawn]
-    end = seconds_between(since, until)
+    end = max(seconds_between(since, until), rows[-1][0] * (1 + _TAIL))
     return Chart(
         name="area",
         title="Clusters against the safety lines",
