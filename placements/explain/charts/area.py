@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 
 from placements.explain.charts.chart import (
     ATTENTION,
-    BLOCKED,
     FAILED,
     NEUTRAL,
     OK,
@@ -175,7 +174,6 @@ def _band(
 
 
 def _shape(level: int, dash: str) -> dict[str, Any]:
-    color = TEXT if dash == "solid" else BLOCKED
     return {
         "type": "line",
         "xref": "paper",
@@ -183,7 +181,7 @@ def _shape(level: int, dash: str) -> dict[str, Any]:
         "x1": 1,
         "y0": level,
         "y1": level,
-        "line": {"color": color, "dash": dash, "width": 2},
+        "line": {"color": TEXT, "dash": dash, "width": 2},
     }
 
 
