@@ -11,6 +11,7 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import Page
 
+from fleetui.models import Event
 from placements import urls
 from placements.manifests import dump_yaml
 from placements.models import Decision, Placement, Resource, Scenario
@@ -29,6 +30,7 @@ SAMPLES = {
     "overview": "/",
     "search": "/search/?q=o",
     "activity": "/activity/",
+    "event": "/activity/{event}/",
     "help": "/help/semantics/",
     "remove-demo": "/demo/remove/",
     "clusters": "/clusters/",
@@ -126,6 +128,7 @@ def samples(nine: None) -> dict[str, str]:
             resource=resource,
             draft=draft.pk,
             scenario=Scenario.objects.latest("pk").pk,
+            event=Event.objects.latest("pk").pk,
         )
         for name, address in SAMPLES.items()
     }
