@@ -63,6 +63,14 @@ def test_lists_what_was_asked_and_decided_newest_first(viewer: Client, text_of: 
     ]
 
 
+@pytest.mark.usefixtures("past")
+def test_a_policy_is_told_with_the_number_that_restoring_it_brings(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/placements/web/history/")
+
+    assert "Pick 2 clusters" in page
+    assert "Pick 3 clusters" not in page
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_its_pages_together_are_the_whole(past: Placement, size: int) -> None:
     whole = [entry.key for entry in history_of(past, size=50).entries]
