@@ -22,6 +22,7 @@ from placements.scheduling.filters.taints import untolerated
 from placements.scheduling.fleet import NO_SCHEDULE, Cluster, Fleet, Taint
 from placements.scheduling.policy import PlacementPolicy, PlacementType
 from placements.scheduling.scheduler import schedule
+from placements.scheduling.spec import parse_placement
 from placements.snapshots import cycles_of
 from placements.standing import Standing, evictable, standing_of
 
@@ -135,17 +136,25 @@ def _rows(
 ) -> Iterator[DrainRow]:
     listed = list(placements)
     for placement, cycle in cycles_of(listed, fleet):
-        standing = standing_of(placement, now=now)
-        yield _stays(standing, cycle, cluster) or _leaves(standing, cycle, cluster)
+        yield _stays_anyway(placement, cycle) or _asked(standing_of(placement, now=now), cycle, cluster)
+
+
+def _stays_anyway(placement: Placement, cycle: Cycle) -> DrainRow | None:
+    """Give the row of a placement that no drain evicts, wherever its clusters stand."""
+    name, placed = placement.name, _placed(cycle.live_bindings)
+    if placement.deleting_since:
+        return DrainRow(name, Fate.LEAVING, (), placed, placed, "Is being deleted.")
+    stays = why_stays(parse_placement(placement.document).spec.policy)
+    return DrainRow(name, Fate.STAYS, (), placed, placed, STAYS_SENTENCES[stays]) if stays else None
+
+
+def _asked(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow:
+    return _stays(standing, cycle, cluster) or _leaves(standing, cycle, cluster)
 
 
 def _stays(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow | None:
     """Give the row of a placement that would not be evicted, or is leaving."""
     name, placed = standing.placement.name, _placed(cycle.live_bindings)
-    if standing.placement.deleting_since:
-        return DrainRow(name, Fate.LEAVING, (), placed, placed, "Is being deleted.")
-    if stays := why_stays(standing.manifest.spec.policy):
-        return DrainRow(name, Fate.STAYS, (), placed, placed, STAYS_SENTENCES[stays])
     verdict = judge_eviction(evictable(standing), cluster, budget_for(name))
     if verdict.why is Why.LEAVING:
         return DrainRow(name, Fate.LEAVING, (), placed, placed, "Is leaving already.")
