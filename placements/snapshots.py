@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from django.db.models import QuerySet
 
 from clusters.queries import FleetView
+from placements.balance import Usage
 from placements.models import Binding, Placement, PolicySnapshot
 from placements.scheduling.bindings import Binding as BindingValue
 from placements.scheduling.bindings import BindingState
@@ -44,19 +45,25 @@ def take(placement: Placement, view: FleetView) -> Inputs:
     """Take the inputs of a cycle for a placement that has a policy snapshot."""
     snapshot = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     rows = tuple(Binding.objects.filter(placement=placement).order_by("cluster_name"))
-    return Inputs(placement, snapshot, rows, view, _cycle(placement, snapshot, rows, view.fleet))
+    cycle = Usage().balanced(_cycle(placement, snapshot, rows, view.fleet))
+    return Inputs(placement, snapshot, rows, view, cycle)
 
 
 def cycles_of(placements: Collection[Placement], fleet: Fleet) -> Iterator[tuple[Placement, Cycle]]:
-    """Give the cycle that each of these placements would run on a fleet; two queries for all of them."""
+    """Give the cycle that each of these placements would run on a fleet; two queries for all of them.
+
+    A third one where the rules of some read what the others have.
+    """
     ids = [placement.pk for placement in placements]
     found = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
     snapshots = {snapshot.placement_id: snapshot for snapshot in found}
     rows: dict[int, list[BindingRow]] = {}
     for placement_id, *values in _rows_of(Binding.objects.filter(placement__in=ids), "placement_id"):
         rows.setdefault(placement_id, []).append(BindingRow(*values))
+    usage = Usage()
     for placement in placements:
-        yield placement, _cycle(placement, snapshots[placement.pk], rows.get(placement.pk, ()), fleet)
+        cycle = _cycle(placement, snapshots[placement.pk], rows.get(placement.pk, ()), fleet)
+        yield placement, usage.balanced(cycle)
 
 
 def _cycle(
@@ -73,9 +80,8 @@ def _cycle(
 
 def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet) -> Cycle:
     """Give the cycle that would run if the draft were saved over `saved`, or as a new placement."""
-    return Cycle(
-        fleet, draft.spec.policy, bindings_under(draft, saved), draft.semantics, draft.spread_options
-    )
+    bindings = bindings_under(draft, saved)
+    return Usage().balanced(Cycle(fleet, draft.spec.policy, bindings, draft.semantics, draft.spread_options))
 
 
 def bindings_under(draft: ClusterResourcePlacement, saved: Placement | None) -> tuple[BindingValue, ...]:

@@ -7,7 +7,7 @@ from clusters.queries import fleet_now
 from placements.models import PolicySnapshot, StagedRun
 from placements.rollout.staged import CannotStart, PlacementFacts, initialise
 from placements.rollout.staged_facts import ClusterFacts, Phase, RunFacts
-from placements.rollout.stages import Approval, When
+from placements.rollout.stages import Approval, When, run_from_plain
 from placements.rollout.stages import StagedRun as Plan
 from placements.rollout.state import ClusterFacts as Known
 from placements.rollout.state import Phase as Carried
@@ -72,8 +72,10 @@ def _policy_snapshot(standing: Standing) -> str:
     return str(rows.values_list("number", flat=True).get())
 
 
-def run_facts(run: StagedRun, plan: Plan, standing: Standing) -> RunFacts:
-    """Give the world around a run."""
+def run_facts(
+    run: StagedRun, plan: Plan, standing: Standing, *, others: Iterable[StagedRun] = ()
+) -> RunFacts:
+    """Give the world around a run; the other runs that have not ended are part of it."""
     return RunFacts(
         state_of(run),
         _clusters(plan, standing),
@@ -85,6 +87,7 @@ def run_facts(run: StagedRun, plan: Plan, standing: Standing) -> RunFacts:
         _moments(run.skipped_waits),
         _moments(run.retries),
         begin(run, standing, {}),
+        tuple(run_from_plain(other.plan) for other in others if other.plan and not other.ended_at),
     )
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.contrib.auth.models import User
 
+from fleetui.models import Event
 from placements.manifests import dump_yaml
 from placements.models import Decision, Placement, Resource
 from placements.operations.drafts import start_draft
@@ -22,6 +23,7 @@ SAMPLES = {
     "overview": "/",
     "search": "/search/?q=o",
     "activity": "/activity/",
+    "event": "/activity/{event}/",
     "help": "/help/semantics/",
     "remove-demo": "/demo/remove/",
     "clusters": "/clusters/",
@@ -101,6 +103,7 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
         "resource": resource_url(Resource.objects.earliest("pk")),
         "draft": draft.pk,
         "scenario": scenario.pk,
+        "event": Event.objects.latest("pk").pk,
     }
     return {name: address.format(**things) for name, address in SAMPLES.items()}
 

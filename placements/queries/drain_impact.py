@@ -26,6 +26,7 @@ from placements.scheduling.spec import parse_placement
 from placements.snapshots import cycles_of
 from placements.standing import Standing, evictable, standing_of
 
+_NAMES_SAID = 5
 CORDON = Taint(CORDON_KEY, CORDON_VALUE, NO_SCHEDULE)
 
 
@@ -169,10 +170,11 @@ def _stays(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow | None:
 def _leaves(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow:
     decision = schedule(without(cycle, cluster))
     before, after = _placed(cycle.live_bindings), _placed(decision.bindings_after)
-    joins = tuple(name for name in decision.picked_names if name != cluster)
+    there = {one.cluster for one in cycle.live_bindings if one.is_active} | {cluster}
+    joins = tuple(name for name in decision.picked_names if name not in there)
     staged = f" {STAYS_SENTENCES[WhyStays.NEXT_RUN]}" if standing.is_staged else ""
     fate, said = _fate(decision, joins)
-    scores = tuple(one for one in decision.picked if one.cluster != cluster)
+    scores = tuple(one for one in decision.picked if one.cluster not in there)
     return DrainRow(standing.placement.name, fate, joins, before, after, f"{said}{staged}", scores)
 
 
@@ -180,9 +182,14 @@ def _fate(decision: Decision, joins: tuple[str, ...]) -> tuple[Fate, str]:
     if not decision.is_fulfilled or decision.is_failed:
         return Fate.STUCK, f"No replacement: {stuck_words(decision)}."
     if joins:
-        return Fate.MOVES, f"{joined(joins)} {'joins' if len(joins) == 1 else 'join'}."
+        return Fate.MOVES, f"{joined(_few(joins))} {'joins' if len(joins) == 1 else 'join'}."
     is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
     return Fate.SHRINKS, "PickAll: leaves." if is_all else "Leaves; it has as many as it asks for."
+
+
+def _few(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Keep a sentence short: of more than five names the first four, and how many more there are."""
+    return names if len(names) <= _NAMES_SAID else (*names[:4], f"{len(names) - 4} more")
 
 
 def without(cycle: Cycle, *clusters: str) -> Cycle:

@@ -1,6 +1,6 @@
 """Every page, looked at by axe, in light and dark and on a phone: nothing serious, and nothing sticks out.
 
-A page without a sample in `tests/page_samples.py` fails the first test; what axe finds is told with the page.
+A page whose address has no sample in `tests/page_samples.py` fails the first test.
 """
 
 from collections.abc import Callable
