@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from clusters.queries import fleet_now
-from placements.models import Binding, PolicySnapshot, StagedRun
+from placements.models import PolicySnapshot, StagedRun
 from placements.rollout.staged import CannotStart, PlacementFacts, initialise
 from placements.rollout.staged_facts import ClusterFacts, Phase, RunFacts
 from placements.rollout.stages import Approval, When, run_from_plain
@@ -20,7 +20,7 @@ from placements.scheduling.door.staged_documents import (
 )
 from placements.scheduling.policy import PlacementType
 from placements.snapshots import hash_of
-from placements.standing import Standing
+from placements.standing import Held, Standing
 
 
 def strategy_of(run: StagedRun) -> StagedStrategySpec:
@@ -57,7 +57,7 @@ def placement_facts(standing: Standing, versions: Mapping[str, str]) -> Placemen
     )
 
 
-def _names(bindings: Iterable[Binding], *, scheduled: bool) -> list[str]:
+def _names(bindings: Iterable[Held], *, scheduled: bool) -> list[str]:
     return [one.cluster_name for one in bindings if (one.state != BindingState.UNSCHEDULED) == scheduled]
 
 

@@ -201,8 +201,7 @@ def manifest_then(
 def manifest_with(placement: Placement, snapshot: PolicySnapshot) -> dict[str, Any]:
     """Give today's manifest with the policy of a snapshot: what restoring it would save."""
     document = deepcopy(placement.document)
-    decision = _decisions(placement).filter(policy_number=snapshot.number).order_by("-number").first()
-    number = _wanted(placement, decision)
+    number = number_under(placement, snapshot)
     document["spec"]["policy"] = {
         **snapshot.policy,
         **({} if number is None else {"numberOfClusters": number}),
@@ -214,6 +213,12 @@ def manifest_with(placement: Placement, snapshot: PolicySnapshot) -> dict[str, A
     if notes:
         document["metadata"]["annotations"] = notes
     return document
+
+
+def number_under(placement: Placement, snapshot: PolicySnapshot) -> int | None:
+    """Give how many clusters were wanted last under a policy; another number makes no snapshot of its own."""
+    decision = _decisions(placement).filter(policy_number=snapshot.number).order_by("-number").first()
+    return _wanted(placement, decision)
 
 
 def _note(notes: dict[str, str], key: str, value: str) -> None:

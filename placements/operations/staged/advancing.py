@@ -160,10 +160,9 @@ def _start(run: StagedRun, standing: Standing, answer: Answer, *, now: datetime)
     """Write down what starts; the calls to the clusters are made later, outside of this transaction."""
     rows = {binding.cluster_name: binding for binding in standing.bindings}
     listed = [one for one in _starts(run, answer) if one.cluster in rows]
-    if listed:
-        save_started(
-            [started(rows[one.cluster], one.content, attempt=one.attempt, now=now) for one in listed]
-        )
+    starts = [started(rows[one.cluster], one.content, attempt=one.attempt, now=now) for one in listed]
+    if starts:
+        save_started(starts, standing)
 
 
 def _ask(run: StagedRun, answer: Answer, *, now: datetime) -> None:
