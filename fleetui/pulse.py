@@ -1,5 +1,6 @@
 """Whether a worker is there: it says so every few seconds, and pages say since when it has not."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from fleetui.models import Pulse
@@ -15,10 +16,19 @@ def beat(*, now: datetime) -> None:
         Pulse.objects.update_or_create(pk=_ONLY, defaults={"at": now})
 
 
-def silence(*, now: datetime) -> timedelta | None:
-    """Give for how long no worker has answered, once that is longer than it may be; None while one does.
+def last_beat() -> datetime | None:
+    """Give when a worker last answered; None on a hub where none ever has."""
+    return Pulse.objects.filter(pk=_ONLY).values_list("at", flat=True).first()
 
-    A hub where none has ever answered is new: nobody can tell since when one is missing.
+
+def silence(*, now: datetime, waiting: Callable[[], datetime | None]) -> timedelta | None:
+    """Give for how long no worker has answered, once that is longer than it may be and work waits for one.
+
+    `waiting` tells since when work waits; where no worker has ever answered, silence counts from then.
     """
-    last = Pulse.objects.filter(pk=_ONLY).values_list("at", flat=True).first()
-    return now - last if last and now - last > SILENT_AFTER else None
+    last = last_beat()
+    if last and now - last <= SILENT_AFTER:
+        return None
+    since = waiting()
+    quiet = now - (last or since) if since else timedelta()
+    return quiet if quiet > SILENT_AFTER else None

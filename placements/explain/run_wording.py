@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -53,6 +54,7 @@ class Waiters:
     clusters: tuple[str, ...]
     why: str
     freed_by: str
+    until: datetime | None = None
 
 
 def waiters_of(answer: Answer) -> list[Waiters]:
@@ -63,7 +65,8 @@ def waiters_of(answer: Answer) -> list[Waiters]:
         each = list(group)
         names = tuple(one.cluster for one in each[:MOST_SHOWN])
         why, freed_by = waiting_sentence(each[0], answer), freeing_sentence(each[0], answer)
-        found.append(Waiters(block, len(each), names, why, freed_by))
+        until = min((one.until for one in each if one.until), default=None)
+        found.append(Waiters(block, len(each), names, why, freed_by, until))
     return found
 
 

@@ -1,8 +1,9 @@
 """The clusters of a run, one row each: as they are while it is under way, as they came out of it later."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Q, QuerySet
 
@@ -23,7 +24,10 @@ SUPERSEDED = ClusterUpdate.Outcome.SUPERSEDED
 
 @dataclass(frozen=True, slots=True)
 class ClusterInRun:
-    """One cluster in a run: `wave` as planned, `phase` how far it is or how it came out of the run."""
+    """One cluster in a run: `wave` as planned, `phase` how far it is or how it came out of the run.
+
+    `began_at` and `ended_at` are those of the last start on it; without an end it is under way.
+    """
 
     cluster: str
     wave: int | None
@@ -36,6 +40,8 @@ class ClusterInRun:
     message: str = ""
     block: str = ""
     why: str = ""
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
 
     @property
     def has_failed(self) -> bool:
@@ -63,11 +69,16 @@ def clusters_in(run: Rollout, names: Iterable[str], said: Said) -> list[ClusterI
     latest = {row.cluster_name: row for row in updates}
     waiting = {one.cluster: one for one in said.answer.waiting} if said.answer else {}
     return [
-        _of_binding(bindings[name], run, waves.get(name), said, waiting.get(name))
+        replace(_of_binding(bindings[name], run, waves.get(name), said, waiting.get(name)), **_times(update))
         if name in bindings
-        else _of_update(name, latest.get(name), waves.get(name), said)
+        else replace(_of_update(name, update, waves.get(name), said), **_times(update))
         for name in listed
+        for update in [latest.get(name)]
     ]
+
+
+def _times(update: ClusterUpdate | None) -> dict[str, Any]:
+    return {"began_at": update.started_at, "ended_at": update.ended_at} if update else {}
 
 
 def _bindings(run: Rollout) -> QuerySet[Binding]:

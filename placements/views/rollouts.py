@@ -29,7 +29,7 @@ from placements.queries.runs import (
     said_of,
 )
 from placements.queries.staged_approvals import approvals_waiting, waiting_for
-from placements.rollout.answer import Answer
+from placements.rollout.answer import Answer, Verdict
 from placements.views import states
 from placements.views.chart_tables import asked_table
 from placements.views.happenings import happening_rows
@@ -160,6 +160,8 @@ def _living(request: HttpRequest, run: Rollout) -> dict[str, Any]:
         "state": states.run_state(run, str(answer.verdict) if answer else None),
         "version": f"{run.changes}.{run.placement.revision if run.placement else 0}",
         "is_running": run.state == Rollout.State.RUNNING,
+        "is_at_rest": answer is not None and answer.verdict is Verdict.HALTED,
+        "now": now,
         "is_latest": latest is not None and latest.pk == run.pk,
         "latest": latest,
         "sentence": _sentence(run, said, now),
@@ -185,7 +187,7 @@ def _why(answer: Answer) -> dict[str, Any]:
         "waiting": [
             (one, one.clusters[:_SHOWN], one.count - len(one.clusters[:_SHOWN])) for one in waiters_of(answer)
         ],
-        "under_way": [(one.cluster, under_way_sentence(one)) for one in answer.under_way[:_SHOWN]],
+        "under_way": [(one.cluster, under_way_sentence(one), one.until) for one in answer.under_way[:_SHOWN]],
         "more_under_way": max(0, len(answer.under_way) - _SHOWN),
         "held_back": held_back_sentence(held) if held else "",
     }

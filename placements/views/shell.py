@@ -12,6 +12,7 @@ from fleetui.pulse import silence
 from fleetui.roles import may_approve, may_operate, may_read
 from placements.models import Placement
 from placements.queries.runs import running_count
+from placements.queries.waiting_work import waiting_since
 from placements.scheduling.version import ENGINE_VERSION
 from placements.views.preferences import PREFERENCES, preference_of
 from placements.views.twins import curl_of, twin_of
@@ -79,8 +80,8 @@ class Shell:
 
     @cached_property
     def silence(self) -> int | None:
-        """Give for how many seconds no worker has answered, if that is too long."""
-        found = silence(now=timezone.now())
+        """Give for how many seconds no worker has answered, if that is too long and work waits for one."""
+        found = silence(now=timezone.now(), waiting=waiting_since)
         return int(found.total_seconds()) if found else None
 
     @property

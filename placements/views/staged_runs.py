@@ -22,7 +22,7 @@ from placements.queries.staged import answer_in
 from placements.queries.staged_approvals import why_not_approve
 from placements.queries.staged_preview import RunPreview, free_name, is_rollback, preview_of
 from placements.queries.staged_stages import StageView, StepView, Window, pulse_of, stages_of
-from placements.rollout.staged_facts import WaitFor
+from placements.rollout.staged_facts import Answer, WaitFor
 from placements.scheduling.door.staged_documents import RunState
 from placements.scheduling.faults import Fault, Faults
 from placements.staging import state_of
@@ -78,6 +78,7 @@ def _living(request: HttpRequest, run: StagedRun) -> dict[str, Any]:
         "state": states.staged_state(run),
         "sentences": run_sentences(answer) if answer else ["The scheduler has not decided yet."],
         "is_active": is_active,
+        "is_at_rest": answer is not None and _waits_for_somebody(answer),
         "is_prepared": state_of(run) is RunState.INITIALIZE,
         "may_stop": is_active and state_of(run) is RunState.RUN,
         "is_rollback": is_rollback(run),
@@ -92,6 +93,14 @@ def _living(request: HttpRequest, run: StagedRun) -> dict[str, Any]:
             events_matching(kind="staged-run", name=run.name).order_by("-id")[:_EVENTS_SHOWN]
         ),
     }
+
+
+def _waits_for_somebody(answer: Answer) -> bool:
+    """Tell whether nothing goes on until a person does something."""
+    return bool(answer.waits) and all(wait.what in _PERSONS for wait in answer.waits)
+
+
+_PERSONS = (WaitFor.RUN, WaitFor.RESUME, WaitFor.APPROVAL_BEFORE, WaitFor.APPROVAL_AFTER)
 
 
 def _window(request: HttpRequest) -> Window | None:

@@ -6,9 +6,11 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from placements.models import Placement
+from clusters.operations.editing import cordon, uncordon
+from placements.models import Placement, PolicySnapshot
+from tests.rollouts.test_bring_back import drained
 from tests.rollouts.test_status import placed
-from tests.rows import pick_n_spec, saved
+from tests.rows import NOW, all_joined, decided, pick_n_spec, saved
 
 pytestmark = pytest.mark.django_db
 
@@ -43,6 +45,33 @@ def test_stops_starts_rolls_back_and_releases() -> None:
         "web goes back to what r0 had, as r2",
         "web follows the hub again",
     ]
+
+
+def test_reschedules_and_says_what_that_changes() -> None:
+    world = drained()
+    uncordon(["c000"], by=None, now=world.now)
+
+    said = rollout("reschedule", "spread")
+
+    assert said == "spread is rescheduled from scratch: joins c000; leaves c001\n"
+    assert PolicySnapshot.objects.filter(placement__name="spread").count() == 2
+    with pytest.raises(CommandError, match="names its clusters"):
+        rollout("reschedule", "fixed")
+    with pytest.raises(CommandError, match="no placement"):
+        rollout("reschedule", "none")
+
+
+def test_rescheduling_to_nothing_is_confirmed() -> None:
+    all_joined("a", "b")
+    decided("db", pick_n_spec(1))
+    cordon(["a", "b"], by=None, now=NOW)
+
+    with pytest.raises(CommandError) as refused:
+        rollout("reschedule", "db")
+
+    assert refused.value.returncode == 1
+    assert PolicySnapshot.objects.count() == 1
+    assert rollout("reschedule", "db", "--confirm").endswith("leaves b\n")
 
 
 def test_says_how_a_run_stands() -> None:

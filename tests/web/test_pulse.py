@@ -5,13 +5,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from fleetui.models import Pulse
 from fleetui.pulse import beat, silence
+from placements.models import Placement
+from placements.queries.waiting_work import waiting_since
 from placements.tasks import sweep
-from tests.rows import NOW
+from tests.rows import NOW, joined, pick_n_spec, run_due, saved
 
 pytestmark = pytest.mark.django_db
 
@@ -19,12 +22,38 @@ Fetch = Callable[[Client, str], str]
 
 
 def test_is_silent_after_forty_seconds() -> None:
-    assert silence(now=NOW) is None
-
     beat(now=NOW)
 
-    assert silence(now=NOW + timedelta(seconds=40)) is None
-    assert silence(now=NOW + timedelta(seconds=41)) == timedelta(seconds=41)
+    assert quiet(40, waiting=NOW) is None
+    assert quiet(41, waiting=NOW) == timedelta(seconds=41)
+
+
+def test_nobody_is_missed_while_nothing_waits() -> None:
+    beat(now=NOW)
+
+    assert quiet(3600, waiting=None) is None
+
+
+def test_where_none_ever_answered_silence_counts_from_the_work_that_waits() -> None:
+    assert quiet(3600, waiting=None) is None
+    assert quiet(40, waiting=NOW) is None
+    assert quiet(41, waiting=NOW) == timedelta(seconds=41)
+
+
+def test_work_waits_from_a_change_to_its_decision() -> None:
+    joined("a")
+    saved("web", pick_n_spec(1))
+    waited = waiting_since()
+    run_due()
+    Placement.objects.update(advance_answered=F("advance_asked"), advance_at=None)
+
+    assert waited == NOW
+    assert waiting_since() is None
+
+
+def quiet(seconds: int, *, waiting: datetime | None) -> timedelta | None:
+    """Give the silence so many seconds later."""
+    return silence(now=NOW + timedelta(seconds=seconds), waiting=lambda: waiting)
 
 
 def test_writes_at_most_every_five_seconds(django_assert_num_queries: DjangoAssertNumQueries) -> None:

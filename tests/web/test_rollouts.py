@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from fleetui.pulse import beat
 from placements.models import Placement
 from placements.operations.placements import save_placement
 from placements.operations.rollouts import hands
@@ -70,6 +72,31 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(viewer: Client, text_of: Fetc
     assert "freed by c000 becoming available" in page
     assert "runs r0 and waits for r1" in page
     assert "r0 → r1" in page
+
+
+@pytest.mark.usefixtures("world")
+def test_a_start_under_way_has_a_clock_and_one_that_ended_tells_its_time(
+    viewer: Client, text_of: Fetch
+) -> None:
+    under_way, ended = text_of(viewer, RUN), text_of(viewer, "/rollouts/web/1/")
+
+    clocks = re.findall(r'took </span><span data-since="2026-11-20T12:\d\d:\d\d\+00:00">', under_way)
+    assert len(clocks) == 1
+    assert re.findall(r"took </span>([\d:]+)", ended) == ["0:02"] * 3
+
+
+def test_what_comes_by_itself_is_counted_down_and_a_halted_run_is_asked_less_often(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
+    fail_on(world, "c000")
+    retried = text_of(viewer, "/rollouts/web/3/")
+    hands.pause("web", by=None, now=world.now)
+    world.work()
+    paused = text_of(viewer, "/rollouts/web/3/")
+
+    assert re.search(r'<span data-until="2026-11-20T12:[^"]*">[\d:]+</span> left', retried)
+    assert 'data-active="false"' not in retried
+    assert 'hx-swap="outerHTML" data-active="false"' in paused
 
 
 def test_a_run_is_followed_until_it_ends(viewer: Client, text_of: Fetch, world: World) -> None:
@@ -213,6 +240,8 @@ def test_the_overview_tells_of_removals_that_are_held_back(viewer: Client, text_
 def test_asks_few_queries(
     viewer: Client, address: str, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
+    beat(now=datetime.now(UTC))
+
     with django_assert_max_num_queries({"/rollouts/": 12, RUN: 19}.get(address, 24)):
         viewer.get(address)
 

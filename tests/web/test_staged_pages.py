@@ -139,6 +139,16 @@ def test_says_why_a_run_could_not_begin(operator: Client, text_of: Fetch, world:
     assert "Start it" not in page
 
 
+def test_a_run_that_waits_for_a_person_alone_is_asked_less_often(
+    viewer: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    timed = text_of(viewer, RUN)
+    waiting.go_on(40)
+
+    assert "data-active" not in timed
+    assert 'hx-swap="outerHTML" data-active="false"' in text_of(viewer, RUN)
+
+
 @pytest.mark.usefixtures("waiting")
 def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, RUN)

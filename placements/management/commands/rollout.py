@@ -7,10 +7,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from placements.explain.run_wording import answer_sentences, progress_sentence
+from placements.explain.wording import joined
 from placements.models import Placement
+from placements.operations.emptying import EmptiesPlacementError
 from placements.operations.placements import UnknownPlacementError
+from placements.operations.rescheduling import reschedule
 from placements.operations.rollouts import hands
 from placements.operations.rollouts.hands import HandRefusedError
+from placements.queries.fresh import fresh_schedule
 from placements.queries.run_clusters import progress_of
 from placements.queries.runs import latest_run, said_of
 
@@ -35,13 +39,15 @@ class Command(BaseCommand):
     """Lay hands on a rollout."""
 
     help = (
-        "Pause, resume, stop or start a placement's rollout, retry a cluster, roll back, say how it stands."
+        "Pause, resume, stop or start a placement's rollout, retry a cluster, roll back, "
+        "choose clusters afresh, say how it stands."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options."""
-        parser.add_argument("wish", choices=[*_PLAIN, "retry", "rollback", "status"])
+        parser.add_argument("wish", choices=[*_PLAIN, "retry", "rollback", "reschedule", "status"])
         parser.add_argument("placement", metavar="NAME")
+        parser.add_argument("--confirm", action="store_true", help="reschedule even if nothing would be left")
         parser.add_argument(
             "what",
             metavar="CLUSTER|NUMBER",
@@ -49,16 +55,22 @@ class Command(BaseCommand):
             help="what to retry; the resource snapshot to go back to",
         )
 
-    def handle(self, *, wish: str, placement: str, what: str | None, **_options: Any) -> None:
+    def handle(
+        self, *, wish: str, placement: str, what: str | None, confirm: bool = False, **_options: Any
+    ) -> None:
         """Do what is wished, and say what became of it."""
         if (what is None) == (wish in ("retry", "rollback")):
             wanted = {"retry": "the name of a cluster", "rollback": "the number of a resource snapshot"}
             raise CommandError(f"{wish} takes {wanted.get(wish, 'a placement alone')}", returncode=BAD_INPUT)
         try:
-            said = _do(wish, placement, what or "", now=datetime.now(UTC))
+            now = datetime.now(UTC)
+            if wish == "reschedule":
+                said = _reschedule(placement, confirmed=confirm, now=now)
+            else:
+                said = _do(wish, placement, what or "", now=now)
         except UnknownPlacementError as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from error
-        except HandRefusedError as error:
+        except (HandRefusedError, EmptiesPlacementError) as error:
             raise CommandError(str(error), returncode=REFUSED) from error
         self.stdout.write(said)
 
@@ -74,6 +86,18 @@ def _do(wish: str, name: str, what: str, *, now: datetime) -> str:
         return f"{name} goes back to what {what} had, as r{restored.number}; `rollout release` ends that"
     _PLAIN[wish](name, by=None, now=now)
     return f"{name} {_DONE[wish]}"
+
+
+def _reschedule(name: str, *, confirmed: bool, now: datetime) -> str:
+    """Choose clusters afresh, and say what a look beforehand found that this would change."""
+    row = Placement.objects.filter(name=name).first()
+    if row is None:
+        raise UnknownPlacementError(name)
+    fresh = fresh_schedule(row)
+    reschedule(name, by=None, now=now, confirmed=confirmed)
+    moves = (("joins", fresh.joins), ("leaves", fresh.leaves))
+    told = [f"{word} {joined(names)}" for word, names in moves if names]
+    return f"{name} is rescheduled from scratch: {'; '.join(told) or 'nothing would change'}"
 
 
 def _number(written: str) -> int:
