@@ -28,9 +28,10 @@ fmt: $(STAMP) ## put the code in order
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## measure the scheduling engine, and the console on its database
+bench: $(STAMP) ## measure the scheduling engine, the console on its database, and tabs that poll it
 	@$(BIN)/python -m tests.load.bench_engine
 	@$(BIN)/python -m tests.load.bench_console
+	@$(BIN)/python -m tests.load.bench_polling
 
 # A uv of its own where there is none: only this target needs one.
 lock: ## write requirements.lock anew, keeping its pins (take newer ones: make lock UPGRADE=--upgrade)

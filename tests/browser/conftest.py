@@ -145,9 +145,7 @@ def enter(browser: Browser, console: LiveServer, complaints: list[str]) -> Itera
         client = Client()
         client.force_login(_somebody(name or f"person{len(opened)}", roles or ("viewer",)))
         session = client.cookies[settings.SESSION_COOKIE_NAME].value
-        context.add_cookies(
-            [{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": console.url}]
-        )
+        context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": console.url}])
         page = context.new_page()
         page.set_default_timeout(_PATIENCE)
         page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
