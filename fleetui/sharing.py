@@ -1,7 +1,7 @@
 """One fragment for many tabs: what several people may see alike is written once, and handed to each of them.
 
-When a run changes, everybody who looks at it asks within two seconds. The first question is answered in earnest,
-the others wait for that answer. What belongs to a session, the token of its forms, is put in for each.
+When a run changes, everybody who looks at it asks within two seconds. The first is answered in earnest, the
+others wait for that answer. What belongs to a session, the token of its forms, is put in for each.
 """
 
 from collections.abc import Callable, Hashable
@@ -30,7 +30,7 @@ _known: dict[Hashable, _Shared] = {}
 
 
 def shared(request: HttpRequest, key: Hashable, make: Callable[[], HttpResponse]) -> HttpResponse:
-    """Give what `make` wrote for this key in the last two seconds, else let it write; with the reader's token."""
+    """Give what `make` wrote for this key in the last two seconds, else let it write; with an own token."""
     if len(_known) >= _MOST:
         _known.clear()
     one = _known.setdefault(key, _Shared())

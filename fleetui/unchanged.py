@@ -2,7 +2,7 @@
 
 A view that answers 204 says how to look again. For the next ten seconds the same question from the same
 session is answered by that look alone, before session, user and roles are read anew. All that it tells is
-that nothing changed; whoever has logged out or lost a role meanwhile hears no more than that, and not for long.
+that nothing changed: who has logged out or lost a role meanwhile hears no more than that, and not for long.
 """
 
 from collections.abc import Callable

@@ -15,6 +15,7 @@ from placements.explain.text_diffs import Piece, line_diff, sentence_diff
 from placements.manifests import dump_yaml
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
 from placements.queries.records import decision_of, outcomes_of
+from placements.scheduling.hub.secrets import without_secrets
 from placements.scheduling.policy import PlacementPolicy
 from placements.scheduling.semantics import Semantics
 from placements.scheduling.spec import SEMANTICS_ANNOTATION, SPREAD_OPTIONS_ANNOTATION
@@ -200,8 +201,7 @@ def manifest_then(
 def manifest_with(placement: Placement, snapshot: PolicySnapshot) -> dict[str, Any]:
     """Give today's manifest with the policy of a snapshot: what restoring it would save."""
     document = deepcopy(placement.document)
-    decision = _decisions(placement).filter(policy_number=snapshot.number).order_by("-number").first()
-    number = _wanted(placement, decision)
+    number = number_under(placement, snapshot)
     document["spec"]["policy"] = {
         **snapshot.policy,
         **({} if number is None else {"numberOfClusters": number}),
@@ -213,6 +213,12 @@ def manifest_with(placement: Placement, snapshot: PolicySnapshot) -> dict[str, A
     if notes:
         document["metadata"]["annotations"] = notes
     return document
+
+
+def number_under(placement: Placement, snapshot: PolicySnapshot) -> int | None:
+    """Give how many clusters were wanted last under a policy; another number makes no snapshot of its own."""
+    decision = _decisions(placement).filter(policy_number=snapshot.number).order_by("-number").first()
+    return _wanted(placement, decision)
 
 
 def _note(notes: dict[str, str], key: str, value: str) -> None:
@@ -231,9 +237,7 @@ def _resource_changes(before: ResourceSnapshot, after: ResourceSnapshot) -> Iter
         elif name not in old:
             yield ResourceChange("came", _called(name), None)
         elif old[name] != new[name]:
-            yield ResourceChange(
-                "changed", _called(name), line_diff(dump_yaml(old[name]), dump_yaml(new[name]))
-            )
+            yield ResourceChange("changed", _called(name), line_diff(*_texts(old[name], new[name])))
 
 
 def _content(snapshot: ResourceSnapshot, *, reads: bool) -> dict[tuple[str, ...], Any]:
@@ -242,6 +246,11 @@ def _content(snapshot: ResourceSnapshot, *, reads: bool) -> dict[tuple[str, ...]
         return dict.fromkeys(map(tuple, snapshot.identities))
     manifests = (one for part in snapshot.parts.order_by("position") for one in part.manifests)
     return dict(zip(map(tuple, snapshot.identities), manifests, strict=True))
+
+
+def _texts(old: Any, new: Any) -> tuple[str, str]:
+    """Write both manifests, without what a Secret holds."""
+    return dump_yaml(without_secrets(old)), dump_yaml(without_secrets(new, before=old))
 
 
 def _called(identity: tuple[str, ...]) -> str:

@@ -102,12 +102,19 @@ def _with_hub(checked: Checked, saved: Placement | None) -> tuple[Checked, Selec
         selection = selection_of(draft)
     except Faults as at_fault:
         found += at_fault.faults
+    if saved is None and Placement.objects.filter(name=draft.metadata.name).exists():
+        found.append(_taken(draft.metadata.name))
     if saved is not None:
         had, has = (_has_policy(one) for one in (saved.document, document.data))
         before = parse_placement(saved.document)
         found += immutability_faults(before, draft, had_policy=had, has_policy=has)
     faults += attach_lines((document, fault) for fault in found)
     return replace(checked, faults=tuple(faults)), selection
+
+
+def _taken(name: str) -> Fault:
+    message = f"there is a placement {name} already: edit that one, or give this one another name"
+    return Fault("metadata.name", "duplicate", message, "a name that is not taken")
 
 
 def _has_policy(document: dict[str, dict[str, object]]) -> bool:

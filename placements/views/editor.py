@@ -29,7 +29,7 @@ from placements.operations.drafts import (
 )
 from placements.operations.placements import PLACEMENT
 from placements.queries.drafts import drafts_of, look_at
-from placements.views.editor_posts import Mode, Posted, read_post
+from placements.views.editor_posts import Mode, Posted, is_handed_over, read_post
 from placements.views.editor_showing import conflict, showing
 from placements.views.people import user_of
 
@@ -151,12 +151,18 @@ def _posted(request: HttpRequest, subject: Subject) -> HttpResponse:
         _keep(request, subject, posted, base=base, revision=revision)
     except DraftThereError as error:
         there = _subject_of(error.draft)
-        posted = Posted(there.text, posted.mode, is_structural=True, trouble=_THERE)
+        trouble = _WAITING if is_handed_over(request.POST) else _THERE
+        posted = Posted(there.text, posted.mode, is_structural=True, trouble=trouble)
         return _answer(request, there, posted, is_new=True)
     return _answer(request, subject, posted, is_new=is_new)
 
 
 _THERE = "You had begun a draft elsewhere: it is shown here now, and what you typed last is not in it."
+
+_WAITING = (
+    "This is the draft that you had begun before. What you wanted to open is not in it: "
+    "save or discard this one first, then open the other again."
+)
 
 
 def _base(request: HttpRequest, subject: Subject) -> tuple[dict[str, Any] | None, int]:

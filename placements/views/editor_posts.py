@@ -61,8 +61,13 @@ def read_post(post: QueryDict, text: str) -> Posted:
     return Posted(done, mode, is_structural, focus=focus)
 
 
+def is_handed_over(post: QueryDict) -> bool:
+    """Tell whether another page sends a whole manifest to begin with, such as an old policy."""
+    return post.get("do") == "draft" and "manifest" in post
+
+
 def _typed(post: QueryDict, text: str, mode: Mode) -> str:
-    if mode is Mode.YAML:
+    if mode is Mode.YAML or is_handed_over(post):
         return str(post.get("manifest", text)).replace("\r\n", "\n").removeprefix("\ufeff")
     if check(text).form is None or "shape" not in post:
         return text

@@ -24,6 +24,7 @@ from placements.queries.comparing import (
     UnlikeSidesError,
     compare,
     manifest_with,
+    number_under,
 )
 from placements.queries.history import Entry, EntryKind, History, history_of
 from placements.snapshots import policy_of
@@ -97,7 +98,7 @@ def _policy_row(placement: Placement, entry: Entry, row: PolicySnapshot) -> Hist
         entry,
         f"policy #{row.number}",
         row.created_by,
-        "" if changes else policy_sentence(policy_of(row, placement.number_of_clusters)),
+        "" if changes else policy_sentence(policy_of(row, number_under(placement, row))),
         is_latest=row.is_latest,
         changes=changes[:_CHANGES_SHOWN],
         restored=restored,

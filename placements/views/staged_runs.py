@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.access import for_operators, for_readers
-from fleetui.htmx import render_page, wants_fragment
+from fleetui.htmx import render_page
 from fleetui.roles import may_operate
 from fleetui.unchanged import unchanged_since
 from placements.explain.staged_wording import run_sentences

@@ -104,10 +104,10 @@ async function copy(text) {
 /* Other modules ask by events: an import would load this file a second time, under its unhashed name. */
 document.addEventListener("copy:text", (event) => { copy(event.detail); });
 document.addEventListener("click", (event) => {
-  const button = event.target.closest?.("[data-copy]");
+  const button = event.target.closest?.("button[data-copy]");
   if (button) copy(button.parentElement.querySelector("code").textContent);
 });
-document.querySelectorAll("[data-copy]").forEach((button) => { button.hidden = false; });
+document.querySelectorAll("button[data-copy]").forEach((button) => { button.hidden = false; });
 
 /* What somebody prefers holds at once; the cookie is for the next page. */
 document.addEventListener("submit", async (event) => {

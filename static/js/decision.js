@@ -9,12 +9,9 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-document.addEventListener("click", async (event) => {
-  const link = event.target.closest?.("[data-copy]");
-  if (!link || !navigator.clipboard) return;
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[data-copy]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  const words = link.textContent;
-  await navigator.clipboard.writeText(location.href);
-  link.textContent = "Copied";
-  setTimeout(() => { link.textContent = words; }, 2000);
+  document.dispatchEvent(new CustomEvent("copy:text", { detail: location.href }));
 });

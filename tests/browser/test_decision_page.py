@@ -49,9 +49,21 @@ def test_why_not_is_three_clicks_from_the_overview(enter: Enter, nine: None) -> 
     page.locator('main a[href^="/decisions/"]').first.click()
     page.get_by_role("link", name="bravelion", exact=True).first.click()
 
-    expect(page.get_by_role("heading", name="Why bravelion is not placed")).to_be_visible()
+    expect(page.get_by_role("heading", name="Why bravelion is not placed")).to_be_in_viewport()
     expect(page.get_by_text("numberOfClusters 7 (now 5)")).to_be_visible()
     expect(page.get_by_text("env=prod would be 4 against 1")).to_be_visible()
+
+
+def test_a_press_copies_the_address_as_it_stands(enter: Enter, decision: str) -> None:
+    page = enter(f"{decision}?step=2")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+
+    page.keyboard.press("]")
+    expect(page).to_have_url(re.compile(r"\?step=3$"))
+    page.get_by_role("link", name="Copy link").click()
+
+    expect(page.get_by_text("Copied.")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 
 def test_a_press_shows_another_picture_and_keeps_the_step(enter: Enter, decision: str) -> None:

@@ -1,4 +1,4 @@
-"""A run is followed on its page: it moves by itself, keeps what a person holds, and stops asking at the end."""
+"""A run is followed on its page: it moves by itself, keeps what a person holds, stops asking at the end."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Several people at one placement: who is late is told, nothing is overwritten; who may only look is told too."""
+"""Several people at one placement: who is late is told, nothing is overwritten; who may only look is told."""
 
 import re
 from collections.abc import Callable

@@ -32,7 +32,7 @@ def _measure(folder: str) -> None:
         f"{TABS} tabs on one rollout, each asking every two seconds, for {SECONDS:.0f} s, by one web process:"
     )
     print(
-        f"{'the run':>9} {'answers/s':>10} {'204':>6} {'other':>6} {'slowest':>8} {'of a core':>10} {'goal':>6}"
+        f"{'the run':>9} {'answers/s':>10} {'204':>6} {'200':>6} {'slowest':>8} {'of a core':>10} {'goal':>6}"
     )
     with watching("manage.py", "up", "--port", "0", "--only", "web", **variables) as up:
         port = int(up.wait_for(r"http://127\.0\.0\.1:(\d+)/")[1])

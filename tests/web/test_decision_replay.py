@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from placements.models import Decision, Placement
+from placements.manifests import load_documents
+from placements.models import Decision, Draft, Placement
 from placements.operations.demo import load_demo
 from placements.operations.placements import save_placement
 from placements.queries.records import forget_cached_records
@@ -144,13 +145,27 @@ def test_a_draft_opens_in_the_editor_and_nothing_is_saved(operator: Client, text
     before = Placement.objects.get(name="web")
 
     answer = operator.post(
-        "/placements/web/edit/", {"manifest": manifests[0], "do": "draft", "revision": "1"}
+        "/placements/web/edit/", {"manifest": manifests[0], "do": "draft", "revision": str(before.revision)}
     )
 
+    draft = Draft.objects.get(placement=before)
     assert "numberOfClusters: 7" in manifests[0]
-    assert answer.status_code in (200, 302)
+    assert load_documents(draft.text)[0].data["spec"]["policy"]["numberOfClusters"] == 7
+    assert (answer.status_code, answer["Location"]) == (302, f"/drafts/{draft.pk}/")
     assert Placement.objects.get(name="web").revision == before.revision
     assert Placement.objects.get(name="web").document == before.document
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_draft_that_was_begun_before_stays_and_the_page_says_so(operator: Client, text_of: Fetch) -> None:
+    page = text_of(operator, address("web", "?cluster=bravelion"))
+    first, second = [html.unescape(one) for one in re.findall(r'name="manifest" value="([^"]+)"', page)][:2]
+    operator.post("/placements/web/edit/", {"manifest": first, "do": "draft"})
+
+    answer = operator.post("/placements/web/edit/", {"manifest": second, "do": "draft"}, follow=True)
+
+    assert load_documents(Draft.objects.get().text)[0].data["spec"]["policy"]["numberOfClusters"] == 7
+    assert "What you wanted to open is not in it" in answer.content.decode()
 
 
 @pytest.mark.usefixtures("nine")

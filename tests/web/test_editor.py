@@ -264,6 +264,17 @@ def test_what_may_not_be_changed_is_told_while_typing(operator: Client) -> None:
     assert "cannot change from PickN to PickAll" in page or "does not go with placement type" in page
 
 
+def test_a_name_that_is_taken_is_told_while_typing_and_in_the_review(operator: Client) -> None:
+    answer = _post(operator, NEW, {"metadata.name": "web"})
+    review = f"/drafts/{Draft.objects.get().pk}/review/"
+    told = "there is a placement web already"
+
+    assert told in answer.content.decode()
+    assert told in operator.get(review).content.decode()
+    assert told in operator.post(review).content.decode()
+    assert [one.name for one in Placement.objects.all()] == ["web"]
+
+
 def test_a_recipe_starts_from_the_labels_of_the_fleet(operator: Client) -> None:
     page = operator.get(f"{NEW}?recipe=one-each&as=yaml").content.decode()
 

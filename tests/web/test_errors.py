@@ -74,3 +74,10 @@ def test_a_form_without_its_token_is_refused_in_words(viewer: Client) -> None:
 def test_what_is_refused_or_missing_offers_no_json(viewer: Client) -> None:
     for address in ("/placements/nothing/", "/placements/new/", "/placements/%01/"):
         assert "data-twin" not in viewer.get(address).content.decode()
+
+
+def test_what_is_not_there_is_told_in_plain_words(viewer: Client) -> None:
+    answer = viewer.get("/clusters/nobody/")
+
+    assert answer.status_code == 404
+    assert "What this address names is not there, or not any more." in answer.content.decode()

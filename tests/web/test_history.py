@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from placements.manifests import load_documents
-from placements.models import Decision, Placement
+from placements.models import Decision, Draft, Placement
 from placements.operations.placements import save_placement
 from placements.operations.resources import apply_resources
 from placements.queries.comparing import compare, manifest_with
@@ -61,6 +61,14 @@ def test_lists_what_was_asked_and_decided_newest_first(viewer: Client, text_of: 
         "resources #0",
         "policy #0",
     ]
+
+
+@pytest.mark.usefixtures("past")
+def test_a_policy_is_told_with_the_number_that_restoring_it_brings(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/placements/web/history/")
+
+    assert "Pick 2 clusters" in page
+    assert "Pick 3 clusters" not in page
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -199,8 +207,9 @@ def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
     assert document["spec"]["policy"]["numberOfClusters"] == 2
     assert document["spec"]["policy"]["topologySpreadConstraints"][0]["maxSkew"] == 1
     assert document["spec"]["resourceSelectors"] == past.document["spec"]["resourceSelectors"]
-    assert answer.status_code == 200
-    assert "maxSkew: 1" in answer.content.decode()
+    draft = Draft.objects.get(placement=past)
+    assert load_documents(draft.text)[0].data == document
+    assert answer.redirect_chain == [(f"/drafts/{draft.pk}/", 302)]
     assert Placement.objects.get(pk=past.pk).revision == past.revision
 
 
