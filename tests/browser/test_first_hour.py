@@ -35,11 +35,11 @@ def test_a_placement_is_made_by_form_previewed_reviewed_and_carried_out(
     expect(page).to_have_url(re.compile(r"/drafts/\d+/$"))
     page.get_by_role("button", name="Review and save").click()
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("Save a new placement?")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Save shop, a new placement?")
     for title in ("What it would decide", "Policy in words", "Manifest"):
         expect(page.get_by_role("heading", name=title)).to_be_visible()
     expect(page.locator("pre.unified .added").filter(has_text="numberOfClusters: 3")).to_be_visible()
-    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("button", name="Save shop").click()
 
     expect(page).to_have_url(re.compile("/placements/shop/$"))
     expect(page.get_by_role("status").filter(has_text="Saved shop.")).to_be_visible()
