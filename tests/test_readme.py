@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 
 from placements.scheduling.filters.topology_keys import TopologyKeyFilter
 from placements.scheduling.profile import FILTERS
+from tests.screenshots.tour import MAIN
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -55,6 +56,16 @@ def test_table_names_the_filters_in_the_order_of_the_profile() -> None:
     rows = re.findall(r"`filters/(\w+)\.py`", _section(PLUGINS))
 
     assert rows == [type(each).__module__.rpartition(".")[2] for each in (*FILTERS, TopologyKeyFilter())]
+
+
+def test_it_shows_four_of_the_ten_pictures_that_are_kept() -> None:
+    kept = {path.name for path in (ROOT / "docs" / "screenshots").iterdir()}
+
+    shown = re.findall(r"^!\[\w+\]\(docs/screenshots/([\w-]+\.png)\)$", README, re.MULTILINE)
+
+    assert kept == {f"{name}.png" for name in MAIN}
+    assert len(shown) == 4
+    assert set(shown) < kept
 
 
 def test_every_dependency_has_a_line() -> None:

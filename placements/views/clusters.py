@@ -76,13 +76,13 @@ def clusters(request: HttpRequest) -> HttpResponse:
         return download(rows, request.GET["download"])
     ordered, column, order = in_order(rows, request.GET.get("sort", "name"))
     page, keys = page_from(request, ordered, order=column), label_keys()
-    columns = _columns(request)
+    columns, states_counted = _columns(request), counts_by_state()
     context = {
         "wanted": wanted,
         "rows": _rows(page.rows, columns),
         "after": page.after,
-        "count": rows.count(),
-        "states": counts_by_state(),
+        "count": rows.count() if wanted != ClusterFilter() else _total(states_counted),
+        "states": states_counted,
         "order": order,
         "columns": columns,
         "headers": _headers(order, columns),
@@ -90,6 +90,11 @@ def clusters(request: HttpRequest) -> HttpResponse:
         **_facets(request, wanted, keys),
     }
     return render_page(request, "clusters/list.html", context, fragment="clusters/_list.html")
+
+
+def _total(counted: dict[State, int]) -> int:
+    """Count all clusters: each may be picked, or may not."""
+    return counted[State.ELIGIBLE] + counted[State.NOT_ELIGIBLE]
 
 
 def _columns(request: HttpRequest) -> list[str]:

@@ -8,6 +8,7 @@ from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.editing import UnknownClusterError, uncordon
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.operations.budgets import delete_budget, save_budget
+from placements.operations.placements import save_placement
 from placements.operations.rollouts import drain_steps, draining, hands
 from placements.operations.rollouts.draining import Pace, advance_drains, cancel_drain, drain
 from placements.operations.rollouts.hands import HandRefusedError
@@ -16,7 +17,7 @@ from placements.queries.drain_impact import drain_impact
 from placements.scheduling.bindings import BindingState
 from tests.rollouts.test_evictions import budget
 from tests.rollouts.world import World
-from tests.rows import pick_n_spec, spec
+from tests.rows import pick_n_spec, placement_document, spec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
@@ -270,3 +271,20 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
     }
     assert impact.count["stuck"] == 1
     assert not Drain.objects.exists()
+
+
+def test_the_impact_under_rules_that_pick_everybody_anew_names_only_those_who_join() -> None:
+    world = world_with(3, even=pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "region"}]))
+    save_placement(
+        placement_document("even", Placement.objects.get().document["spec"], semantics="ocm"),
+        by=None,
+        now=world.now,
+    )
+    world.run(until=world.is_settled)
+    placed = set(world.available("even"))
+
+    [row] = drain_impact(sorted(placed)[0], now=world.now).rows
+
+    [free] = {"c000", "c001", "c002"} - placed
+    assert (row.fate, row.joins, row.said) == ("moves", (free,), f"{free} joins.")
+    assert [one.cluster for one in row.scores] == [free]

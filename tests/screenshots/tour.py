@@ -29,17 +29,18 @@ def addresses(page: Page, console: Console) -> Addresses:
     run = console.run()
     assert run
     member = _a_cluster(console, decision)
-    region = console.ask(f"clusters/{member}")["metadata"]["labels"]["region"]
+    labels = console.ask(f"clusters/{member}")["metadata"]["labels"]
+    second = "env" if "env" in labels else "system"
     found = {
         "overview": "/",
         "clusters": "/clusters/",
         "cluster": f"/clusters/{member}/",
-        "topology": "/topology/?key=region&key2=env",
+        "topology": f"/topology/?key=region&key2={second}",
         "placement": f"/placements/{name}/",
         "editor": _draft(page, name),
         "decision": f"/decisions/{decision}/?step=2&cluster={member}",
         "rollout": f"/rollouts/{name}/{run['number']}/",
-        "what-if": _scenario(page, f"region={region}"),
+        "what-if": _scenario(page, f"region={labels['region']}"),
         "compare": f"/placements/{name}/compare/{decisions[1]['id']}..{decisions[0]['id']}/",
     }
     assert tuple(found) == MAIN

@@ -182,7 +182,7 @@ def test_pages_go_on_in_every_order(viewer: Client, text_of: Fetch, order: str) 
 def test_a_label_has_a_column_of_its_own(viewer: Client, text_of: Fetch) -> None:
     row = text_of(viewer, "/clusters/?columns=region,tier&q=nimblefox").partition("<tbody>")[2]
 
-    assert "<td>west</td><td>–</td>" in row.replace("\n", "").replace("  ", "")  # noqa: RUF001 -- a dash
+    assert '<td class="inline">west</td><td class="inline">–</td>' in row.replace("\n", "").replace("  ", "")  # noqa: RUF001 -- a dash
     assert "region=west" not in row
 
 

@@ -32,6 +32,15 @@ def _fates(page: str) -> dict[str, str]:
     return dict(rows)
 
 
+def test_a_fragment_without_a_drain_is_the_page(viewer: Client) -> None:
+    joined("nimblefox")
+
+    answer = viewer.get(PAGE, headers={"HX-Request": "true"})
+
+    assert answer.status_code == 200
+    assert "Drain nimblefox" in answer.content.decode()
+
+
 @pytest.mark.usefixtures("nine")
 def test_w5_says_what_becomes_of_each_placement_before_anything_happens(
     viewer: Client, text_of: Fetch

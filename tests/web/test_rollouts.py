@@ -213,7 +213,7 @@ def test_the_overview_tells_of_removals_that_are_held_back(viewer: Client, text_
 def test_asks_few_queries(
     viewer: Client, address: str, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
-    with django_assert_max_num_queries({"/rollouts/": 12, RUN: 18}.get(address, 24)):
+    with django_assert_max_num_queries({"/rollouts/": 12, RUN: 19}.get(address, 24)):
         viewer.get(address)
 
 

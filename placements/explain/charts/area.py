@@ -18,7 +18,7 @@ from placements.explain.charts.chart import (
     figure,
     whole_ticks,
 )
-from placements.explain.charts.elapsed import clock_words, elapsed_axis, seconds_between
+from placements.explain.charts.elapsed import SHORTEST, clock_words, elapsed_axis, seconds_between
 from placements.rollout.tally import Tally
 
 MOST_POINTS = 400
@@ -56,7 +56,7 @@ def area_chart(
         return None
     drawn = _thinned(moments)
     rows = [(seconds_between(since, one.at), one.tally) for one in drawn]
-    end = max(seconds_between(since, until), rows[-1][0] * (1 + _TAIL))
+    end = max(seconds_between(since, until), rows[-1][0] * (1 + _TAIL), SHORTEST)
     return Chart(
         name="area",
         title="Clusters against the safety lines",

@@ -5,6 +5,8 @@ from typing import Any
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 _MOST_TICKS = 8
+SHORTEST = 1.0
+"""An axis is never shorter than this, in seconds."""
 
 
 def seconds_between(since: datetime, until: datetime) -> float:
@@ -21,7 +23,7 @@ def clock_words(seconds: float) -> str:
 
 def elapsed_axis(longest: float) -> dict[str, Any]:
     """Give an axis from 0 to `longest` seconds with at most eight ticks at whole steps."""
-    span = max(longest, 1.0)
+    span = max(longest, SHORTEST)
     step = next((one for one in _STEPS if span / one <= _MOST_TICKS), int(span // _MOST_TICKS) + 1)
     ticks = list(range(0, int(span) + 1, step))
     return {
