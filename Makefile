@@ -28,9 +28,10 @@ fmt: $(STAMP) ## put the code in order
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## measure the scheduling engine, and the console on its database
+bench: $(STAMP) ## measure the scheduling engine, the console on its database, and tabs that poll it
 	@$(BIN)/python -m tests.load.bench_engine
 	@$(BIN)/python -m tests.load.bench_console
+	@$(BIN)/python -m tests.load.bench_polling
 
 screenshots: $(STAMP) ## photograph the main pages of all demo fleets into var/screenshots (make screenshots FLEETS="4 9")
 	@$(BIN)/python -m tests.screenshots $(FLEETS)

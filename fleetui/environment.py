@@ -64,6 +64,8 @@ _SQLITE_OPTIONS = {
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     "timeout": 20,
 }
+# To open the file anew for every request takes as long as a page that says "nothing is new".
+_SQLITE: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "CONN_MAX_AGE": 60}
 
 
 def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> dict[str, Any]:
@@ -73,13 +75,13 @@ def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> di
     """
     url = environ.get(name)
     if url is None:
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": default, "OPTIONS": dict(_SQLITE_OPTIONS)}
+        return {**_SQLITE, "NAME": default, "OPTIONS": dict(_SQLITE_OPTIONS)}
     try:
         config: dict[str, Any] = dict(dj_database_url.parse(url))
     except ValueError as error:
         raise SettingRefused(name, "…", "write postgres://user:password@host:port/name") from error
     if config["ENGINE"] == "django.db.backends.sqlite3":
-        return {**config, "OPTIONS": dict(_SQLITE_OPTIONS)}
+        return {**config, **_SQLITE, "OPTIONS": dict(_SQLITE_OPTIONS)}
     if config["ENGINE"] != "django.db.backends.postgresql":
         raise SettingRefused(name, "…", "write postgres://… or sqlite:///…")
     return {**config, "OPTIONS": {**config.get("OPTIONS", {}), "pool": {"min_size": 1, "max_size": 8}}}

@@ -32,6 +32,8 @@ def web(wishes: Wishes) -> Part:
         raise ValueError("a web server needs an open port")
     command = (
         *(sys.executable, "-m", "gunicorn", "fleetui.wsgi", "--bind", f"fd://{wishes.listener}"),
+        # Longer than the calm tick of a page: a tab that asks again and again keeps its connection.
+        *("--keep-alive", "20"),
         *("--worker-class", "gthread", "--no-control-socket", "--graceful-timeout", "5"),
         *("--workers", str(wishes.web_processes), "--threads", str(wishes.web_threads)),
         *("--log-level", wishes.log_level),

@@ -11,6 +11,8 @@ from hypothesis import settings
 
 from clusters import queries as cluster_queries
 from fleetui import wake
+from fleetui.sharing import forget_shared
+from fleetui.unchanged import forget_unchanged
 from placements.queries.records import forget_cached_records
 
 # The same examples on every run and no clock: a build that was green stays green on a slower machine.
@@ -46,3 +48,5 @@ def _nothing_kept() -> None:
     """Drop what the process keeps of the database, as each test has a database of its own."""
     cluster_queries.forget_cached_fleet()
     forget_cached_records()
+    forget_shared()
+    forget_unchanged()

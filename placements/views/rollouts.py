@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.db.models import QuerySet
@@ -12,6 +13,9 @@ from django.views.decorators.http import require_safe
 
 from fleetui.access import for_readers
 from fleetui.htmx import render_page, wants_fragment
+from fleetui.roles import may_operate
+from fleetui.sharing import TOKEN, shared
+from fleetui.unchanged import unchanged_since
 from placements.explain.rollout_wording import held_back_sentence, under_way_sentence
 from placements.explain.run_wording import VERDICT_WORDS, budget_sentences, progress_sentence, waiters_of
 from placements.explain.wording import NONE
@@ -138,15 +142,27 @@ def rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     version = pulse_of(name, number)
     if not version:
         raise Http404(f"There is no run {number} of a placement {name}.")
-    if wants_fragment(request) and request.GET.get("v") == version:
-        return HttpResponse(status=204)
+    if same := unchanged_since(request, version, partial(pulse_of, name, number)):
+        return same
+    if wants_fragment(request) and "table" not in request.GET:
+        return shared(request, _audience(request, version), lambda: _rollout(request, name, number))
+    return _rollout(request, name, number)
+
+
+def _audience(request: HttpRequest, version: str) -> tuple[str, ...]:
+    """Name those who see the same: what is new to them may differ, what they see does not."""
+    asked = sorted((key, value) for key, value in request.GET.items() if key != "v")
+    return (request.path, version, str(may_operate(request.user)), str(asked))
+
+
+def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     run = run_named(name, number)
     charts = run_charts(run, now=datetime.now(UTC))
+    context = {**_living(request, run), "charts": charts}
+    if wants_fragment(request):
+        context["csrf_token"] = TOKEN
     return asked_table(request, charts) or render_page(
-        request,
-        "rollouts/rollout.html",
-        {**_living(request, run), "charts": charts},
-        fragment="rollouts/_live.html",
+        request, "rollouts/rollout.html", context, fragment="rollouts/_live.html"
     )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -12,8 +13,9 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.access import for_operators, for_readers
-from fleetui.htmx import render_page, wants_fragment
+from fleetui.htmx import render_page
 from fleetui.roles import may_operate
+from fleetui.unchanged import unchanged_since
 from placements.explain.staged_wording import run_sentences
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.operations.staged.starting import start_run
@@ -58,8 +60,8 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     version = pulse_of(name)
     if not version:
         raise Http404(f"There is no staged run {name}.")
-    if wants_fragment(request) and request.GET.get("v") == version:
-        return HttpResponse(status=204)
+    if same := unchanged_since(request, version, partial(pulse_of, name)):
+        return same
     run = StagedRun.objects.select_related("placement").prefetch_related("approvals").get(name=name)
     context = {"version": version, **_living(request, run)}
     return render_page(request, "rollouts/staged/run.html", context, fragment="rollouts/staged/_live.html")

@@ -42,10 +42,13 @@ class Polled:
 class Tab(threading.Thread):
     """A browser's tab: it asks for what came after the version that it shows, until it is told to stop."""
 
-    def __init__(self, port: int, path: str, cookie: str, *, first: float, stop: threading.Event) -> None:
+    def __init__(
+        self, port: int, path: str, cookie: str, *, version: str, first: float, stop: threading.Event
+    ) -> None:
         super().__init__(daemon=True)
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        self.path, self.version, self.due = path, "0", first
+        self.path, self.version, self.due = path, version, first
+        self.reconnected = 0
         self.headers = {"Cookie": cookie, "HX-Request": "true", "Connection": "keep-alive"}
         self.stop = stop
         self.answers: Counter[int] = Counter()
@@ -55,18 +58,27 @@ class Tab(threading.Thread):
         """Ask every two seconds."""
         while not self.stop.wait(max(0.0, self.due - time.monotonic())):
             started = time.monotonic()
-            self._ask()
+            self.ask()
             self.slowest = max(self.slowest, time.monotonic() - started)
             self.due += PERIOD
         self.connection.close()
 
-    def _ask(self) -> None:
-        self.connection.request("GET", f"{self.path}?v={self.version}", headers=self.headers)
-        answer = self.connection.getresponse()
+    def ask(self) -> None:
+        """Ask once."""
+        try:
+            answer = self._answer()
+        except (http.client.RemoteDisconnected, ConnectionResetError):  # as a browser does: once more
+            self.connection.close()
+            answer = self._answer()
+            self.reconnected += 1
         body = answer.read().decode()
         self.answers[answer.status] += 1
         if found := _VERSION.search(body):
             self.version = found[1]
+
+    def _answer(self) -> http.client.HTTPResponse:
+        self.connection.request("GET", f"{self.path}?v={self.version}", headers=self.headers)
+        return self.connection.getresponse()
 
     def forget(self) -> None:
         """Count from here on."""
@@ -85,9 +97,13 @@ def poll(
     every: float = 3.0,
 ) -> Polled:
     """Let the tabs ask, the first round not counted; `meanwhile` makes the run change."""
-    stop, begin = threading.Event(), time.monotonic() + 0.5
+    stop = threading.Event()
+    first = Tab(port, path, cookie, version="0", first=0.0, stop=stop)
+    first.ask()
+    begin = time.monotonic() + 0.5
     asking = [
-        Tab(port, path, cookie, first=begin + PERIOD * number / tabs, stop=stop) for number in range(tabs)
+        Tab(port, path, cookie, version=first.version, first=begin + PERIOD * number / tabs, stop=stop)
+        for number in range(tabs)
     ]
     for tab in asking:
         tab.start()

@@ -1,0 +1,98 @@
+"""The first hour with the console: a demo, a placement of one's own, a suggestion taken."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from placements.models import Draft, Placement
+from tests.rows import placed
+
+Enter = Callable[..., Page]
+
+
+def test_from_an_empty_hub_to_an_explained_decision_in_three_clicks(enter: Enter) -> None:
+    page = enter("/", "operator")
+    expect(page.get_by_role("heading", level=1)).to_have_text("An empty hub")
+
+    page.get_by_role("button", name="9 clusters", exact=True).click()
+    page.get_by_role("link", name=re.compile("^Why decision .* of web")).first.click()
+
+    expect(page).to_have_url(re.compile(r"/decisions/d-\w+/$"))
+    expect(page.get_by_role("heading", name=re.compile(r"^Step \d+ → "))).to_be_visible()
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_placement_is_made_by_form_previewed_reviewed_and_carried_out(
+    enter: Enter, work: Callable[[], None]
+) -> None:
+    page = enter("/placements/new/", "operator")
+
+    page.locator('[name="metadata.name"]').fill("shop")
+    page.get_by_label("Number of clusters").fill("3")
+    expect(page.locator("#preview .result")).to_contain_text("3 of 3 picked")
+    expect(page).to_have_url(re.compile(r"/drafts/\d+/$"))
+    page.get_by_role("button", name="Review and save").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Save shop, a new placement?")
+    for title in ("What it would decide", "Policy in words", "Manifest"):
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
+    expect(page.locator("pre.unified .added").filter(has_text="numberOfClusters: 3")).to_be_visible()
+    page.get_by_role("button", name="Save shop").click()
+
+    expect(page).to_have_url(re.compile("/placements/shop/$"))
+    expect(page.get_by_role("status").filter(has_text="Saved shop.")).to_be_visible()
+    assert len(placed(Placement.objects.get(name="shop"))) == 3
+    work()
+    page.get_by_role("link", name="Run 1", exact=True).click()
+    expect(page).to_have_url(re.compile("/rollouts/shop/1/$"))
+    expect(page.locator("#clusters tbody tr")).to_have_count(3)
+
+
+@pytest.mark.usefixtures("nine")
+def test_typing_changes_the_preview_and_nothing_under_the_hands(enter: Enter) -> None:
+    page = enter("/placements/web/edit/", "operator")
+    surge = page.locator('[name="spec.strategy.rollingUpdate.maxSurge"]')
+    surge.evaluate("one => { window.same = one }")
+
+    surge.fill("4%")
+    surge.press("Home")
+    surge.press("3")
+    expect(page.get_by_text("34% of 5 → 2")).to_be_visible()
+
+    expect(surge).to_be_focused()
+    assert surge.evaluate("one => [one === window.same, one.value, one.selectionStart]") == [True, "34%", 1]
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_half_typed_row_is_left_out_and_marked(enter: Enter) -> None:
+    page = enter("/placements/web/edit/", "operator")
+
+    page.get_by_role("button", name="+ topology key").click()
+    rows = page.get_by_role("group", name="Spread").locator(".row")
+    expect(rows).to_have_count(3)
+    expect(rows.last).to_contain_text("left out of the preview")
+    expect(page.locator("#preview")).to_contain_text("Left out for now")
+    expect(page.locator("#preview .result")).to_contain_text("5 of 5 picked")
+
+    rows.last.get_by_label("Label").fill("system")
+    expect(page.locator("#preview")).not_to_contain_text("Left out for now")
+    expect(rows.last).not_to_contain_text("left out of the preview")
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_suggestion_opens_as_a_draft_with_that_change(enter: Enter) -> None:
+    page = enter("/", "operator")
+
+    page.keyboard.press("/")
+    page.keyboard.type("bravelion web")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Why bravelion is not placed")).to_be_visible()
+    change = page.get_by_role("listitem").filter(has_text="numberOfClusters 7")
+    change.get_by_role("button", name="Open as a draft").click()
+
+    expect(page).to_have_url(re.compile(r"/drafts/\d+/"))
+    expect(page.get_by_label("Number of clusters")).to_have_value("7")
+    expect(page.locator("#preview .joins").filter(has_text="bravelion")).to_be_visible()
+    assert "numberOfClusters: 7" in Draft.objects.get().text

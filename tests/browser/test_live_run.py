@@ -1,0 +1,93 @@
+"""A run is followed on its page: it moves by itself, keeps what a person holds, stops asking at the end."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, Request, expect
+
+from tests.rollouts.test_rolling import one_at_a_time
+from tests.rollouts.world import World
+
+Enter = Callable[..., Page]
+RUN = "/rollouts/web/2/"
+
+
+@pytest.fixture
+def world() -> World:
+    """Make three clusters in the middle of an update, one at a time."""
+    made = World(3)
+    made.place("web", one_at_a_time())
+    made.run(until=made.is_settled)
+    made.change()
+    made.work()
+    return made
+
+
+@pytest.fixture
+def page(enter: Enter, world: World) -> Page:
+    """Open the run, with a clock that the test turns."""
+    made = enter("/help/glossary/", "operator")
+    made.clock.install()
+    made.goto(RUN)
+    made.evaluate("window.loaded = true")
+    return made
+
+
+def _asked(page: Page) -> list[str]:
+    """Give the list in which the questions of the page are gathered from here on."""
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        if "?v=" in request.url:
+            asked.append(request.url)
+
+    page.on("request", note)
+    return asked
+
+
+def test_it_moves_without_reload_and_keeps_focus_and_selection(page: Page, world: World) -> None:
+    pause, phase = (
+        page.get_by_role("button", name="Pause"),
+        page.locator("#clusters tbody td:nth-child(3)").first,
+    )
+    expect(phase).not_to_contain_text("available")
+    drawn = page.locator("#live script[data-figure]").first.text_content()
+    pause.focus()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
+
+    world.pass_time(3)
+    page.clock.fast_forward(3_000)
+
+    expect(phase).to_contain_text("available")
+    expect(page.locator("#live svg.main-svg").first).to_be_visible()
+    assert page.locator("#live script[data-figure]").first.text_content() != drawn
+    expect(pause).to_be_focused()
+    assert page.evaluate("[window.loaded, String(getSelection())]") == [True, "web · run 2"]
+
+
+def test_as_of_goes_on_when_nothing_is_new_and_nobody_asks_out_of_sight(page: Page) -> None:
+    asked, shown = _asked(page), page.locator("#as-of [data-time]")
+    before = shown.inner_text()
+
+    with page.expect_response(lambda answer: answer.status == 204):
+        page.clock.fast_forward(3_000)
+    expect(shown).not_to_have_text(before)
+
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
+    asked.clear()
+    page.clock.run_for(30_000)
+    assert asked == []
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: false, configurable: true })")
+    with page.expect_response(re.compile(r"\?v=")):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def test_it_stops_asking_when_the_run_is_over(page: Page, world: World) -> None:
+    world.run(until=world.is_settled)
+    page.clock.fast_forward(3_000)
+    expect(page.locator("#live").get_by_role("status").first).to_contain_text("finished")
+
+    asked = _asked(page)
+    page.clock.run_for(60_000)
+    assert asked == []

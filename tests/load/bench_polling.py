@@ -1,0 +1,93 @@
+"""`make bench`, third part: 200 tabs on one rollout of a console that runs as a process of its own."""
+
+import os
+import sys
+import tempfile
+from typing import Any
+
+TABS, SECONDS, GOAL = 200, 20.0, 0.25
+
+
+def main() -> None:
+    """Measure, and print what was measured; fail where it is too much."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["FLEETUI_VAR_DIR"] = folder
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
+        _measure(folder)
+
+
+def _measure(folder: str) -> None:
+    import django  # noqa: PLC0415 -- only after the folder is set
+
+    django.setup()
+    from django.core.management import call_command  # noqa: PLC0415 -- as above
+
+    from tests.load.polling import poll, with_children  # noqa: PLC0415 -- as above
+    from tests.runtime.processes import watching  # noqa: PLC0415 -- as above
+
+    call_command("migrate", verbosity=0)
+    world, cookie = _world(), _cookie()
+    variables = {"FLEETUI_VAR_DIR": folder, "FLEETUI_ADMIN_PASSWORD": "long enough for anyone"}
+    print(
+        f"{TABS} tabs on one rollout, each asking every two seconds, for {SECONDS:.0f} s, by one web process:"
+    )
+    print(
+        f"{'the run':>9} {'answers/s':>10} {'204':>6} {'200':>6} {'slowest':>8} {'of a core':>10} {'goal':>6}"
+    )
+    with watching("manage.py", "up", "--port", "0", "--only", "web", **variables) as up:
+        port = int(up.wait_for(r"http://127\.0\.0\.1:(\d+)/")[1])
+        processes = with_children(up.process.pid)
+        missed = False
+        for name, meanwhile in (("stays", None), ("changes", world.pass_time)):
+            found = poll(
+                port,
+                "/rollouts/web/1/",
+                cookie,
+                processes=processes,
+                tabs=TABS,
+                seconds=SECONDS,
+                meanwhile=meanwhile,
+            )
+            missed = missed or found.share > GOAL
+            _print(name, found)
+        up.process.terminate()
+        up.process.wait(timeout=30)
+    if missed:
+        sys.exit(f"the tabs cost more than {GOAL:.0%} of a core")
+
+
+def _print(name: str, found: Any) -> None:
+    wrong = {status: count for status, count in found.answers.items() if status not in (200, 204)}
+    if wrong:
+        sys.exit(f"some answers were {wrong}")
+    print(
+        f"{name:>9} {found.answers.total() / found.seconds:>10.0f} {found.unchanged:>6.0%} "
+        f"{1 - found.unchanged:>6.0%} {found.slowest:>6.2f} s {found.share:>10.1%} {GOAL:>6.0%}",
+        flush=True,
+    )
+
+
+def _world() -> Any:
+    from tests.rollouts.world import World  # noqa: PLC0415 -- only after the folder is set
+    from tests.rows import spec  # noqa: PLC0415 -- as above
+
+    world = World(50)
+    one_by_one = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
+    world.place("web", spec({"placementType": "PickAll"}, strategy=one_by_one))
+    return world
+
+
+def _cookie() -> str:
+    from django.conf import settings  # noqa: PLC0415 -- as above
+    from django.test import Client  # noqa: PLC0415 -- as above
+
+    from fleetui.roles import Role  # noqa: PLC0415 -- as above
+    from tests.rows import person  # noqa: PLC0415 -- as above
+
+    client = Client()
+    client.force_login(person("ana", Role.VIEWER))
+    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Many tabs on one run: what is unchanged is told by one query, what changed is written once for all."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import Group
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from fleetui import unchanged
+from fleetui.roles import Role
+from tests.rollouts.test_rolling import one_at_a_time
+from tests.rollouts.world import World
+from tests.rows import person
+
+pytestmark = pytest.mark.django_db
+
+RUN = "/rollouts/web/1/"
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def world() -> World:
+    """Make two clusters in the middle of a run."""
+    made = World(2)
+    made.place("web", one_at_a_time())
+    return made
+
+
+def _asking(client: Client) -> str:
+    """Give the address that the living part of the page asks for."""
+    page = client.get(RUN).content.decode()
+    return RUN + re.findall(r'id="live" [^>]*hx-get="([^"]*)"', page)[0]
+
+
+def _tokens(page: bytes) -> set[bytes]:
+    return set(re.findall(rb'name="csrfmiddlewaretoken" value="([^"]*)"', page))
+
+
+@pytest.mark.usefixtures("world")
+def test_the_second_time_that_nothing_is_new_takes_one_query(
+    viewer: Client, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    address = _asking(viewer)
+    assert viewer.get(address, headers=HTMX).status_code == 204
+
+    with django_assert_num_queries(1):
+        again = viewer.get(address, headers=HTMX)
+
+    assert (again.status_code, again.content) == (204, b"")
+    assert "Content-Security-Policy" in again.headers
+
+
+def test_what_changes_is_told_at_once(viewer: Client, world: World) -> None:
+    address = _asking(viewer)
+    viewer.get(address, headers=HTMX)
+
+    world.pass_time(3)
+
+    assert viewer.get(address, headers=HTMX).status_code == 200
+
+
+@pytest.mark.usefixtures("world")
+def test_another_session_is_asked_who_it_is(viewer: Client) -> None:
+    address = _asking(viewer)
+    viewer.get(address, headers=HTMX)
+    stranger, nobody = Client(), Client()
+    stranger.force_login(person("eve"))
+
+    assert stranger.get(address, headers=HTMX).status_code == 403
+    assert nobody.get(address, headers=HTMX).headers["HX-Redirect"].startswith("/login/")
+
+
+@pytest.mark.usefixtures("world")
+def test_who_lost_the_role_is_let_go_soon_and_learns_nothing_meanwhile(
+    viewer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = _asking(viewer)
+    viewer.get(address, headers=HTMX)
+    Group.objects.get(name=Role.VIEWER).user_set.clear()
+
+    meanwhile = viewer.get(address, headers=HTMX)
+    later = unchanged.monotonic() + unchanged.SECONDS
+    monkeypatch.setattr(unchanged, "monotonic", lambda: later)
+
+    assert (meanwhile.status_code, meanwhile.content) == (204, b"")
+    assert viewer.get(address, headers=HTMX).status_code == 403
+
+
+@pytest.mark.usefixtures("world")
+def test_a_change_is_written_once_for_those_who_see_the_same(
+    viewer: Client, operator: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    first = viewer.get(f"{RUN}?v=0", headers=HTMX).content
+    other = Client()
+    other.force_login(person("eve", Role.VIEWER))
+
+    with django_assert_max_num_queries(5):
+        again = other.get(f"{RUN}?v=1", headers=HTMX).content
+
+    assert again.replace(b"v=1", b"v=0") == first
+    assert b"/placements/web/pause/" not in first
+    assert b"/placements/web/pause/" in operator.get(f"{RUN}?v=0", headers=HTMX).content
+
+
+@pytest.mark.usefixtures("world")
+def test_everybody_gets_a_token_of_their_own(operator: Client) -> None:
+    other = Client(enforce_csrf_checks=True)
+    other.force_login(person("eve", Role.OPERATOR))
+
+    [mine] = _tokens(operator.get(f"{RUN}?v=0", headers=HTMX).content)
+    [theirs] = _tokens(other.get(f"{RUN}?v=0", headers=HTMX).content)
+    pressed = other.post("/placements/web/pause/", {"csrfmiddlewaretoken": theirs.decode()})
+
+    assert mine != theirs
+    assert pressed.status_code == 302
+    assert other.post("/placements/web/resume/", {"csrfmiddlewaretoken": mine.decode()}).status_code == 403
