@@ -38,6 +38,7 @@ SAMPLES = {
     "cordon-cluster": "/clusters/bravelion/cordon/",
     "uncordon-cluster": "/clusters/bravelion/uncordon/",
     "leave-cluster": "/clusters/bravelion/leave/",
+    "rehearse-cluster": "/clusters/bravelion/rehearse/",
     "placements": "/placements/",
     "new-placement": "/placements/new/",
     "placement": "/placements/web/",

@@ -74,6 +74,7 @@ WRITE = [
     "/clusters/bravelion/cordon/",
     "/clusters/bravelion/uncordon/",
     "/clusters/bravelion/leave/",
+    "/clusters/bravelion/rehearse/",
     "/placements/new/",
     "/placements/web/edit/",
     "/placements/web/delete/",
