@@ -6,7 +6,7 @@ STAMP := .venv/.made-from-lock
 LOCK := --group dev --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
-.PHONY: help up test lint fmt bench lock clean
+.PHONY: help up test lint fmt bench screenshots lock clean
 
 help: ## show this list
 	@sed -n "s/^\([a-z]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ fmt: $(STAMP) ## put the code in order
 bench: $(STAMP) ## measure the scheduling engine, and the console on its database
 	@$(BIN)/python -m tests.load.bench_engine
 	@$(BIN)/python -m tests.load.bench_console
+
+screenshots: $(STAMP) ## photograph the main pages of all demo fleets into var/screenshots (make screenshots FLEETS="4 9")
+	@$(BIN)/python -m tests.screenshots $(FLEETS)
 
 # A uv of its own where there is none: only this target needs one.
 lock: ## write requirements.lock anew, keeping its pins (take newer ones: make lock UPGRADE=--upgrade)

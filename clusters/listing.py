@@ -4,7 +4,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django.db.models import Case, CharField, Count, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import RowNumber
 
 from clusters.drivers.registry import SIMULATED
 from clusters.models import (
@@ -130,10 +144,16 @@ def counts_by_state() -> dict[State, int]:
     return {state: found[state.name] for state in State}
 
 
-def groups_of(key: str, *, most: int = 50) -> list[tuple[str, int]]:
-    """Count the clusters by the value of one label, the largest groups first."""
-    rows = ClusterLabel.objects.filter(key=key).values_list("value").annotate(count=Count("pk"))
-    return list(rows.order_by("-count", "value")[:most])
+def groups_of(keys: Iterable[str], *, most: int = 50) -> dict[str, list[tuple[str, int]]]:
+    """Count the clusters by the value of each of these labels, the largest groups first; one query."""
+    found: dict[str, list[tuple[str, int]]] = {key: [] for key in keys}
+    rows = ClusterLabel.objects.filter(key__in=found).values("key", "value").annotate(count=Count("pk"))
+    largest_first = (F("count").desc(), F("value").asc())
+    place = Window(RowNumber(), partition_by=F("key"), order_by=largest_first)
+    shown = rows.annotate(place=place).filter(place__lte=most).order_by("key", "place")
+    for key, value, count in shown.values_list("key", "value", "count"):
+        found[key].append((value, count))
+    return found
 
 
 def label_keys() -> list[tuple[str, int]]:

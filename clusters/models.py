@@ -5,6 +5,7 @@ from typing import Any
 from django.db import models
 
 from clusters.drivers.registry import SIMULATED
+from fleetui.written import WrittenField
 
 LONGEST_CLUSTER_NAME = 63
 LONGEST_LABEL_KEY = 317  # a DNS prefix of 253, a slash, a name of 63
@@ -68,7 +69,7 @@ class MemberCluster(models.Model):
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME, unique=True)
-    document = models.JSONField()
+    document = WrittenField()
     revision = models.PositiveBigIntegerField(default=1)
     membership = models.CharField(max_length=8, choices=Membership.choices, default=Membership.JOINING)
     joined_at = models.DateTimeField()

@@ -4,9 +4,12 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from django.db.models import QuerySet
 
 from clusters.queries import FleetView
+from placements.balance import Usage
 from placements.models import Binding, Placement, PolicySnapshot
 from placements.scheduling.bindings import Binding as BindingValue
 from placements.scheduling.bindings import BindingState
@@ -14,6 +17,17 @@ from placements.scheduling.cycle import Cycle
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
 from placements.scheduling.spec import ClusterResourcePlacement
+
+
+class BindingRow(NamedTuple):
+    """What a cycle reads of a binding; plain values, as there may be thousands."""
+
+    cluster_name: str
+    state: str
+    previous_state: str
+    policy_snapshot_id: int
+    topology_spread_score: Any
+    affinity_score: float | None
 
 
 @dataclass(frozen=True)
@@ -31,22 +45,30 @@ def take(placement: Placement, view: FleetView) -> Inputs:
     """Take the inputs of a cycle for a placement that has a policy snapshot."""
     snapshot = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     rows = tuple(Binding.objects.filter(placement=placement).order_by("cluster_name"))
-    return Inputs(placement, snapshot, rows, view, _cycle(placement, snapshot, rows, view.fleet))
+    cycle = Usage().balanced(_cycle(placement, snapshot, rows, view.fleet))
+    return Inputs(placement, snapshot, rows, view, cycle)
 
 
 def cycles_of(placements: Collection[Placement], fleet: Fleet) -> Iterator[tuple[Placement, Cycle]]:
-    """Give the cycle that each of these placements would run on a fleet; two queries for all of them."""
+    """Give the cycle that each of these placements would run on a fleet; two queries for all of them.
+
+    A third one where the rules of some read what the others have.
+    """
     ids = [placement.pk for placement in placements]
     found = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
     snapshots = {snapshot.placement_id: snapshot for snapshot in found}
-    rows: dict[int, list[Binding]] = {}
-    for row in Binding.objects.filter(placement__in=ids):
-        rows.setdefault(row.placement_id, []).append(row)
+    rows: dict[int, list[BindingRow]] = {}
+    for placement_id, *values in _rows_of(Binding.objects.filter(placement__in=ids), "placement_id"):
+        rows.setdefault(placement_id, []).append(BindingRow(*values))
+    usage = Usage()
     for placement in placements:
-        yield placement, _cycle(placement, snapshots[placement.pk], rows.get(placement.pk, ()), fleet)
+        cycle = _cycle(placement, snapshots[placement.pk], rows.get(placement.pk, ()), fleet)
+        yield placement, usage.balanced(cycle)
 
 
-def _cycle(placement: Placement, snapshot: PolicySnapshot, rows: Iterable[Binding], fleet: Fleet) -> Cycle:
+def _cycle(
+    placement: Placement, snapshot: PolicySnapshot, rows: Iterable[Binding | BindingRow], fleet: Fleet
+) -> Cycle:
     return Cycle(
         fleet,
         policy_of(snapshot, placement.number_of_clusters),
@@ -58,9 +80,8 @@ def _cycle(placement: Placement, snapshot: PolicySnapshot, rows: Iterable[Bindin
 
 def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet) -> Cycle:
     """Give the cycle that would run if the draft were saved over `saved`, or as a new placement."""
-    return Cycle(
-        fleet, draft.spec.policy, bindings_under(draft, saved), draft.semantics, draft.spread_options
-    )
+    bindings = bindings_under(draft, saved)
+    return Usage().balanced(Cycle(fleet, draft.spec.policy, bindings, draft.semantics, draft.spread_options))
 
 
 def bindings_under(draft: ClusterResourcePlacement, saved: Placement | None) -> tuple[BindingValue, ...]:
@@ -68,9 +89,9 @@ def bindings_under(draft: ClusterResourcePlacement, saved: Placement | None) -> 
     if saved is None:
         return ()
     snapshot = PolicySnapshot.objects.get(placement=saved, is_latest=True)
-    rows = Binding.objects.filter(placement=saved).order_by("cluster_name").only(*_VALUE_COLUMNS)
+    rows = _rows_of(Binding.objects.filter(placement=saved).order_by("cluster_name"))
     is_same = content_hash(draft) == snapshot.content_hash
-    return binding_values(rows, snapshot if is_same else None)
+    return binding_values(map(BindingRow._make, rows), snapshot if is_same else None)
 
 
 def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
@@ -79,23 +100,19 @@ def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
     return parse_policy({**snapshot.policy, **wanted}, semantics=Semantics(snapshot.semantics))
 
 
-_VALUE_COLUMNS = (
-    "cluster_name",
-    "state",
-    "previous_state",
-    "policy_snapshot_id",
-    "topology_spread_score",
-    "affinity_score",
-)
+def _rows_of(rows: QuerySet[Binding], *before: str) -> Iterable[tuple[Any, ...]]:
+    return rows.values_list(*before, *BindingRow._fields)
 
 
-def binding_values(rows: Iterable[Binding], latest: PolicySnapshot | None) -> tuple[BindingValue, ...]:
+def binding_values(
+    rows: Iterable[Binding | BindingRow], latest: PolicySnapshot | None
+) -> tuple[BindingValue, ...]:
     """Give bindings as values; those of another snapshot than the latest are obsolete."""
     latest_id = latest.pk if latest else None
     return tuple(_binding_value(row, is_current=row.policy_snapshot_id == latest_id) for row in rows)
 
 
-def _binding_value(row: Binding, *, is_current: bool) -> BindingValue:
+def _binding_value(row: Binding | BindingRow, *, is_current: bool) -> BindingValue:
     score = row.topology_spread_score
     return BindingValue(
         row.cluster_name,

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from clusters.queries import fleet_now
-from placements.models import Binding, PolicySnapshot, StagedRun
+from placements.models import PolicySnapshot, StagedRun
 from placements.rollout.staged import CannotStart, PlacementFacts, initialise
 from placements.rollout.staged_facts import ClusterFacts, Phase, RunFacts
-from placements.rollout.stages import Approval, When
+from placements.rollout.stages import Approval, When, run_from_plain
 from placements.rollout.stages import StagedRun as Plan
 from placements.rollout.state import ClusterFacts as Known
 from placements.rollout.state import Phase as Carried
@@ -20,7 +20,7 @@ from placements.scheduling.door.staged_documents import (
 )
 from placements.scheduling.policy import PlacementType
 from placements.snapshots import hash_of
-from placements.standing import Standing
+from placements.standing import Held, Standing
 
 
 def strategy_of(run: StagedRun) -> StagedStrategySpec:
@@ -57,7 +57,7 @@ def placement_facts(standing: Standing, versions: Mapping[str, str]) -> Placemen
     )
 
 
-def _names(bindings: Iterable[Binding], *, scheduled: bool) -> list[str]:
+def _names(bindings: Iterable[Held], *, scheduled: bool) -> list[str]:
     return [one.cluster_name for one in bindings if (one.state != BindingState.UNSCHEDULED) == scheduled]
 
 
@@ -72,8 +72,10 @@ def _policy_snapshot(standing: Standing) -> str:
     return str(rows.values_list("number", flat=True).get())
 
 
-def run_facts(run: StagedRun, plan: Plan, standing: Standing) -> RunFacts:
-    """Give the world around a run."""
+def run_facts(
+    run: StagedRun, plan: Plan, standing: Standing, *, others: Iterable[StagedRun] = ()
+) -> RunFacts:
+    """Give the world around a run; the other runs that have not ended are part of it."""
     return RunFacts(
         state_of(run),
         _clusters(plan, standing),
@@ -85,6 +87,7 @@ def run_facts(run: StagedRun, plan: Plan, standing: Standing) -> RunFacts:
         _moments(run.skipped_waits),
         _moments(run.retries),
         begin(run, standing, {}),
+        tuple(run_from_plain(other.plan) for other in others if other.plan and not other.ended_at),
     )
 
 

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from django.db.models import Case, DateTimeField, F, TextField, When
+from django.db.models.functions import Cast
 
 from clusters.models import MemberCluster, Membership
 from placements.models import Binding, Placement, ResourceSnapshot
@@ -18,23 +21,53 @@ from placements.scheduling.door.strategy import PropagationPolicy
 from placements.scheduling.fleet import EligibilityKind
 from placements.scheduling.spec import ClusterResourcePlacement, RollingUpdate, StrategyType, parse_placement
 
-_READ = (
-    "placement_id",
-    "cluster_name",
-    "state",
-    "running_version",
-    "phase",
-    "timed_since",
-    "attempts",
-    "retry_at",
-    "work_token",
-    "picked_at",
-    "phase_since",
-    "message",
-    "failure",
-    "override_snapshots",
-    "conditions",
-)
+
+class Held(NamedTuple):
+    """What a binding says of one cluster; plain values and JSON as text, as there may be thousands."""
+
+    pk: int
+    cluster_name: str
+    state: str
+    running_version: str
+    phase: str
+    phase_since: datetime | None
+    timed_since: datetime | None
+    attempts: int
+    retry_at: datetime | None
+    picked_at: datetime
+    message: str
+    failure: str
+    overrides_text: str
+    conditions_text: str
+
+    @property
+    def override_snapshots(self) -> list[int]:
+        """Give the keys of the overrides that belong to what was last started."""
+        found: list[int] = json.loads(self.overrides_text)
+        return found
+
+    @property
+    def conditions(self) -> dict[str, list[str]]:
+        """Give the conditions as they were noted last."""
+        found: dict[str, list[str]] = json.loads(self.conditions_text)
+        return found
+
+    def having(self, columns: Mapping[str, Any]) -> "Held":
+        """Give it after these columns of the row were written."""
+        known = {name: value for name, value in columns.items() if name in self._fields}
+        if "override_snapshots" in columns:
+            known["overrides_text"] = json.dumps(columns["override_snapshots"])
+        return self._replace(**known)
+
+
+def _held(placement: Placement) -> Iterator[Held]:
+    """Read the bindings of a placement, by cluster; one query."""
+    rows = Binding.objects.filter(placement=placement).order_by("cluster_name")
+    texts = {
+        "overrides_text": Cast("override_snapshots", TextField()),
+        "conditions_text": Cast("conditions", TextField()),
+    }
+    return map(Held._make, rows.annotate(**texts).values_list(*Held._fields))
 
 
 @dataclass(frozen=True)
@@ -45,16 +78,18 @@ class Standing:
     as a whole: the resources, how they are applied, and every override that applies somewhere; what belongs
     on one cluster is in `state`, and the overrides that do, by cluster, in `overrides`. `left_behind` are
     bindings that ended because their clusters left the fleet: what is there stays there (lifecycle B.8.3).
+    `started` are the columns that this look has written since, by the key of the binding.
     """
 
     placement: Placement
     manifest: ClusterResourcePlacement
-    bindings: tuple[Binding, ...]
-    left_behind: tuple[Binding, ...]
+    bindings: tuple[Held, ...]
+    left_behind: tuple[Held, ...]
     target: ResourceSnapshot | None
     version: str
     state: RolloutState
     overrides: Applying
+    started: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def is_staged(self) -> bool:
@@ -70,12 +105,11 @@ def is_staged(placement: Placement) -> bool:
 def standing_of(placement: Placement, *, now: datetime) -> Standing:
     """Take the state of a placement's rollout."""
     manifest = parse_placement(placement.document)
-    rows = Binding.objects.filter(placement=placement).only(*_READ)
-    bindings = tuple(rows.order_by("cluster_name"))
+    bindings = tuple(_held(placement))
     target = target_of(placement)
     overrides = applying_to(placement.name, target) if target else {}
     versions = Versions.of(target, manifest, overrides) if target else None
-    clusters = _members(binding.cluster_name for binding in bindings)
+    clusters = _members(placement)
     left_behind = tuple(one for one in bindings if _is_left_behind(one, clusters.get(one.cluster_name)))
     bindings = tuple(one for one in bindings if one not in left_behind) if left_behind else bindings
     wanted = versions if placement.deleting_since is None else None
@@ -95,11 +129,11 @@ def standing_of(placement: Placement, *, now: datetime) -> Standing:
     return Standing(placement, manifest, bindings, left_behind, target, version, state, overrides)
 
 
-def _wanted(versions: "Versions | None", binding: Binding) -> str | None:
+def _wanted(versions: "Versions | None", binding: Held) -> str | None:
     return versions.of_cluster(binding.cluster_name) if versions else None
 
 
-def _is_left_behind(binding: Binding, cluster: "Member | None") -> bool:
+def _is_left_behind(binding: Held, cluster: "Member | None") -> bool:
     is_gone = cluster is None or cluster.membership == Membership.LEAVING
     return is_gone and binding.state == BindingState.UNSCHEDULED
 
@@ -156,7 +190,7 @@ def _hash(content: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def facts_of(binding: Binding, cluster: "Member | None", version: str | None) -> ClusterFacts:
+def facts_of(binding: Held, cluster: "Member | None", version: str | None) -> ClusterFacts:
     """Give what is known of one cluster of the placement."""
     return ClusterFacts(
         binding.cluster_name,
@@ -166,7 +200,7 @@ def facts_of(binding: Binding, cluster: "Member | None", version: str | None) ->
         timed_since=binding.timed_since,
         attempts=binding.attempts,
         retry_at=binding.retry_at,
-        unreachable_since=_unreachable_since(cluster),
+        unreachable_since=cluster.unreachable_since if cluster else None,
         is_in_fleet=cluster is not None and cluster.membership != Membership.LEAVING,
     )
 
@@ -176,28 +210,23 @@ class Member(NamedTuple):
 
     name: str
     membership: str
-    driver: str
-    verdict: str
-    verdict_since: datetime
-    joined_at: datetime
+    unreachable_since: datetime | None
 
 
-def _members(names: Iterable[str]) -> Mapping[str, Member]:
-    listed = list(names)
-    found: dict[str, Member] = {}
-    for start in range(0, len(listed), 500):
-        rows = MemberCluster.objects.filter(name__in=listed[start : start + 500])
-        found |= {facts[0]: Member(*facts) for facts in rows.values_list(*Member._fields)}
-    return found
+def _members(placement: Placement) -> Mapping[str, Member]:
+    """Give the members that a placement has something on or is to have, by name; one query."""
+    names = Binding.objects.filter(placement=placement).values("cluster_name")
+    rows = MemberCluster.objects.filter(name__in=names).annotate(unreachable_since=_unreachable_since())
+    return {facts[0]: Member(*facts) for facts in rows.values_list(*Member._fields)}
 
 
-def _unreachable_since(cluster: Member | None) -> datetime | None:
-    """Give since when nothing can be done there; where nobody speaks to the cluster, always."""
-    if cluster is None:
-        return None
-    if not cluster.driver:
-        return cluster.joined_at
-    return cluster.verdict_since if cluster.verdict in _SILENT else None
+def _unreachable_since() -> Case:
+    """Say since when nothing can be done on a cluster; where nobody speaks to it, always."""
+    return Case(
+        When(driver="", then=F("joined_at")),
+        When(verdict__in=_SILENT, then=F("verdict_since")),
+        output_field=DateTimeField(null=True),
+    )
 
 
 _SILENT = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)

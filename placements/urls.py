@@ -41,6 +41,7 @@ urlpatterns = [
     path("", overview.overview, name="overview"),
     path("search/", search.search, name="search"),
     path("activity/", activity.activity, name="activity"),
+    path("activity/<int:number>/", activity.event, name="event"),
     *(
         path(f"{name}/", preferences.prefer, {"name": name}, name=f"prefer-{name}")
         for name in preferences.PREFERENCES

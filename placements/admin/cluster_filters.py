@@ -116,7 +116,7 @@ class LabelFilter(admin.ListFilter):
         """Offer the values of the keys that were chosen alone; without one, the keys."""
         alone = [one for one in self.wanted if ":" not in one]
         for key in alone:
-            for value, count in groups_of(key, most=_KEYS_SHOWN):
+            for value, count in groups_of([key], most=_KEYS_SHOWN)[key]:
                 link = self._link(changelist, without=key, plus=f"{key}:{value}")
                 yield {"display": f"{key}:{value}", "count": count, "query_string": link}
         if alone:

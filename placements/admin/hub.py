@@ -26,6 +26,7 @@ from placements.operations.budgets import BUDGET
 from placements.operations.placements import PLACEMENT
 from placements.operations.resources import RESOURCE
 from placements.queries.lists import PlacementFilter, State, decisions_of, placements_matching
+from placements.scheduling.hub.secrets import without_secrets
 
 
 class PlacementStateFilter(admin.SimpleListFilter):
@@ -124,7 +125,7 @@ class ResourceAdmin(LookOnly):
     @admin.display(description="manifest")
     def manifest(self, resource: Resource) -> SafeString:
         """Show the object."""
-        return block(dump_yaml(_without_secrets(resource.content)))
+        return block(dump_yaml(without_secrets(resource.content)))
 
 
 @admin.register(PolicySnapshot)
@@ -328,26 +329,14 @@ class EventAdmin(LookOnly):
     @admin.display(description="before")
     def was(self, event: Event) -> SafeString:
         """Show the object as it was."""
-        return structured(_without_secrets(event.before))
+        return structured(without_secrets(event.before))
 
     @admin.display(description="after")
     def became(self, event: Event) -> SafeString:
         """Show the object as it became."""
-        return structured(_without_secrets(event.after))
+        return structured(without_secrets(event.after))
 
 
 def _named(clusters: list[str], count: int) -> str:
     """Name clusters; a decision's row keeps the first few, its record all."""
     return ", ".join(clusters) + (", …" if 0 < len(clusters) < count else "") if clusters else NONE
-
-
-def _without_secrets(content: Any) -> Any:
-    """Hide what a Secret holds; its keys may be seen."""
-    if not isinstance(content, dict) or content.get("kind") != "Secret":
-        return content
-    hidden = {
-        field: dict.fromkeys(content[field], "(hidden)")
-        for field in ("data", "stringData")
-        if isinstance(content.get(field), dict)
-    }
-    return {**content, **hidden}

@@ -20,7 +20,7 @@ class Events(Endpoint):
     def get(self, request: Request) -> Response:
         """List events, the newest first."""
         wanted = asked(request, EventQuery)
-        rows = events_matching(kind=wanted["kind"], name=wanted["name"], by=wanted["by"])
+        rows = events_matching(kind=wanted["kind"], name=wanted["name"], part=wanted["q"], by=wanted["by"])
         page = page_asked(rows.defer("before", "after"), wanted, order="-id", unique="id")
         return listed(request, rows_as(EventRow, page.rows), page.after)
 

@@ -37,8 +37,8 @@ class GroupBar:
 class SpreadBars:
     """One constraint with its groups; the band from `low` to `high` is where a count may lie.
 
-    Without a band (`high` None) groups are compared in families, or with unequal shares. Of many groups the
-    outermost are listed, and `hidden` tells how many more there are.
+    Without a band (`high` None) groups are compared in families or with unequal shares, or are too far apart
+    already. Of many groups the outermost are listed, and `hidden` tells how many more there are.
     """
 
     topology_key: str
@@ -95,9 +95,9 @@ def _positions(decision: Decision, names: list[str]) -> Codes:
 def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> SpreadBars:
     constraint, groups = candidates.constraints[place], candidates.groups[place]
     counts, levels = groups.count(after), levels_of(groups.count(after))
-    has_band = groups.families is None and not groups.weights
     low = max(0, levels.largest - constraint.max_skew)
     high = levels.smallest + constraint.max_skew
+    has_band = groups.families is None and not groups.weights and low <= high
     scale = max(1, levels.largest, high)
     start = low * _WIDTH // scale
     listed = _outermost(counts)

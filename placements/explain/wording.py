@@ -7,11 +7,24 @@ from placements.scheduling.comparison import Difference
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.fleet import EligibilityKind
+from placements.scheduling.outcomes import Outcome
 from placements.scheduling.policy import Semantics, TopologySpreadConstraint
 from placements.scheduling.reasons import Reason, ReasonCode
 from placements.scheduling.replay import Spread, Step
 from placements.scheduling.rounds import SpreadScore
 from placements.scheduling.spread.base import is_hard
+
+OUTCOME_ORDER = (
+    Outcome.PICKED,
+    Outcome.KEPT,
+    Outcome.UNSCHEDULED,
+    Outcome.OUTRANKED,
+    Outcome.FILTERED,
+    Outcome.NOT_ELIGIBLE,
+    Outcome.NOT_NAMED,
+    Outcome.NOT_REACHED,
+)
+"""What people look for first comes first."""
 
 Facts = Mapping[str, Any]
 

@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import F, Q
 
+from fleetui.written import WrittenField
 from placements.models.closed_sets import one_of
 from placements.scheduling.door.strategy import StrategyType
 from placements.scheduling.policy import PlacementType
@@ -26,7 +27,7 @@ class Placement(models.Model):
     """
 
     name = models.CharField(max_length=LONGEST_NAME, unique=True)
-    document = models.JSONField()
+    document = WrittenField()
     revision = models.PositiveBigIntegerField(default=1)
     is_demo = models.BooleanField(default=False)
     created_at = models.DateTimeField()

@@ -3,6 +3,8 @@
 from django.db import models
 from django.db.models import Q
 
+from fleetui.written import WrittenField
+
 
 class Resource(models.Model):
     """An object applied to the hub; identified as in Kubernetes, whatever its version."""
@@ -13,7 +15,7 @@ class Resource(models.Model):
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)
     labels = models.JSONField(default=dict)
-    content = models.JSONField()
+    content = WrittenField()
     revision = models.PositiveBigIntegerField(default=1)
     is_demo = models.BooleanField(default=False)
     created_at = models.DateTimeField()

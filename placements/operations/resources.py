@@ -19,6 +19,7 @@ from placements.scheduling.door.resource_selectors import is_reserved_namespace
 from placements.scheduling.faults import Fault, Faults
 from placements.scheduling.hub.manifest import parse_manifest
 from placements.scheduling.hub.objects import HubObject, ObjectKey
+from placements.scheduling.hub.secrets import without_secrets
 from placements.scheduling.hub.selection import concerns
 
 RESOURCE = "resource"
@@ -101,7 +102,9 @@ def delete_resources(rows: Sequence[Resource], *, by: User | None, now: datetime
     Resource.objects.filter(pk__in=[row.pk for row in rows]).delete()
     objects = [HubObject.of(row.content) for row in rows]
     happenings = [
-        Happening("deleted", RESOURCE, name_of(one), revision=row.revision + 1, before=row.content)
+        Happening(
+            "deleted", RESOURCE, name_of(one), revision=row.revision + 1, before=without_secrets(row.content)
+        )
         for one, row in zip(objects, rows, strict=True)
     ]
     record_all(happenings, by=by, now=now)
@@ -166,15 +169,17 @@ def _applied(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bo
 
 
 def _happening(one: Applied, before: Mapping[ObjectKey, HubObject]) -> Happening:
+    """Say what became of an object; events never hold what a Secret holds."""
     applied = HubObject.of(one.resource.content)
     old = before.get(applied.key)
+    old_content = dict(old.content) if old else None
     return Happening(
         one.did,
         RESOURCE,
         name_of(applied),
         revision=one.resource.revision,
-        before=dict(old.content) if old else None,
-        after=dict(applied.content),
+        before=without_secrets(old_content),
+        after=without_secrets(dict(applied.content), before=old_content),
     )
 
 

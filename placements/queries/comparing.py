@@ -15,6 +15,7 @@ from placements.explain.text_diffs import Piece, line_diff, sentence_diff
 from placements.manifests import dump_yaml
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
 from placements.queries.records import decision_of, outcomes_of
+from placements.scheduling.hub.secrets import without_secrets
 from placements.scheduling.policy import PlacementPolicy
 from placements.scheduling.semantics import Semantics
 from placements.scheduling.spec import SEMANTICS_ANNOTATION, SPREAD_OPTIONS_ANNOTATION
@@ -236,9 +237,7 @@ def _resource_changes(before: ResourceSnapshot, after: ResourceSnapshot) -> Iter
         elif name not in old:
             yield ResourceChange("came", _called(name), None)
         elif old[name] != new[name]:
-            yield ResourceChange(
-                "changed", _called(name), line_diff(dump_yaml(old[name]), dump_yaml(new[name]))
-            )
+            yield ResourceChange("changed", _called(name), line_diff(*_texts(old[name], new[name])))
 
 
 def _content(snapshot: ResourceSnapshot, *, reads: bool) -> dict[tuple[str, ...], Any]:
@@ -247,6 +246,11 @@ def _content(snapshot: ResourceSnapshot, *, reads: bool) -> dict[tuple[str, ...]
         return dict.fromkeys(map(tuple, snapshot.identities))
     manifests = (one for part in snapshot.parts.order_by("position") for one in part.manifests)
     return dict(zip(map(tuple, snapshot.identities), manifests, strict=True))
+
+
+def _texts(old: Any, new: Any) -> tuple[str, str]:
+    """Write both manifests, without what a Secret holds."""
+    return dump_yaml(without_secrets(old)), dump_yaml(without_secrets(new, before=old))
 
 
 def _called(identity: tuple[str, ...]) -> str:

@@ -8,6 +8,7 @@ from placements.models import Binding, ResourceSnapshot
 from placements.rollout.failures import FailureKind
 from placements.rollout.state import EMPTY, Phase
 from placements.scheduling.spec import ClusterResourcePlacement, RollingUpdate, StrategyType
+from placements.standing import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Reading:
         is_staged = manifest.spec.strategy.type is StrategyType.EXTERNAL
         return cls(period, is_staged, target.created_at if target else None, now)
 
-    def of_binding(self, binding: Binding, wanted: str | None, *, waits_for: str = "") -> OnCluster:
+    def of_binding(self, binding: Binding | Held, wanted: str | None, *, waits_for: str = "") -> OnCluster:
         """Give the facts of one cluster; `wanted` is the version that belongs there."""
         phase = Phase(binding.phase)
         ready_at = self._ready_at(binding, phase)
@@ -49,7 +50,7 @@ class Reading:
             noted=binding.conditions,
         )
 
-    def _is_current(self, binding: Binding, wanted: str | None, phase: Phase) -> bool | None:
+    def _is_current(self, binding: Binding | Held, wanted: str | None, phase: Phase) -> bool | None:
         """Tell whether what was started is what belongs there; a staged run alone knows what does."""
         if self.is_staged:
             return True if phase not in EMPTY else None
@@ -57,7 +58,7 @@ class Reading:
             return None
         return phase not in EMPTY and binding.running_version == wanted
 
-    def _ready_at(self, binding: Binding, phase: Phase) -> datetime | None:
+    def _ready_at(self, binding: Binding | Held, phase: Phase) -> datetime | None:
         """Say when a cluster became ready, or will by time alone; None while something else has to tell."""
         if phase is Phase.SETTLING:
             return None if binding.timed_since is None else binding.timed_since + self.period

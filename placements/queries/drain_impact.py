@@ -22,9 +22,11 @@ from placements.scheduling.filters.taints import untolerated
 from placements.scheduling.fleet import NO_SCHEDULE, Cluster, Fleet, Taint
 from placements.scheduling.policy import PlacementPolicy, PlacementType
 from placements.scheduling.scheduler import schedule
+from placements.scheduling.spec import parse_placement
 from placements.snapshots import cycles_of
 from placements.standing import Standing, evictable, standing_of
 
+_NAMES_SAID = 5
 CORDON = Taint(CORDON_KEY, CORDON_VALUE, NO_SCHEDULE)
 
 
@@ -134,17 +136,25 @@ def _rows(
 ) -> Iterator[DrainRow]:
     listed = list(placements)
     for placement, cycle in cycles_of(listed, fleet):
-        standing = standing_of(placement, now=now)
-        yield _stays(standing, cycle, cluster) or _leaves(standing, cycle, cluster)
+        yield _stays_anyway(placement, cycle) or _asked(standing_of(placement, now=now), cycle, cluster)
+
+
+def _stays_anyway(placement: Placement, cycle: Cycle) -> DrainRow | None:
+    """Give the row of a placement that no drain evicts, wherever its clusters stand."""
+    name, placed = placement.name, _placed(cycle.live_bindings)
+    if placement.deleting_since:
+        return DrainRow(name, Fate.LEAVING, (), placed, placed, "Is being deleted.")
+    stays = why_stays(parse_placement(placement.document).spec.policy)
+    return DrainRow(name, Fate.STAYS, (), placed, placed, STAYS_SENTENCES[stays]) if stays else None
+
+
+def _asked(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow:
+    return _stays(standing, cycle, cluster) or _leaves(standing, cycle, cluster)
 
 
 def _stays(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow | None:
     """Give the row of a placement that would not be evicted, or is leaving."""
     name, placed = standing.placement.name, _placed(cycle.live_bindings)
-    if standing.placement.deleting_since:
-        return DrainRow(name, Fate.LEAVING, (), placed, placed, "Is being deleted.")
-    if stays := why_stays(standing.manifest.spec.policy):
-        return DrainRow(name, Fate.STAYS, (), placed, placed, STAYS_SENTENCES[stays])
     verdict = judge_eviction(evictable(standing), cluster, budget_for(name))
     if verdict.why is Why.LEAVING:
         return DrainRow(name, Fate.LEAVING, (), placed, placed, "Is leaving already.")
@@ -160,10 +170,11 @@ def _stays(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow | None:
 def _leaves(standing: Standing, cycle: Cycle, cluster: str) -> DrainRow:
     decision = schedule(without(cycle, cluster))
     before, after = _placed(cycle.live_bindings), _placed(decision.bindings_after)
-    joins = tuple(name for name in decision.picked_names if name != cluster)
+    there = {one.cluster for one in cycle.live_bindings if one.is_active} | {cluster}
+    joins = tuple(name for name in decision.picked_names if name not in there)
     staged = f" {STAYS_SENTENCES[WhyStays.NEXT_RUN]}" if standing.is_staged else ""
     fate, said = _fate(decision, joins)
-    scores = tuple(one for one in decision.picked if one.cluster != cluster)
+    scores = tuple(one for one in decision.picked if one.cluster not in there)
     return DrainRow(standing.placement.name, fate, joins, before, after, f"{said}{staged}", scores)
 
 
@@ -171,9 +182,14 @@ def _fate(decision: Decision, joins: tuple[str, ...]) -> tuple[Fate, str]:
     if not decision.is_fulfilled or decision.is_failed:
         return Fate.STUCK, f"No replacement: {stuck_words(decision)}."
     if joins:
-        return Fate.MOVES, f"{joined(joins)} {'joins' if len(joins) == 1 else 'join'}."
+        return Fate.MOVES, f"{joined(_few(joins))} {'joins' if len(joins) == 1 else 'join'}."
     is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
     return Fate.SHRINKS, "PickAll: leaves." if is_all else "Leaves; it has as many as it asks for."
+
+
+def _few(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Keep a sentence short: of more than five names the first four, and how many more there are."""
+    return names if len(names) <= _NAMES_SAID else (*names[:4], f"{len(names) - 4} more")
 
 
 def without(cycle: Cycle, *clusters: str) -> Cycle:

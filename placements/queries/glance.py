@@ -9,6 +9,7 @@ from clusters.models import MemberCluster, Membership
 from placements.explain.wording import ELIGIBILITY_WORDS
 from placements.models import Decision, Placement, Rollout
 from placements.queries.headroom import Skew, skews_of
+from placements.queries.runs import runs_to_show
 from placements.scheduling.fleet import EligibilityKind
 
 MANY_CLUSTERS = 200
@@ -23,6 +24,13 @@ class Tight:
     skews: list[Skew]
     run: Rollout | None
 
+    @property
+    def verdict(self) -> str | None:
+        """Give what the last look at the run said of it, if it is under way."""
+        is_running = self.run is not None and self.run.state == Rollout.State.RUNNING
+        found: str | None = getattr(self.run, "verdict", None) if is_running else None
+        return found
+
 
 def tightest(*, most: int = 10) -> list[Tight]:
     """Give the placements that lack most clusters first, then those nearest to a limit."""
@@ -36,8 +44,8 @@ def tightest(*, most: int = 10) -> list[Tight]:
 
 
 def _latest_runs(placements: Collection[Placement]) -> dict[int, Rollout]:
-    rows = Rollout.objects.filter(placement__in=placements, number=F("placement__runs_made"))
-    return {row.placement_id: row for row in rows.select_related("placement") if row.placement_id}
+    rows = runs_to_show().filter(placement__in=placements, number=F("placement__runs_made"))
+    return {row.placement_id: row for row in rows if row.placement_id}
 
 
 def ineligible_counts() -> list[tuple[str, int]]:

@@ -78,7 +78,7 @@ def stale_placements(*, most: int) -> list[Stale]:
 
 def stale_count() -> int:
     """Count the placements with stale picks."""
-    return _with_stale().distinct().count()
+    return _with_stale().values("pk").distinct().count()
 
 
 def _with_stale() -> QuerySet[Placement]:

@@ -45,7 +45,8 @@ class RunFacts:
     """The world around a run: what its author wants, its clusters, and what hands have done, and when.
 
     A cluster that is missing from `clusters` has left the fleet. `fresh` is what `initialise` answers now for
-    the strategy that the run froze; without it nothing is validated.
+    the strategy that the run froze; without it nothing is validated. `others` are the other runs of the
+    placement that have not ended.
     """
 
     state: RunState
@@ -54,6 +55,7 @@ class RunFacts:
     skipped_waits: Mapping[str, datetime] = field(default_factory=dict)
     retries: Mapping[str, datetime] = field(default_factory=dict)
     fresh: StagedRun | CannotStart | None = None
+    others: tuple[StagedRun, ...] = ()
 
     def of(self, cluster: str) -> ClusterFacts:
         """Give what is known of a cluster."""

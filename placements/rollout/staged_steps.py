@@ -34,11 +34,25 @@ class Moment:
 
     def taken_over(self, stage: Stage) -> tuple[str, ...]:
         """List the clusters that somebody else has brought to another version meanwhile (lifecycle B.5.4)."""
-        running = [step for step in stage.steps if step.is_running]
-        return tuple(
-            step.name
-            for step in running
-            if self.facts.of(step.name).version not in ("", step.version, step.before)
+        return tuple(step.name for step in stage.steps if step.is_running and self._is_taken(step))
+
+    def _is_taken(self, step: ClusterStep) -> bool:
+        """Tell whether a cluster has a version that this run did not bring, and did not find either.
+
+        What it found may also come back: then it counts whether another run started it there since.
+        """
+        version = self.facts.of(step.name).version
+        if version in ("", step.version):
+            return False
+        return version != step.before or self._was_brought(version, step)
+
+    def _was_brought(self, version: str, step: ClusterStep) -> bool:
+        """Tell whether another run started this version on the cluster after this run had begun there."""
+        theirs = (other for run in self.facts.others for other in run.steps if other.name == step.name)
+        return any(
+            other.version == version and other.started_at >= step.started_at
+            for other in theirs
+            if other.started_at and step.started_at
         )
 
     def filled(self, stage: Stage) -> Stage:

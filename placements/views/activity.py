@@ -1,11 +1,18 @@
-"""What happened: who did what to which object, newest first."""
+"""What happened: who did what to which object, newest first, and one event in full."""
+
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from fleetui.access import for_readers
 from fleetui.htmx import render_page
+from fleetui.models import Event
+from placements.explain.text_diffs import Piece, line_diff
+from placements.manifests import dump_yaml
 from placements.queries.lists import events_matching
+from placements.scheduling.hub.secrets import without_secrets
 from placements.views.happenings import happening_rows
 from placements.views.lists import page_from
 
@@ -14,19 +21,50 @@ KINDS = (
     "placement",
     "rollout",
     "resource",
+    "override",
+    "cluster-override",
     "budget",
     "staged-run",
     "staged-strategy",
     "approval-request",
 )
+_EVERY_LINE = 1_000_000
 
 
 @for_readers
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
     """List the events that match, a page at a time."""
-    given = {field: request.GET.get(field, "").strip() for field in ("kind", "name", "by")}
-    rows = events_matching(kind=given["kind"], name=given["name"], by=given["by"])
+    given = {field: request.GET.get(field, "").strip() for field in ("kind", "name", "q", "by")}
+    rows = events_matching(kind=given["kind"], name=given["name"], part=given["q"], by=given["by"])
     page = page_from(request, rows, order="-id", unique="id")
     context = {"events": happening_rows(page.rows), "after": page.after, "wanted": given, "kinds": KINDS}
     return render_page(request, "activity/list.html", context, fragment="activity/_list.html")
+
+
+@for_readers
+@require_safe
+def event(request: HttpRequest, number: int) -> HttpResponse:
+    """Show one event with what was there before and after, in full; what a Secret holds is hidden."""
+    found = get_object_or_404(Event, pk=number)
+    [row] = happening_rows([found])
+    context = {"event": found, "row": row, "lines": _lines(found), "texts": _texts(found)}
+    return render_page(request, "activity/event.html", context, fragment="activity/event.html")
+
+
+def _lines(found: Event) -> list[Piece] | None:
+    """Compare both sides line by line, all lines shown, where there are two."""
+    if not found.before or not found.after:
+        return []
+    return line_diff(_text(found.before), _text(found.after), context=_EVERY_LINE)
+
+
+def _texts(found: Event) -> list[tuple[str, str]]:
+    """Give the sides that there are, where they are not compared."""
+    sides = (("Before", found.before), ("After", found.after))
+    there = [(title, _text(side)) for title, side in sides if side]
+    return [] if _lines(found) else there
+
+
+def _text(side: Any) -> str:
+    return dump_yaml(without_secrets(side))

@@ -127,8 +127,8 @@ def _facets(request: HttpRequest, wanted: ClusterFilter, keys: list[tuple[str, i
     chosen = [request.GET["by"]] if request.GET.get("by") else filtered[:1]
     shown = chosen or favourite_keys(known, most=_FACETS)
     groups = [
-        (key, [(f"{key}:{value}", value or "(empty)", count) for value, count in groups_of(key)])
-        for key in shown
+        (key, [(f"{key}:{value}", value or "(empty)", count) for value, count in found])
+        for key, found in groups_of(shown).items()
     ]
     return {"keys": keys, "by": next(iter(chosen), ""), "groups": [(key, one) for key, one in groups if one]}
 

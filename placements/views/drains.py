@@ -170,7 +170,7 @@ def _page(
         "faults": faults,
         "refused": refused,
     }
-    fragment = "drains/_progress.html" if request.method != "POST" else None
+    fragment = "drains/_progress.html" if last and request.method != "POST" else None
     return render_page(request, "drains/drain.html", context, fragment=fragment, status=status)
 
 

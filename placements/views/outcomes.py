@@ -6,27 +6,13 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest
 
-from placements.explain.wording import reason_sentence
+from placements.explain.wording import OUTCOME_ORDER, reason_sentence
 from placements.queries.records import AnyDecision, outcomes_of
 from placements.scheduling.outcomes import ClusterOutcome, Outcome
 from placements.views.lists import PAGE_SIZE, word_from
 from placements.views.states import outcome_mark
 
-_ORDER = {
-    outcome: place
-    for place, outcome in enumerate(
-        [
-            Outcome.PICKED,
-            Outcome.KEPT,
-            Outcome.UNSCHEDULED,
-            Outcome.OUTRANKED,
-            Outcome.FILTERED,
-            Outcome.NOT_ELIGIBLE,
-            Outcome.NOT_NAMED,
-            Outcome.NOT_REACHED,
-        ]
-    )
-}
+_ORDER = {outcome: place for place, outcome in enumerate(OUTCOME_ORDER)}
 
 
 @dataclass(frozen=True, slots=True)

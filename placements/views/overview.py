@@ -19,7 +19,6 @@ from placements.queries import overview as queries
 from placements.queries.glance import MANY_CLUSTERS, Tight, ids_before, ineligible_counts, tightest
 from placements.queries.headroom import Skew, stale_count, stale_placements
 from placements.queries.rollout_needs import rollout_needs, run_counts
-from placements.queries.runs import said_of
 from placements.queries.staged_approvals import approvals_waiting, waiting_for
 from placements.queries.topology import favourite_key
 from placements.views import states
@@ -105,8 +104,7 @@ def _needs(counts: queries.Counts) -> dict[str, Any]:
 
 
 def _tight(tight: Tight) -> TightRow:
-    answer = said_of(tight.run).answer if tight.run else None
-    run = states.run_state(tight.run, str(answer.verdict) if answer else None) if tight.run else None
+    run = states.run_state(tight.run, tight.verdict) if tight.run else None
     skews = [(one, _skew_state(one)) for one in tight.skews]
     return TightRow(
         tight, states.picked_of(tight.placement), states.placement_state(tight.placement), skews, run

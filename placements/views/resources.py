@@ -23,6 +23,7 @@ from placements.queries.hub import selectors_of
 from placements.queries.lists import events_matching, resources_matching
 from placements.scheduling.faults import Fault, Faults
 from placements.scheduling.hub.objects import HubObject
+from placements.scheduling.hub.secrets import without_secrets
 from placements.scheduling.hub.selection import concerns
 from placements.views.happenings import happening_rows, subject_of, url_of
 from placements.views.lists import page_from
@@ -91,7 +92,7 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
         "url": _url(row),
         "apply_from": f"{reverse('pages:apply')}?{urlencode({'from': _path(row)})}",
         "placements": _taken_by(one),
-        "manifest": dump_yaml(row.content),
+        "manifest": dump_yaml(without_secrets(row.content)),
         "events": happening_rows(
             events_matching(kind=RESOURCE, name=name_of(one)).order_by("-id")[:_EVENTS_SHOWN]
         ),

@@ -126,7 +126,7 @@ class Shell:
         """Give the version of the scheduling engine."""
         return ENGINE_VERSION
 
-    @property
+    @cached_property
     def sections(self) -> list[Section]:
         """Give the rail."""
         path = self._request.path

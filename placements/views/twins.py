@@ -81,7 +81,8 @@ def _resource(arguments: Arguments, _: QueryDict) -> str:
 _TWINS: dict[str, Twin] = {
     "overview": _overview,
     "search": _search,
-    "activity": _list("events", "kind", "name", "by"),
+    "activity": _list("events", "kind", "name", "q", "by"),
+    "event": _object("event", "number"),
     "clusters": _list("clusters", "q", "label", "state", sort="order"),
     "placements": _list("placements", "q", "state", "type", "semantics", "cluster", sort="order"),
     "plan": _object("plan", "name"),

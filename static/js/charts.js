@@ -25,10 +25,14 @@ function painted(value, known) {
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, painted(one, known)]));
 }
 
+function quiet(title) {
+  return { ...title, font: { size: 12, color: "var(--quiet)", ...title.font } };
+}
+
 function axis(given) {
   return {
     gridcolor: "var(--divider)", zerolinecolor: "var(--border)", linecolor: "var(--border)", automargin: true,
-    fixedrange: true, ...given,
+    fixedrange: true, ...given, ...(given?.title && { title: quiet(given.title) }),
   };
 }
 

@@ -14,9 +14,11 @@ from unittest import mock
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.db import connection, connections
 from django.test import Client
 from django.test.testcases import _StaticFilesHandler
 from playwright.sync_api import Browser, BrowserContext, Page
+from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
 
 from fleetui.roles import Role
@@ -53,22 +55,56 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
 
 
 @pytest.fixture(scope="session")
-def live_server(collected_static: None) -> Iterator[LiveServer]:
-    """Serve the pages with the collected files, under the hashed names that they have in production."""
-    with mock.patch("django.contrib.staticfiles.handlers.StaticFilesHandler", _StaticFilesHandler):
-        server = LiveServer("localhost")
-    yield server
-    server.stop()
+def empty_hub(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Give a file with the tables and the roles, to be copied for each test."""
+    made = tmp_path_factory.mktemp("hub") / "empty.sqlite3"
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("VACUUM INTO %s", [str(made)])
+    return made
 
 
 @pytest.fixture(autouse=True)
-def _served(collected_static: None, transactional_db: None) -> None:
-    """Serve the files as in production; another thread reads what a test writes.
+def _hub(request: pytest.FixtureRequest, transactional_db: None) -> None:
+    """Give the test a database that several threads may use at once, as the console and its workers do.
 
-    A test with real transactions ends with an empty database: the roles of the migration are made again.
+    In memory the threads of a test share one connection and its transactions, or lock whole tables.
     """
-    for role in Role:
+    if connection.vendor == "sqlite":
+        request.getfixturevalue("file_database")
+    for role in Role:  # a test with real transactions, here or elsewhere, ends with an empty database
         Group.objects.get_or_create(name=role.value)
+
+
+@pytest.fixture
+def file_database(empty_hub: Path, tmp_path: Path) -> Iterator[None]:
+    """Put a file of its own in the place of the database, for this test."""
+    file, in_memory = tmp_path / "hub.sqlite3", connections["default"]
+    file.write_bytes(empty_hub.read_bytes())
+    del connections["default"]
+    with mock.patch.dict(in_memory.settings_dict, NAME=str(file)):
+        yield
+        connections["default"].close()
+    connections["default"] = in_memory
+
+
+@pytest.fixture
+def console(_hub: None, one_server: list[LiveServer]) -> LiveServer:
+    """Serve the pages with the collected files, under the hashed names that they have in production."""
+    if not one_server:
+        with mock.patch("django.contrib.staticfiles.handlers.StaticFilesHandler", _StaticFilesHandler):
+            one_server.append(LiveServer("localhost"))
+    return one_server[0]
+
+
+@pytest.fixture(scope="session")
+def one_server(collected_static: None) -> Iterator[list[LiveServer]]:
+    """Hold the server of all tests: it starts with the first, once its database is in its place."""
+    servers: list[LiveServer] = []
+    yield servers
+    for server in servers:
+        server.stop()
 
 
 @pytest.fixture
@@ -83,7 +119,7 @@ def _somebody(name: str, roles: tuple[str, ...]) -> User:
 
 
 @pytest.fixture
-def enter(browser: Browser, live_server: LiveServer, complaints: list[str]) -> Iterator[Enter]:
+def enter(browser: Browser, console: LiveServer, complaints: list[str]) -> Iterator[Enter]:
     """Give a function that opens a page in a browser of its own, logged in as a person with these roles.
 
     `enter("/", "operator", width=390, dark=True, javascript=False)`
@@ -99,7 +135,7 @@ def enter(browser: Browser, live_server: LiveServer, complaints: list[str]) -> I
         name: str = "",
     ) -> Page:
         context = browser.new_context(
-            base_url=live_server.url,
+            base_url=console.url,
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
             java_script_enabled=javascript,
@@ -109,9 +145,7 @@ def enter(browser: Browser, live_server: LiveServer, complaints: list[str]) -> I
         client = Client()
         client.force_login(_somebody(name or f"person{len(opened)}", roles or ("viewer",)))
         session = client.cookies[settings.SESSION_COOKIE_NAME].value
-        context.add_cookies(
-            [{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}]
-        )
+        context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": console.url}])
         page = context.new_page()
         page.set_default_timeout(_PATIENCE)
         page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)

@@ -1,6 +1,6 @@
 """Every page, looked at by axe, in light and dark and on a phone: nothing serious, and nothing sticks out.
 
-A page whose address has no sample here fails the first test; what axe finds is told with the page.
+A page whose address has no sample in `tests/page_samples.py` fails the first test.
 """
 
 from collections.abc import Callable
@@ -12,82 +12,11 @@ import pytest
 from playwright.sync_api import Page
 
 from placements import urls
-from placements.manifests import dump_yaml
-from placements.models import Decision, Placement, Resource, Scenario
-from placements.operations.drafts import start_draft
-from placements.operations.rollouts.advancing import advance_due
-from placements.operations.scenarios import ask_what_if
-from placements.operations.staged.starting import start_run
-from placements.operations.staged.strategies import save_strategy
-from placements.views.search import resource_url
-from tests.rollouts.staged import staged_spec, strategy_document
-from tests.rows import NOW, decided, person
+from tests.page_samples import NO_PAGE, SAMPLES, sample_pages
+from tests.rows import NOW, person
 
 Enter = Callable[..., Page]
 
-SAMPLES = {
-    "overview": "/",
-    "search": "/search/?q=o",
-    "activity": "/activity/",
-    "help": "/help/semantics/",
-    "remove-demo": "/demo/remove/",
-    "clusters": "/clusters/",
-    "import-clusters": "/clusters/import/",
-    "cluster": "/clusters/bravelion/",
-    "edit-cluster": "/clusters/bravelion/edit/",
-    "cordon-cluster": "/clusters/bravelion/cordon/",
-    "uncordon-cluster": "/clusters/bravelion/uncordon/",
-    "leave-cluster": "/clusters/bravelion/leave/",
-    "rehearse-cluster": "/clusters/bravelion/rehearse/",
-    "placements": "/placements/",
-    "new-placement": "/placements/new/",
-    "placement": "/placements/web/",
-    "edit-placement": "/placements/web/edit/",
-    "delete-placement": "/placements/web/delete/",
-    "history": "/placements/web/history/",
-    "compare": "/placements/web/compare/p0..p1/",
-    "plan": "/placements/web/plan/",
-    "pause-placement": "/placements/web/pause/",
-    "resume-placement": "/placements/web/resume/",
-    "stop-placement": "/placements/web/stop/",
-    "start-placement": "/placements/web/start/",
-    "release-placement": "/placements/web/release/",
-    "roll-back": "/placements/web/roll-back/",
-    "retry": "/placements/web/retry/bravelion/",
-    "rollouts": "/rollouts/",
-    "rollout": "/rollouts/web/1/",
-    "start-staged": "/placements/shelf/staged-run/?strategy=careful",
-    "staged-run": "/rollouts/staged/runs/one/",
-    "resume-staged-run": "/rollouts/staged/runs/one/resume/",
-    "approve-stage": "/rollouts/staged/runs/one/approve/all/",
-    "stop-staged-run": "/rollouts/staged/runs/one/stop/",
-    "abandon-staged-run": "/rollouts/staged/runs/one/abandon/",
-    "skip-staged-wait": "/rollouts/staged/runs/one/skip-wait/all/",
-    "retry-staged": "/rollouts/staged/runs/one/retry/bravelion/",
-    "staged-strategies": "/rollouts/staged/strategies/",
-    "new-staged-strategy": "/rollouts/staged/new-strategy/",
-    "staged-strategy": "/rollouts/staged/strategies/careful/",
-    "edit-staged-strategy": "/rollouts/staged/strategies/careful/edit/",
-    "delete-staged-strategy": "/rollouts/staged/strategies/careful/delete/",
-    "draft": "/drafts/{draft}/",
-    "review-draft": "/drafts/{draft}/review/",
-    "drain-cluster": "/clusters/bravelion/drain/",
-    "topology": "/topology/?key=region&key2=env",
-    "what-if": "/what-if/?label=region:east",
-    "scenario": "/what-if/{scenario}/",
-    "decided-cluster": "/decisions/{decision}/clusters/bravelion/",
-    "decision": "/decisions/{decision}/?cluster=bravelion",
-    "semantics": "/decisions/{decision}/semantics/",
-    "resources": "/resources/",
-    "apply": "/resources/apply/",
-    "resource": "{resource}",
-    "delete-resource": "{resource}delete/",
-}
-NO_PAGE = {
-    *("load-demo", "placement-yaml", "choose-two", "prefer-theme", "prefer-rows", "prefer-keys"),
-    *("discard-draft", "rebase-draft"),
-}
-"""Addresses that show nothing of their own: they redirect, or hand out a file."""
 ON_A_PHONE = (
     "overview",
     "clusters",
@@ -111,25 +40,7 @@ def test_no_page_is_missing_here() -> None:
 def samples(nine: None) -> dict[str, str]:
     """Give the address of each page, on a demo that is being carried out, for `ana`, who has a draft."""
     ana = person("ana", "operator", "approver")
-    stage = {"name": "all", "labelSelector": {}, "beforeStageTasks": [{"type": "Approval"}]}
-    save_strategy(strategy_document(stage), by=ana, now=NOW)
-    decided("shelf", staged_spec())
-    start_run("one", placement="shelf", strategy="careful", by=ana, now=NOW)
-    assert advance_due(now=NOW)
-    ask_what_if(names=["bravelion"], labels=[], by=ana, now=NOW)
-    web = Placement.objects.get(name="web")
-    draft = start_draft(dump_yaml(web.document), placement=web, by=ana, now=NOW)
-    decision = Decision.objects.filter(placement_name="web").latest("number")
-    resource = resource_url(Resource.objects.earliest("pk"))
-    return {
-        name: address.format(
-            decision=decision.record.decision_id,
-            resource=resource,
-            draft=draft.pk,
-            scenario=Scenario.objects.latest("pk").pk,
-        )
-        for name, address in SAMPLES.items()
-    }
+    return sample_pages(cluster="bravelion", placement="web", by=ana, now=NOW)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

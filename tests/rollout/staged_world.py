@@ -79,6 +79,7 @@ class World:
     skipped: dict[str, datetime] = field(default_factory=dict)
     retries: dict[str, datetime] = field(default_factory=dict)
     today: StagedRun | CannotStart | None = None
+    others: tuple[StagedRun, ...] = ()
     tried: dict[str, int] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -91,7 +92,8 @@ class World:
 
     def ask(self) -> Answer:
         """Ask what to do, and do nothing."""
-        facts = RunFacts(self.state, self.clusters, self.approvals, self.skipped, self.retries, self.today)
+        hands = (self.approvals, self.skipped, self.retries)
+        facts = RunFacts(self.state, self.clusters, *hands, self.today, self.others)
         return next_actions(self.run, facts, self.now)
 
     def go(self) -> Answer:

@@ -12,7 +12,7 @@ from placements.rollout.staged_facts import (
     Wait,
     WaitFor,
 )
-from placements.rollout.stages import Approval, Outcome, Reason, When
+from placements.rollout.stages import Approval, ClusterStep, Outcome, Reason, Stage, StagedRun, When
 from placements.scheduling.door.staged_documents import RunState
 from tests.builders import cluster
 from tests.rollout.staged_world import NEW, START, World, begin, stage
@@ -307,6 +307,31 @@ def test_a_cluster_that_somebody_else_changes_meanwhile_fails_the_run() -> None:
     world.clusters["c1"] = ClusterFacts(Phase.APPLYING, "of another run", world.now)
 
     assert world.go().run.why == (Reason("taken-over", ("c1",)),)
+
+
+def test_what_a_run_found_on_a_cluster_may_come_back_by_another_run_that_started_it_later() -> None:
+    world = of_three(1)
+    world.clusters["c1"] = ClusterFacts(Phase.AVAILABLE, "old", START)
+    world.go()
+    brings_back = StagedRun(
+        (Stage("prod", (ClusterStep("c1", "old", NEW, world.now),)),), world.run.deletions
+    )
+    world.clusters["c1"] = ClusterFacts(Phase.APPLYING, "old", world.now)
+
+    assert world.ask().run.outcome is None
+    world.others = (brings_back,)
+    assert world.ask().run.why == (Reason("taken-over", ("c1",)),)
+
+
+def test_what_another_run_had_started_before_takes_nothing_over() -> None:
+    world = of_three(1)
+    earlier = ClusterStep("c1", "old", NEW, world.now - timedelta(seconds=1))
+    world.others = (StagedRun((Stage("prod", (earlier,)),), world.run.deletions),)
+    world.clusters["c1"] = ClusterFacts(Phase.AVAILABLE, "old", START)
+
+    assert world.go().start == (Start("c1", NEW),)
+    world.clusters["c1"] = ClusterFacts(Phase.AVAILABLE, "old", START)
+    assert world.ask().run.outcome is None
 
 
 def test_a_start_is_repeated_until_the_cluster_shows_it() -> None:

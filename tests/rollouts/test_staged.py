@@ -287,6 +287,34 @@ def test_a_later_run_takes_a_cluster_over_and_the_earlier_one_ends() -> None:
     assert set(world.indices().values()) == {1}
 
 
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_run_that_brings_back_what_another_replaces_takes_its_cluster_for_good(after: int) -> None:
+    world = StagedWorld(ALL, stage("prod"))
+    world.place("web", staged_spec())
+    world.begin("first")
+    finished(world, "first")
+    world.change()
+    world.begin("newer")
+    world.go_on(after)
+
+    world.begin("back", index="0")
+
+    assert (world.status("newer"), world.why("newer")) == ("failed", ["taken-over"])
+    finished(world, "back")
+    assert set(world.indices().values()) == {0}
+
+
+def test_two_runs_of_one_version_do_not_take_clusters_from_each_other() -> None:
+    world = StagedWorld(ALL, stage("prod"))
+    world.place("web", staged_spec())
+
+    world.begin("one")
+    world.begin("two")
+
+    finished(world, "one")
+    assert world.status("two") == "succeeded"
+
+
 def test_a_paused_placement_starts_nothing() -> None:
     world = StagedWorld(ALL, stage("prod"))
     world.place("web", staged_spec())

@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver
 
+from fleetui.models import Event
 from placements import urls
 from placements.manifests import dump_yaml
 from placements.models import Placement, Scenario
@@ -29,6 +30,7 @@ READ = [
     "/search/",
     "/search/?q=o",
     "/activity/",
+    "/activity/{event}/",
     "/clusters/",
     "/clusters/?label=region:west&by=region&state=eligible",
     "/clusters/bravelion/",
@@ -125,7 +127,7 @@ def decision_id(web: Placement) -> str:
 def address_of(address: str, decision_id: str) -> str:
     """Put what there is into an address."""
     scenario = Scenario.objects.latest("pk").pk
-    return address.format(id=decision_id, scenario=scenario)
+    return address.format(id=decision_id, scenario=scenario, event=Event.objects.latest("pk").pk)
 
 
 @pytest.fixture
@@ -313,7 +315,7 @@ def test_no_address_is_missing_in_these_tests() -> None:
         *(*READ, *READ_AND_WRITE, *ASK, *WRITE, *OWN, *POST_ONLY, *POST_OWN, *BOTH, *APPROVE),
         *PREFERENCES,
     )
-    tested = {address.partition("?")[0].format(id="d-0", draft=1, scenario=1) for address in listed}
+    tested = {address.partition("?")[0].format(id="d-0", draft=1, scenario=1, event=1) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
     assert matched == {pattern.name for pattern in urls.urlpatterns} - {"placement-yaml", "choose-two"}

@@ -126,7 +126,15 @@ def test_tells_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) ->
 
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize(
-    ("query", "count"), [("", 7), ("?kind=cluster", 3), ("?kind=placement&name=web", 2), ("?by=nobody", 0)]
+    ("query", "count"),
+    [
+        ("", 7),
+        ("?kind=cluster", 3),
+        ("?kind=placement&name=web", 2),
+        ("?by=nobody", 0),
+        ("?q=ELI", 1),
+        ("?q=o&kind=cluster", 2),
+    ],
 )
 def test_filters_what_happened(viewer: Client, text_of: Fetch, query: str, count: int) -> None:
     assert text_of(viewer, f"/activity/{query}").count("<time ") == count

@@ -11,8 +11,12 @@ from pytest_django import DjangoAssertNumQueries
 from placements.models import StagedRun, StagedStrategy
 from placements.operations.placements import save_placement
 from placements.operations.rollouts import hands
+from placements.operations.rollouts.advancing import advance_due
+from placements.operations.rollouts.carrying_out import carry_out_due
 from placements.operations.staged.hands import abandon, set_state
-from tests.rollouts.staged import StagedWorld, stage, staged_spec
+from placements.operations.staged.runs import save_run
+from tests.rollouts.staged import StagedWorld, run_document, stage, staged_spec
+from tests.rollouts.world import SECOND
 from tests.rows import person, placement_document
 from tests.web.test_rollouts import ask, polled
 
@@ -109,8 +113,6 @@ def test_an_older_snapshot_is_called_a_rollback(
     waiting.begin("two")
 
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
-    abandon("two", by=None, now=waiting.now)
-    waiting.go_on(5)
     operator.post(START, {"name": "back", "strategy": "careful", "snapshot": "0"})
     waiting.work()
 
@@ -190,10 +192,11 @@ def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: Stag
 
 
 def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, world: StagedWorld) -> None:
-    world.begin("one")
+    save_run(run_document("one"), by=None, now=world.now)
+    advance_due(now=world.now)
     [query] = polled(text_of(viewer, RUN))
     changes = StagedRun.objects.get().changes
-    world.go_on(1)
+    carry_out_due(now=world.now, threads=1, clock=lambda: world.now + SECOND)
 
     assert StagedRun.objects.get().changes == changes
     assert ask(viewer, f"{RUN}{query}")[0] == 200

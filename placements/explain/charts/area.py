@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 
 from placements.explain.charts.chart import (
     ATTENTION,
-    BLOCKED,
     FAILED,
     NEUTRAL,
     OK,
@@ -23,6 +22,8 @@ from placements.explain.charts.elapsed import clock_words, elapsed_axis, seconds
 from placements.rollout.tally import Tally
 
 MOST_POINTS = 400
+_TAIL = 0.06
+"""How much further the last state is drawn, as a part of the time before: a run ends with its last change."""
 _COLUMNS = (
     "Elapsed",
     "Old, available",
@@ -55,7 +56,7 @@ def area_chart(
         return None
     drawn = _thinned(moments)
     rows = [(seconds_between(since, one.at), one.tally) for one in drawn]
-    end = seconds_between(since, until)
+    end = max(seconds_between(since, until), rows[-1][0] * (1 + _TAIL))
     return Chart(
         name="area",
         title="Clusters against the safety lines",
@@ -173,7 +174,6 @@ def _band(
 
 
 def _shape(level: int, dash: str) -> dict[str, Any]:
-    color = TEXT if dash == "solid" else BLOCKED
     return {
         "type": "line",
         "xref": "paper",
@@ -181,7 +181,7 @@ def _shape(level: int, dash: str) -> dict[str, Any]:
         "x1": 1,
         "y0": level,
         "y1": level,
-        "line": {"color": color, "dash": dash, "width": 2},
+        "line": {"color": TEXT, "dash": dash, "width": 2},
     }
 
 

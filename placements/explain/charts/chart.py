@@ -70,5 +70,6 @@ def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
         "margin": _MARGIN,
         "showlegend": False,
         "hovermode": "closest",
+        "separators": ".\u202f",
     }
     return go.Figure(data=list(traces), layout={**base, **layout})

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from placements.explain.charts.chart import ACCENT, NEUTRAL, OK, PAGE, QUIET, Chart, figure, whole_ticks
+from placements.explain.charts.chart import ACCENT, NEUTRAL, OK, QUIET, TEXT, Chart, figure, whole_ticks
 from placements.explain.wording import counted, joined, spread_limit_of
 from placements.scheduling.candidates import candidates_of
 from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
@@ -237,8 +237,8 @@ def _bars(panel: _Panel) -> list[go.Bar]:
             rows,
             [row.added for row in rows],
             "placed in this step",
-            {"color": ACCENT, "pattern": {"shape": ".", "fgcolor": PAGE, "bgcolor": ACCENT, "size": 6}},
-            texts=["+1" if row.added else "" for row in rows],
+            {"color": ACCENT, "line": {"color": TEXT, "width": 2}},
+            texts=[_added_text(row) for row in rows],
         ),
         _bar(
             rows,
@@ -257,6 +257,10 @@ def _bars(panel: _Panel) -> list[go.Bar]:
 
 def _texts(rows: Sequence[GroupRow]) -> list[str]:
     return [", ".join(row.names[: row.before]) for row in rows]
+
+
+def _added_text(row: GroupRow) -> str:
+    return f"+ {', '.join(row.names[row.before :])}" if row.names[row.before :] else "+1" if row.added else ""
 
 
 def _bar(

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from placements.explain.charts.chart import BLOCKED, QUIET, RAMP, Cell, Chart, figure
 from placements.explain.sentences import preference_words
-from placements.explain.wording import counted, score_text
+from placements.explain.wording import OUTCOME_ORDER, counted, score_text
 from placements.scheduling.classes import Classes, classes_of
 from placements.scheduling.decision import Decision
 from placements.scheduling.outcomes import ClusterOutcome, Outcome
@@ -19,16 +19,6 @@ from placements.scheduling.rounds import Round
 MOST_ROWS = 60
 _ROW, _HEAD, _HEADING = 24, 72, 16
 _CLEAR = "rgba(0,0,0,0)"
-_ORDER = (
-    Outcome.PICKED,
-    Outcome.KEPT,
-    Outcome.UNSCHEDULED,
-    Outcome.OUTRANKED,
-    Outcome.FILTERED,
-    Outcome.NOT_ELIGIBLE,
-    Outcome.NOT_NAMED,
-    Outcome.NOT_REACHED,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +114,7 @@ def _lines(decision: Decision, outcomes: Sequence[ClusterOutcome], one: Round) -
 
 def _rank(one: ClusterOutcome) -> tuple[int, int, str]:
     facts = one.reasons[0].facts
-    return _ORDER.index(one.outcome), int(facts.get("pick") or facts.get("rank") or 0), one.cluster
+    return OUTCOME_ORDER.index(one.outcome), int(facts.get("pick") or facts.get("rank") or 0), one.cluster
 
 
 def _line(
@@ -184,7 +174,7 @@ def _outcome_words(found: Sequence[ClusterOutcome]) -> str:
     if len(found) == 1:
         one = found[0]
         return f"picked, step {one.round}" if one.round else str(one.outcome)
-    counts = [(sum(1 for one in found if one.outcome is outcome), outcome) for outcome in _ORDER]
+    counts = [(sum(1 for one in found if one.outcome is outcome), outcome) for outcome in OUTCOME_ORDER]
     return ", ".join(f"{count} {outcome}" for count, outcome in counts if count)
 
 

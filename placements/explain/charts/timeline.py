@@ -205,6 +205,8 @@ def _wave_figure(waves: Sequence[_Wave], longest: float) -> go.Figure:
             base=[one.begin for one in waves],
             x=[max(one.end - one.begin, 0.0) for one in waves],
             text=[f"{one.clusters} clusters" for one in waves],
+            textposition="inside",
+            insidetextanchor="start",
             marker={"color": OK},
             hovertemplate="%{y}: %{text}<extra></extra>",
         ),

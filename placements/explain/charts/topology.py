@@ -128,6 +128,7 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
             y=[value_words(one) for one in down],
             colorscale=_COUNTS,
             zmin=0,
+            zmax=max(count.values()),
             showscale=False,
             xgap=2,
             ygap=2,
@@ -150,10 +151,6 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
         },
         margin={"l": 16, "r": 16, "t": 48, "b": 8},
     )
-
-
-def _side(key: str, *, standoff: int) -> dict[str, object]:
-    return {"type": "category", "title": {"text": key, "standoff": standoff}, "showgrid": False}
 
 
 def _largest(groups: Sequence[Grouped], place: int, most: int) -> dict[str | None, int]:

@@ -21,7 +21,7 @@ from placements.rollout.rolling import next_actions
 from placements.rollout.state import Hold, Phase
 from placements.rollout.tally import tally_of
 from placements.rollout.work import needs_run
-from placements.standing import Standing, standing_of
+from placements.standing import Held, Standing, standing_of
 
 LEASE = timedelta(seconds=10)
 NEXT_LOOK = timedelta(seconds=10)
@@ -154,9 +154,10 @@ def _start(run: Rollout, standing: Standing, actions: Iterable[Action], *, now: 
     _end_earlier_starts(run, [action.cluster for action in listed], now=now)
     updates = [_update(run, action, now=now) for action in listed]
     ClusterUpdate.objects.bulk_create(updates, batch_size=500)
-    save_started(
-        [started(rows[one.cluster], _content(one, standing), attempt=one.attempt, now=now) for one in listed]
-    )
+    starts = [
+        started(rows[one.cluster], _content(one, standing), attempt=one.attempt, now=now) for one in listed
+    ]
+    save_started(starts, standing)
     Rollout.objects.filter(pk=run.pk).update(changes=F("changes") + 1)
 
 
@@ -167,7 +168,7 @@ def _content(action: Action, standing: Standing) -> Content | None:
     return Content(action.version, standing.target, overrides)
 
 
-def _refuse_moved(placement: Placement, bindings: Iterable[Binding]) -> None:
+def _refuse_moved(placement: Placement, bindings: Iterable[Held]) -> None:
     """Raise RolloutMovedError where a decision, an eviction or an answer changed a binding meanwhile."""
     expected = {(one.pk, one.state, one.phase, one.running_version) for one in bindings}
     locked = Binding.objects.select_for_update().filter(placement=placement).order_by("pk")

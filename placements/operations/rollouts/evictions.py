@@ -27,7 +27,7 @@ from placements.rollout.state import EMPTY, Phase
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.door.disruption_documents import eviction_change_faults, parse_eviction
 from placements.scheduling.faults import Faults
-from placements.standing import Standing, evictable, standing_of
+from placements.standing import Held, Standing, evictable, standing_of
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _take_off(standing: Standing, cluster: str, *, by: User | None, now: datetim
     ask_to_advance([placement.pk])
 
 
-def _start_removal(standing: Standing, binding: Binding, *, now: datetime) -> None:
+def _start_removal(standing: Standing, binding: Held, *, now: datetime) -> None:
     """Let the removal start now; a call that is under way keeps its lease, and this one waits for it."""
     facts: dict[str, Any] = {
         "phase": Phase.REMOVING,

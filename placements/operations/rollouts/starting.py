@@ -1,6 +1,6 @@
 """What starts on clusters is written into their bindings; workers make the calls (lifecycle A.3)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from placements.operations.rollouts.asking import CARRY_OUT_DUE
 from placements.rollout.failures import NO_FAILURE
 from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
+from placements.standing import Held, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,16 @@ class Content:
     overrides: Sequence[int] = ()
 
 
-def started(binding: Binding, content: Content | None, *, attempt: int, now: datetime) -> Binding:
-    """Put a start into the row, without content a removal.
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A start that is to be written: into which row, and its columns."""
+
+    pk: int
+    columns: Mapping[str, Any]
+
+
+def started(binding: Held, content: Content | None, *, attempt: int, now: datetime) -> Started:
+    """Give what a start writes into the row, without content a removal.
 
     A call that is under way keeps its lease, and the next one waits for it.
     """
@@ -44,37 +53,19 @@ def started(binding: Binding, content: Content | None, *, attempt: int, now: dat
             "resource_snapshot_id": content.snapshot.pk if content.snapshot else None,
             "override_snapshots": list(content.overrides),
         }
-    for name, value in facts.items():
-        setattr(binding, name, value)
-    return binding
+    return Started(binding.pk, facts)
 
 
-def save_started(bindings: Iterable[Binding]) -> None:
-    """Write rows that were started, and wake the workers that call clusters.
+def save_started(starts: Iterable[Started], standing: Standing) -> None:
+    """Write rows that were started, note that in what the look began from, and wake who calls clusters.
 
     All rows that get the same are written in one statement: one with a case for each row takes seconds.
     """
-    alike: dict[str, tuple[dict[str, Any], list[int]]] = {}
-    for binding in bindings:
-        columns = {name: getattr(binding, name) for name in _STARTED}
-        alike.setdefault(repr(columns), (columns, []))[1].append(binding.pk)
+    alike: dict[str, tuple[Mapping[str, Any], list[int]]] = {}
+    for start in starts:
+        standing.started[start.pk] = start.columns
+        alike.setdefault(repr(start.columns), (start.columns, []))[1].append(start.pk)
     for columns, pks in alike.values():
-        for start in range(0, len(pks), 500):
-            Binding.objects.filter(pk__in=pks[start : start + 500]).update(**columns)
+        for first in range(0, len(pks), 500):
+            Binding.objects.filter(pk__in=pks[first : first + 500]).update(**columns)
     wake(CARRY_OUT_DUE)
-
-
-_STARTED = [
-    "state",
-    "phase",
-    "phase_since",
-    "running_version",
-    "resource_snapshot_id",
-    "override_snapshots",
-    "timed_since",
-    "attempts",
-    "retry_at",
-    "message",
-    "work_at",
-    *NO_FAILURE.columns(),
-]

@@ -1,6 +1,6 @@
 """One look at the staged runs of a placement: they begin, and what may start does (lifecycle A.13, B.5)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -42,10 +42,12 @@ def advance_runs(standing: Standing, *, now: datetime) -> datetime | None:
     if standing.placement.paused_since:
         return None
     looks: list[datetime | None] = []
-    for run in list(_active(standing)):
+    runs = list(_active(standing))
+    for run in runs:
         if looks:  # what an earlier run started a moment ago has to be seen by this one
             standing = standing_of(standing.placement, now=now)
-        looks.append(_advance(run, standing, now=now))
+        others = [other for other in runs if other is not run]
+        looks.append(_advance(run, standing, others, now=now))
     return min((look for look in looks if look), default=None)
 
 
@@ -54,7 +56,9 @@ def _active(standing: Standing) -> Iterator[StagedRun]:
     yield from rows.order_by("pk").prefetch_related("approvals")
 
 
-def _advance(run: StagedRun, standing: Standing, *, now: datetime) -> datetime | None:
+def _advance(
+    run: StagedRun, standing: Standing, others: Iterable[StagedRun], *, now: datetime
+) -> datetime | None:
     """Look at one run; tell when to look again."""
     if run.plan is None:
         begun = _begun(run, standing, now=now)
@@ -64,7 +68,7 @@ def _advance(run: StagedRun, standing: Standing, *, now: datetime) -> datetime |
     plan = run_from_plain(run.plan)
     if plan.outcome:
         return None
-    answer = next_actions(plan, run_facts(run, plan, standing), now)
+    answer = next_actions(plan, run_facts(run, plan, standing, others=others), now)
     _store(run, answer, now=now)
     _start(run, standing, answer, now=now)
     _ask(run, answer, now=now)
@@ -156,10 +160,9 @@ def _start(run: StagedRun, standing: Standing, answer: Answer, *, now: datetime)
     """Write down what starts; the calls to the clusters are made later, outside of this transaction."""
     rows = {binding.cluster_name: binding for binding in standing.bindings}
     listed = [one for one in _starts(run, answer) if one.cluster in rows]
-    if listed:
-        save_started(
-            [started(rows[one.cluster], one.content, attempt=one.attempt, now=now) for one in listed]
-        )
+    starts = [started(rows[one.cluster], one.content, attempt=one.attempt, now=now) for one in listed]
+    if starts:
+        save_started(starts, standing)
 
 
 def _ask(run: StagedRun, answer: Answer, *, now: datetime) -> None:

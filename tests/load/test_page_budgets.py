@@ -1,0 +1,236 @@
+"""Every page at 5,000 clusters with rollouts on their way: queries, bytes and elements are gated, times told.
+
+The demo is loaded once for all tests here; nothing of it is left behind.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from html.parser import HTMLParser
+from http import HTTPStatus
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from pytest_django.plugin import DjangoDbBlocker
+
+from clusters.models import MemberCluster
+from placements.models import Binding, Draft, Placement
+from placements.operations.demo import load_demo
+from placements.operations.placements import save_placement
+from placements.operations.rollouts.advancing import advance_due
+from placements.operations.rollouts.carrying_out import carry_out_due
+from tests.page_samples import sample_pages
+from tests.rollouts.world import QUICK
+from tests.rows import NOW, person, run_due
+
+pytestmark = pytest.mark.usefixtures("pages")
+LARGEST, SMALLER = "monitoring", "sessions"
+ROUNDS = 6
+MOST_ELEMENTS, MOST_BYTES, MOST_QUERIES = 6_000, 300_000, 20
+MORE_QUERIES = {"overview": 36, "drain-cluster": 46, "placement": 24}
+"""Pages of many parts: each asks for itself, however many clusters there are."""
+LISTS = ("clusters", "placements", "rollouts", "resources", "activity", "staged-strategies")
+MOST_QUERIES_OF_A_LIST = 12
+POLLED = ("placement", "rollout", "staged-run", "scenario")
+MOST_BYTES_OF_A_POLL, MOST_QUERIES_OF_A_POLL = 70_000, 16
+EDITED = ("storefront", "mobile-api", "feature-flags", "monitoring", "archive")
+MOST_BYTES_OF_A_CHANGE, MOST_QUERIES_OF_A_CHANGE = 60_000, 16
+OTHER_VIEWS = {
+    "clusters": ("/clusters/?sort=-placements", "/clusters/?sort=-stale", "/clusters/?label=env:prod"),
+    "placement": (f"/placements/{SMALLER}/",),
+    "rollouts": ("/rollouts/?state=finished",),
+    "rollout": (f"/rollouts/{LARGEST}/1/?from=2500",),
+    "topology": ("/topology/?key=zone",),
+    "what-if": ("/what-if/?label=env:prod",),
+    "decision": ("{decision}?view=funnel", "{decision}?view=scores", "{decision}?view=joint"),
+}
+"""What else a page shows, asked of it by its address."""
+
+
+class Elements(HTMLParser):
+    """Counts the elements of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.count = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """Count one."""
+        del tag, attributes
+        self.count += 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _served(django_db_setup: None, collected_static: None) -> None:
+    """Serve the files as in production."""
+
+
+@pytest.fixture(scope="module")
+def pages(django_db_blocker: DjangoDbBlocker) -> Iterator[dict[str, str]]:
+    """Load the demo of 5,000, narrow its largest placement, begin every rollout; give the pages."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        load_demo(5000, by=None, now=NOW)
+        MemberCluster.objects.filter(connection={}).update(connection=dict(QUICK))
+        save_placement(_narrowed(LARGEST), by=None, now=NOW)
+        run_due()
+        cluster = Binding.objects.filter(placement__name=LARGEST).earliest("cluster_name").cluster_name
+        ana = person("ana", "operator", "approver")
+        found = sample_pages(cluster=cluster, placement=LARGEST, by=ana, now=NOW)
+        for number in range(ROUNDS):
+            _work(NOW + timedelta(seconds=3 * (number // 2)))
+        yield found
+        transaction.set_rollback(True)
+
+
+def _work(now: datetime) -> None:
+    carry_out_due(now=now, threads=1, clock=lambda: now)
+    advance_due(now=now)
+
+
+def _narrowed(name: str) -> dict[str, Any]:
+    """Write the manifest of a placement that leaves the clusters of the lab out."""
+    document = deepcopy(Placement.objects.get(name=name).document)
+    term = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["lab"]}]}
+    required = {"clusterSelectorTerms": [{"labelSelector": term}]}
+    document["spec"]["policy"]["affinity"] = {
+        "clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    return document
+
+
+@pytest.fixture
+def operator() -> Client:
+    """Give the browser of `ana`, who operates and approves."""
+    client = Client()
+    client.force_login(User.objects.get(username="ana"))
+    return client
+
+
+def test_a_rollout_is_on_its_way_everywhere() -> None:
+    largest = Placement.objects.get(name=LARGEST)
+    phases = set(largest.bindings.values_list("phase", flat=True))
+
+    assert largest.bindings.count() > 4_500
+    assert {"applying", "settling", "available"} <= phases
+    assert largest.rollouts.get().updates.count() > 4_500
+
+
+def test_every_page_stays_small(operator: Client, pages: dict[str, str]) -> None:
+    found = {}
+    for name, address in _views(pages):
+        looked = Look.at(partial(operator.get, address))
+        most = MOST_QUERIES_OF_A_LIST if name in LISTS else MORE_QUERIES.get(name, MOST_QUERIES)
+        print(f"{looked} {name} {address}")
+        if faults := looked.faults(queries=most, size=MOST_BYTES):
+            found[address] = faults
+
+    assert found == {}
+
+
+def test_what_is_asked_for_again_and_again_is_smaller(operator: Client, pages: dict[str, str]) -> None:
+    found = {}
+    for name in POLLED:
+        looked = Look.at(partial(operator.get, pages[name], headers={"HX-Request": "true"}))
+        print(f"{looked} polled {name}")
+        if faults := looked.faults(queries=MOST_QUERIES_OF_A_POLL, size=MOST_BYTES_OF_A_POLL):
+            found[name] = faults
+
+    assert found == {}
+
+
+def test_a_change_in_the_editor_is_answered_with_little(operator: Client) -> None:
+    found = {}
+    for name in EDITED:
+        change = _change_of(name, operator)
+        looked = Look.at(change)
+        print(f"{looked} a change of {name}")
+        answer = change().content.decode()
+        assert "picked" in answer or "placed" in answer
+        if faults := looked.faults(queries=MOST_QUERIES_OF_A_CHANGE, size=MOST_BYTES_OF_A_CHANGE):
+            found[name] = faults
+
+    assert found == {}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What an answer cost: milliseconds in the median of three, queries, bytes, elements."""
+
+    status: int
+    milliseconds: float
+    queries: int
+    size: int
+    elements: int
+
+    @classmethod
+    def at(cls, ask: Callable[[], Any]) -> "Look":
+        """Ask once for what is kept afterwards, once to count, and thrice by the clock."""
+        ask()
+        with CaptureQueriesContext(connection) as queries:
+            answer = ask()
+        took = []
+        for _ in range(3):
+            began = perf_counter()
+            ask()
+            took.append((perf_counter() - began) * 1000)
+        elements = Elements(answer.content.decode()).count
+        return cls(answer.status_code, median(took), len(queries), len(answer.content), elements)
+
+    def __str__(self) -> str:
+        """Write it as a line of a table."""
+        counts = f"{self.queries:3} queries {self.size:7,} bytes {self.elements:5,} elements"
+        return f"{self.milliseconds:7.1f} ms {counts}"
+
+    def faults(self, *, queries: int, size: int) -> list[str]:
+        """Say which bounds are passed."""
+        held = {
+            f"answers {self.status}": self.status == HTTPStatus.OK,
+            f"{self.queries} queries, not {queries}": self.queries <= queries,
+            f"{self.size} bytes, not {size}": self.size <= size,
+            f"{self.elements} elements": self.elements <= MOST_ELEMENTS,
+        }
+        return [fault for fault, is_held in held.items() if not is_held]
+
+
+def _views(pages: dict[str, str]) -> Iterator[tuple[str, str]]:
+    decision = pages["decision"].partition("?")[0]
+    for name, address in pages.items():
+        yield name, address
+        for other in OTHER_VIEWS.get(name, ()):
+            yield name, other.format(decision=decision)
+
+
+def _change_of(name: str, operator: Client) -> Callable[[], Any]:
+    """Begin to edit a placement; give what posts the next change."""
+    page = operator.get(f"/placements/{name}/edit/").content.decode()
+    fields = _fields_of(page)
+    if Placement.objects.get(name=name).number_of_clusters:
+        fields["spec.policy.numberOfClusters"] = "120"
+    history = iter(range(2, 1_000))
+
+    def change() -> Any:
+        sent = {**fields, "spec.revisionHistoryLimit": str(next(history))}
+        return operator.post(address, sent, headers={"HX-Request": "true"})
+
+    address = f"/placements/{name}/edit/"
+    change()
+    address = f"/drafts/{Draft.objects.filter(placement__name=name).latest('pk').pk}/"
+    return change
+
+
+def _fields_of(page: str) -> dict[str, str]:
+    form = page.partition('id="editing"')[2].partition("</form>")[0]
+    found = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
+    for name, inner in re.findall(r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
+        found[name] = re.findall(r'<option value="([^"]*)" selected', inner)[0]
+    return found

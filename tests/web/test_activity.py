@@ -1,0 +1,112 @@
+"""One event in full, and what is never told of a Secret."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.test import Client
+
+from clusters.operations.editing import change_labels
+from fleetui.models import Event
+from placements.operations.resources import apply_resources, delete_resource
+from tests.rows import NOW, joined, namespace
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+PASSWORD, LATER = "aHVzaA==", "bGF0ZXI="
+COPY = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def secret(password: str) -> dict[str, Any]:
+    """Write a Secret with a password and a user that never changes."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "door", "namespace": "shop", "annotations": {COPY: f"{{{password}}}"}},
+        "data": {"password": password, "user": "YW5h"},
+        "stringData": {"plain": password},
+    }
+
+
+@pytest.fixture
+def changed() -> Event:
+    """Apply a Secret and another one over it; give the last event."""
+    apply_resources([namespace("shop"), secret(PASSWORD)], by=None, now=NOW)
+    apply_resources([secret(LATER)], by=None, now=NOW)
+    return Event.objects.latest("pk")
+
+
+def test_an_event_shows_every_line_of_before_and_after(viewer: Client, text_of: Fetch) -> None:
+    joined("a", region="west", tier="one")
+    change_labels(["a"], put={"region": "north"}, by=None, now=NOW)
+
+    page = text_of(viewer, f"/activity/{Event.objects.latest('pk').pk}/")
+
+    assert '<td class="sign">−</td><td><code>    region: west</code>' in page
+    assert '<td class="sign">+</td><td><code>    region: north</code>' in page
+    assert '<td class="sign"></td><td><code>    tier: one</code>' in page
+    assert "by system" in page
+
+
+def test_what_came_is_shown_whole(viewer: Client, text_of: Fetch) -> None:
+    joined("a", region="west")
+
+    page = text_of(viewer, f"/activity/{Event.objects.get().pk}/")
+
+    assert '<h2 id="side-1">After</h2>' in page
+    assert "    region: west" in page
+
+
+def test_there_is_no_page_of_what_never_happened(viewer: Client) -> None:
+    assert viewer.get("/activity/12345/").status_code == 404
+
+
+def test_events_never_hold_what_a_secret_holds(changed: Event) -> None:
+    delete_resource(("", "Secret", "shop", "door"), by=None, now=NOW)
+
+    held = str(list(Event.objects.values_list("before", "after")))
+
+    assert changed.after
+    assert changed.before
+    assert changed.after["data"] == {"password": "(hidden, changed)", "user": "(hidden)"}
+    assert changed.before["data"] == {"password": "(hidden)", "user": "(hidden)"}
+    assert PASSWORD not in held
+    assert LATER not in held
+
+
+def test_the_migration_takes_it_out_of_events_of_before() -> None:
+    joined("a")
+    other = Event.objects.get()
+    held = Event.objects.create(
+        at=NOW, verb="created", kind="resource", name="/Secret/shop/door", after=secret(PASSWORD)
+    )
+
+    import_module("fleetui.migrations.0004_hide_secrets").hide(apps, None)
+
+    held.refresh_from_db()
+    assert held.after
+    assert PASSWORD not in str(held.after)
+    assert held.after["data"] == {"password": "(hidden)", "user": "(hidden)"}
+    assert held.before is None
+    assert Event.objects.get(pk=other.pk).after == other.after
+
+
+@pytest.mark.parametrize("address", ["/activity/", "/activity/{event}/", "/resources/_/Secret/shop/door/"])
+def test_no_page_shows_what_a_secret_holds(
+    viewer: Client, text_of: Fetch, changed: Event, address: str
+) -> None:
+    page = text_of(viewer, address.format(event=changed.pk))
+
+    assert "(hidden" in page
+    assert PASSWORD not in page
+    assert LATER not in page
+
+
+def test_the_object_itself_stays_complete_over_rest(viewer: Client, changed: Event) -> None:
+    answer = viewer.get("/api/v1/resources/core/Secret/shop/door")
+
+    assert changed.kind == "resource"
+    assert answer.json()["data"] == {"password": LATER, "user": "YW5h"}
