@@ -62,11 +62,7 @@ def read_post(post: QueryDict, text: str) -> Posted:
 
 
 def is_handed_over(post: QueryDict) -> bool:
-<<<<<<< HEAD
-    """Tell whether another page sends a whole manifest to begin with, such as an old policy to restore."""
-=======
     """Tell whether another page sends a whole manifest to begin with, such as an old policy."""
->>>>>>> main
     return post.get("do") == "draft" and "manifest" in post
 
 
