@@ -20,6 +20,7 @@ from placements.views import (
     placement_edit,
     placements,
     preferences,
+    rehearsals,
     resources,
     rollouts,
     search,
@@ -63,6 +64,7 @@ urlpatterns = [
         )
         for step in cluster_changes.STEPS
     ),
+    path("clusters/<str:name>/rehearse/", rehearsals.rehearse, name="rehearse-cluster"),
     path("clusters/<str:name>/drain/", drains.drain_cluster, name="drain-cluster"),
     path("topology/", topology.topology, name="topology"),
     # /placements/

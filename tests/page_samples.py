@@ -33,6 +33,7 @@ SAMPLES = {
     "cordon-cluster": "/clusters/{cluster}/cordon/",
     "uncordon-cluster": "/clusters/{cluster}/uncordon/",
     "leave-cluster": "/clusters/{cluster}/leave/",
+    "rehearse-cluster": "/clusters/{cluster}/rehearse/",
     "placements": "/placements/",
     "new-placement": "/placements/new/",
     "placement": "/placements/{placement}/",

@@ -1,18 +1,20 @@
 """Telling a simulated cluster to fail, for a rehearsal, and to stop failing."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.drivers.simulated.configuration import parse_configuration
+from clusters.drivers.simulated.configuration import FaultKind, parse_configuration
 from clusters.models import MemberCluster
 from clusters.operations.editing import UnknownClusterError
 from clusters.operations.joining import CLUSTER
 from fleetui.events import Happening, record
 from fleetui.revisions import refuse_stale
+
+_SINCE_NOW = frozenset({FaultKind.LOST_STATE, FaultKind.FLAP})
 
 
 class NotSimulatedError(Exception):
@@ -66,3 +68,12 @@ def faults_of(cluster: MemberCluster) -> list[dict[str, Any]]:
     short = cluster.connection.get("fault")
     listed = [dict(fault) for fault in cluster.connection.get("faults") or ()]
     return [*listed, {"kind": short}] if short else listed
+
+
+def new_fault(
+    kind: str, *, now: datetime, lasts: timedelta | None = None, about: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write down a fault that begins now, and ends by itself where it is said how long it lasts."""
+    since = {"since": now.isoformat()} if kind in _SINCE_NOW else {}
+    until = {"until": (now + lasts).isoformat()} if lasts else {}
+    return {"kind": kind, **(about or {}), **since, **until}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -31,6 +32,7 @@ from placements.views import states
 from placements.views.cluster_download import FORMATS, download
 from placements.views.happenings import happening_rows
 from placements.views.lists import page_from, word_from
+from placements.views.rehearsals import fault_rows
 
 EVENTS_SHOWN = 15
 BINDINGS_SHOWN = 100
@@ -195,6 +197,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "cluster": found,
         "state": states.cluster_state(found, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,
+        "told_to_fail": fault_rows(found, now=datetime.now(UTC)),
         "labels": labels_in(found),
         "taints": taints_in(found),
         "usage": _usage(found.usage),

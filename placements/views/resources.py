@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.access import for_operators, for_readers
@@ -61,7 +63,11 @@ def resources(request: HttpRequest) -> HttpResponse:
 
 
 def _url(one: Resource) -> str:
-    return url_of(RESOURCE, "/".join((one.group, one.kind, one.namespace, one.name)))
+    return url_of(RESOURCE, _path(one))
+
+
+def _path(one: Resource) -> str:
+    return "/".join((one.group, one.kind, one.namespace, one.name))
 
 
 def _found(group: str, kind: str, namespace: str, name: str) -> Resource:
@@ -84,6 +90,7 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
         "resource": row,
         "subject": subject_of(RESOURCE, name_of(one)),
         "url": _url(row),
+        "apply_from": f"{reverse('pages:apply')}?{urlencode({'from': _path(row)})}",
         "placements": _taken_by(one),
         "manifest": dump_yaml(without_secrets(row.content)),
         "events": happening_rows(
@@ -127,7 +134,7 @@ def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: st
 def apply(request: HttpRequest) -> HttpResponse:
     """Apply the documents of a text or a file, all or none, and say what became of each."""
     if request.method != "POST":
-        return render(request, "resources/apply.html", {"text": ""})
+        return render(request, "resources/apply.html", {"text": _to_begin_with(request)})
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
         given = _given(request, text)
@@ -143,6 +150,16 @@ def apply(request: HttpRequest) -> HttpResponse:
     except Faults as found:
         return render(request, "resources/apply.html", {"text": text, "faults": found.faults}, status=422)
     return render(request, "resources/applied.html", {"results": [_result(one) for one in results]})
+
+
+def _to_begin_with(request: HttpRequest) -> str:
+    """Give the text of the resource that the address names, to change it; none else."""
+    parts = request.GET.get("from", "").split("/")
+    if len(parts) != 4:
+        return ""
+    group, kind, namespace, name = parts
+    row = Resource.objects.filter(group=group, kind=kind, namespace=namespace, name=name).first()
+    return dump_yaml(row.content) if row else ""
 
 
 def _given(request: HttpRequest, text: str) -> str | bytes:

@@ -155,7 +155,9 @@ def test_says_where_each_placement_went(operator: Client, text_of: Fetch) -> Non
     [row] = [one for one in rows if "/placements/web/" in one]
 
     assert f'href="/clusters/{web.cluster_name}/"' in row
-    assert all("nowhere yet" in one for one in rows if one is not row and "/placements/" in one)
+    others = {name: one for one in rows for name in re.findall("/placements/([a-z]+)/", one) if name != "web"}
+    assert [name for name, one in others.items() if "→" not in one] == ["config"]
+    assert [name for name, one in others.items() if "nowhere" not in one] == ["config"]
 
 
 @pytest.mark.usefixtures("nine")

@@ -76,6 +76,7 @@ WRITE = [
     "/clusters/bravelion/cordon/",
     "/clusters/bravelion/uncordon/",
     "/clusters/bravelion/leave/",
+    "/clusters/bravelion/rehearse/",
     "/placements/new/",
     "/placements/web/edit/",
     "/placements/web/delete/",

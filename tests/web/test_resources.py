@@ -41,6 +41,15 @@ def test_shows_the_content_and_who_takes_it_along(viewer: Client, text_of: Fetch
     assert 'href="/placements/web/">web</a>' in page
 
 
+def test_a_new_version_begins_with_the_one_that_is_there(operator: Client, text_of: Fetch) -> None:
+    [link] = re.findall(r'href="(/resources/apply/\?[^"]+)">Apply a new version', text_of(operator, SETTINGS))
+
+    page = text_of(operator, link)
+
+    assert "kind: ConfigMap\nmetadata:\n  name: settings\n  namespace: shop" in page
+    assert "settings" not in text_of(operator, "/resources/apply/?from=/ConfigMap/shop/nothing")
+
+
 def test_applies_documents_of_every_kind(operator: Client) -> None:
     documents = [
         placement_document("api", pick_n_spec(1)),

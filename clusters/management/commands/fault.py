@@ -10,14 +10,13 @@ from django.core.management.base import CommandError, CommandParser
 from clusters.drivers.simulated.configuration import Call, FaultKind
 from clusters.models import MemberCluster
 from clusters.operations.editing import UnknownClusterError
-from clusters.operations.faults import NotSimulatedError, faults_of, set_faults
+from clusters.operations.faults import NotSimulatedError, faults_of, new_fault, set_faults
 from fleetui.management.hub_command import HubCommand
 from fleetui.revisions import StaleEditError
 from placements.scheduling.faults import Faults
 
 BAD_INPUT = 2
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SINCE_NOW = frozenset({FaultKind.LOST_STATE, FaultKind.FLAP})
 
 
 class Command(HubCommand):
@@ -51,7 +50,7 @@ class Command(HubCommand):
         try:
             row = _cluster_named(cluster)
             if fault or clear:
-                wanted = _without(fault, row) if clear else [*faults_of(row), _fault(fault, options, now)]
+                wanted = _without(fault, row) if clear else _with(fault or "", options, row, now)
                 row = set_faults(cluster, wanted, by=None, now=now, expected=row.revision)
             found = faults_of(row)
         except (UnknownClusterError, NotSimulatedError, StaleEditError, Faults) as error:
@@ -77,12 +76,15 @@ def _without(kind: str | None, row: MemberCluster) -> list[dict[str, Any]]:
     return [one for one in faults_of(row) if kind and one["kind"] != kind]
 
 
-def _fault(kind: str | None, options: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _with(kind: str, options: dict[str, Any], row: MemberCluster, now: datetime) -> list[dict[str, Any]]:
+    return [*faults_of(row), _fault(kind, options, now)]
+
+
+def _fault(kind: str, options: dict[str, Any], now: datetime) -> dict[str, Any]:
     asked = ("objectKind", "objectName", "image", "periodSeconds", "calls", "afterEffect")
     given = {name: options[name] for name in asked if options[name]}
-    since = {"since": now.isoformat()} if kind in _SINCE_NOW else {}
-    until = {"until": (now + _duration(options["lasts"])).isoformat()} if options["lasts"] else {}
-    return {"kind": kind, **given, **since, **until}
+    lasts = _duration(options["lasts"]) if options["lasts"] else None
+    return new_fault(kind, now=now, lasts=lasts, about=given)
 
 
 def _duration(written: str) -> timedelta:
