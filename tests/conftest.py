@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.test import override_settings
 from hypothesis import settings
 
 from clusters import queries as cluster_queries
 from fleetui import wake
+from fleetui.roles import Role
 from fleetui.sharing import forget_shared
 from fleetui.unchanged import forget_unchanged
 from placements.queries.records import forget_cached_records
@@ -41,6 +43,19 @@ def collected_static(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with override_settings(STATIC_ROOT=tmp_path_factory.mktemp("static")):
         call_command("collectstatic", interactive=False, verbosity=0)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _roles(request: pytest.FixtureRequest) -> None:
+    """Make the roles of the migration again where they are gone.
+
+    A test with real transactions ends with an empty database, and on several cores any test may come next.
+    """
+    wants_database = {"db", "transactional_db"} & set(request.fixturenames)
+    if wants_database or request.node.get_closest_marker("django_db"):
+        request.getfixturevalue("db")
+        there = set(Group.objects.values_list("name", flat=True))
+        Group.objects.bulk_create([Group(name=role.value) for role in Role if role.value not in there])
 
 
 @pytest.fixture(autouse=True)
