@@ -18,7 +18,7 @@ from placements.rollout.staged_facts import RunStatus
 
 AnyRun: TypeAlias = Rollout | StagedRun
 _CURSOR = re.compile(r"(\d{1,18})\.(\d{1,18})")
-_FIRST = (10**18, 10**18)
+_FIRST = (10**18 - 1, 10**18 - 1)
 
 
 class Standing(StrEnum):

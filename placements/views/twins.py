@@ -67,6 +67,14 @@ def _search(_: Arguments, asked: QueryDict) -> str:
     return _at("search", query={"q": asked.get("q", "").strip()})
 
 
+def _clusters(arguments: Arguments, asked: QueryDict) -> str:
+    """Give the list under the same filters; REST has no order by a label."""
+    given = asked.copy()
+    if "label:" in given.get("sort", ""):
+        given.pop("sort")
+    return _list("clusters", "q", "label", "state", sort="order")(arguments, given)
+
+
 def _resource(arguments: Arguments, _: QueryDict) -> str:
     group, namespace = arguments["group"], arguments["namespace"]
     return _at(
@@ -83,7 +91,7 @@ _TWINS: dict[str, Twin] = {
     "search": _search,
     "activity": _list("events", "kind", "name", "q", "by"),
     "event": _object("event", "number"),
-    "clusters": _list("clusters", "q", "label", "state", sort="order"),
+    "clusters": _clusters,
     "placements": _list("placements", "q", "state", "type", "semantics", "cluster", sort="order"),
     "plan": _object("plan", "name"),
     "history": _object("history", "name"),
@@ -92,17 +100,30 @@ _TWINS: dict[str, Twin] = {
     "rollout": _object("rollout", "name", "number"),
     "decision": _object("decision", "prefix"),
     "semantics": _object("decision-semantics", "prefix"),
+    "decided-cluster": _object("outcome", "prefix", "cluster"),
+    "staged-strategies": _list("staged-strategies"),
+    "new-staged-strategy": _list("staged-strategies"),
+    "topology": _list("clusters"),
+    "what-if": _list("what-if"),
+    "scenario": _object("scenario", "number"),
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,
     "delete-resource": _resource,
     "help": _nothing,
 }
-_OBJECTS = {"clusters": "cluster", "placements": "placement"}
+_OBJECTS = {
+    "clusters": "cluster",
+    "placements": "placement",
+    "rollouts/staged/runs": "staged-run",
+    "rollouts/staged/strategies": "staged-strategy",
+}
+_LISTS = ("clusters", "placements", "rollouts", "resources")
 
 
 def _of_the_object(path: str, arguments: Arguments) -> str:
     """Give the object that a page is about, or the list that it belongs to: what forms and wizards show."""
     section = path.strip("/").partition("/")[0]
-    if "name" in arguments and section in _OBJECTS:
-        return _at(_OBJECTS[section], arguments["name"])
-    return _at(section) if section in ("clusters", "placements", "rollouts", "resources") else ""
+    noun = next((noun for start, noun in _OBJECTS.items() if path.startswith(f"/{start}/")), "")
+    if "name" in arguments and noun:
+        return _at(noun, arguments["name"])
+    return _at(section) if section in _LISTS else ""

@@ -112,8 +112,7 @@ BOTH = ["/drafts/{draft}/"]
 PREFERENCES = ["/theme/", "/rows/", "/keys/"]  # kept in the browser of whoever asks, so open to everyone
 
 
-@pytest.fixture
-def decision_id(web: Placement) -> str:
+def begin_everything(web: Placement) -> str:
     """Let it be carried out as well, beside a staged run that waits; give the id of its decision."""
     stage = {"name": "all", "labelSelector": {}, "beforeStageTasks": [{"type": "Approval"}]}
     save_strategy(strategy_document(stage), by=None, now=NOW)
@@ -122,6 +121,12 @@ def decision_id(web: Placement) -> str:
     advance_due(now=NOW)
     ask_what_if(names=["bravelion"], labels=[], by=None, now=NOW)
     return web.decisions.select_related("record").get().record.decision_id
+
+
+@pytest.fixture
+def decision_id(web: Placement) -> str:
+    """Give the id of a decision, with something of everything beside it."""
+    return begin_everything(web)
 
 
 def address_of(address: str, decision_id: str) -> str:

@@ -10,7 +10,7 @@ from django.test import Client
 from placements.models import Placement
 from placements.operations.rollouts.advancing import advance_due
 from tests.rows import NOW, decided, joined, pick_n_spec
-from tests.web.test_every_page import READ, WRITE
+from tests.web.test_every_page import READ, WRITE, address_of, begin_everything
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -24,6 +24,12 @@ def _carried_out(web: Placement) -> None:
     assert web.pk
 
 
+@pytest.fixture
+def decision_id(web: Placement) -> str:
+    """Give the id of a decision, with something of everything beside it."""
+    return begin_everything(web)
+
+
 def _twin(client: Client, address: str) -> tuple[str, Any]:
     page = client.get(address).content.decode()
     found = re.search(r'<a href="([^"]*)" type="application/json" data-twin>', page)
@@ -35,7 +41,7 @@ def _twin(client: Client, address: str) -> tuple[str, Any]:
 
 @pytest.mark.parametrize("address", [one for one in (*READ, *WRITE) if not one.startswith(WITHOUT)])
 def test_every_page_has_one_that_answers(operator: Client, decision_id: str, address: str) -> None:
-    page, twin = _twin(operator, address.format(id=decision_id).replace("?cluster=nobody", ""))
+    page, twin = _twin(operator, address_of(address, decision_id).replace("?cluster=nobody", ""))
 
     assert twin is not None
     assert "curl -H &quot;Authorization: Token $FLEETUI_TOKEN&quot; " in page
