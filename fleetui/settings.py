@@ -77,6 +77,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "placements.views.unreadable.UnreadableRecordMiddleware",
 ]
 
 ROOT_URLCONF = "fleetui.urls"

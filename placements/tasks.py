@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from celery import shared_task
+from celery.signals import worker_ready
 
 from fleetui.pulse import beat
 from placements.operations.fleet_changes import ask_those_concerned
@@ -14,6 +15,13 @@ from placements.operations.rollouts.carrying_out import carry_out_due as carry_o
 from placements.operations.rollouts.draining import advance_drains
 from placements.operations.scenarios import answer_due, is_due
 from placements.operations.scheduling import schedule_due as schedule_those_due
+from placements.operations.verifying import ask_what_another_engine_decided, verification_due, verify_due
+
+
+@worker_ready.connect
+def worker_is_ready(**_signal: Any) -> None:
+    """Have what another engine decided decided anew: a new engine comes with a new worker."""
+    ask_what_another_engine_decided()
 
 
 @shared_task(acks_late=True)
@@ -54,6 +62,12 @@ def freshness(**_newer: Any) -> None:
 
 
 @shared_task(acks_late=True)
+def verify(**_newer: Any) -> None:
+    """Decide stored decisions again, those that were not verified for a day."""
+    verify_due(now=datetime.now(UTC))
+
+
+@shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
     """Find what a lost message left, and do it; what takes long has a task of its own."""
     beat(now=datetime.now(UTC))
@@ -66,6 +80,8 @@ def sweep(**_newer: Any) -> None:
         what_if.apply_async(expires=1)
     if freshness_due(now=datetime.now(UTC)):
         freshness.apply_async(expires=1)
+    if verification_due(now=datetime.now(UTC)):
+        verify.apply_async(expires=1)
 
 
 def _repeat(step: Callable[..., int]) -> None:

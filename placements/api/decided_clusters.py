@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.describing import described
+from placements.api.describing import OF_A_RECORD, described
 from placements.api.endpoint import Endpoint
 from placements.api.lists import asked, next_page
 from placements.api.shapes.decisions import AdviceShape, ClusterOutcomeShape
@@ -21,7 +21,9 @@ from placements.scheduling.replay import Replay
 class DecidedCluster(Endpoint):
     """What became of one cluster."""
 
-    @described("get_cluster_outcome", {200: ClusterOutcomeShape}, query=NumberedPageQuery, problems=(409,))
+    @described(
+        "get_cluster_outcome", {200: ClusterOutcomeShape}, query=NumberedPageQuery, problems=OF_A_RECORD
+    )
     def get(self, request: Request, decision: str, name: str) -> Response:
         """Give the outcome with its reasons, and how the cluster stood in the rounds."""
         wanted = asked(request, NumberedPageQuery)
@@ -43,7 +45,7 @@ class DecidedCluster(Endpoint):
 class Advice(Endpoint):
     """Why not this cluster."""
 
-    @described("get_cluster_advice", {200: AdviceShape}, problems=(409,))
+    @described("get_cluster_advice", {200: AdviceShape}, problems=OF_A_RECORD)
     def get(self, request: Request, decision: str, name: str) -> Response:
         """Try single changes that would get the cluster picked; it may take seconds on a large fleet."""
         asked(request, NoQuery)

@@ -7,7 +7,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.describing import described, page_shape
+from placements.api.describing import OF_A_RECORD, described, page_shape
 from placements.api.endpoint import Endpoint
 from placements.api.lists import asked, listed, page_asked, rows_as
 from placements.api.rendering import CsvRenderer, YamlRenderer
@@ -57,7 +57,7 @@ class Decision(Endpoint):
 
     renderer_classes = (JSONRenderer, YamlRenderer, CsvRenderer)
 
-    @described("get_decision", {200: DecisionShape, (200, "text/csv"): str}, problems=(409,))
+    @described("get_decision", {200: DecisionShape, (200, "text/csv"): str}, problems=OF_A_RECORD)
     def get(self, request: Request, decision: str) -> Response:
         """Give the record, or the outcome of every cluster as CSV."""
         asked(request, NoQuery)
@@ -72,7 +72,7 @@ class DecisionCsv(Endpoint):
 
     renderer_classes = (CsvRenderer,)
 
-    @described("get_decision_csv", {(200, "text/csv"): str}, problems=(409,))
+    @described("get_decision_csv", {(200, "text/csv"): str}, problems=OF_A_RECORD)
     def get(self, request: Request, decision: str) -> Response:
         """Give the outcome of every cluster as CSV."""
         asked(request, NoQuery)
@@ -98,7 +98,7 @@ def _document(key: int, decision: Value) -> dict[str, Any]:
 class DecisionSemantics(Endpoint):
     """The same inputs under the rules of all four systems."""
 
-    @described("get_decision_semantics", {200: ComparisonShape}, problems=(409,))
+    @described("get_decision_semantics", {200: ComparisonShape}, problems=OF_A_RECORD)
     def get(self, request: Request, decision: str) -> Response:
         """Decide once more under each semantics; give the decisions, and where their choices part."""
         asked(request, NoQuery)
@@ -110,7 +110,7 @@ class DecisionSemantics(Endpoint):
 class Rounds(Endpoint):
     """The steps of a decision."""
 
-    @described("list_rounds", {200: page_shape(RoundShape)}, query=NumberedPageQuery, problems=(409,))
+    @described("list_rounds", {200: page_shape(RoundShape)}, query=NumberedPageQuery, problems=OF_A_RECORD)
     def get(self, request: Request, decision: str) -> Response:
         """List rounds, without their candidates."""
         wanted = asked(request, NumberedPageQuery)
@@ -124,7 +124,7 @@ class Rounds(Endpoint):
 class Round(Endpoint):
     """One step of a decision."""
 
-    @described("get_round", {200: RoundShape}, query=CandidateQuery, problems=(409,))
+    @described("get_round", {200: RoundShape}, query=CandidateQuery, problems=OF_A_RECORD)
     def get(self, request: Request, decision: str, number: int) -> Response:
         """Give one round with its first candidates, ranked, then those that a constraint forbids."""
         limit = asked(request, CandidateQuery)["limit"]
@@ -141,7 +141,7 @@ class Round(Endpoint):
 class Outcomes(Endpoint):
     """What became of the clusters."""
 
-    @described("list_outcomes", {200: page_shape(OutcomeShape)}, query=OutcomeQuery, problems=(409,))
+    @described("list_outcomes", {200: page_shape(OutcomeShape)}, query=OutcomeQuery, problems=OF_A_RECORD)
     def get(self, request: Request, decision: str) -> Response:
         """List the outcomes of the clusters, by name."""
         wanted = asked(request, OutcomeQuery)

@@ -18,12 +18,15 @@ _WORDS = {
     404: "There is no such object.",
     406: "There is no answer in the asked form.",
     409: "It collides with something else.",
+    410: "Another engine wrote the record; this one cannot replay it.",
     412: "The object is another one by now; `changes` say who saved what in between.",
     413: "The body is too large.",
     415: "The body is of a type that is not read here.",
     422: "The document has faults; each has its path, its line and what is allowed.",
     429: "Too many attempts.",
 }
+OF_A_RECORD = (409, 410)
+"""What may go wrong where the id of a decision is given: it is ambiguous, or its record is not readable."""
 _ALWAYS = (400, 401, 403, 404, 406)
 _WITH_BODY = (413, 415, 422)
 _CONDITIONS = [

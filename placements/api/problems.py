@@ -31,6 +31,7 @@ from placements.queries.records import AmbiguousDecisionError, UnknownDecisionEr
 from placements.queries.runs import UnknownRunError
 from placements.queries.what_if import UnknownScenarioError
 from placements.scheduling.faults import Fault, Faults
+from placements.scheduling.storage import UnreadableRecordError
 from placements.simulation.request import BadInputError
 
 PROBLEM_TYPE = "application/problem+json"
@@ -156,6 +157,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownDecisionError: _plainly(404, "unknown-decision"),
     UnknownInDecisionError: _plainly(404, "unknown-cluster"),
     AmbiguousDecisionError: _ambiguous,
+    UnreadableRecordError: _plainly(410, "unreadable-record"),
     EmptiesPlacementError: _empties,
     UnknownRunError: _plainly(404, "unknown-run"),
     UnknownScenarioError: _plainly(404, "unknown-scenario"),

@@ -24,6 +24,10 @@ class DecisionRecord(models.Model):
     content = models.BinaryField()
     engine = models.CharField(max_length=20)
     fleet = models.ForeignKey(FleetRecord, models.PROTECT, related_name="+")
+    verified_at = models.DateTimeField(null=True, db_index=True)
+    """When it was decided, or decided again from what it stores; none: longer ago than is known."""
+    fault = models.CharField(max_length=300, blank=True, default="")
+    """Why deciding again gave something else; empty: it gave the same."""
 
     def __str__(self) -> str:
         """Give its id."""

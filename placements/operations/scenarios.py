@@ -23,7 +23,7 @@ from placements.models import (
     PolicySnapshot,
     Scenario,
 )
-from placements.queries.records import fleet_of, stored_fleet
+from placements.queries.records import fleet_of, stored_decision, stored_fleet
 from placements.queries.what_if import (
     RANKS,
     Supposed,
@@ -35,8 +35,6 @@ from placements.queries.what_if import (
     suppose,
 )
 from placements.scheduling.reads import labels_read, properties_read
-from placements.scheduling.storage import pack
-from placements.scheduling.version import ENGINE_VERSION
 from placements.snapshots import cycles_of
 
 WHAT_IF = "placements.tasks.what_if"
@@ -100,7 +98,7 @@ def _go_on(row: Scenario, *, now: datetime, seconds: float) -> None:
     row.refresh_from_db()
     fleets = _frozen(row)
     while left := _next(row):
-        _answer(row, left, fleets)
+        _answer(row, left, fleets, now=now)
         if perf_counter() > until:
             break
     row.work_at = now if left and _next(row) else None
@@ -126,7 +124,9 @@ def _next(row: Scenario) -> list[Placement]:
     return list(rows.order_by("name")[:_BATCH])
 
 
-def _answer(row: Scenario, placements: Sequence[Placement], fleets: Mapping[str, FleetRecord]) -> None:
+def _answer(
+    row: Scenario, placements: Sequence[Placement], fleets: Mapping[str, FleetRecord], *, now: datetime
+) -> None:
     """Ask a few placements under both variants, and write down what they would do."""
     without, cordoned = (fleet_of(fleets[variant].pk) for variant in (Variant.LEAVE, Variant.CORDON))
     numbers = _policy_numbers(placements)
@@ -136,7 +136,7 @@ def _answer(row: Scenario, placements: Sequence[Placement], fleets: Mapping[str,
         leave = suppose(cycle, row.clusters, Variant.LEAVE, was_fulfilled=was_fulfilled)
         cordon = suppose(other, row.clusters, Variant.CORDON, was_fulfilled=was_fulfilled)
         took = (perf_counter() - started) * 1000 / len(Variant)
-        asked = _Asked(row, placement, numbers[placement.pk], took, note_on(leave, cordon, row.clusters))
+        asked = _Asked(row, placement, numbers[placement.pk], took, note_on(leave, cordon, row.clusters), now)
         with transaction.atomic():
             _write(asked, leave, Variant.LEAVE, fleets[Variant.LEAVE])
             _write(asked, cordon, Variant.CORDON, fleets[Variant.CORDON])
@@ -151,6 +151,7 @@ class _Asked:
     policy_number: int
     milliseconds: float
     note: str
+    now: datetime
 
 
 def _policy_numbers(placements: Iterable[Placement]) -> dict[int, int]:
@@ -161,14 +162,7 @@ def _policy_numbers(placements: Iterable[Placement]) -> dict[int, int]:
 def _write(asked: _Asked, found: Supposed, variant: str, fleet: FleetRecord) -> None:
     cycle = found.decision.cycle
     digest = cycle.fleet.digest(labels_read(cycle), properties_read(cycle))
-    record, _ = DecisionRecord.objects.get_or_create(
-        decision_id=found.decision.id,
-        defaults={
-            "content": pack(found.decision),
-            "engine": ENGINE_VERSION,
-            "fleet": fleet,
-        },
-    )
+    record = stored_decision(found.decision, fleet, now=asked.now)
     joins = found.joins[:_SHOWN]
     values = {
         "placement": asked.placement,

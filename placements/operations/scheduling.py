@@ -19,12 +19,11 @@ from placements.operations.placements import PLACEMENT, always_looks, finish_del
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.rejoining import doubt_rejoined
 from placements.operations.snapshotting import refresh_resources
-from placements.queries.records import fleet_record_of
+from placements.queries.records import fleet_record_of, stored_decision
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.decision import Decision, Picked
 from placements.scheduling.reads import labels_read, properties_read
 from placements.scheduling.scheduler import schedule
-from placements.scheduling.storage import pack
 from placements.scheduling.version import ENGINE_VERSION
 from placements.snapshots import Inputs, take
 
@@ -178,14 +177,17 @@ def _repeats(cycled: Cycled, digest: str) -> bool:
     decision, inputs = cycled.decision, cycled.inputs
     if decision.picked_names or decision.unscheduled:
         return False
-    latest = models.Decision.objects.filter(placement=inputs.placement).order_by("-number").first()
+    made = models.Decision.objects.filter(placement=inputs.placement).select_related("record")
+    latest = made.defer("record__content").order_by("-number").first()
     return latest is not None and (
+        latest.record.engine,
         latest.fleet_digest,
         latest.policy_number,
         latest.wanted,
         latest.is_fulfilled,
         latest.picked_count + latest.kept_count,
     ) == (
+        ENGINE_VERSION,
         digest,
         inputs.snapshot.number,
         inputs.placement.number_of_clusters,
@@ -217,19 +219,13 @@ def _decision_row(
     cycled: Cycled, digest: str, fleet_record: models.FleetRecord, *, now: datetime
 ) -> models.Decision:
     inputs, decision, placement = cycled.inputs, cycled.decision, cycled.inputs.placement
-    stored = models.DecisionRecord.objects.filter(decision_id=decision.id).first()
-    if stored is None:
-        stored, _ = models.DecisionRecord.objects.get_or_create(
-            decision_id=decision.id,
-            defaults={"content": pack(decision), "engine": ENGINE_VERSION, "fleet": fleet_record},
-        )
     was_placed = {row.cluster_name for row in inputs.bindings if row.state != BindingState.UNSCHEDULED}
     joins = [name for name in decision.picked_names if name not in was_placed]
     return models.Decision.objects.create(
         placement=placement,
         placement_name=placement.name,
         number=placement.decisions_made + 1,
-        record=stored,
+        record=stored_decision(decision, fleet_record, now=now),
         policy_number=inputs.snapshot.number,
         fleet_digest=digest,
         wanted=placement.number_of_clusters,

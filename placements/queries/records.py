@@ -3,11 +3,13 @@
 import hashlib
 import re
 import threading
-from functools import lru_cache
+import zlib
+from datetime import datetime
+from functools import lru_cache, partial
 from string import hexdigits
 from typing import TypeAlias
 
-from django.db.models import Max, QuerySet
+from django.db.models import F, Max, QuerySet
 
 from clusters.queries import FleetView
 from placements.explain.advice_wording import change_words, trap_sentences
@@ -16,7 +18,10 @@ from placements.scheduling.advice.search import Advice, how_to_fulfil, why_not
 from placements.scheduling.decision import Decision as DecisionValue
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.outcomes import ClusterOutcome, Outcomes
-from placements.scheduling.storage import pack_fleet, unpack, unpack_fleet
+from placements.scheduling.scheduler import schedule
+from placements.scheduling.storage import UnreadableRecordError, pack, pack_fleet, unpack, unpack_fleet
+from placements.scheduling.verification import difference
+from placements.scheduling.version import ENGINE_VERSION
 
 AnyDecision: TypeAlias = Decision | HypotheticalDecision
 """One that was made, or one that would be: both cite a record."""
@@ -70,6 +75,20 @@ def stored_fleet(fleet: Fleet) -> FleetRecord:
     return stored
 
 
+def stored_decision(decision: DecisionValue, fleet: FleetRecord, *, now: datetime) -> DecisionRecord:
+    """Give the stored form of a decision on a stored fleet, storing it first where it is new."""
+    stored, _ = DecisionRecord.objects.defer("content").get_or_create(
+        decision_id=decision.id,
+        defaults={
+            "content": partial(pack, decision),
+            "engine": ENGINE_VERSION,
+            "fleet": fleet,
+            "verified_at": now,
+        },
+    )
+    return stored
+
+
 @lru_cache(maxsize=4)
 def _fleet(record_id: int) -> Fleet:
     return unpack_fleet(bytes(FleetRecord.objects.get(pk=record_id).content))
@@ -87,14 +106,22 @@ def _decision(record_id: int) -> DecisionValue:
 
 
 def decision_of(row: AnyDecision) -> DecisionValue:
-    """Give what a cycle decided, with everything needed to replay it."""
+    """Give what a cycle decided, with everything needed to replay it.
+
+    Raises UnreadableRecordError when another engine wrote the record.
+    """
     return _decision(row.record_id)
+
+
+def is_readable(row: AnyDecision) -> bool:
+    """Tell whether this engine wrote the record; what another one wrote cannot be replayed."""
+    return row.record.engine == ENGINE_VERSION
 
 
 def recorded(given: str) -> tuple[int, DecisionValue]:
     """Give the record with this id, or the only one whose id begins so: its key, and what it holds.
 
-    Raises UnknownDecisionError, AmbiguousDecisionError.
+    Raises UnknownDecisionError, AmbiguousDecisionError, UnreadableRecordError.
     """
     if not _PREFIX.fullmatch(given):
         raise UnknownDecisionError(given)
@@ -106,6 +133,25 @@ def recorded(given: str) -> tuple[int, DecisionValue]:
         raise AmbiguousDecisionError(given, tuple(decision_id for _, decision_id in alike))
     key = alike[0][0]
     return key, _decision(key)
+
+
+def fault_of(row: DecisionRecord) -> str:
+    """Decide again from what a record stores, and say how the result differs; empty: not at all.
+
+    Nothing is kept in memory, since what is stored is the question.
+    """
+    try:
+        stored = unpack(bytes(row.content), unpack_fleet(bytes(row.fleet.content)))
+    except (UnreadableRecordError, ValueError, KeyError, IndexError, zlib.error) as error:
+        return f"it cannot be read: {error}"
+    return difference(stored, schedule(stored.cycle))
+
+
+def of_another_engine() -> list[int]:
+    """Give the keys of the placements whose latest decision was written by another engine."""
+    latest = Decision.objects.filter(number=F("placement__decisions_made"), placement__deleting_since=None)
+    written = latest.exclude(record__engine=ENGINE_VERSION)
+    return sorted(written.values_list("placement_id", flat=True))
 
 
 def cycles_of(record: int) -> QuerySet[Decision]:
@@ -130,8 +176,11 @@ def _traps(record_id: int) -> tuple[str, ...]:
 
 
 def traps_of(row: AnyDecision) -> tuple[str, ...]:
-    """Say what an unfulfilled or surprising cycle ran into; kept, since finding out takes runs."""
-    return _traps(row.record_id)
+    """Say what an unfulfilled or surprising cycle ran into; kept, since finding out takes runs.
+
+    Nothing can be said of a record that another engine wrote.
+    """
+    return _traps(row.record_id) if is_readable(row) else ()
 
 
 @lru_cache(maxsize=256)
@@ -141,7 +190,7 @@ def _ways(record_id: int) -> tuple[str, ...]:
 
 def ways_of(row: AnyDecision) -> tuple[str, ...]:
     """Name the single changes with which the placement would be fulfilled; kept likewise."""
-    return _ways(row.record_id)
+    return _ways(row.record_id) if is_readable(row) else ()
 
 
 @lru_cache(maxsize=64)

@@ -16,6 +16,7 @@ from placements.rollout.failures import objects_of
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.door.ocm_placement import is_ocm_placement
 from placements.scheduling.spec import ClusterResourcePlacement, OcmPlacement, StrategyType, parse_placement
+from placements.scheduling.version import ENGINE_VERSION
 from placements.standing import Versions, target_of
 
 
@@ -103,8 +104,8 @@ def _scheduled(placement: Placement, status: Truth, reason: str, message: str) -
 
 
 def latest_decision(placement: Placement) -> Decision | None:
-    """Give the last cycle that decided something."""
-    found = Decision.objects.filter(placement=placement)
+    """Give the last cycle that decided something, if this engine can read its record."""
+    found = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
     found = found.select_related("record").defer("record__content")
     return found.order_by("-number").first()
 

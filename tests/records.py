@@ -1,0 +1,26 @@
+"""Stored decisions that are not as they should be: changed by hand, or written by another engine."""
+
+import zlib
+from dataclasses import replace
+
+from placements.models import Decision, DecisionRecord
+from placements.queries.records import decision_of, forget_cached_records
+from placements.scheduling.storage import pack
+
+OLD_ID = f"d-{'0' * 32}"
+
+
+def tamper() -> DecisionRecord:
+    """Turn the order of the picks of the only decision round."""
+    value = decision_of(Decision.objects.get())
+    DecisionRecord.objects.update(content=pack(replace(value, chosen=value.chosen[::-1])), verified_at=None)
+    forget_cached_records()
+    return DecisionRecord.objects.get()
+
+
+def outdate() -> None:
+    """Let the only record be one of engine 0, under `OLD_ID`."""
+    content = zlib.decompress(bytes(DecisionRecord.objects.get().content))
+    older = zlib.compress(content.replace(b'"engine":"1"', b'"engine":"0"'))
+    DecisionRecord.objects.update(engine="0", decision_id=OLD_ID, content=older)
+    forget_cached_records()

@@ -1,0 +1,62 @@
+"""Pages and REST where a stored decision does not replay, or cannot be read by this engine."""
+
+import pytest
+from django.test import Client
+
+from placements.operations.verifying import verify_due
+from tests.records import OLD_ID, outdate, tamper
+from tests.rows import NOW, all_joined, decided, pick_n_spec
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def outdated() -> None:
+    """Have a placement that is not fulfilled, decided by an engine that is gone."""
+    all_joined("a", "b")
+    decided("web", pick_n_spec(3))
+    outdate()
+
+
+def test_the_page_of_a_faulty_record_says_so(viewer: Client) -> None:
+    all_joined("a", "b", "c")
+    decided("web", pick_n_spec(2))
+    row = tamper()
+    verify_due(now=NOW)
+
+    page = viewer.get(f"/decisions/{row.decision_id}/?view=inputs").content.decode()
+
+    assert "This record does not replay" in page
+    assert page.count("step 1 picked b, and would pick c") == 2
+
+
+@pytest.mark.usefixtures("outdated")
+@pytest.mark.parametrize("address", ["/", "/placements/", "/placements/web/", "/placements/web/history/"])
+def test_pages_live_with_a_record_of_another_engine(viewer: Client, address: str) -> None:
+    assert viewer.get(address).status_code == 200
+
+
+@pytest.mark.usefixtures("outdated")
+@pytest.mark.parametrize("rest", ["", "clusters/a/", "semantics/"])
+def test_its_own_page_says_why_it_is_not_shown(viewer: Client, rest: str) -> None:
+    page = viewer.get(f"/decisions/{OLD_ID}/{rest}")
+
+    assert page.status_code == 410
+    assert "Record of engine 0, this one is 1." in page.content.decode()
+
+
+@pytest.mark.usefixtures("outdated")
+def test_rest_says_so_with_a_code(viewer: Client) -> None:
+    answer = viewer.get(f"/api/v1/decisions/{OLD_ID}")
+
+    assert (answer.status_code, answer.json()["type"]) == (410, "urn:fleetui:problem:unreadable-record")
+
+
+@pytest.mark.usefixtures("outdated")
+def test_the_manifest_with_status_waits_for_the_new_decision(viewer: Client) -> None:
+    conditions = viewer.get("/api/v1/placements/web").json()["status"]["conditions"]
+
+    assert (conditions[0]["type"], conditions[0]["status"]) == (
+        "ClusterResourcePlacementScheduled",
+        "Unknown",
+    )
