@@ -7,8 +7,8 @@ import pytest
 
 from placements.models import Drain, DrainStep, Eviction, Placement
 from placements.operations.rollouts import drain_steps, draining, hands
-from placements.operations.rollouts.draining import Pace, drain
 from placements.operations.rollouts.drain_steps import take_steps
+from placements.operations.rollouts.draining import Pace, drain
 from tests.rollouts.test_drain import steps, world_with
 from tests.rollouts.world import SECOND
 from tests.rows import spec
@@ -74,7 +74,7 @@ def test_two_drains_do_not_evict_one_placement_at_once(monkeypatch: pytest.Monke
     assert list(Eviction.objects.values_list("cluster_name", flat=True)) == ["c002"]
 
 
-def test_a_deadline_that_is_put_off_in_that_moment_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_that_is_put_off_in_that_moment_is_not_kept() -> None:
     world = world_with(2, web=spec())
     drain("c001", by=None, now=world.now, pace=Pace(deadline=world.now + 5 * SECOND))
     Placement.objects.update(paused_since=world.now, paused_by="ana")

@@ -1,4 +1,4 @@
-"""The fleet's row is locked before a placement's, and that before what hangs on it: else two who lock deadlock.
+"""The fleet is locked before a placement, and that before what hangs on it: else two may wait for each other.
 
 Each test holds the row that is to come first, and sees that whoever waits for it holds nothing else yet.
 """
