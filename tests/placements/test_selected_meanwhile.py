@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 from django.db.models import F
 
+from clusters.queries import fleet_now
 from placements.models import Placement, ResourceSnapshot
 from placements.operations.placements import delete_placement, save_placement
 from placements.operations.resources import apply_resources
 from placements.operations.rollouts.hands import roll_back
 from placements.operations.scheduling import decide
 from placements.operations.snapshotting import PlacementMovedError, refresh_resources
+from placements.snapshots import cycles_of
 from tests.rows import NOW, config_map, decided, joined, namespace, pick_n_spec, placement_document, run_due
 
 pytestmark = pytest.mark.django_db
@@ -83,3 +85,12 @@ def test_a_deletion_that_somebody_else_answers_meanwhile_is_left_to_them(
 
     assert decide(slow.pk, now=NOW) is None
     assert Placement.objects.get().lease_until is None
+
+
+def test_a_placement_that_is_deleted_meanwhile_has_no_cycle(slow: Placement) -> None:
+    kept = decided("kept", pick_n_spec(1))
+    Placement.objects.filter(pk=slow.pk).delete()
+
+    found = cycles_of([slow, kept], fleet_now().fleet)
+
+    assert [placement.name for placement, _ in found] == ["kept"]
