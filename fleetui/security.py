@@ -1,7 +1,8 @@
-"""What a browser may do with our pages: the Content-Security-Policy of each answer."""
+"""What a browser may do with our pages, as the Content-Security-Policy says, and what it may not ask."""
 
 from collections.abc import Callable, Iterable
 
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, HttpResponse
 
 _HEADER = "Content-Security-Policy"
@@ -44,6 +45,22 @@ class ContentSecurityPolicyMiddleware:
         policy = next(policy for start, policy in _POLICIES if request.path_info.startswith(start))
         response.headers.setdefault(_HEADER, policy)
         return response
+
+
+class NoNullsMiddleware:
+    """Refuses addresses of pages that ask with a NUL character: PostgreSQL can look for none.
+
+    The REST API refuses them itself, in its own words.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer. Raises SuspiciousOperation, which is answered as a bad request."""
+        if "%00" in request.META.get("QUERY_STRING", "") and not request.path_info.startswith("/api/"):
+            raise SuspiciousOperation("the address holds a NUL character")
+        return self._get_response(request)
 
 
 def https_origins(hosts: Iterable[str]) -> list[str]:

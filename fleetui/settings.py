@@ -68,6 +68,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # After the static files: a picture may bring a style of its own.
     "fleetui.security.ContentSecurityPolicyMiddleware",
+    "fleetui.security.NoNullsMiddleware",
     # Ahead of the session, which it saves reading.
     "fleetui.unchanged.UnchangedMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

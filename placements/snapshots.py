@@ -52,7 +52,7 @@ def take(placement: Placement, view: FleetView) -> Inputs:
 def cycles_of(placements: Collection[Placement], fleet: Fleet) -> Iterator[tuple[Placement, Cycle]]:
     """Give the cycle that each of these placements would run on a fleet; two queries for all of them.
 
-    A third one where the rules of some read what the others have.
+    A third one where the rules of some read what the others have. One that is deleted meanwhile has none.
     """
     ids = [placement.pk for placement in placements]
     found = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
@@ -62,6 +62,8 @@ def cycles_of(placements: Collection[Placement], fleet: Fleet) -> Iterator[tuple
         rows.setdefault(placement_id, []).append(BindingRow(*values))
     usage = Usage()
     for placement in placements:
+        if placement.pk not in snapshots:
+            continue
         cycle = _cycle(placement, snapshots[placement.pk], rows.get(placement.pk, ()), fleet)
         yield placement, usage.balanced(cycle)
 

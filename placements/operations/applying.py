@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.operations.fleet_changes import lock_fleet
 from clusters.operations.joining import CLUSTER, Wanted, put_clusters
 from placements.manifests import Document, attach_lines
 from placements.operations.budgets import BUDGET, save_budget
@@ -79,6 +80,8 @@ def apply_documents(
         faults += _faults_of([one for one in documents if _kind(one) == kind], door.parse, several=several)
     _refuse_twice(documents, faults)
     _raise(faults)
+    if members:  # before any placement, as whoever decides does: else a deadlock
+        lock_fleet()
     results: dict[int, Result] = {}
     results |= _apply_resources(resources, by=by, now=now)
     results |= _put_members(members, by=by, now=now)

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
+from clusters.operations.fleet_changes import lock_fleet
 from placements.drafting.checking import check
 from placements.drafting.rebasing import Rebased, Side, rebase
 from placements.manifests import attach_lines
@@ -132,9 +133,11 @@ class Seen:
 def confirm_draft(number: int, *, seen: Seen, by: User, now: datetime, confirmed: bool = False) -> Saved:
     """Save a draft, decide it as its preview said, and let the draft go: all of it or nothing.
 
-    The decision is made by the steps that a worker takes; `confirmed` as in `save_placement`. Raises
-    UnknownDraftError, PreviewOutdatedError, StaleEditError, EmptiesPlacementError, Faults.
+    The decision is made by the steps that a worker takes, which locks the fleet before the placement;
+    `confirmed` as in `save_placement`. Raises UnknownDraftError, PreviewOutdatedError, StaleEditError,
+    EmptiesPlacementError, Faults.
     """
+    lock_fleet()
     draft = draft_of(number, by=by)
     if digest_of(draft.text) != seen.digest:
         raise PreviewOutdatedError(is_text=True)

@@ -18,7 +18,7 @@ from placements.explain.hub_status import condition_of
 from placements.operations.placements import PLACEMENT, always_looks, finish_deletion, scheduled_columns
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.rejoining import doubt_rejoined
-from placements.operations.snapshotting import refresh_resources
+from placements.operations.snapshotting import PlacementMovedError, refresh_resources
 from placements.queries.records import fleet_record_of, stored_decision
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.decision import Decision, Picked
@@ -36,10 +36,6 @@ _SHOWN = 5
 
 class FleetMovedError(Exception):
     """The fleet changed while the cycle ran; the answer may be another one now."""
-
-
-class PlacementMovedError(Exception):
-    """The placement was changed, decided or deleted while the cycle ran."""
 
 
 def schedule_due(*, now: datetime) -> int:
@@ -81,13 +77,13 @@ def decide(placement_id: int, *, now: datetime) -> models.Decision | None:
         placement = models.Placement.objects.filter(pk=placement_id).first()
         if placement is None or not placement.is_due:
             return None
-        if placement.deleting_since:
-            _finish_deleting(placement)
-            return None
-        if not refresh_resources(placement, now=now):
-            _set_aside(placement, now=now)
-            return None
         try:
+            if placement.deleting_since:
+                _finish_deleting(placement)
+                return None
+            if not refresh_resources(placement, now=now):
+                _set_aside(placement, now=now)
+                return None
             return write_decision(run_cycle(placement), now=now, settle_for_old_fleet=run == RERUNS)
         except FleetMovedError:
             continue

@@ -16,11 +16,16 @@ from placements.scheduling.hub.sanitising import sanitised
 from placements.standing import is_staged
 
 
+class PlacementMovedError(Exception):
+    """The placement was changed, decided or deleted meanwhile."""
+
+
 def refresh_resources(placement: Placement, *, now: datetime) -> bool:
     """Select anew if that was asked for; tell whether the selectors are without fault.
 
     A staged placement makes no snapshot here: its runs do (lifecycle A.7, B.3.2); nor does one that a
-    rollback holds (A.9).
+    rollback holds (A.9). Raises PlacementMovedError: what a slow worker selected must not follow what was
+    asked for meanwhile.
     """
     if not placement.wants_resources:
         return not placement.selection_faults
@@ -30,9 +35,10 @@ def refresh_resources(placement: Placement, *, now: datetime) -> bool:
         faults = [{"path": one.path, "code": one.code, "message": str(one)} for one in found.faults]
         _note(placement, faults)
         return False
-    if not is_staged(placement) and placement.held_number is None:
-        take_resource_snapshot(placement, tuple(map(sanitised, selected)), by=SYSTEM, now=now)
-    _note(placement, [])
+    with transaction.atomic():
+        _note(placement, [])
+        if not is_staged(placement) and placement.held_number is None:
+            take_resource_snapshot(placement, tuple(map(sanitised, selected)), by=SYSTEM, now=now)
     return True
 
 
@@ -68,6 +74,8 @@ def take_resource_snapshot(
 
 
 def _note(placement: Placement, faults: list[dict[str, str]]) -> None:
-    Placement.objects.filter(pk=placement.pk).update(
-        resources_answered=placement.resources_asked, selection_faults=faults
+    unmoved = Placement.objects.filter(
+        pk=placement.pk, revision=placement.revision, resources_answered=placement.resources_answered
     )
+    if not unmoved.update(resources_answered=placement.resources_asked, selection_faults=faults):
+        raise PlacementMovedError

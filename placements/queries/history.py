@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -117,8 +117,8 @@ def _read(cursor: str) -> _Place:
         raise BadCursorError
     try:
         moment = datetime.fromisoformat(at)
-    except ValueError as error:
+        if moment.tzinfo is None:
+            raise BadCursorError
+        return _Place(moment.astimezone(UTC), int(rank), int(number))
+    except (ValueError, OverflowError) as error:
         raise BadCursorError from error
-    if moment.tzinfo is None:
-        raise BadCursorError
-    return _Place(moment, int(rank), int(number))

@@ -152,6 +152,10 @@ class TestCommand:
         left = datetime.fromisoformat(said["until"]) - datetime.now(UTC)
         assert timedelta(minutes=4) < left <= timedelta(minutes=5)
 
+    def test_a_kind_that_there_is_not_is_refused_with_those_that_there_are(self) -> None:
+        with pytest.raises(CommandError, match=r"choose from '?unreachable'?, '?silent'?"):
+            fault("a", "tired")
+
     @pytest.mark.parametrize("kind", ["lostState", "flap"])
     def test_what_needs_a_beginning_begins_now(self, kind: str) -> None:
         simulated("a")

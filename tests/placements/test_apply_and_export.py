@@ -240,3 +240,13 @@ def test_a_document_twice_in_one_request_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(CommandError, match="stands above already"):
         run("apply", "-f", str(file))
+
+
+def test_a_file_with_nothing_in_it_is_told(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("# nothing yet\n")
+
+    with pytest.raises(CommandError, match=r"empty\.yaml: holds nothing to apply") as refused:
+        run("apply", "-f", str(empty))
+
+    assert refused.value.returncode == 2

@@ -6,11 +6,25 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.core.management import get_commands, load_command_class
+
+from fleetui.management.hub_command import HubCommand
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("command", [["load_demo", "4"], ["export", "clusters"]])
+OFFLINE = {"simulate", "up"}
+"""What needs no database, or prepares it."""
+
+
+def test_every_command_of_the_hub_can_say_that() -> None:
+    ours = {name: app for name, app in get_commands().items() if app in ("clusters", "fleetui", "placements")}
+    loaded = {name: load_command_class(app, name) for name, app in ours.items()}
+
+    assert {name for name, one in loaded.items() if not isinstance(one, HubCommand)} == OFFLINE
+
+
+@pytest.mark.parametrize("command", [["load_demo", "4"], ["export", "clusters"], ["drain", "a"]])
 def test_without_a_database_a_command_says_how_to_make_one(command: list[str], tmp_path: Path) -> None:
     variables = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
 

@@ -49,8 +49,9 @@ def test_drain_is_looked_at_begun_and_cancelled() -> None:
     assert "cancelled, cancelled by system" in said("drain", "c001", "--cancel")
     with pytest.raises(CommandError, match="not being drained"):
         said("drain", "c001", "--cancel")
-    with pytest.raises(CommandError, match="no cluster is named"):
-        said("drain", "c009")
+    for words in (["c009"], ["c009", "--status"]):
+        with pytest.raises(CommandError, match="no cluster is named 'c009'"):
+            said("drain", *words)
 
 
 def test_budgets_are_exported_as_they_were_written() -> None:

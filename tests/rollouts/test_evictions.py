@@ -11,11 +11,12 @@ from fleetui.models import Event
 from placements.models import Binding, ClusterUpdate, Decision, Placement, Rollout
 from placements.operations.budgets import save_budget
 from placements.operations.placements import delete_placement
-from placements.operations.rollouts.advancing import RolloutMovedError, _start
+from placements.operations.rollouts.advancing import _start
 from placements.operations.rollouts.evictions import evict
 from placements.operations.rollouts.forgetting import forget_cluster
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.operations.rollouts.runs import running_rollout
+from placements.operations.rollouts.starting import RolloutMovedError
 from placements.queries.disruptions import said_of
 from placements.rollout.answer import Remove
 from placements.rollout.state import Phase

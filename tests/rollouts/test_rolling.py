@@ -268,6 +268,22 @@ def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
     assert set(Binding.objects.values_list("running_version", flat=True)).isdisjoint({first})
 
 
+def test_rollbacks_keep_no_more_snapshots_than_the_history_may_have() -> None:
+    world = World(1)
+    world.place("web", spec(revisionHistoryLimit=2))
+    world.run(until=world.is_settled)
+    world.change()
+    world.work()
+
+    for number in (0, 1):
+        hands.roll_back("web", number, by=None, now=world.now)
+        world.work()
+        world.run(until=world.is_settled)
+
+    rows = ResourceSnapshot.objects.order_by("number").values_list("number", flat=True)
+    assert list(rows) == [2, 3]
+
+
 def test_what_failed_is_retried_by_itself_and_at_once_by_hand() -> None:
     world = World(1)
     world.tell("c000", {"kind": "refuse", "objectName": "web"})

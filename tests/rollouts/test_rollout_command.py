@@ -69,9 +69,9 @@ def test_rescheduling_to_nothing_is_confirmed() -> None:
     with pytest.raises(CommandError) as refused:
         rollout("reschedule", "db")
 
-    assert refused.value.returncode == 1
+    assert refused.value.returncode == 3
     assert PolicySnapshot.objects.count() == 1
-    assert rollout("reschedule", "db", "--confirm").endswith("leaves b\n")
+    assert rollout("reschedule", "db", "--confirm", "unschedule-everything").endswith("leaves b\n")
 
 
 def test_says_how_a_run_stands() -> None:

@@ -127,6 +127,12 @@ def test_a_port_in_use_is_told_before_anything_is_done(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] in ([], ["secret-key"])
 
 
+@pytest.mark.parametrize("port", ["x", "-1", "65536"])
+def test_what_is_no_port_is_refused(port: str) -> None:
+    with pytest.raises(CommandError, match="write a number, 0 to 65535"):
+        call_command("up", f"--port={port}")
+
+
 @pytest.mark.parametrize(
     ("broker_url", "pool"), [("atomicfs://", "threads"), ("redis://h", "prefork"), ("amqp://h", "prefork")]
 )

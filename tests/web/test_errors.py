@@ -81,3 +81,11 @@ def test_what_is_not_there_is_told_in_plain_words(viewer: Client) -> None:
 
     assert answer.status_code == 404
     assert "What this address names is not there, or not any more." in answer.content.decode()
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    "address", ["/search/?q=%00", "/resources/?namespace=a%00", "/placements/?cluster=%00"]
+)
+def test_an_address_with_a_null_is_a_bad_request(viewer: Client, address: str) -> None:
+    assert viewer.get(address).status_code == 400

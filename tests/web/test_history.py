@@ -94,7 +94,13 @@ def test_an_entry_knows_the_one_before_it_on_the_next_page(past: Placement) -> N
 
 
 def test_a_cursor_that_nobody_wrote_leads_to_the_first_page(viewer: Client, text_of: Fetch) -> None:
-    for after in ("x", "2026-11-20~1~1", "~~", "2026-11-20T12:00:00+00:00~1~999999999999"):
+    for after in (
+        "x",
+        "2026-11-20~1~1",
+        "~~",
+        "0001-01-01T00:00:00%2B14:00~1~1",
+        "2026-11-20T12:00:00+00:00~1~999999999999",
+    ):
         assert len(_titles(text_of(viewer, f"/placements/web/history/?after={after}"))) == 8
 
 

@@ -30,7 +30,9 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options."""
         parser.add_argument("cluster", metavar="NAME")
-        parser.add_argument("fault", metavar="KIND", nargs="?", choices=list(FaultKind), help=_listing())
+        parser.add_argument(
+            "fault", metavar="KIND", nargs="?", choices=list(map(str, FaultKind)), help=_listing()
+        )
         parser.add_argument("--clear", action="store_true", help="take faults away")
         parser.add_argument("--for", dest="lasts", metavar="5m", help="how long; by default for ever")
         parser.add_argument("--kind", dest="objectKind", help="of the objects concerned")
@@ -38,7 +40,7 @@ class Command(HubCommand):
         parser.add_argument("--image", help="of the objects concerned, whole or only its tag")
         parser.add_argument("--period", dest="periodSeconds", type=int, help="seconds of a flap")
         parser.add_argument(
-            "--call", dest="calls", action="append", choices=list(Call), help="that times out"
+            "--call", dest="calls", action="append", choices=list(map(str, Call)), help="that times out"
         )
         parser.add_argument(
             "--after-effect", dest="afterEffect", action="store_true", help="the call worked all the same"

@@ -20,6 +20,7 @@ from fleetui.first_run import FirstRunError, make_first_administrator
 from fleetui.parts import PARTS, Wishes
 from fleetui.supervisor import AlreadyRunningError, Output, Supervisor, hold_lock
 
+_LAST_PORT = 65535
 _BACKLOG = 2048
 
 
@@ -31,7 +32,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         parser.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
-        parser.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes any free one")
+        parser.add_argument("--port", type=_port, default=8000, help="default 8000; 0 takes any free one")
         parser.add_argument("--only", action="append", choices=list(PARTS), help="only this part; repeatable")
         parser.add_argument(
             "--workers", type=_count, default=1, help="processes of the web server (default 1)"
@@ -82,6 +83,12 @@ class Command(BaseCommand):
             self.stdout.write(f"Administrator {made.username}, with the password of FLEETUI_ADMIN_PASSWORD")
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _LAST_PORT:
+        raise ArgumentTypeError(f"write a number, 0 to {_LAST_PORT}")
+    return int(text)
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError("write a number, 1 or more")
@@ -106,7 +113,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        is_unknown = isinstance(error, socket.gaierror)
+        reason = os.strerror(error.errno) if error.errno and not is_unknown else str(error.strerror or error)
         raise CommandError(f"cannot listen on {host}:{port}: {reason}; choose another --port") from error
 
 

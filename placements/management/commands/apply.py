@@ -40,6 +40,9 @@ class Command(HubCommand):
                 documents += [item for one in load_documents(_read(name)) for item in items_of(one)]
             except Faults as faults:
                 raise CommandError(_told(name, faults), returncode=BAD_INPUT) from faults
+        if not documents:
+            message = f"{', '.join(filename)}: holds nothing to apply (allowed: one document or more)"
+            raise CommandError(message, returncode=BAD_INPUT)
         try:
             results = apply_documents(
                 documents, by=None, now=datetime.now(UTC), confirmed=confirm is not None

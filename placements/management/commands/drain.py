@@ -4,9 +4,11 @@ from argparse import ArgumentTypeError
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from clusters.models import MemberCluster
 from clusters.operations.editing import UnknownClusterError
+from fleetui.management.hub_command import HubCommand
 from placements.operations.rollouts.draining import AT_ONCE, Pace, cancel_drain, drain
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.queries.disruptions import latest_drain, step_sentence
@@ -17,7 +19,7 @@ from placements.scheduling.faults import Faults
 BAD_INPUT = 2
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Begin, watch or cancel a drain."""
 
     help = "Cordon a cluster and evict one placement after another; a worker carries it out."
@@ -40,6 +42,7 @@ class Command(BaseCommand):
         """Do what was asked, then say how far the drain is."""
         now = datetime.now(UTC)
         try:
+            _refuse_unknown(cluster)
             if cancel:
                 cancel_drain(cluster, by=None, now=now)
             elif not status:
@@ -59,6 +62,12 @@ class Command(BaseCommand):
         for step in row.steps.order_by("placement_name"):
             self.stdout.write(f"{step.placement_name}: {step_sentence(step)}")
         self.stdout.write(f"{row}{f', {row.ended_because}' if row.ended_because else ''}")
+
+
+def _refuse_unknown(cluster: str) -> None:
+    """Raise UnknownClusterError for a name that no cluster has, nor had when it was drained."""
+    if latest_drain(cluster) is None and not MemberCluster.objects.filter(name=cluster).exists():
+        raise UnknownClusterError(cluster)
 
 
 def _duration(text: str) -> timedelta:

@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from fleetui.management.hub_command import HubCommand
 from placements.models import Eviction
 from placements.operations.rollouts.evictions import evict
 from placements.queries.disruptions import said_of
@@ -12,7 +13,7 @@ from placements.queries.disruptions import said_of
 NOT_DONE, BAD_INPUT = 1, 2
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Evict, and say what became of it."""
 
     help = "Let a placement leave a cluster; without a taint the cluster may be picked again."

@@ -4,12 +4,13 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from fleetui.management.hub_command import HubCommand
 from placements.explain.run_wording import answer_sentences, progress_sentence
 from placements.explain.wording import joined
 from placements.models import Placement
-from placements.operations.emptying import EmptiesPlacementError
+from placements.operations.emptying import CONFIRMATION, EmptiesPlacementError
 from placements.operations.placements import UnknownPlacementError
 from placements.operations.rescheduling import reschedule
 from placements.operations.rollouts import hands
@@ -18,7 +19,7 @@ from placements.queries.fresh import fresh_schedule
 from placements.queries.run_clusters import progress_of
 from placements.queries.runs import latest_run, said_of
 
-REFUSED, BAD_INPUT = 1, 2
+REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
 _PLAIN = {
     "pause": hands.pause,
     "resume": hands.resume,
@@ -35,7 +36,7 @@ _DONE = {
 }
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Lay hands on a rollout."""
 
     help = (
@@ -47,7 +48,9 @@ class Command(BaseCommand):
         """Declare the options."""
         parser.add_argument("wish", choices=[*_PLAIN, "retry", "rollback", "reschedule", "status"])
         parser.add_argument("placement", metavar="NAME")
-        parser.add_argument("--confirm", action="store_true", help="reschedule even if nothing would be left")
+        parser.add_argument(
+            "--confirm", choices=[CONFIRMATION], help="reschedule even if nothing would be left"
+        )
         parser.add_argument(
             "what",
             metavar="CLUSTER|NUMBER",
@@ -56,7 +59,7 @@ class Command(BaseCommand):
         )
 
     def handle(
-        self, *, wish: str, placement: str, what: str | None, confirm: bool = False, **_options: Any
+        self, *, wish: str, placement: str, what: str | None, confirm: str | None = None, **_options: Any
     ) -> None:
         """Do what is wished, and say what became of it."""
         if (what is None) == (wish in ("retry", "rollback")):
@@ -65,13 +68,15 @@ class Command(BaseCommand):
         try:
             now = datetime.now(UTC)
             if wish == "reschedule":
-                said = _reschedule(placement, confirmed=confirm, now=now)
+                said = _reschedule(placement, confirmed=confirm is not None, now=now)
             else:
                 said = _do(wish, placement, what or "", now=now)
         except UnknownPlacementError as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from error
-        except (HandRefusedError, EmptiesPlacementError) as error:
+        except HandRefusedError as error:
             raise CommandError(str(error), returncode=REFUSED) from error
+        except EmptiesPlacementError as error:
+            raise CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED) from error
         self.stdout.write(said)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from fleetui.management.hub_command import HubCommand
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.operations.staged import hands
@@ -23,7 +24,7 @@ from placements.scheduling.faults import Faults
 REFUSED, BAD_INPUT = 1, 2
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Work with staged runs."""
 
     help = "List, preview and start staged runs, lay hands on them, approve their stages, say how one stands."

@@ -13,7 +13,7 @@ from placements.models import Binding, ClusterUpdate, Placement, Rollout, Rollou
 from placements.operations.placements import PLACEMENT, finish_deletion
 from placements.operations.rollouts.noting import note_conditions
 from placements.operations.rollouts.runs import begin_run, end_run, running_rollout
-from placements.operations.rollouts.starting import Content, save_started, started
+from placements.operations.rollouts.starting import Content, RolloutMovedError, save_started, started
 from placements.operations.staged.advancing import RunMovedError, advance_runs
 from placements.rollout.answer import Action, Answer, Remove, Verdict
 from placements.rollout.plan import plan
@@ -21,16 +21,13 @@ from placements.rollout.rolling import next_actions
 from placements.rollout.state import Hold, Phase
 from placements.rollout.tally import tally_of
 from placements.rollout.work import needs_run
-from placements.standing import Held, Standing, standing_of
+from placements.scheduling.bindings import BindingState
+from placements.standing import Standing, standing_of
 
 LEASE = timedelta(seconds=10)
 NEXT_LOOK = timedelta(seconds=10)
 """While a run is under way it is looked at this often: clusters fall silent by themselves."""
 BATCH = 20
-
-
-class RolloutMovedError(Exception):
-    """Somebody else looked at the rollout, or laid hands on it, meanwhile."""
 
 
 def advance_due(*, now: datetime) -> int:
@@ -67,23 +64,26 @@ def advance(placement_id: int, *, now: datetime) -> Answer | None:
             if placement.deleting_since is None:
                 note_conditions(standing, now=now)
     except (RolloutMovedError, RunMovedError):
+        Placement.objects.filter(pk=placement_id).update(advance_lease_until=None)
         return None
     return answer
 
 
 def _write_staged(standing: Standing, *, now: datetime) -> None:
-    """Leave the placement to its staged runs."""
+    """Leave the placement to its staged runs; its row is locked before what hangs on it."""
+    _rest(standing.placement, at=None)
     run = running_rollout(standing.placement)
     if run:
         end_run(run, Rollout.State.SUPERSEDED, "staged runs update this placement now", now=now)
-    _rest(standing.placement, at=advance_runs(standing, now=now))
+    look = advance_runs(standing, now=now)
+    Placement.objects.filter(pk=standing.placement.pk).update(advance_at=look)
 
 
 def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
     placement = standing.placement
     is_over = answer.verdict is Verdict.FINISHED
-    _leave_behind(standing, now=now)
     _rest(placement, at=None if is_over else min(answer.until or now + NEXT_LOOK, now + NEXT_LOOK))
+    _leave_behind(standing, now=now)
     run = _run_for(standing, now=now)
     if run is not None:
         _start(run, standing, answer.actions, now=now)
@@ -97,11 +97,15 @@ def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
 
 
 def _leave_behind(standing: Standing, *, now: datetime) -> None:
-    """Let go of what stays on clusters that have left the fleet."""
-    gone = standing.left_behind
-    if gone:
-        Binding.objects.filter(pk__in=[binding.pk for binding in gone]).delete()
-        after = {"clusters": [binding.cluster_name for binding in gone]}
+    """Let go of what stays on clusters that have left the fleet; one that is back and picked again stays."""
+    if not standing.left_behind:
+        return
+    rows = Binding.objects.filter(pk__in=[binding.pk for binding in standing.left_behind])
+    gone = rows.filter(state=BindingState.UNSCHEDULED)
+    names = sorted(gone.values_list("cluster_name", flat=True))
+    if names:
+        gone.delete()
+        after = {"clusters": names}
         record(Happening("left behind", PLACEMENT, standing.placement.name, after=after), by=None, now=now)
 
 
@@ -150,7 +154,6 @@ def _start(run: Rollout, standing: Standing, actions: Iterable[Action], *, now: 
     if not listed:
         return
     rows = {binding.cluster_name: binding for binding in standing.bindings}
-    _refuse_moved(standing.placement, [rows[action.cluster] for action in listed])
     _end_earlier_starts(run, [action.cluster for action in listed], now=now)
     updates = [_update(run, action, now=now) for action in listed]
     ClusterUpdate.objects.bulk_create(updates, batch_size=500)
@@ -166,14 +169,6 @@ def _content(action: Action, standing: Standing) -> Content | None:
         return None
     overrides = [one.pk for one in standing.overrides.get(action.cluster, ())]
     return Content(action.version, standing.target, overrides)
-
-
-def _refuse_moved(placement: Placement, bindings: Iterable[Held]) -> None:
-    """Raise RolloutMovedError where a decision, an eviction or an answer changed a binding meanwhile."""
-    expected = {(one.pk, one.state, one.phase, one.running_version) for one in bindings}
-    locked = Binding.objects.select_for_update().filter(placement=placement).order_by("pk")
-    if not expected <= set(locked.values_list("pk", "state", "phase", "running_version")):
-        raise RolloutMovedError
 
 
 def _end_earlier_starts(run: Rollout, names: list[str], *, now: datetime) -> None:

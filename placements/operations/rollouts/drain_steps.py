@@ -1,12 +1,12 @@
 """One look at a drain: where each placement of the cluster is, and whom to evict next."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from django.db import transaction
 
 from clusters.models import MemberCluster
-from placements.models import Binding, Drain, DrainStep, Placement
+from placements.models import Binding, Drain, DrainStep
 from placements.operations.rollouts.evictions import Judged, carry_out, judge
 from placements.queries.disruptions import numbers_facts
 from placements.queries.drain_impact import has_begun_run, is_held, why_stays
@@ -15,7 +15,7 @@ from placements.rollout.state import Phase
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.fleet import EligibilityKind
 from placements.scheduling.spec import parse_placement
-from placements.standing import is_staged
+from placements.standing import Standing, is_staged
 
 TRY_AGAIN = timedelta(seconds=10)
 MOST_TRIED = 50
@@ -96,7 +96,7 @@ def _put(
         step.save(update_fields=["state", "why", "numbers", "try_at", "changed_at"])
 
 
-def _under_way(drain: Drain, steps: Collection[DrainStep]) -> int:
+def _under_way(drain: Drain, steps: Iterable[DrainStep]) -> int:
     """Count the evictions to wait for: on a cluster out of reach none, as nothing is known to end there."""
     if MemberCluster.objects.filter(name=drain.cluster_name, verdict__in=_SILENT).exists():
         return 0
@@ -114,36 +114,47 @@ def _is_moving_elsewhere(drain: Drain, placement: str) -> bool:
 
 @transaction.atomic
 def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
-    """Evict one placement; tell whether an eviction is under way now. A refusal is written down once."""
-    placement = Placement.objects.filter(name=step.placement_name).first()
-    if placement is None or not _is_running(drain):
+    """Evict one placement; tell whether an eviction is under way now. A refusal is written down once.
+
+    The rows are locked, and whatever the look went by is read again: others act, and look, meanwhile.
+    """
+    if not _may_go_on(drain, step):
         return 0
-    if is_held(placement):
-        _put(step, DrainStep.State.BLOCKED, WhyStays.HELD, now=now)
-        return 0
-    staged = is_staged(placement)
     judged = _or_planned(judge(step.placement_name, drain.cluster_name, now=now))
-    if staged and has_begun_run(placement):
-        _put(step, DrainStep.State.BLOCKED, WhyStays.STAGED_RUN, now=now)
+    standing, verdict = judged.standing, judged.verdict
+    if standing is None or _is_moving_elsewhere(drain, step.placement_name):
         return 0
-    verdict = judged.verdict
+    obstacle = _obstacle(standing)
+    if obstacle:
+        _put(step, DrainStep.State.BLOCKED, obstacle, now=now)
+        return 0
     is_executed = isinstance(verdict, Executed)
     if is_executed or verdict.why != step.why:
-        carry_out(judged, by=None, now=now, drain=drain, removes=not staged)
+        carry_out(judged, by=None, now=now, drain=drain, removes=not standing.is_staged)
     if not is_executed:
         _put(step, DrainStep.State.BLOCKED, verdict.why, now=now, judged=judged)
         return 0
-    if staged:
+    if standing.is_staged:
         _put(step, DrainStep.State.NEXT_RUN, WhyStays.NEXT_RUN, now=now)
         return 0
     _put(step, DrainStep.State.LEAVING, Why.LEAVING, now=now)
     return 1
 
 
-def _is_running(drain: Drain) -> bool:
-    """Tell whether nobody cancelled the drain meanwhile."""
-    rows = Drain.objects.select_for_update().filter(pk=drain.pk, state=Drain.State.RUNNING)
-    return rows.first() is not None
+def _may_go_on(drain: Drain, step: DrainStep) -> bool:
+    """Lock a drain; tell whether nobody cancelled it, nor took its room or this step, meanwhile."""
+    row = Drain.objects.select_for_update().filter(pk=drain.pk, state=Drain.State.RUNNING).first()
+    if row is None or not row.steps.filter(pk=step.pk, state__in=_TRIED).exists():
+        return False
+    return _under_way(row, row.steps.all()) < row.at_once
+
+
+def _obstacle(standing: Standing) -> WhyStays | None:
+    """Say what of the placement itself is in the way; somebody has to clear it, or a staged run to end."""
+    if is_held(standing.placement):
+        return WhyStays.HELD
+    is_run_begun = standing.is_staged and has_begun_run(standing.placement)
+    return WhyStays.STAGED_RUN if is_run_begun else None
 
 
 def _or_planned(judged: Judged) -> Judged:

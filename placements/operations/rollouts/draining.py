@@ -184,6 +184,8 @@ def _running(cluster: str) -> Drain | None:
 
 def _end(row: Drain, state: Drain.State, because: str, *, by: User | None, now: datetime) -> None:
     ended = Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING)
+    if state == Drain.State.EXPIRED:  # unless somebody put the deadline off meanwhile
+        ended = ended.filter(deadline=row.deadline)
     if ended.update(state=state, ended_at=now, ended_because=because):
         left = [step.placement_name for step in left_of(row)]
         after = {"because": because, "left": left[:_NAMED], "leftCount": len(left)}

@@ -10,6 +10,7 @@ from fleetui.events import Happening, record
 from fleetui.revisions import refuse_stale
 from placements.models import Binding, Placement, ResourceSnapshot, ResourceSnapshotPart, Rollout
 from placements.operations.placements import PLACEMENT, UnknownPlacementError
+from placements.operations.pruning import prune_resource_snapshots
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.runs import end_run, running_rollout
 from placements.rollout.state import Phase
@@ -106,6 +107,7 @@ def roll_back(
     because = _because(placement, f"rolled back to r{number}", by=by)
     fields = ["held_number", "is_stopped", *because]
     _saved(placement, "rolled back", fields, by=by, now=now, after={"to": number})
+    prune_resource_snapshots(placement)
     return restored
 
 

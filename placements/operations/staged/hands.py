@@ -15,7 +15,7 @@ from placements.models import ApprovalRequest, StagedRun
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.operations.staged.ending import end_run, plan_of
-from placements.operations.staged.runs import STAGED_RUN, save_run
+from placements.operations.staged.runs import STAGED_RUN, locked_run, save_run
 from placements.queries.staged_approvals import why_not_approve
 from placements.rollout.staged_facts import WaitFor
 from placements.rollout.stages import Outcome
@@ -94,7 +94,7 @@ def abandon(name: str, *, by: User | None, now: datetime) -> StagedRun:
 
 
 def _locked(name: str, expected: int | None = None) -> StagedRun:
-    run = StagedRun.objects.select_for_update().filter(name=name).first()
+    run = locked_run(name)
     if run is None:
         raise UnknownRunError(name)
     refuse_stale(STAGED_RUN, name, expected=expected, revision=run.revision)

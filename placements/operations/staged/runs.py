@@ -35,6 +35,13 @@ class SavedRun:
     did: Did
 
 
+def locked_run(name: str) -> StagedRun | None:
+    """Lock a run, and before it its placement, as a look at them does; only inside a transaction."""
+    placement = StagedRun.objects.filter(name=name).values("placement")
+    list(Placement.objects.select_for_update().filter(pk__in=placement).values_list("pk"))
+    return StagedRun.objects.select_for_update().filter(name=name).first()
+
+
 @once_more_when_beaten
 def save_run(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
@@ -46,7 +53,7 @@ def save_run(
     manifest = parse_staged_run(dict(document))
     written = {key: deepcopy(value) for key, value in document.items() if key != "status"}
     name = manifest.metadata.name
-    current = StagedRun.objects.select_for_update().filter(name=name).first()
+    current = locked_run(name)
     refuse_stale(STAGED_RUN, name, expected=expected, revision=current.revision if current else 0)
     if current is None:
         return SavedRun(_create(manifest, written, by=by, now=now), Did.CREATED)
