@@ -42,12 +42,19 @@ def advance_due(*, now: datetime) -> int:
 
 
 def _claim(*, now: datetime) -> list[int]:
-    """Take on due rollouts one by one, each by a conditional update."""
+    """Take on due rollouts by a conditional update.
+
+    Two workers that do so in the same microsecond may both have one; looking at it twice does no harm.
+    """
     is_due = Q(advance_answered__lt=F("advance_asked")) | Q(advance_at__lte=now)
     is_free = Q(advance_lease_until=None) | Q(advance_lease_until__lt=now)
-    due = Placement.objects.filter(is_due & is_free)
-    ids = due.order_by("pk").values_list("pk", flat=True)[:BATCH]
-    return [pk for pk in ids if due.filter(pk=pk).update(advance_lease_until=now + LEASE)]
+    due, lease = Placement.objects.filter(is_due & is_free), now + LEASE
+    ids = list(due.order_by("pk").values_list("pk", flat=True)[:BATCH])
+    taken = due.filter(pk__in=ids).update(advance_lease_until=lease) if ids else 0
+    if taken == len(ids):
+        return ids
+    mine = Placement.objects.filter(pk__in=ids, advance_lease_until=lease)
+    return list(mine.order_by("pk").values_list("pk", flat=True))
 
 
 def advance(placement_id: int, *, now: datetime) -> Answer | None:
