@@ -26,6 +26,12 @@ from placements.standing import Held, Standing, standing_of
 LEASE = timedelta(seconds=10)
 NEXT_LOOK = timedelta(seconds=10)
 """While a run is under way it is looked at this often: clusters fall silent by themselves."""
+LARGE = 1_000
+PAUSE = timedelta(microseconds=150)
+"""So long a placement on more than LARGE clusters rests after a look, for each of them.
+
+A look reads all of them, and answers come in hundreds: without the pause it would be looked at after each.
+"""
 BATCH = 20
 
 
@@ -83,14 +89,15 @@ def _write_staged(standing: Standing, *, now: datetime) -> None:
     run = running_rollout(standing.placement)
     if run:
         end_run(run, Rollout.State.SUPERSEDED, "staged runs update this placement now", now=now)
-    _rest(standing.placement, at=advance_runs(standing, now=now))
+    _rest(standing, at=advance_runs(standing, now=now), now=now)
 
 
 def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
     placement = standing.placement
     is_over = answer.verdict is Verdict.FINISHED
     _leave_behind(standing, now=now)
-    _rest(placement, at=None if is_over else min(answer.until or now + NEXT_LOOK, now + NEXT_LOOK))
+    next_look = min(answer.until or now + NEXT_LOOK, now + NEXT_LOOK)
+    _rest(standing, at=None if is_over else next_look, now=now)
     run = _run_for(standing, now=now)
     if run is not None:
         _start(run, standing, answer.actions, now=now)
@@ -98,7 +105,7 @@ def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
         if is_over:
             end_run(run, Rollout.State.FINISHED, "everything is as wanted", now=now)
     elif not standing.state.hold:
-        _rest(placement, at=None)
+        _rest(standing, at=None, now=now)
     if is_over and placement.deleting_since:
         _let_go(placement, now=now)
 
@@ -112,8 +119,9 @@ def _leave_behind(standing: Standing, *, now: datetime) -> None:
         record(Happening("left behind", PLACEMENT, standing.placement.name, after=after), by=None, now=now)
 
 
-def _rest(placement: Placement, *, at: datetime | None) -> None:
+def _rest(standing: Standing, *, at: datetime | None, now: datetime) -> None:
     """Note that the look is done, unless somebody laid hands on the placement meanwhile."""
+    placement, count = standing.placement, len(standing.bindings)
     unmoved = Placement.objects.filter(
         pk=placement.pk,
         revision=placement.revision,
@@ -122,7 +130,8 @@ def _rest(placement: Placement, *, at: datetime | None) -> None:
         is_stopped=placement.is_stopped,
         held_number=placement.held_number,
     )
-    done = {"advance_answered": placement.advance_asked, "advance_at": at, "advance_lease_until": None}
+    until = now + count * PAUSE if count > LARGE else None
+    done = {"advance_answered": placement.advance_asked, "advance_at": at, "advance_lease_until": until}
     if not unmoved.update(**done):
         raise RolloutMovedError
 
