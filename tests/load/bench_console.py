@@ -23,9 +23,20 @@ def _measure() -> None:
     from placements.queries.records import forget_cached_records  # noqa: PLC0415 -- as above
     from tests.load.deciding import fill, redecide  # noqa: PLC0415 -- as above
     from tests.load.observing import ROUND, join, watch  # noqa: PLC0415 -- as above
-    from tests.load.rolling_out import not_as_wanted, placed, placed_at_once, updated  # noqa: PLC0415 -- as above
+    from tests.load.rolling_out import (  # noqa: PLC0415 -- as above
+        HEADING,
+        not_as_wanted,
+        placed,
+        placed_at_once,
+        updated,
+    )
     from tests.rollouts.world import World  # noqa: PLC0415 -- as above
     from tests.rows import NOW  # noqa: PLC0415 -- as above
+
+    def forget_everything() -> None:
+        call_command("flush", interactive=False, verbosity=0)
+        forget_cached_fleet()
+        forget_cached_records()
 
     call_command("migrate", verbosity=0)
     print("A label change that concerns every placement, re-decided by one worker:")
@@ -45,31 +56,20 @@ def _measure() -> None:
         watched = watch(now)
         print(f"{name:>21} {watched.seconds:>8.2f} s {watched.queries:>6} queries")
     print("A rollout over simulated clusters, by one worker: placed everywhere, then a new version:")
-    print(f"{'clusters':>9} {'what':>8} {'seconds':>8} {'steps/s':>8} {'statements/step':>16} {'peak MB':>8}")
-    for clusters in (500, 5000):
-        call_command("flush", interactive=False, verbosity=0)
-        forget_cached_fleet()
-        forget_cached_records()
+    print(f"{'clusters':>9} {'what':>8} {HEADING}")
+    for clusters in (500, 1000, 5000):
+        forget_everything()
         world = World(clusters)
         for what, measure in (("placed", placed), ("updated", updated)):
-            went = measure(world)
-            print(
-                f"{clusters:>9,} {what:>8} {went.seconds:>8.1f} {went.steps_a_second:>8.0f} "
-                f"{went.statements_a_step:>16.1f} {went.megabytes:>8}"
-            )
+            print(f"{clusters:>9,} {what:>8} {measure(world)}", flush=True)
 
     print("100 rollouts at a time over 50 simulated clusters, by one worker; then new versions, twice:")
-    call_command("flush", interactive=False, verbosity=0)
-    forget_cached_fleet()
-    forget_cached_records()
+    print(f"{'clusters':>9} {'what':>8} {HEADING}")
+    forget_everything()
     world = World(50)
     for what in ("placed", "updated", "updated"):
         went = updated(world) if what == "updated" else placed_at_once(world, 100)
-        print(
-            f"{went.steps:>9,} {what:>8} {went.seconds:>8.1f} {went.steps_a_second:>8.0f} "
-            f"{went.statements_a_step:>16.1f} {went.megabytes:>8}",
-            flush=True,
-        )
+        print(f"{50:>9,} {what:>8} {went}", flush=True)
         if wrong := not_as_wanted():
             sys.exit(f"not everything is as wanted: {wrong[:5]}")
 

@@ -1,15 +1,18 @@
 """Rollouts over many simulated clusters, by one worker and a clock turned by hand: steps and statements."""
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, process_time
+from unittest.mock import patch
 
 from django.db import connection
 
 from clusters.models import SimulatedState
 from placements.models import ClusterUpdate, Rollout
 from placements.operations.placements import save_placement
+from placements.operations.rollouts import advancing
 from tests.load.deciding import StatementCounter
 from tests.rollouts.world import World
 from tests.rows import placement_document, spec
@@ -17,22 +20,37 @@ from tests.rows import placement_document, spec
 
 @dataclass(frozen=True)
 class RolledOut:
-    """How a rollout went; a step is one start on one cluster."""
+    """How a rollout went; a step is one start on one cluster, a look reads all clusters of a placement."""
 
     steps: int
     seconds: float
+    processor_seconds: float
     statements: int
+    looks: int
     megabytes: int
 
     @property
-    def steps_a_second(self) -> float:
-        """Give how many starts were carried to their end in a second of the worker's time."""
-        return self.steps / self.seconds
+    def steps_a_processor_second(self) -> float:
+        """Give how many starts were carried to their end in a second of the processor."""
+        return self.steps / self.processor_seconds
 
     @property
     def statements_a_step(self) -> float:
         """Give how many statements one start took, everything counted."""
         return self.statements / self.steps
+
+    def __str__(self) -> str:
+        """Write it as a line of a table."""
+        return (
+            f"{self.steps:>9,} {self.seconds:>8.1f} {self.processor_seconds:>10.1f} "
+            f"{self.steps_a_processor_second:>18.0f} {self.statements_a_step:>16.1f} {self.megabytes:>8}"
+        )
+
+
+HEADING = (
+    f"{'steps':>9} {'seconds':>8} {'processor':>10} {'steps/processor s':>18} "
+    f"{'statements/step':>16} {'peak MB':>8}"
+)
 
 
 def placed(world: World) -> RolledOut:
@@ -68,12 +86,19 @@ def not_as_wanted() -> list[str]:
 
 def _measured(world: World, begin: Callable[[], object]) -> RolledOut:
     before, counter = ClusterUpdate.objects.count(), StatementCounter()
-    started = perf_counter()
-    with connection.execute_wrapper(counter):
+    started, at_first = perf_counter(), process_time()
+    with connection.execute_wrapper(counter), counted_looks() as looks:
         begin()
-        world.work()
+        world.pass_time()  # a large placement rests a moment after the last look at it
         world.run(until=world.is_settled)
-    seconds = perf_counter() - started
     steps = ClusterUpdate.objects.count() - before
+    seconds, busy = perf_counter() - started, process_time() - at_first
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return RolledOut(steps, seconds, counter.count, peak)
+    return RolledOut(steps, seconds, busy, counter.count, looks(), peak)
+
+
+@contextmanager
+def counted_looks() -> Iterator[Callable[[], int]]:
+    """Count the looks at rollouts; what is called gives how many there were."""
+    with patch.object(advancing, "standing_of", wraps=advancing.standing_of) as looked:
+        yield lambda: looked.call_count

@@ -4,31 +4,95 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
 
-from tests.load.rolling_out import not_as_wanted, placed_at_once, updated
+from clusters.drivers.simulated.driver import SimulatedDriver
+from placements.models import Binding, Placement
+from placements.operations.rollouts import advancing
+from placements.operations.rollouts.advancing import PAUSE, advance_due
+from placements.operations.rollouts.asking import ask_to_advance
+from tests.load.rolling_out import HEADING, RolledOut, not_as_wanted, placed_at_once, updated
 from tests.rollouts.world import World
 from tests.rows import spec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
-MOST_STATEMENTS = 45
-MOST_STATEMENTS_OF_MANY = 55
+SMALL, LARGE = 60, 240
+MOST_STATEMENTS_OF_SMALL, MOST_LOOKS = 16, 12
+MOST_STATEMENTS_OF_MANY = 32
 MOST_BYTES_A_ROUND = 15_000
 ROUNDS_TO_WARM_UP = 4
 """Until the database adapter's own caches, which are bounded, know every statement."""
 
 
-@pytest.mark.parametrize("clusters", [60, 240])
-def test_a_step_takes_few_statements_however_many_clusters_there_are(clusters: int) -> None:
-    world = World(clusters)
+def test_statements_and_looks_grow_no_faster_than_the_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advancing, "LARGE", SMALL - 1)
+
+    world = World(SMALL)
     world.place("web", spec())
+    small, large = _updated_on(SMALL, world), _updated_on(LARGE, world)
+
+    print(f"{HEADING} looks", *(f"{each} {each.looks:>5}" for each in (small, large)), sep="\n")
+    assert (small.steps, large.steps) == (SMALL, LARGE)
+    assert small.statements_a_step <= MOST_STATEMENTS_OF_SMALL
+    assert large.statements_a_step <= small.statements_a_step
+    assert small.looks <= MOST_LOOKS
+    assert large.looks <= small.looks + 1
+
+
+def _updated_on(clusters: int, world: World) -> RolledOut:
+    """Let there be so many clusters, and update what is placed on them."""
+    world.join(clusters)
+    world.pass_time(2)
     world.run(until=world.is_settled)
+    return updated(world)
 
-    went = updated(world)
 
-    assert went.steps == clusters
-    assert went.statements_a_step <= MOST_STATEMENTS
+def test_a_large_placement_rests_a_moment_after_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(3)
+    web = world.place("web", spec())
+    monkeypatch.setattr(advancing, "LARGE", 2)
+    ask_to_advance([web.pk])
+    looked = advance_due(now=world.now)
+
+    ask_to_advance([web.pk])
+
+    found = [advance_due(now=world.now + passed) for passed in (timedelta(), 3 * PAUSE, 4 * PAUSE)]
+    assert [looked, *found] == [1, 0, 0, 1]
+
+
+def test_a_look_that_finds_all_well_still_asks_for_nothing() -> None:
+    world = World(3)
+    web = world.place("web", spec())
+    world.run(until=world.is_settled)
+    before = _asked(web)
+    Binding.objects.update(work_at=world.now)
+
+    world.work()
+
+    assert _asked(web) == before
+
+
+def test_a_cluster_is_asked_once_for_all_that_is_due_there() -> None:
+    world = World(3)
+    for name in ("web", "api"):
+        world.place(name, spec())
+    world.run(until=world.is_settled)
+    Binding.objects.update(work_at=world.now)
+
+    with patch.object(
+        SimulatedDriver, "observe", autospec=True, side_effect=SimulatedDriver.observe
+    ) as asked:
+        world.work()
+
+    assert [set(call.args[1:]) for call in asked.call_args_list] == [{"web", "api"}] * 3
+
+
+def _asked(placement: Placement) -> tuple[int, int]:
+    run = placement.rollouts.get()
+    return Placement.objects.get(pk=placement.pk).advance_asked, run.changes
 
 
 @pytest.mark.django_db(transaction=True)  # else the wake-ups of a whole test wait for a commit, in memory

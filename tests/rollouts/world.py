@@ -34,13 +34,17 @@ class World:
     def __init__(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
         self.now = NOW
         self.call_takes = timedelta()
+        self.join(clusters, connection=connection)
+        self.tag = 0
+        self.apply(namespace("shop"))
+        self.change()
+
+    def join(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
+        """Let clusters join until there are so many."""
         documents = [member_document(f"c{number:03}") for number in range(clusters)]
         wanted = [Wanted(one, driver="simulated", connection=connection) for one in documents]
         put_clusters(wanted, by=None, now=self.now)
         observe(now=self.now)
-        self.tag = 0
-        self.apply(namespace("shop"))
-        self.change()
 
     def apply(self, *documents: Mapping[str, Any]) -> None:
         """Apply resources to the hub."""

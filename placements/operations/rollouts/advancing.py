@@ -27,6 +27,12 @@ from placements.standing import Standing, standing_of
 LEASE = timedelta(seconds=10)
 NEXT_LOOK = timedelta(seconds=10)
 """While a run is under way it is looked at this often: clusters fall silent by themselves."""
+LARGE = 1_000
+PAUSE = timedelta(microseconds=150)
+"""So long a placement on more than LARGE clusters rests after a look, for each of them.
+
+A look reads all of them, and answers come in hundreds: without the pause it would be looked at after each.
+"""
 BATCH = 20
 
 
@@ -39,12 +45,19 @@ def advance_due(*, now: datetime) -> int:
 
 
 def _claim(*, now: datetime) -> list[int]:
-    """Take on due rollouts one by one, each by a conditional update."""
+    """Take on due rollouts by a conditional update.
+
+    Two workers that do so in the same microsecond may both have one; looking at it twice does no harm.
+    """
     is_due = Q(advance_answered__lt=F("advance_asked")) | Q(advance_at__lte=now)
     is_free = Q(advance_lease_until=None) | Q(advance_lease_until__lt=now)
-    due = Placement.objects.filter(is_due & is_free)
-    ids = due.order_by("pk").values_list("pk", flat=True)[:BATCH]
-    return [pk for pk in ids if due.filter(pk=pk).update(advance_lease_until=now + LEASE)]
+    due, lease = Placement.objects.filter(is_due & is_free), now + LEASE
+    ids = list(due.order_by("pk").values_list("pk", flat=True)[:BATCH])
+    taken = due.filter(pk__in=ids).update(advance_lease_until=lease) if ids else 0
+    if taken == len(ids):
+        return ids
+    mine = Placement.objects.filter(pk__in=ids, advance_lease_until=lease)
+    return list(mine.order_by("pk").values_list("pk", flat=True))
 
 
 def advance(placement_id: int, *, now: datetime) -> Answer | None:
@@ -71,7 +84,7 @@ def advance(placement_id: int, *, now: datetime) -> Answer | None:
 
 def _write_staged(standing: Standing, *, now: datetime) -> None:
     """Leave the placement to its staged runs; its row is locked before what hangs on it."""
-    _rest(standing.placement, at=None)
+    _rest(standing, at=None, now=now)
     run = running_rollout(standing.placement)
     if run:
         end_run(run, Rollout.State.SUPERSEDED, "staged runs update this placement now", now=now)
@@ -82,7 +95,8 @@ def _write_staged(standing: Standing, *, now: datetime) -> None:
 def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
     placement = standing.placement
     is_over = answer.verdict is Verdict.FINISHED
-    _rest(placement, at=None if is_over else min(answer.until or now + NEXT_LOOK, now + NEXT_LOOK))
+    next_look = min(answer.until or now + NEXT_LOOK, now + NEXT_LOOK)
+    _rest(standing, at=None if is_over else next_look, now=now)
     _leave_behind(standing, now=now)
     run = _run_for(standing, now=now)
     if run is not None:
@@ -91,7 +105,7 @@ def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
         if is_over:
             end_run(run, Rollout.State.FINISHED, "everything is as wanted", now=now)
     elif not standing.state.hold:
-        _rest(placement, at=None)
+        _rest(standing, at=None, now=now)
     if is_over and placement.deleting_since:
         _let_go(placement, now=now)
 
@@ -109,8 +123,9 @@ def _leave_behind(standing: Standing, *, now: datetime) -> None:
         record(Happening("left behind", PLACEMENT, standing.placement.name, after=after), by=None, now=now)
 
 
-def _rest(placement: Placement, *, at: datetime | None) -> None:
+def _rest(standing: Standing, *, at: datetime | None, now: datetime) -> None:
     """Note that the look is done, unless somebody laid hands on the placement meanwhile."""
+    placement, count = standing.placement, len(standing.bindings)
     unmoved = Placement.objects.filter(
         pk=placement.pk,
         revision=placement.revision,
@@ -119,7 +134,8 @@ def _rest(placement: Placement, *, at: datetime | None) -> None:
         is_stopped=placement.is_stopped,
         held_number=placement.held_number,
     )
-    done = {"advance_answered": placement.advance_asked, "advance_at": at, "advance_lease_until": None}
+    until = now + count * PAUSE if count > LARGE else None
+    done = {"advance_answered": placement.advance_asked, "advance_at": at, "advance_lease_until": until}
     if not unmoved.update(**done):
         raise RolloutMovedError
 

@@ -6,17 +6,18 @@ made twice, and late answers do no harm. What is timed counts from the answer, n
 that took ten seconds makes no period ten seconds shorter.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 from django.db import connections, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Prefetch, Q, QuerySet
 
 from clusters.drivers.asking import NotAsked, ask_all
 from clusters.drivers.base import Applied, DriverError, DriverRejected, Observation, Version
@@ -25,7 +26,7 @@ from clusters.drivers.registry import DRIVERS
 from clusters.driving import driver_for, wall_clock
 from clusters.models import MemberCluster
 from placements.explain.staged_wording import override_sentence
-from placements.models import Binding, ClusterUpdate, Rollout, StagedRun
+from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
 from placements.operations.rollouts.asking import ask_to_advance
 from placements.operations.rollouts.contents import Contents
 from placements.operations.rollouts.telling import override_failure, refusal_failure, unready_failure
@@ -60,6 +61,11 @@ class Call:
     def placement_id(self) -> int:
         """Give the key of the placement."""
         return self.binding.placement_id
+
+    @property
+    def is_look(self) -> bool:
+        """Tell whether the call changes nothing."""
+        return self.binding.phase not in (Phase.APPLYING, Phase.REMOVING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,8 @@ def carry_out_due(
         answered = clock()
         found = [
             (calls[pk].binding, _found(calls[pk], one, now=answered, is_busy=calls[pk].placement_id in busy))
-            for pk, one in answers
+            for pks, one in answers
+            for pk in pks
         ]
         _write_all(found, now=answered)
     return len(claimed)
@@ -122,8 +129,8 @@ def _claim(*, now: datetime) -> list[Binding]:
     if not ids:
         return []
     due.filter(pk__in=ids).update(work_token=token, work_until=now + LEASE)
-    mine = Binding.objects.filter(work_token=token)
-    return list(mine.select_related("placement", "resource_snapshot").defer("placement__document"))
+    names = Prefetch("placement", Placement.objects.only("name"))
+    return list(Binding.objects.filter(work_token=token).prefetch_related(names, "resource_snapshot"))
 
 
 def _calls(bindings: Iterable[Binding]) -> Iterator[Call]:
@@ -146,19 +153,33 @@ def _give_back(bindings: Iterable[Binding], *, now: datetime) -> None:
 
 
 Answer: TypeAlias = Applied | Observation | bool | DriverError | NotAsked | OverrideFailed
-Answered: TypeAlias = tuple[int, Answer]
+Answered: TypeAlias = tuple[tuple[int, ...], Answer]
+"""What came back, and for which bindings: one look at a cluster answers for all that are due there."""
 
 
 def _answers(calls: Mapping[int, Call], *, clock: Callable[[], datetime], threads: int) -> Iterator[Answered]:
-    questions = {pk: partial(_closing, partial(_ask, call, clock)) for pk, call in calls.items()}
+    asked = {
+        tuple(one.binding.pk for one in alike): partial(_ask, alike, clock)
+        for alike in _put_at_once(calls.values())
+    }
     if threads > 1:
+        questions = {pks: partial(_closing, ask) for pks, ask in asked.items()}
         yield from ask_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
         return
-    for pk, call in calls.items():
+    for pks, ask in asked.items():
         try:
-            yield pk, _ask(call, clock)
+            yield pks, ask()
         except DriverError as error:
-            yield pk, error
+            yield pks, error
+
+
+def _put_at_once(calls: Iterable[Call]) -> Iterable[Sequence[Call]]:
+    """Put the looks at one cluster together: it is asked once for all its placements."""
+    together: dict[tuple[str, int], list[Call]] = {}
+    for call in calls:
+        key = ("look", call.cluster.pk) if call.is_look else ("change", call.binding.pk)
+        together.setdefault(key, []).append(call)
+    return together.values()
 
 
 def _closing(ask: Callable[[], Answer]) -> Answer:
@@ -169,16 +190,17 @@ def _closing(ask: Callable[[], Answer]) -> Answer:
         connections.close_all()
 
 
-def _ask(call: Call, clock: Callable[[], datetime]) -> Answer:
+def _ask(calls: Sequence[Call], clock: Callable[[], datetime]) -> Answer:
+    call, binding = calls[0], calls[0].binding
     if isinstance(call.manifests, OverrideFailed):
         return call.manifests
-    driver, binding = driver_for(call.cluster, clock=clock), call.binding
+    driver = driver_for(call.cluster, clock=clock)
     if binding.phase == Phase.APPLYING:
         version = Version(binding.running_version, call.placement, call.manifests)
         return driver.apply(version, timeout=CALL_SECONDS)
     if binding.phase == Phase.REMOVING:
         return driver.remove(call.placement, timeout=CALL_SECONDS)
-    return driver.observe(call.placement, timeout=CALL_SECONDS)
+    return driver.observe(*(one.placement for one in calls), timeout=CALL_SECONDS)
 
 
 def _together(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
@@ -209,57 +231,75 @@ def _write_all(found: Iterable[tuple[Binding, Found | None]], *, now: datetime) 
     """Write what was found; bindings that stood alike and get the same are written together."""
     alike: dict[Any, list[Binding]] = {}
     for binding, one in found:
-        stood = (binding.placement_id, binding.work_token, binding.phase, binding.running_version)
-        alike.setdefault((stood, binding.message, binding.timed_since, one), []).append(binding)
-    for (*_, one), bindings in alike.items():
+        stood = (binding.work_token, binding.phase, binding.message, binding.timed_since)
+        alike.setdefault((stood, one), []).append(binding)
+    for (_, one), bindings in alike.items():
         _write(bindings, one, now=now)
 
 
 def _write(bindings: Sequence[Binding], found: Found | None, *, now: datetime) -> None:
-    one = bindings[0]
-    is_news = _is_news(one, found)
+    is_news = _is_news(bindings[0], found)
+    mine = Binding.objects.filter(pk__in=[one.pk for one in bindings], work_token=bindings[0].work_token)
+    unmoved = mine.filter(_as_they_were(bindings))
     with transaction.atomic():
-        if is_news:  # first, as whoever looks at the rollout begins with this row as well: else a deadlock
-            ask_to_advance([one.placement_id])
-        mine = Binding.objects.filter(pk__in=[binding.pk for binding in bindings], work_token=one.work_token)
-        unmoved = mine.filter(phase=one.phase, running_version=one.running_version)
-        names = list(unmoved.values_list("cluster_name", flat=True)) if is_news else []
-        if found is None:
-            _removed(unmoved)
-        else:
-            unmoved.update(**_FREE, **found.written())
-        mine.update(**_FREE)
-        if names:
-            _tell(one.placement_id, names, found, now=now)
+        if is_news:  # first, as whoever looks at a rollout begins with this row as well: else a deadlock
+            _lock({one.placement_id for one in bindings})
+        told = set(unmoved.values_list("pk", flat=True)) if is_news else set()
+        written = _removed(unmoved) if found is None else unmoved.update(**_FREE, **found.written())
+        if written < len(bindings):
+            mine.update(**_FREE)
+        if is_news and _is_moved(bindings[0], found):
+            ask_to_advance(one.placement_id for one in bindings)
+        if told:
+            _tell([one for one in bindings if one.pk in told], found, now=now)
 
 
-def _removed(unmoved: QuerySet[Binding]) -> None:
+def _as_they_were(bindings: Sequence[Binding]) -> Q:
+    """Say that bindings of one phase are where they were and run what they ran."""
+    versions: dict[str, list[int]] = {}
+    for one in bindings:
+        versions.setdefault(one.running_version, []).append(one.pk)
+    same = (Q(pk__in=pks, running_version=version) for version, pks in versions.items())
+    return Q(phase=bindings[0].phase) & reduce(or_, same)
+
+
+def _lock(placements: Iterable[int]) -> None:
+    """Keep looks at these rollouts waiting; in one order, as two workers may want some of the same."""
+    rows = Placement.objects.select_for_update().filter(pk__in=list(placements))
+    list(rows.order_by("pk").values_list("pk", flat=True))
+
+
+def _removed(unmoved: QuerySet[Binding]) -> int:
     """End the bindings whose removal is done; a cluster picked again meanwhile begins from nothing."""
     picked_again = unmoved.exclude(state=BindingState.UNSCHEDULED).filter(placement__deleting_since=None)
     anew = {"phase": Phase.REMOVED, "running_version": "", "resource_snapshot": None, "work_at": None}
-    picked_again.update(**_FREE, **anew)
-    unmoved.delete()
+    return picked_again.update(**_FREE, **anew) + unmoved.delete()[0]
 
 
 _FREE = {"work_until": None, "work_token": ""}
 
 
 def _is_news(binding: Binding, found: Found | None) -> bool:
-    if found is None:
+    """Tell whether anything was found that people do not know; that all is well still is none."""
+    return _is_moved(binding, found) or _says_else(binding, found, "message")
+
+
+def _is_moved(binding: Binding, found: Found | None) -> bool:
+    """Tell whether a look at the rollout may find more than other words."""
+    if found is None or (found.outcome and binding.phase != Phase.AVAILABLE):
         return True
-    return bool(found.outcome) or any(
-        getattr(binding, name) != value for name, value in found.columns if name in _SHOWN
-    )
+    return _says_else(binding, found, "phase", "timed_since")
 
 
-_SHOWN = ("phase", "timed_since", "message")
+def _says_else(binding: Binding, found: Found | None, *names: str) -> bool:
+    columns = found.columns if found else ()
+    return any(getattr(binding, name) != value for name, value in columns if name in names)
 
 
-def _tell(placement_id: int, names: Sequence[str], found: Found | None, *, now: datetime) -> None:
-    """Note in the run what became of the starts."""
-    under_way = ClusterUpdate.objects.filter(
-        rollout__placement_id=placement_id, cluster_name__in=names, outcome=""
-    )
+def _tell(bindings: Iterable[Binding], found: Found | None, *, now: datetime) -> None:
+    """Note in the runs what became of the starts."""
+    pairs = {(one.placement_id, one.cluster_name) for one in bindings}
+    under_way = ClusterUpdate.objects.filter(pk__in=_starts_under_way(pairs))
     if found is None:
         under_way.update(outcome=ClusterUpdate.Outcome.REMOVED, ended_at=now)
     else:
@@ -267,8 +307,21 @@ def _tell(placement_id: int, names: Sequence[str], found: Found | None, *, now: 
         told |= {"applied_at": now} if found.is_applied else {}
         told |= {"outcome": found.outcome, "ended_at": now} if found.outcome else {}
         under_way.update(**told)
-    running = Rollout.objects.filter(placement_id=placement_id, state=Rollout.State.RUNNING)
+    running = Rollout.objects.filter(
+        placement_id__in={placement for placement, _ in pairs}, state=Rollout.State.RUNNING
+    )
     running.update(changes=F("changes") + 1)
+
+
+def _starts_under_way(pairs: Collection[tuple[int, str]]) -> list[int]:
+    """Give the keys of what was started on these clusters by these placements and has not ended."""
+    rows = ClusterUpdate.objects.filter(
+        rollout__placement_id__in={placement for placement, _ in pairs},
+        cluster_name__in={cluster for _, cluster in pairs},
+        outcome="",
+    )
+    found = rows.values_list("pk", "rollout__placement_id", "cluster_name")
+    return [pk for pk, *pair in found if tuple(pair) in pairs]
 
 
 def _found(call: Call, answer: Answer, *, now: datetime, is_busy: bool) -> Found | None:

@@ -11,8 +11,9 @@ ROLLOUT = "rollout"
 
 
 def running_rollout(placement: Placement) -> Rollout | None:
-    """Give the run that is under way."""
-    return Rollout.objects.filter(placement=placement, state=Rollout.State.RUNNING).first()
+    """Give the run that is under way, without what is long in it: it is asked for at every look."""
+    running = Rollout.objects.filter(placement=placement, state=Rollout.State.RUNNING)
+    return running.defer("waves", "answer").first()
 
 
 def begin_run(standing: Standing, waves: Sequence[Sequence[str]], *, now: datetime) -> Rollout:
