@@ -1,7 +1,9 @@
 """C10, the fleet waffle: one cell for each cluster, in blocks by a label, coloured by how it stands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import plotly.graph_objects as go
 
 from placements.explain.charts.chart import Chart, figure
@@ -67,11 +69,12 @@ def _figure(blocks: Sequence[Block]) -> go.Figure:
     height, width = _NAMED if is_named else _FEW if total <= _FEW_UP_TO else _MANY
     width = min(width, max(len(members) for _, members in blocks))
     rows, ticks = _rows(blocks, width, apart=not is_named)
+    places = {state: place for place, state in enumerate(STATES)}
     return figure(
         go.Heatmap(
-            z=[[None if cell is None else list(STATES).index(cell[1]) for cell in row] for row in rows],
-            text=[[_text(cell, is_named=is_named) for cell in row] for row in rows],
-            customdata=[[_told(cell) for cell in row] for row in rows],
+            z=_each(rows, lambda cell: places[cell[1]], none=None),
+            text=_each(rows, lambda cell: _text(cell, is_named=is_named)),
+            customdata=_each(rows, lambda cell: f"{cell[0]}: {cell[1]}"),
             colorscale=_scale(),
             zmin=-0.5,
             zmax=len(STATES) - 0.5,
@@ -95,7 +98,13 @@ def _figure(blocks: Sequence[Block]) -> go.Figure:
     )
 
 
-Cells = list[list[tuple[str, str] | None]]
+Cell = tuple[str, str]
+Cells = list[list[Cell | None]]
+
+
+def _each(rows: Cells, tell: Callable[[Cell], object], *, none: object = "") -> npt.NDArray[np.object_]:
+    """Tell something of each cell. Plotly takes an array as it is; it would go through lists one by one."""
+    return np.array([[none if cell is None else tell(cell) for cell in row] for row in rows], dtype=object)
 
 
 def _rows(blocks: Sequence[Block], width: int, *, apart: bool) -> tuple[Cells, list[tuple[int, str]]]:
@@ -112,15 +121,9 @@ def _rows(blocks: Sequence[Block], width: int, *, apart: bool) -> tuple[Cells, l
     return rows, ticks
 
 
-def _text(cell: tuple[str, str] | None, *, is_named: bool) -> str:
-    if cell is None:
-        return ""
+def _text(cell: Cell, *, is_named: bool) -> str:
     sign = _SIGNS[cell[1]]
     return f"{sign} {cell[0]}".strip() if is_named else sign
-
-
-def _told(cell: tuple[str, str] | None) -> str:
-    return "" if cell is None else f"{cell[0]}: {cell[1]}"
 
 
 def _scale() -> list[list[object]]:
