@@ -117,9 +117,8 @@ def clusters_in_need() -> tuple[list[MemberCluster], list[MemberCluster]]:
     rows = rows.annotate(goes=Case(When(is_leaving, then=1), default=0))
     place = Window(RowNumber(), partition_by=F("goes"), order_by="name")
     rows = rows.annotate(place=place).filter(place__lte=MOST).order_by("goes", "name")
-    found = list(rows.defer("document", "properties", "usage"))
-    leaving = [row for row in found if row.membership == Membership.LEAVING]
-    return [row for row in found if row not in leaving], leaving
+    found: list[Any] = list(rows.defer("document", "properties", "usage"))
+    return [row for row in found if not row.goes], [row for row in found if row.goes]
 
 
 def last_decisions(*, most: int = 10) -> QuerySet[Any]:

@@ -1,6 +1,7 @@
 """Stages that wait for somebody: which, since when, and who may let them go on."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Count, QuerySet, Window
@@ -41,7 +42,7 @@ def approvals_waiting() -> QuerySet[ApprovalRequest]:
 def first_waiting(*, most: int) -> tuple[list[ApprovalRequest], int]:
     """Give the requests that have waited longest, and how many wait in all; one query."""
     rows = approvals_waiting().annotate(in_all=Window(Count("pk"))).order_by("asked_at", "pk")
-    found = list(rows[:most])
+    found: list[Any] = list(rows[:most])
     return found, found[0].in_all if found else 0
 
 

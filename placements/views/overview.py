@@ -1,7 +1,9 @@
 """The first page: what there is, what needs somebody, what was decided last."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import Resolver404, resolve, reverse
@@ -16,7 +18,14 @@ from fleetui.roles import may_approve, may_operate
 from fleetui.sharing import shared
 from fleetui.unchanged import unchanged_since
 from placements.demo import DEMO_SIZES
-from placements.explain.charts.waffle import waffle_chart
+from placements.explain.charts.chart import Chart, Leads
+from placements.explain.charts.waffle import (
+    OPENED_UP_TO,
+    Members,
+    label_filter,
+    state_filter,
+    waffle_chart,
+)
 from placements.models import Decision, Resource
 from placements.queries import overview as queries
 from placements.queries.glance import MANY_CLUSTERS, Tight, ineligible_counts, tightest
@@ -104,11 +113,20 @@ def _fleet(request: HttpRequest) -> dict[str, Any]:
     """Give the picture of the fleet, and by which labels it can be drawn."""
     keys = [key for key, _ in label_keys()]
     by = _by(request) or favourite_key(keys)
-    members = {
-        value: [(name, str(state)) for name, state in group] for value, group in members_by(by).items()
-    }
+    members = members_by(by)
     chart = waffle_chart(by, members)
-    return {"charts": [chart] if chart else [], "by": by, "keys": keys[:_KEYS_SHOWN], "has_fleet": True}
+    charts = [replace(chart, leads=_leads(by, members, chart))] if chart else []
+    return {"charts": charts, "by": by, "keys": keys[:_KEYS_SHOWN], "has_fleet": True}
+
+
+def _leads(by: str, members: Mapping[str | None, Members], chart: Chart) -> Leads:
+    """Say where cells lead to: their cluster, or in a large fleet those that are alike."""
+    is_large = sum(map(len, members.values())) > OPENED_UP_TO
+    page = reverse("pages:clusters")
+    labels = [quote(label_filter(by, value), safe=":") for value in members]
+    states = ["", *(f"&state={state_filter(one.lower())}" for one in chart.columns[2:])]
+    cells = tuple(tuple(f"{page}?label={label}{state}" for state in ["", *states]) for label in labels)
+    return Leads(f"{page}?label={{y}}&state={{z}}" if is_large else f"{page}{{customdata}}/", cells)
 
 
 def _news(request: HttpRequest, counts: queries.Counts) -> dict[str, Any]:

@@ -24,6 +24,7 @@ Fetch = Callable[[Client, str], str]
 
 def _needs(page: str) -> list[tuple[str, str]]:
     told = page.partition('id="needs"')[2].partition("</section>")[0]
+    told = re.sub(r'<span data-age="[^"]*">(.*?)</span>', r"\1", told)
     rows = re.findall(r"<li>(.*?)</li>", told, re.DOTALL)
     texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "|", row)).strip("| ") for row in rows]
     parts = [[part for part in text.split("|") if part.strip()] for text in texts]
@@ -221,9 +222,13 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
     assert [name for name, _ in _needs(page)] == ["ledger", "cache"]
     assert "1 stale pick: flyingpenguin" in _needs(page)[1][1]
     least = page.partition('id="least"')[2].partition("</table>")[0]
-    assert re.findall(r'<th scope="row"><a href="/placements/(\w+)/', least)[0] == "ledger"
+    assert re.findall(r'<th scope="row"><a [^>]*href="/placements/(\w+)/', least)[0] == "ledger"
     assert "env 1 of 2" in least
-    assert '<th scope="row">east</th><td>3</td><td>3</td>' in table
+    east = "/clusters/?label=region:east"
+    assert (
+        f'<th scope="row"><a href="{east}">east</a></th><td><a href="{east}">3</a></td>'
+        f'<td><a href="{east}&amp;state=eligible">3</a></td>' in table
+    )
     assert "<option selected>region</option>" in page
 
 
