@@ -22,6 +22,7 @@ from django.db.models.functions import Cast, Concat, RowNumber
 from clusters import listing
 from clusters.models import FleetState, MemberCluster, Membership
 from fleetui.models import Event
+from fleetui.prepared import Prepared
 from placements.models import Decision, Freshness, Placement, Rollout, StagedRun
 from placements.queries.lists import State, counts_in_all, decisions_of, latest_decisions
 from placements.queries.records import traps_of
@@ -57,6 +58,11 @@ def pulse() -> str:
     It begins with the version of the fleet. What somebody did, and a new verdict, is an event; what a worker
     finds moves the counters of a placement or the changes of a run; a run that has ended stays as it is.
     """
+    found = _PULSE.first()
+    return "-".join(str(one) for one in found) if found else ""
+
+
+def _moving() -> QuerySet[Any, Any]:
     told = {
         "fleet": FleetState.objects.filter(id=1).values("version"),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
@@ -68,8 +74,7 @@ def pulse() -> str:
         "staged_running": _summed(StagedRun.objects.filter(ended_at=None), "changes"),
     }
     rows = Event.objects.annotate(**{f"of_{name}": Subquery(one) for name, one in told.items()})
-    found = rows.order_by("-pk").values_list(*(f"of_{name}" for name in told), "pk").first()
-    return "-".join(str(one) for one in found) if found else ""
+    return rows.order_by("-pk").values_list(*(f"of_{name}" for name in told), "pk")
 
 
 def _summed(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
@@ -77,6 +82,9 @@ def _summed(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
     total = sum((Sum(column, default=0) for column in columns[1:]), Sum(columns[0], default=0))
     parts = Concat(Cast(Count("pk"), CharField()), Value("."), Cast(total, CharField()))
     return rows.order_by().annotate(one=Value(1)).values("one").annotate(told=parts).values("told")
+
+
+_PULSE = Prepared(_moving)
 
 
 def counts() -> Counts:
