@@ -24,6 +24,7 @@ from placements.models import Decision, PolicySnapshot, ResourceSnapshot
 from placements.queries import overview, rollout_needs
 from placements.queries.comparing import Comparison, Side, UnknownSideError, UnlikeSidesError, compare
 from placements.queries.history import Entry, history_of
+from placements.queries.runs import running_count
 from placements.queries.searching import find
 from placements.scheduling.faults import Fault, Faults
 
@@ -35,7 +36,7 @@ class Overview(Endpoint):
     def get(self, request: Request) -> Response:
         """Count what there is and what needs somebody."""
         asked(request, NoQuery)
-        counts, runs = overview.counts(), rollout_needs.run_counts()
+        counts, waiting = overview.counts(), rollout_needs.waiting_count()
         return Response(
             {
                 "clusters": counts.clusters,
@@ -45,8 +46,8 @@ class Overview(Endpoint):
                 "beingDecided": counts.pending,
                 "notEligible": counts.not_eligible,
                 "leaving": counts.leaving,
-                "runsRunning": runs.running,
-                "runsWaiting": runs.waiting,
+                "runsRunning": running_count() - waiting,
+                "runsWaiting": waiting,
             }
         )
 

@@ -77,6 +77,7 @@ def _waiting(waiting: Waiting) -> dict[str, Any]:
         "wanted": waiting.wanted,
         "until": _moment(waiting.until),
         "forgettableFrom": _moment(waiting.forgettable_from),
+        "since": _moment(waiting.since),
     }
 
 

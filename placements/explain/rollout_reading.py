@@ -73,6 +73,7 @@ def _waiting(facts: Facts, names: Mapping[str, str]) -> Waiting:
         version_name(facts["wanted"], names),
         until=_moment(facts["until"]),
         forgettable_from=_moment(facts["forgettableFrom"]),
+        since=_moment(facts.get("since")),
     )
 
 

@@ -65,6 +65,22 @@ def under_way_sentence(under_way: UnderWay) -> str:
     return f"{words[under_way.phase]}{until}"
 
 
+def unreachable_sentence(answer: Answer) -> str:
+    """Name the clusters out of reach that an answer waits for, and since when; empty where there are none."""
+    away = [one for one in answer.waiting if one.block is Block.UNREACHABLE]
+    if not away:
+        return ""
+    first = min((one.since for one in away if one.since), default=None)
+    some = ", the first of them" if len({one.since for one in away}) > 1 else ""
+    return f"{listed([one.cluster for one in away])} cannot be reached{_since(first)}{some}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Join the first three words, and count the others."""
+    more = [f"{len(words) - _NAMES_SHOWN} more"] if len(words) > _NAMES_SHOWN else []
+    return joined([*words[:_NAMES_SHOWN], *more])
+
+
 def _wanted(waiting: Waiting) -> str:
     runs = f"runs {waiting.running}" if waiting.running else "has nothing yet"
     if waiting.wanted is None:
@@ -99,13 +115,12 @@ def _being_cleared(answer: Answer) -> list[str]:
     return [f"{name} being cleared" for name in names]
 
 
-def _some(words: Sequence[str]) -> str:
-    more = [f"{len(words) - _NAMES_SHOWN} more"] if len(words) > _NAMES_SHOWN else []
-    return joined([*words[:_NAMES_SHOWN], *more])
-
-
 def _time(moment: datetime) -> str:
     return moment.strftime("%H:%M:%S")
+
+
+def _since(moment: datetime | None) -> str:
+    return f" since {moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
 
 
 def _update_floor(waiting: Waiting, answer: Answer) -> str:
@@ -124,6 +139,12 @@ def _retry_later(waiting: Waiting, _: Answer) -> str:
     return f"failed {_attempts(waiting)}; it is tried again{at}"
 
 
+def _unreachable(waiting: Waiting) -> str:
+    has_it = waiting.wanted is not None and waiting.running == waiting.wanted
+    stands = f"was given {waiting.wanted} and has not become available" if has_it else _wanted(waiting)
+    return f"{stands}; the cluster cannot be reached{_since(waiting.since)}"
+
+
 def _attempts(waiting: Waiting) -> str:
     return counted(waiting.action.attempt - 1, "time") if waiting.action else "before"
 
@@ -137,7 +158,7 @@ _WHY: dict[Block, Callable[[Waiting, Answer], str]] = {
     Block.PAUSED: lambda waiting, _: f"{_wanted(waiting)}; the placement is paused",
     Block.STOPPED: lambda waiting, _: f"{_wanted(waiting)}; the run was stopped",
     Block.NOT_IN_FLEET: lambda waiting, _: f"{_wanted(waiting)}; the cluster is no longer in the fleet",
-    Block.UNREACHABLE: lambda waiting, _: f"{_wanted(waiting)}; the cluster cannot be reached",
+    Block.UNREACHABLE: lambda waiting, _: _unreachable(waiting),
     Block.RETRY_LATER: _retry_later,
     Block.BEING_REMOVED: lambda waiting, _: f"waits for {waiting.wanted}; the old is being cleared",
     Block.UPDATE_FLOOR: _update_floor,
@@ -151,20 +172,20 @@ _WHY: dict[Block, Callable[[Waiting, Answer], str]] = {
 
 def _frees_update(_: Waiting, answer: Answer) -> str:
     floor = answer.budgets.updates
-    return _some(_becoming_available(answer) if floor.limit else []) or "a larger maxUnavailable"
+    return listed(_becoming_available(answer) if floor.limit else []) or "a larger maxUnavailable"
 
 
 def _frees_removal(_: Waiting, answer: Answer) -> str:
     held = answer.held_back
     if held and held.is_for_good:
         return "a lower number, a policy that finds more clusters, or a larger maxUnavailable"
-    return _some(_becoming_available(answer)) or "more available clusters, or a larger maxUnavailable"
+    return listed(_becoming_available(answer)) or "more available clusters, or a larger maxUnavailable"
 
 
 def _frees_addition(_: Waiting, answer: Answer) -> str:
     if answer.budgets.additions.limit == 0:
-        return _some(_being_cleared(answer)) or "a removal, or a maxSurge above 0"
-    return _some(_being_cleared(answer)) or "a removal, or a larger maxSurge"
+        return listed(_being_cleared(answer)) or "a removal, or a maxSurge above 0"
+    return listed(_being_cleared(answer)) or "a removal, or a larger maxSurge"
 
 
 def _frees_unreachable(waiting: Waiting, _: Answer) -> str:
@@ -183,5 +204,5 @@ _FREED_BY: dict[Block, Callable[[Waiting, Answer], str]] = {
     Block.UPDATE_FLOOR: _frees_update,
     Block.REMOVAL_FLOOR: _frees_removal,
     Block.CEILING: _frees_addition,
-    Block.DELETION_LIMIT: lambda _, answer: _some(_being_cleared(answer)) or "the end of another removal",
+    Block.DELETION_LIMIT: lambda _, answer: listed(_being_cleared(answer)) or "the end of another removal",
 }

@@ -16,7 +16,7 @@ from placements.explain.rollout_wording import (
     under_way_sentence,
     waiting_sentence,
 )
-from placements.rollout.answer import Answer, Block, Verdict
+from placements.rollout.answer import Answer, Block, Verdict, Waiting
 from placements.rollout.budget import Budgets
 from placements.rollout.plan import Plan
 
@@ -59,15 +59,22 @@ class Waiters:
 
 def waiters_of(answer: Answer) -> list[Waiters]:
     """Group the clusters that wait by what keeps them, in the words of the first of each."""
-    ordered = sorted(answer.waiting, key=lambda one: (list(Block).index(one.block), one.cluster))
+    ordered = sorted(answer.waiting, key=_place)
     found = []
     for block, group in groupby(ordered, key=lambda one: one.block):
         each = list(group)
         names = tuple(one.cluster for one in each[:MOST_SHOWN])
         why, freed_by = waiting_sentence(each[0], answer), freeing_sentence(each[0], answer)
+        why += ", the first of them" if len({one.since for one in each}) > 1 else ""
         until = min((one.until for one in each if one.until), default=None)
         found.append(Waiters(block, len(each), names, why, freed_by, until))
     return found
+
+
+def _place(waiting: Waiting) -> tuple[int, float, str]:
+    """Put what is out of reach the longest before the others of its block."""
+    since = waiting.since.timestamp() if waiting.since else 0.0
+    return list(Block).index(waiting.block), since, waiting.cluster
 
 
 def budget_sentences(budgets: Budgets) -> list[str]:

@@ -1,13 +1,13 @@
-"""What the overview shows beside what needs somebody: headroom, runs, and what a decision followed."""
+"""What the overview shows beside what needs somebody: headroom and runs."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from django.db.models import Case, Count, F, IntegerField, Q, Value, When
+from django.db.models import Case, Count, F, IntegerField, Value, When
 
 from clusters.models import MemberCluster, Membership
 from placements.explain.wording import ELIGIBILITY_WORDS
-from placements.models import Decision, Placement, Rollout
+from placements.models import Placement, Rollout
 from placements.queries.headroom import Skew, skews_of
 from placements.queries.runs import runs_to_show
 from placements.scheduling.fleet import EligibilityKind
@@ -53,15 +53,3 @@ def ineligible_counts() -> list[tuple[str, int]]:
     rows = MemberCluster.objects.exclude(verdict="").exclude(membership=Membership.LEAVING)
     counted = rows.values_list("verdict").annotate(count=Count("pk")).order_by("-count", "verdict")
     return [(ELIGIBILITY_WORDS[EligibilityKind(verdict)], count) for verdict, count in counted]
-
-
-def ids_before(decisions: Collection[Decision]) -> dict[int, str]:
-    """Give the id of the decision that each of these followed, of the same placement; one query."""
-    wanted = Q(pk__in=[])
-    for one in decisions:
-        if one.placement_id and one.number > 1:
-            wanted |= Q(placement=one.placement_id, number=one.number - 1)
-    rows = Decision.objects.filter(wanted).values_list("placement_id", "number", "record__decision_id")
-    found = {(placement, number + 1): decision_id for placement, number, decision_id in rows}
-    keys = {one.pk: (one.placement_id, one.number) for one in decisions}
-    return {pk: found[key] for pk, key in keys.items() if key in found}

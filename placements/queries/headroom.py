@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from django.db.models import Count, QuerySet
+from django.db.models import Count, F, Window
+from django.db.models.functions import RowNumber
 
 from placements.models import Placement, StalePick
 from placements.scheduling.cycle import Cycle
@@ -65,24 +66,28 @@ class Stale:
     count: int
 
 
-def stale_placements(*, most: int) -> list[Stale]:
-    """Give the first placements with stale picks, by name."""
-    rows = _with_stale().annotate(count=Count("freshness__stale")).order_by("name")[:most]
-    counts = dict(rows.values_list("name", "count"))
-    names: dict[str, list[str]] = defaultdict(list)
-    for name in counts:
-        picks = StalePick.objects.filter(freshness__placement__name=name).order_by("cluster_name")
-        names[name] = list(picks.values_list("cluster_name", flat=True)[:MOST_NAMES])
-    return [Stale(name, tuple(names[name]), count) for name, count in counts.items()]
+def stale_placements(*, most: int) -> tuple[list[Stale], int]:
+    """Give the first placements with stale picks, by name, and how many such placements there are."""
+    rows = StalePick.objects.values_list("freshness__placement__name").annotate(count=Count("pk"))
+    counts = list(rows.order_by("freshness__placement__name"))
+    first = dict(counts[:most])
+    names = _stale_names(first) if first else {}
+    return [Stale(name, tuple(names[name]), count) for name, count in first.items()], len(counts)
 
 
-def stale_count() -> int:
-    """Count the placements with stale picks."""
-    return _with_stale().values("pk").distinct().count()
-
-
-def _with_stale() -> QuerySet[Placement]:
-    return Placement.objects.filter(freshness__stale__isnull=False)
+def _stale_names(placements: Collection[str]) -> dict[str, list[str]]:
+    """Give the first stale picks of each of these placements, by name."""
+    owner = F("freshness__placement__name")
+    rows = StalePick.objects.filter(freshness__placement__name__in=list(placements))
+    rows = rows.annotate(place=Window(RowNumber(), partition_by=owner, order_by="cluster_name"))
+    found: dict[str, list[str]] = defaultdict(list)
+    for owner_name, name in (
+        rows.filter(place__lte=MOST_NAMES)
+        .order_by("cluster_name")
+        .values_list("freshness__placement__name", "cluster_name")
+    ):
+        found[owner_name].append(name)
+    return found
 
 
 def stale_on(names: Collection[str]) -> dict[str, int]:

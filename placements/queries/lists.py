@@ -70,9 +70,14 @@ _STATES = {
 
 def counts_by_state() -> dict[State, int]:
     """Count the placements in each state; one can count in several."""
+    return counts_in_all()[1]
+
+
+def counts_in_all() -> tuple[int, dict[State, int]]:
+    """Count the placements, and those in each state; one query."""
     counted = {state.value: Count("pk", filter=condition) for state, condition in _STATES.items()}
-    found = Placement.objects.aggregate(**counted)
-    return {state: found[state.value] for state in State}
+    found = Placement.objects.aggregate(in_all=Count("pk"), **counted)
+    return found["in_all"], {state: found[state.value] for state in State}
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

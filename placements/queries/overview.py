@@ -1,13 +1,30 @@
 """What the overview tells: counts, what needs somebody, what was decided last."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import Cast, Concat, RowNumber
 
 from clusters import listing
-from clusters.models import MemberCluster, Membership
-from placements.models import Decision, Placement
-from placements.queries.lists import State, counts_by_state, decisions_of, latest_decisions
+from clusters.models import FleetState, MemberCluster, Membership
+from fleetui.models import Event
+from fleetui.prepared import Prepared
+from placements.models import Decision, Freshness, Placement, Rollout, StagedRun
+from placements.queries.lists import State, counts_in_all, decisions_of, latest_decisions
 from placements.queries.records import traps_of
 
 MOST = 5
@@ -35,12 +52,47 @@ class Short:
     reason: str
 
 
+def pulse() -> str:
+    """Give what moves with everything that the overview tells, in one query; empty on an untouched hub.
+
+    It begins with the version of the fleet. What somebody did, and a new verdict, is an event; what a worker
+    finds moves the counters of a placement or the changes of a run; a run that has ended stays as it is.
+    """
+    found = _PULSE.first()
+    return "-".join(str(one) for one in found) if found else ""
+
+
+def _moving() -> QuerySet[Any, Any]:
+    told = {
+        "fleet": FleetState.objects.filter(id=1).values("version"),
+        "decision": Decision.objects.order_by("-pk").values("pk")[:1],
+        "fresh": Freshness.objects.order_by("-looked_at").values("looked_at")[:1],
+        "placements": _summed(Placement.objects.all(), "asked", "answered", "resources_answered"),
+        "run": Rollout.objects.order_by("-pk").values("pk")[:1],
+        "running": _summed(Rollout.objects.filter(state=Rollout.State.RUNNING), "changes"),
+        "staged": StagedRun.objects.order_by("-pk").values("pk")[:1],
+        "staged_running": _summed(StagedRun.objects.filter(ended_at=None), "changes"),
+    }
+    rows = Event.objects.annotate(**{f"of_{name}": Subquery(one) for name, one in told.items()})
+    return rows.order_by("-pk").values_list(*(f"of_{name}" for name in told), "pk")
+
+
+def _summed(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
+    """Count rows and add up columns that only grow, as one text: a sum may stay when another row is gone."""
+    total = sum((Sum(column, default=0) for column in columns[1:]), Sum(columns[0], default=0))
+    parts = Concat(Cast(Count("pk"), CharField()), Value("."), Cast(total, CharField()))
+    return rows.order_by().annotate(one=Value(1)).values("one").annotate(told=parts).values("told")
+
+
+_PULSE = Prepared(_moving)
+
+
 def counts() -> Counts:
     """Count what there is and what is wrong with it."""
-    by_state, of_clusters = counts_by_state(), listing.counts_by_state()
+    (placements, by_state), of_clusters = counts_in_all(), listing.counts_by_state()
     return Counts(
         clusters=of_clusters[listing.State.ELIGIBLE] + of_clusters[listing.State.NOT_ELIGIBLE],
-        placements=Placement.objects.count(),
+        placements=placements,
         unfulfilled=by_state[State.UNFULFILLED],
         invalid=by_state[State.INVALID],
         pending=by_state[State.PENDING],
@@ -66,18 +118,19 @@ def invalid_placements() -> QuerySet[Placement]:
     return Placement.objects.exclude(selection_faults=[]).order_by("name")[:MOST]
 
 
-def ineligible_clusters() -> QuerySet[MemberCluster]:
-    """Give the first clusters that may not be picked, though they are to stay."""
-    rows = MemberCluster.objects.exclude(verdict="").exclude(membership=Membership.LEAVING)
-    return rows.defer("document", "properties", "usage").order_by("name")[:MOST]
+def clusters_in_need() -> tuple[list[MemberCluster], list[MemberCluster]]:
+    """Give the first clusters that may not be picked though they are to stay, and the first that leave."""
+    is_leaving = Q(membership=Membership.LEAVING)
+    rows = MemberCluster.objects.filter(is_leaving | ~Q(verdict=""))
+    rows = rows.annotate(goes=Case(When(is_leaving, then=1), default=0))
+    place = Window(RowNumber(), partition_by=F("goes"), order_by="name")
+    rows = rows.annotate(place=place).filter(place__lte=MOST).order_by("goes", "name")
+    found: list[Any] = list(rows.defer("document", "properties", "usage"))
+    return [row for row in found if not row.goes], [row for row in found if row.goes]
 
 
-def leaving_clusters() -> QuerySet[MemberCluster]:
-    """Give the first clusters that are on their way out."""
-    rows = MemberCluster.objects.filter(membership=Membership.LEAVING)
-    return rows.defer("document", "properties", "usage").order_by("name")[:MOST]
-
-
-def last_decisions(*, most: int = 10) -> QuerySet[Decision]:
-    """Give what was decided last."""
-    return decisions_of().order_by("-id")[:most]
+def last_decisions(*, most: int = 10) -> QuerySet[Any]:
+    """Give what was decided last, each with `before`, the id of the decision that it followed."""
+    earlier = Decision.objects.filter(placement=OuterRef("placement"), number=OuterRef("number") - 1)
+    before = Subquery(earlier.values("record__decision_id")[:1])
+    return decisions_of().annotate(before=before).order_by("-id")[:most]

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.fields.json import KT
 
 from fleetui.models import Event
+from fleetui.prepared import GIVEN, Prepared
 from placements.explain.rollout_reading import answer_of
 from placements.explain.rollout_wording import waiting_sentence
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
@@ -72,10 +74,27 @@ def pulse_of(placement: str, number: int) -> str:
     return f"{found[0]}.{found[1] or 0}" if found else ""
 
 
-def last_pulse(placement: Placement) -> tuple[int, int]:
-    """Give the number and the changes of the last run of a placement; zeros before the first."""
-    rows = Rollout.objects.filter(placement=placement).order_by("-number")
-    return rows.values_list("number", "changes").first() or (0, 0)
+def placement_pulse(name: str) -> str:
+    """Give what moves with everything that the page of a placement follows; empty without one."""
+    found = _PULSE.first(name)
+    return ".".join(str(one) for one in found) if found else ""
+
+
+def _moving() -> QuerySet[Any, Any]:
+    runs = Rollout.objects.filter(placement=OuterRef("pk")).order_by("-number")
+    staged = StagedRun.objects.filter(placement=OuterRef("pk")).order_by("-pk")
+    told: dict[str, Any] = {
+        "run": Subquery(runs.values("number")[:1]),
+        "run_changes": Subquery(runs.values("changes")[:1]),
+        "staged": Subquery(staged.values("pk")[:1]),
+        "staged_changes": Subquery(staged.values("changes")[:1]),
+        "wants_look": Case(When(advance_answered__lt=F("advance_asked"), then=1), default=0),
+    }
+    rows = Placement.objects.filter(name=GIVEN).annotate(**told).order_by("pk")
+    return rows.values_list("revision", "asked", "answered", "decisions_made", *told)
+
+
+_PULSE = Prepared(_moving)
 
 
 def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:

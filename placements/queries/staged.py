@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 
 from placements.explain.staged_document import answer_of
 from placements.explain.staged_status import moment, progress_facts, run_status
-from placements.models import ApprovalRequest, Placement, StagedRun
+from placements.models import ApprovalRequest, StagedRun
 from placements.models.staged import INITIALISING
 from placements.rollout.staged_facts import Answer
 
@@ -48,12 +48,6 @@ def runs_matching(*, placement: str = "", active: bool | None = None) -> QuerySe
     if placement:
         rows = rows.filter(placement_name=placement)
     return rows if active is None else rows.filter(ended_at__isnull=active)
-
-
-def last_staged_pulse(placement: Placement) -> tuple[int, int]:
-    """Give the key and the changes of the newest staged run of a placement; zeros before the first."""
-    rows = StagedRun.objects.filter(placement=placement).order_by("-pk")
-    return rows.values_list("pk", "changes").first() or (0, 0)
 
 
 def _approval_facts(run: StagedRun, request: ApprovalRequest) -> dict[str, Any]:

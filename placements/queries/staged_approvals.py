@@ -1,9 +1,10 @@
 """Stages that wait for somebody: which, since when, and who may let them go on."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet, Window
 
 from fleetui.events import SYSTEM
 from fleetui.roles import may_approve
@@ -36,6 +37,13 @@ def approvals_waiting() -> QuerySet[ApprovalRequest]:
     rows = ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
     rows = rows.select_related("run__placement")
     return rows.defer("run__plan", "run__answer", "run__strategy", "run__overrides", "run__document")
+
+
+def first_waiting(*, most: int) -> tuple[list[ApprovalRequest], int]:
+    """Give the requests that have waited longest, and how many wait in all; one query."""
+    rows = approvals_waiting().annotate(in_all=Window(Count("pk"))).order_by("asked_at", "pk")
+    found: list[Any] = list(rows[:most])
+    return found, found[0].in_all if found else 0
 
 
 def waiting_for(request: ApprovalRequest, user: User) -> Waiting:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Least
 
 from clusters.listing import ClusterFilter, clusters_matching
@@ -250,6 +250,17 @@ def totals_in(scenario: Scenario, variant: str) -> Totals:
 def done_count(scenario: Scenario) -> int:
     """Count the placements that were asked under both variants."""
     return HypotheticalDecision.objects.filter(scenario=scenario, variant=Variant.CORDON).count()
+
+
+def scenario_pulse(number: int) -> str:
+    """Give how many placements were asked and whether that is all, as `12.0`, in one query."""
+    done = Count("outcomes", filter=Q(outcomes__variant=Variant.CORDON))
+    rows = Scenario.objects.filter(pk=number).annotate(done=done)
+    found = rows.values_list("work_at", "placements_count", "done").first()
+    if found is None:
+        return ""
+    at, in_all, done_by_now = found
+    return f"{in_all}.1" if at is None else f"{done_by_now}.0"
 
 
 def hypothetical_named(prefix: str) -> list[HypotheticalDecision]:

@@ -58,8 +58,9 @@ class Block(StrEnum):
 class Waiting:
     """A cluster that waits: what runs, what is wanted, what would start, what blocks it (lifecycle A.8).
 
-    `action` is None where a cluster went out of reach with its work under way. `until` is when a retry is
-    due. From `forgettable_from` on an operator may forget the cluster (lifecycle A.11).
+    `action` is None where a cluster went out of reach with its work under way; `since` is when it went out
+    of reach. `until` is when a retry is due. From `forgettable_from` on an operator may forget the cluster
+    (lifecycle A.11).
     """
 
     cluster: str
@@ -69,6 +70,7 @@ class Waiting:
     wanted: str | None
     until: datetime | None = None
     forgettable_from: datetime | None = None
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,7 @@ def waiting_for(block: Block, cluster: ClusterFacts, step: Step | None, state: R
         cluster.wanted,
         until=cluster.retry_at if block is Block.RETRY_LATER else None,
         forgettable_from=_forgettable_from(cluster, state),
+        since=cluster.unreachable_since if block is Block.UNREACHABLE else None,
     )
 
 

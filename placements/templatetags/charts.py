@@ -37,7 +37,7 @@ def chart(context: dict[str, Any], chart: Chart) -> dict[str, object]:
     return {
         "chart": chart,
         "is_inline": is_inline,
-        "rows": chart.rows if is_inline else (),
+        "rows": chart.lines() if is_inline else [],
         "before": "",
         "after": "",
         "request": context["request"],

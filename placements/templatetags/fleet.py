@@ -62,9 +62,13 @@ def mark(kind: str, words: str, *, hidden: bool = False) -> dict[str, object]:
 
 @register.simple_tag(takes_context=True)
 def link_with(context: dict[str, Any], **changes: Any) -> str:
-    """Give the address of this page with some of its parameters changed, at its first page."""
+    """Give the address of this page with some of its parameters changed, at its first page.
+
+    What a fragment said of the version that it has, `v`, is no part of an address.
+    """
     query: QueryDict = context["request"].GET.copy()
     query.pop("after", None)
+    query.pop("v", None)
     for name, value in changes.items():
         query.pop(name, None)
         if value not in (None, ""):

@@ -32,13 +32,18 @@ def _context(request: HttpRequest, chart: Chart) -> dict[str, Any]:
     end = min(start + _PAGE, len(chart.rows))
     return {
         "chart": chart,
-        "rows": chart.rows[start:end],
+        "rows": chart.lines(start, end),
         "first": start + 1,
         "last": end,
         "before": _address(request, row=max(0, start - _PAGE)) if start else "",
         "after": _address(request, row=end) if end < len(chart.rows) else "",
-        "back": _address(request, table=None, row=None),
+        "back": address_with(request),
     }
+
+
+def address_with(request: HttpRequest, **changes: object) -> str:
+    """Give the address of the page itself, not of a table on it, with some of its parameters changed."""
+    return _address(request, **{"table": None, "row": None, "v": None, **changes})
 
 
 def _start(request: HttpRequest, chart: Chart) -> int:

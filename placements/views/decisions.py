@@ -1,7 +1,7 @@
 """One decision: how it came out, step by step, why not the others, and all its pictures."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from fleetui.access import for_readers
 from fleetui.htmx import render_page
 from placements.explain.charts.build_up import build_up_chart
-from placements.explain.charts.chart import Chart
+from placements.explain.charts.chart import Chart, Leads
 from placements.explain.charts.cloud import cloud_chart
 from placements.explain.charts.funnel import funnel_chart, stages
 from placements.explain.charts.groups import group_chart
@@ -33,7 +33,8 @@ from placements.queries.records import (
     ways_of,
 )
 from placements.queries.what_if import hypothetical_named
-from placements.views.chart_tables import asked_table
+from placements.scheduling.decision import Decision as DecisionValue
+from placements.views.chart_tables import address_with, asked_table
 from placements.views.decided_clusters import cluster_list
 from placements.views.lists import word_from
 from placements.views.replaying import played, step_from
@@ -89,7 +90,7 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         target["Location"] += f"?{query}" if query else ""
         return target
     asked = _asked(request, found[0])
-    table = asked_table(request, _chart_named(request, charts_of(found[0], asked)))
+    table = asked_table(request, _chart_named(request, charts_of(request, found[0], asked)))
     return table or render_page(
         request,
         "decisions/decision.html",
@@ -117,12 +118,12 @@ def _named(prefix: str) -> Sequence[AnyDecision]:
     return decisions_named(prefix) or hypothetical_named(prefix)
 
 
-def charts_of(row: AnyDecision, asked: Asked) -> Charts:
+def charts_of(request: HttpRequest, row: AnyDecision, asked: Asked) -> Charts:
     """Give every chart of the page by its name, drawn when called."""
     value, outcomes = decision_of(row), outcomes_of(row)
     charts: Charts = {
         "groups": partial(group_chart, value, asked.step),
-        "skews": partial(skew_chart, value, asked.step),
+        "skews": partial(_skews, request, value, asked.step),
         "funnel": partial(funnel_chart, outcomes),
         "scores": partial(heatmap_chart, value, outcomes, asked.step),
         "cloud": partial(cloud_chart, value, asked.step),
@@ -132,6 +133,17 @@ def charts_of(row: AnyDecision, asked: Asked) -> Charts:
     if asked.cluster in value.cycle.fleet.positions:
         charts["build-up"] = partial(build_up_chart, value, asked.cluster)
     return charts
+
+
+def _skews(request: HttpRequest, value: DecisionValue, step: int | None) -> Chart | None:
+    """Draw the skews; each step leads to its replay."""
+    chart = skew_chart(value, step)
+    if chart is None:
+        return None
+    here = address_with(request, step=None)
+    before = here if here == "?" else f"{here}&"
+    cells = tuple((f"{before}step={row[0]}#replay",) for row in chart.rows)
+    return replace(chart, leads=Leads(f"{before}step={{x}}#replay", cells))
 
 
 def _chart_named(request: HttpRequest, charts: Charts) -> list[Chart]:
@@ -163,7 +175,7 @@ def _keys(request: HttpRequest, known: list[str]) -> tuple[str, ...]:
 def _context(request: HttpRequest, row: AnyDecision, asked: Asked) -> dict[str, Any]:
     value = decision_of(row)
     is_known = asked.cluster in value.cycle.fleet.positions
-    charts = charts_of(row, asked)
+    charts = charts_of(request, row, asked)
     return {
         **_head(row),
         "played": played(row, asked.step, asked.cluster) if asked.step else None,

@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -15,6 +16,7 @@ from clusters.models import MemberCluster, Membership
 from clusters.operations.editing import cordon
 from fleetui.access import for_operators, for_readers
 from fleetui.htmx import render_page, wants_fragment
+from fleetui.unchanged import unchanged_since
 from placements.models import Binding, Drain, DrainStep
 from placements.operations.emptying import EmptiesPlacementError
 from placements.operations.placements import UnknownPlacementError
@@ -73,12 +75,17 @@ def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     cluster = get_object_or_404(MemberCluster, name=name)
     if request.method == "POST":
         return _change(request, cluster)
-    last = latest_drain(name)
-    if last and wants_fragment(request):
-        progress = _progress(last)
-        is_known = request.GET.get("v") == progress["version"]
-        return HttpResponse(status=204) if is_known else _page(request, cluster)
+    if wants_fragment(request) and (
+        same := unchanged_since(request, _version(name), partial(_version, name))
+    ):
+        return same
     return _page(request, cluster)
+
+
+def _version(cluster: str) -> str:
+    """Give what moves whenever the progress of the last drain looks different; empty without one."""
+    last = latest_drain(cluster)
+    return str(_progress(last)["version"]) if last else ""
 
 
 @for_operators("drain clusters")

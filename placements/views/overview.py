@@ -1,29 +1,42 @@
 """The first page: what there is, what needs somebody, what was decided last."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import Resolver404, resolve, reverse
 from django.views.decorators.http import require_safe
+from django_htmx.http import HttpResponseClientRefresh
 
 from clusters.listing import label_keys
 from clusters.topology import members_by
 from fleetui.access import for_readers
-from fleetui.htmx import render_page
+from fleetui.htmx import render_page, wants_fragment
+from fleetui.roles import may_approve, may_operate
+from fleetui.sharing import shared
+from fleetui.unchanged import unchanged_since
 from placements.demo import DEMO_SIZES
-from placements.explain.charts.chart import Chart
-from placements.explain.charts.waffle import waffle_chart
+from placements.explain.charts.chart import Chart, Leads
+from placements.explain.charts.waffle import (
+    OPENED_UP_TO,
+    Members,
+    label_filter,
+    state_filter,
+    waffle_chart,
+)
 from placements.models import Decision, Resource
 from placements.queries import overview as queries
-from placements.queries.glance import MANY_CLUSTERS, Tight, ids_before, ineligible_counts, tightest
-from placements.queries.headroom import Skew, stale_count, stale_placements
-from placements.queries.rollout_needs import rollout_needs, run_counts
-from placements.queries.staged_approvals import approvals_waiting, waiting_for
+from placements.queries.glance import MANY_CLUSTERS, Tight, ineligible_counts, tightest
+from placements.queries.headroom import Skew, stale_placements
+from placements.queries.rollout_needs import rollout_needs, waiting_count
+from placements.queries.staged_approvals import first_waiting, waiting_for
 from placements.queries.topology import favourite_key
 from placements.views import states
 from placements.views.chart_tables import asked_table
 from placements.views.people import user_of
+from placements.views.shell import runs_under_way
 
 _KEYS_SHOWN = 50
 
@@ -50,56 +63,105 @@ class DecisionRow:
 @for_readers
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    """Show the fleet at a glance, or, on an empty hub, how to begin."""
+    """Show the fleet at a glance, which the page asks for again and again; on an empty hub, how to begin."""
+    version = queries.pulse()
+    is_table = "table" in request.GET
+    if not is_table and (same := unchanged_since(request, version, queries.pulse)):
+        return same
+    if wants_fragment(request) and not is_table:
+        return shared(request, _audience(request, version), lambda: _overview(request, version))
+    return _overview(request, version)
+
+
+def _audience(request: HttpRequest, version: str) -> tuple[str, ...]:
+    """Name those who see the same: the same label, the same parts anew, and what an approver may approve."""
+    approver = request.user.get_username() if may_approve(request.user) else ""
+    operates = str(may_operate(request.user))
+    return (request.path, version, _by(request), str(_has_fleet(request, version)), operates, approver)
+
+
+def _overview(request: HttpRequest, version: str) -> HttpResponse:
     counts = queries.counts()
     if not counts.clusters and not counts.placements and not Resource.objects.exists():
-        return render_page(request, "overview/empty.html", {"sizes": DEMO_SIZES})
-    keys = [key for key, _ in label_keys()]
-    by = request.GET.get("by", "").strip() or favourite_key(keys)
-    charts = _charts(by)
-    table = asked_table(request, charts)
+        return _empty(request)
+    fleet = {} if _has_fleet(request, version) else _fleet(request)
+    table = asked_table(request, fleet.get("charts", ()))
     if table:
         return table
-    waiting = approvals_waiting()
-    context = {
-        "approvals": [
-            waiting_for(one, user_of(request)) for one in waiting.order_by("asked_at")[: queries.MOST]
-        ],
-        "approvals_count": waiting.count(),
-        "counts": counts,
-        **_needs(counts),
-        "runs": run_counts(),
-        "decisions": _decisions(),
-        "placements": [_tight(one) for one in tightest()],
-        "charts": charts,
-        "by": by,
-        "keys": keys[:_KEYS_SHOWN],
-    }
-    return render_page(request, "overview/overview.html", context)
+    context = {"version": version, "is_news": wants_fragment(request), **fleet, **_news(request, counts)}
+    return render_page(request, "overview/overview.html", context, fragment="overview/_news.html")
 
 
-def _charts(by: str) -> list[Chart]:
-    members = {
-        value: [(name, str(state)) for name, state in group] for value, group in members_by(by).items()
-    }
+def _empty(request: HttpRequest) -> HttpResponse:
+    """Say how to begin; to a page that still shows a fleet, that it is to be loaded again."""
+    if wants_fragment(request):
+        return HttpResponseClientRefresh()
+    return render_page(request, "overview/empty.html", {"sizes": DEMO_SIZES})
+
+
+def _by(request: HttpRequest) -> str:
+    return request.GET.get("by", "").strip()
+
+
+def _has_fleet(request: HttpRequest, version: str) -> bool:
+    """Tell whether the page shows the clusters as they are: then they are not drawn again."""
+    fleet = version.partition("-")[0]
+    return wants_fragment(request) and request.GET.get("v", "").partition("-")[0] == fleet
+
+
+def _fleet(request: HttpRequest) -> dict[str, Any]:
+    """Give the picture of the fleet, and by which labels it can be drawn."""
+    keys = [key for key, _ in label_keys()]
+    by = _by(request) or favourite_key(keys)
+    members = members_by(by)
     chart = waffle_chart(by, members)
-    return [chart] if chart else []
+    charts = [replace(chart, leads=_leads(by, members, chart))] if chart else []
+    return {"charts": charts, "by": by, "keys": keys[:_KEYS_SHOWN], "has_fleet": True}
 
 
-def _needs(counts: queries.Counts) -> dict[str, Any]:
+def _leads(by: str, members: Mapping[str | None, Members], chart: Chart) -> Leads:
+    """Say where cells lead to: their cluster, or in a large fleet those that are alike."""
+    is_large = sum(map(len, members.values())) > OPENED_UP_TO
+    page = reverse("pages:clusters")
+    labels = [quote(label_filter(by, value), safe=":") for value in members]
+    states = ["", *(f"&state={state_filter(one.lower())}" for one in chart.columns[2:])]
+    cells = tuple(tuple(f"{page}?label={label}{state}" for state in ["", *states]) for label in labels)
+    return Leads(f"{page}?label={{y}}&state={{z}}" if is_large else f"{page}{{customdata}}/", cells)
+
+
+def _news(request: HttpRequest, counts: queries.Counts) -> dict[str, Any]:
+    """Give everything that moves but the picture of the fleet."""
+    under_way, waiting = runs_under_way(request), waiting_count()
+    return {
+        "counts": counts,
+        "runs": under_way,
+        "runs_waiting": waiting,
+        "is_calm": under_way == waiting and not counts.pending,
+        **_needs(request, counts),
+        "decisions": [DecisionRow(one, _compare(one)) for one in queries.last_decisions()],
+        "placements": [_tight(one) for one in tightest()],
+    }
+
+
+def _needs(request: HttpRequest, counts: queries.Counts) -> dict[str, Any]:
     """Give what needs somebody; of a large fleet clusters are counted, not named."""
     is_large = counts.clusters > MANY_CLUSTERS
+    approvals, approvals_count = first_waiting(most=queries.MOST)
+    stale, stale_count = stale_placements(most=queries.MOST)
+    ineligible, leaving = ([], []) if is_large else queries.clusters_in_need()
     return {
         "most": queries.MOST,
+        "approvals": [waiting_for(one, user_of(request)) for one in approvals],
+        "approvals_count": approvals_count,
         "short": queries.short_placements(),
         "invalid": queries.invalid_placements(),
-        "stale": stale_placements(most=queries.MOST),
-        "stale_count": stale_count(),
+        "stale": stale,
+        "stale_count": stale_count,
         "rollouts": rollout_needs(),
         "is_large": is_large,
         "ineligible_counts": ineligible_counts() if is_large else [],
-        "ineligible": [] if is_large else queries.ineligible_clusters(),
-        "leaving": [] if is_large else queries.leaving_clusters(),
+        "ineligible": ineligible,
+        "leaving": leaving,
     }
 
 
@@ -116,18 +178,12 @@ def _skew_state(one: Skew) -> states.State:
     return states.State("attention" if one.skew > one.most else "ok", words)
 
 
-def _decisions() -> list[DecisionRow]:
-    found = list(queries.last_decisions())
-    before = ids_before(found)
-    return [DecisionRow(one, _compare(one, before.get(one.pk, ""))) for one in found]
-
-
-def _compare(decision: Decision, before: str) -> str:
+def _compare(decision: Any) -> str:
     """Give the address of the comparison with the decision before, where comparisons are served."""
-    if not before:
+    if not decision.before:
         return ""
     page = reverse("pages:placement", args=[decision.placement_name])
-    address = f"{page}compare/{before}..{decision.record.decision_id}/"
+    address = f"{page}compare/{decision.before}..{decision.record.decision_id}/"
     try:
         resolve(address)
     except Resolver404:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -12,6 +13,7 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.access import for_readers
 from fleetui.htmx import render_page, wants_fragment
+from fleetui.unchanged import unchanged_since
 from placements.explain.run_wording import progress_sentence, wave_counts
 from placements.explain.sentences import policy_sentence
 from placements.explain.wording import headline
@@ -29,8 +31,7 @@ from placements.queries.lists import (
 )
 from placements.queries.records import decision_of, traps_of, ways_of
 from placements.queries.run_clusters import progress_of
-from placements.queries.runs import last_pulse, latest_run, said_of
-from placements.queries.staged import last_staged_pulse
+from placements.queries.runs import latest_run, placement_pulse, said_of
 from placements.queries.status import latest_decision, manifest_of, scheduled_condition
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.policy import PlacementType
@@ -105,22 +106,16 @@ def placements(request: HttpRequest) -> HttpResponse:
 @require_safe
 def placement(request: HttpRequest, name: str) -> HttpResponse:
     """Show one placement; while it is being decided the page asks for its living part again and again."""
-    found = Placement.objects.filter(name=name).first()
+    version = placement_pulse(name)
+    if version and (same := unchanged_since(request, version, partial(placement_pulse, name))):
+        return same
+    found = Placement.objects.filter(name=name).first() if version else None
     if found is None:
         return _gone(request, name)
-    if wants_fragment(request) and request.GET.get("v") == version_of(found):
-        return HttpResponse(status=204)
-    context = _living(request, found)
+    context = {"version": version, **_living(request, found)}
     if not wants_fragment(request):
         context |= _lasting(found) | {"your_draft": drafts_of(request.user, found).first()}
     return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
-
-
-def version_of(placement: Placement) -> str:
-    """Give what moves whenever the living part of the page looks different."""
-    parts = (placement.revision, placement.asked, placement.answered, placement.decisions_made)
-    pulses = (*last_pulse(placement), *(last_staged_pulse(placement) if placement.is_staged else ()))
-    return ".".join(map(str, (*parts, *pulses, int(placement.wants_a_look))))
 
 
 def _gone(request: HttpRequest, name: str) -> HttpResponse:
@@ -141,7 +136,6 @@ def _living(request: HttpRequest, placement: Placement) -> dict[str, Any]:
         "placement": placement,
         "state": states.placement_state(placement),
         "picked": states.picked_of(placement),
-        "version": version_of(placement),
         "is_waiting": placement.is_due or placement.wants_a_look or placement.deleting_since is not None,
         **(staged_context(placement) if placement.is_staged else {}),
         **_carried_out(placement),

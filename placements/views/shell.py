@@ -48,6 +48,15 @@ class Section:
         return _KEYS.get(self.title, self.title[:1].lower())
 
 
+def runs_under_way(request: HttpRequest) -> int:
+    """Count the runs of both sorts that are under way, once for everything that a page says of them."""
+    found: int | None = getattr(request, "runs_under_way", None)
+    if found is None:
+        found = running_count()
+        request.runs_under_way = found  # type: ignore[attr-defined]  # kept for the rail and the page alike
+    return found
+
+
 class Shell:
     """Asked by the templates only for what they show, so that a fragment costs no query of it."""
 
@@ -140,7 +149,7 @@ class Shell:
 
     def _count(self, title: str) -> int:
         """Count what of a section is under way."""
-        return running_count() if title == "Rollouts" else 0
+        return runs_under_way(self._request) if title == "Rollouts" else 0
 
     @property
     def api_docs(self) -> str:

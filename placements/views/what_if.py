@@ -5,6 +5,7 @@ Whoever reads may ask: an answer changes nothing on the fleet.
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -13,13 +14,22 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.listing import label_keys
 from fleetui.access import for_readers
-from fleetui.htmx import render_page, wants_fragment
+from fleetui.htmx import render_page
+from fleetui.unchanged import unchanged_since
 from placements.explain.charts.chart import Chart
 from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
 from placements.explain.what_if_wording import VARIANT_WORDS, fates_sentence
 from placements.models import HypotheticalDecision, Scenario
 from placements.operations.scenarios import ask_what_if
-from placements.queries.what_if import Fate, Totals, Variant, done_count, fate_counts, outcomes_in, totals_in
+from placements.queries.what_if import (
+    Fate,
+    Totals,
+    Variant,
+    fate_counts,
+    outcomes_in,
+    scenario_pulse,
+    totals_in,
+)
 from placements.scheduling.faults import Fault, Faults
 from placements.views.chart_tables import asked_table
 from placements.views.lists import PAGE_SIZE, page_from, word_from
@@ -120,11 +130,9 @@ def _rows(scenarios: list[Scenario]) -> list[ScenarioRow]:
 def scenario(request: HttpRequest, number: int) -> HttpResponse:
     """Show what every placement would do; until all were asked, the page asks again and again."""
     found = get_object_or_404(Scenario, pk=number)
-    variant = _variant(request)
-    done = found.placements_count if found.is_answered else done_count(found)
-    version = f"{done}.{int(found.is_answered)}"
-    if wants_fragment(request) and request.GET.get("v") == version:
-        return HttpResponse(status=204)
+    variant, version = _variant(request), scenario_pulse(number)
+    if same := unchanged_since(request, version, partial(scenario_pulse, number)):
+        return same
     charts = _charts(found, variant) if found.is_answered else []
     table = asked_table(request, charts)
     if table:
@@ -134,7 +142,7 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "variant": variant,
         "variants": VARIANT_WORDS,
         "version": version,
-        "done": done,
+        "done": version.partition(".")[0],
         "charts": charts,
         **_outcomes(request, found, variant),
     }

@@ -67,8 +67,19 @@ document.addEventListener("htmx:afterRequest", (event) => {
   judge();
 });
 
-/* Clocks run on between two answers: "6:12" since, or until, the moment that the element names. */
+/* How long ago a moment was, in the words of the pages: "3 s", "12 min". */
+function age(moment) {
+  const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(moment)) / 1000));
+  const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([least]) => seconds >= least) ?? [1, "s"];
+  return `${Math.floor(seconds / size)} ${unit}`;
+}
+
+/* Clocks run on between two answers: "6:12" since, or until, the moment that the element names; ages likewise. */
 function clocks() {
+  for (const one of document.hidden ? [] : document.querySelectorAll("[data-age]")) {
+    const words = age(one.dataset.age);
+    if (one.textContent !== words) one.textContent = words;
+  }
   for (const one of document.hidden ? [] : document.querySelectorAll("[data-since], [data-until]")) {
     const { since, until } = one.dataset;
     const passed = until ? Date.parse(until) - Date.now() : Date.now() - Date.parse(since);

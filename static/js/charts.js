@@ -56,7 +56,22 @@ function draw(script) {
   const known = new Map();
   plot.style.height = `${layout.height}px`;
   window.Plotly.react(plot, painted(data, known), painted(themed(layout), known), CONFIG);
+  if (!("drawn" in plot.dataset)) plot.on("plotly_click", (event) => follow(plot, event.points[0]));
   plot.dataset.drawn = "";
+}
+
+/* A press on a point leads on where the page says so; the rows of the table beside it have links for the keyboard.
+   In the braces of the address stands a fact of the point, or what the trace calls it in its `meta`. */
+function follow(plot, point) {
+  const address = plot.closest("[data-chart]").dataset.leads ?? "";
+  const facts = [...address.matchAll(/\{(\w+)\}/g)].map(([, name]) => fact(point, name) ?? null);
+  if (!address || facts.includes(null)) return;
+  location.assign(address.replace(/\{\w+\}/g, () => encodeURIComponent(facts.shift())));
+}
+
+function fact(point, name) {
+  const called = point.data.meta?.[name];
+  return called ? called[point[name]] : point[name];
 }
 
 function show(chart, view) {
@@ -76,9 +91,17 @@ function switcher(chart) {
   const label = () => { button.textContent = chart.dataset.view === "table" ? "Chart" : "Table"; };
   button.addEventListener("click", () => { show(chart, chart.dataset.view === "table" ? "chart" : "table"); label(); });
   head.append(button);
+  if (held === chart.id) button.focus({ preventScroll: true });
   chart.addEventListener("viewed", label);
   label();
 }
+
+/* Of which chart the button has the focus: a fragment brings the chart anew, and its button comes later. */
+let held = "";
+
+document.addEventListener("htmx:beforeSwap", () => {
+  held = document.activeElement?.closest(".chart-head")?.parentElement.id ?? "";
+});
 
 function mount(root) {
   const charts = [...root.querySelectorAll("[data-chart]")];

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from placements.models import Decision
+from placements.views import overview
 
 Enter = Callable[..., Page]
 
@@ -61,3 +62,61 @@ def test_without_javascript_the_table_is_there(enter: Enter, decision: str) -> N
     page.locator("#chart-skews summary").click()
     expect(page.locator("#chart-skews table")).to_be_visible()
     expect(page.locator("#chart-skews .plot")).to_be_hidden()
+
+
+def _press(page: Page, plot: str, *, x: float, y: float) -> None:
+    """Press where the axes of the first panel put a point."""
+    drawn = page.locator(f"#{plot} svg.main-svg").first
+    expect(drawn).to_be_visible()
+    drawn.scroll_into_view_if_needed()
+    place = page.evaluate(
+        """([id, x, y]) => {
+            const plot = document.getElementById(id), { xaxis, yaxis } = plot._fullLayout;
+            const { left, top } = plot.getBoundingClientRect();
+            return [left + xaxis._offset + xaxis.d2p(x), top + yaxis._offset + yaxis.d2p(y)];
+        }""",
+        [plot, x, y],
+    )
+    page.mouse.move(place[0] - 2, place[1])
+    page.mouse.move(*place)
+    page.mouse.click(*place)
+
+
+def test_a_press_on_a_step_opens_it_and_the_row_of_the_table_does_too(enter: Enter, decision: str) -> None:
+    page = enter(f"{decision}?cluster=bravelion&view=scores")
+    skew = page.evaluate("document.getElementById('plot-skews').data[0].y[1]")
+
+    _press(page, "plot-skews", x=2, y=skew)
+    expect(page.locator("#step")).to_have_value("2")
+    assert page.url.endswith(f"{decision}?cluster=bravelion&view=scores&step=2#replay")
+
+    page.locator("#chart-skews").get_by_role("button", name="Table").click()
+    row = page.locator("#chart-skews").get_by_role("row", name=re.compile("^4 "))
+    row.get_by_role("link").press("Enter")
+    expect(page.locator("#step")).to_have_value("4")
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_press_on_a_cell_of_the_fleet_opens_the_cluster_and_the_table_those_like_it(enter: Enter) -> None:
+    page = enter("/?by=region")
+    _press(page, "plot-waffle", x=1, y=0)
+    expect(page.get_by_role("heading", level=1)).to_have_text("bravelion")
+
+    page.go_back()
+    page.locator("#chart-waffle").get_by_role("button", name="Table").click()
+    row = page.locator("#chart-waffle").get_by_role("row", name=re.compile("^north"))
+    row.get_by_role("link").nth(2).press("Enter")
+    expect(page).to_have_url(re.compile(r"/clusters/\?label=region:north&state=eligible$"))
+    expect(page.get_by_role("region", name="Clusters").locator("tbody tr")).to_have_count(2)
+
+
+def test_in_a_large_fleet_a_press_on_a_cell_leads_to_those_like_it(
+    enter: Enter, monkeypatch: pytest.MonkeyPatch, nine: None
+) -> None:
+    monkeypatch.setattr(overview, "OPENED_UP_TO", 8)
+    page = enter("/?by=region")
+
+    _press(page, "plot-waffle", x=0, y=0)
+
+    expect(page).to_have_url(re.compile(r"/clusters/\?label=region%3Aeast&state=eligible$"))
+    expect(page.get_by_role("region", name="Clusters").locator("tbody tr")).to_have_count(3)

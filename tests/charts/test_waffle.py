@@ -23,13 +23,26 @@ def test_each_cluster_is_a_cell_in_the_block_of_its_group() -> None:
     cells = _cells(chart)
     assert cells["z"] == [[0, 2], [0, None], [3, None]]
     assert cells["text"] == [["a", "▲ b"], ["c", ""], ["✗ d", ""]]
-    assert cells["customdata"][0] == ["a: eligible", "b: cordoned"]
+    assert cells["hovertext"][0] == ["a: eligible", "b: cordoned"]
     ticks = json.loads(chart.json)["layout"]["yaxis"]
     assert dict(zip(ticks["tickvals"], ticks["ticktext"], strict=True)) == {
         0: "east  2",
         1: "west  1",
         2: "no label  1",
     }
+
+
+def test_each_cell_says_what_finds_it_in_a_list() -> None:
+    few, many = waffle_chart("region", NINE), waffle_chart("region", {"east": EAST * 101, None: EAST})
+
+    assert few is not None
+    assert many is not None
+    cells = _cells(few)
+    assert cells["customdata"] == [["a", "b"], ["c", ""], ["d", ""]]
+    assert cells["meta"]["y"] == ["region:east", "region:west", "!region"]
+    assert cells["meta"]["z"][3] == "not-eligible"
+    assert "customdata" not in _cells(many)
+    assert set(_cells(many)["meta"]["y"]) == {"region:east", "!region"}
 
 
 def test_the_table_counts_the_states_of_each_group() -> None:
@@ -76,6 +89,7 @@ def test_beyond_the_largest_blocks_the_small_ones_share_one_and_the_table_has_th
     names = json.loads(chart.json)["layout"]["yaxis"]["ticktext"]
     assert len(names) == waffle.MOST_BLOCKS
     assert names[-1] == "17 smaller groups  17"
+    assert _cells(chart)["meta"]["y"][-1] is None
     assert len(chart.rows) == 40
 
 

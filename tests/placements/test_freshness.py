@@ -9,7 +9,7 @@ from placements.models import Freshness, Placement, StalePick
 from placements.operations.demo import load_demo
 from placements.operations.freshness import EVERY, freshness_due, look_at_freshness
 from placements.operations.placements import delete_placement
-from placements.queries.headroom import Skew, Stale, skews_of, stale_count, stale_on, stale_placements
+from placements.queries.headroom import Skew, Stale, skews_of, stale_on, stale_placements
 from tests.builders import labelled, spread
 from tests.rows import NOW, decided, joined, pick_n_spec, spec
 
@@ -32,8 +32,8 @@ def test_the_demo_of_nine_has_one_stale_pick() -> None:
 
     look_at_freshness(now=NOW)
 
-    assert stale_placements(most=5) == [Stale("cache", ("flyingpenguin",), 1)]
-    assert (stale_count(), stale_on(["flyingpenguin", "palemoth"])) == (1, {"flyingpenguin": 1})
+    assert stale_placements(most=5) == ([Stale("cache", ("flyingpenguin",), 1)], 1)
+    assert stale_on(["flyingpenguin", "palemoth"]) == {"flyingpenguin": 1}
     assert skews("web") == [Skew("region", 1, 1, is_hard=True), Skew("env", 1, 2, is_hard=False)]
     assert Freshness.objects.get(placement__name="web").headroom == 0
     assert skews("batch") == []
@@ -43,7 +43,7 @@ def test_a_pick_that_lost_its_label_is_stale_until_the_label_is_back() -> None:
     joined("a", tier="edge")
     decided("web", pick_n_spec(1, affinity=EDGE))
     look_at_freshness(now=NOW)
-    assert stale_count() == 0
+    assert stale_placements(most=5) == ([], 0)
 
     change_labels(["a"], put={"tier": "core"}, by=None, now=NOW)
     look_at_freshness(now=NOW + EVERY)

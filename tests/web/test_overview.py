@@ -4,16 +4,24 @@ import re
 from collections.abc import Callable
 
 import pytest
+from django.db import connection
+from django.db.models import F
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from clusters.models import MemberCluster
 from clusters.operations.editing import change_labels
 from clusters.operations.leaving import leave
-from placements.models import Placement
+from fleetui.pulse import beat
+from placements.models import Binding, Freshness, Placement, Resource, StalePick
 from placements.operations.demo import load_demo
 from placements.operations.freshness import look_at_freshness
+from placements.operations.rollouts import hands
 from placements.operations.rollouts.advancing import advance_due
+from placements.queries.overview import pulse
+from placements.rollout.state import Phase
 from placements.views import overview
+from tests.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.rows import NOW, decided, joined, person, pick_n_spec, saved, simulated, spec
 from tests.web.reading import Outline
 
@@ -24,6 +32,7 @@ Fetch = Callable[[Client, str], str]
 
 def _needs(page: str) -> list[tuple[str, str]]:
     told = page.partition('id="needs"')[2].partition("</section>")[0]
+    told = re.sub(r'<span data-age="[^"]*">(.*?)</span>', r"\1", told)
     rows = re.findall(r"<li>(.*?)</li>", told, re.DOTALL)
     texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "|", row)).strip("| ") for row in rows]
     parts = [[part for part in text.split("|") if part.strip()] for text in texts]
@@ -221,9 +230,13 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
     assert [name for name, _ in _needs(page)] == ["ledger", "cache"]
     assert "1 stale pick: flyingpenguin" in _needs(page)[1][1]
     least = page.partition('id="least"')[2].partition("</table>")[0]
-    assert re.findall(r'<th scope="row"><a href="/placements/(\w+)/', least)[0] == "ledger"
+    assert re.findall(r'<th scope="row"><a [^>]*href="/placements/(\w+)/', least)[0] == "ledger"
     assert "env 1 of 2" in least
-    assert '<th scope="row">east</th><td>3</td><td>3</td>' in table
+    east = "/clusters/?label=region:east"
+    assert (
+        f'<th scope="row"><a href="{east}">east</a></th><td><a href="{east}">3</a></td>'
+        f'<td><a href="{east}&amp;state=eligible">3</a></td>' in table
+    )
     assert "<option selected>region</option>" in page
 
 
@@ -237,3 +250,103 @@ def test_of_a_large_fleet_clusters_are_counted_and_not_named(
     needs = _needs(text_of(viewer, "/"))
 
     assert needs == [("not eligible", "2 clusters: has never reported: its member agent is not online.")]
+
+
+# --- While it is open -----------------------------------------------------------------------------
+
+HTMX = {"HX-Request": "true"}
+
+
+def _version(page: str) -> str:
+    return re.findall(r'id="live" [^>]*hx-get="\?v=([^"&]*)"', page)[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: saved("late", pick_n_spec(1)),
+        lambda: leave(["bravelion"], by=None, now=NOW),
+        lambda: change_labels(["nimblefox"], put={"region": "north"}, by=None, now=NOW),
+        lambda: simulated("silent", fault="silent"),
+        lambda: advance_due(now=NOW),
+        lambda: hands.pause("web", by=None, now=NOW),
+        lambda: look_at_freshness(now=NOW),
+        lambda: Placement.objects.update(asked=F("asked") + 1),
+    ],
+)
+@pytest.mark.usefixtures("web")
+def test_whatever_happens_moves_its_version(change: Callable[[], object]) -> None:
+    before = pulse()
+
+    change()
+
+    assert pulse() != before
+
+
+@pytest.mark.usefixtures("web")
+def test_the_picture_of_the_fleet_comes_anew_only_when_the_fleet_has_changed(viewer: Client) -> None:
+    version = _version(viewer.get("/").content.decode())
+    saved("late", pick_n_spec(1))
+    news = viewer.get("/", {"v": version}, headers=HTMX).content.decode()
+    change_labels(["nimblefox"], put={"region": "north"}, by=None, now=NOW)
+    more = viewer.get("/", {"v": _version(news)}, headers=HTMX).content.decode()
+
+    assert "2 placements" in news
+    assert 'id="fleet"' not in news
+    assert '<div id="fleet" hx-swap-oob="true"><figure' in more
+    assert "v=" not in more.partition('id="fleet"')[2]
+
+
+@pytest.mark.usefixtures("web")
+def test_a_page_that_shows_a_fleet_that_is_gone_is_loaded_again(operator: Client) -> None:
+    version = _version(operator.get("/").content.decode())
+    Placement.objects.all().delete()
+    MemberCluster.objects.all().delete()
+    Resource.objects.all().delete()
+
+    assert operator.get("/", {"v": f"{version}-old"}, headers=HTMX).headers["HX-Refresh"] == "true"
+
+
+def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) -> None:
+    world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", before=True))
+    world.place("staged", staged_spec())
+    world.begin("one")
+    world.go_on()
+    decided("rolling", pick_n_spec(2))
+    advance_due(now=world.now)
+
+    page = text_of(viewer, "/")
+
+    assert "2 rollouts under way, 1 waiting for somebody" in page
+    assert '<span class="count" id="count-rollouts">2<span' in page
+
+
+def test_asks_as_few_queries_whatever_needs_somebody(viewer: Client) -> None:
+    beat(now=NOW)
+    counts = [_queries_with(viewer, number) for number in (1, 4)]
+
+    assert counts[0] == counts[1]
+    assert counts[1] <= 30
+
+
+def _queries_with(viewer: Client, number: int) -> int:
+    """Let one more of everything need somebody, so often, and count the queries of the page."""
+    for one in range(Placement.objects.count(), number):
+        simulated(f"silent-{one}", fault="silent")
+        joined(f"goes-{one}")
+        joined(f"stays-{one}")
+        placement = decided(f"p{one}", pick_n_spec(90))
+        leave([f"goes-{one}"], by=None, now=NOW)
+        advance_due(now=NOW)
+        Binding.objects.filter(placement=placement).update(phase=Phase.FAILED)
+        fault = {"path": "spec", "code": "duplicate", "message": "selects it again"}
+        invalid = saved(f"invalid{one}", spec())
+        Placement.objects.filter(pk=invalid.pk).update(selection_faults=[fault], paused_since=NOW)
+        fresh = Freshness.objects.create(
+            placement=placement, fleet_version=1, readings=1, decisions_made=1, looked_at=NOW
+        )
+        StalePick.objects.create(freshness=fresh, cluster_name=f"stays-{one}")
+    viewer.get("/")
+    with CaptureQueriesContext(connection) as asked:
+        viewer.get("/")
+    return len(asked)

@@ -27,10 +27,10 @@ def world() -> World:
     return made
 
 
-def _asking(client: Client) -> str:
+def _asking(client: Client, address: str = RUN) -> str:
     """Give the address that the living part of the page asks for."""
-    page = client.get(RUN).content.decode()
-    return RUN + re.findall(r'id="live" [^>]*hx-get="([^"]*)"', page)[0]
+    page = client.get(address).content.decode()
+    return address + re.findall(r'id="live" [^>]*hx-get="([^"]*)"', page)[0].replace("&amp;", "&")
 
 
 def _tokens(page: bytes) -> set[bytes]:
@@ -38,10 +38,11 @@ def _tokens(page: bytes) -> set[bytes]:
 
 
 @pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("page", [RUN, "/placements/web/", "/", "/?by=region"])
 def test_the_second_time_that_nothing_is_new_takes_one_query(
-    viewer: Client, django_assert_num_queries: DjangoAssertNumQueries
+    viewer: Client, page: str, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    address = _asking(viewer)
+    address = _asking(viewer, page)
     assert viewer.get(address, headers=HTMX).status_code == 204
 
     with django_assert_num_queries(1):
@@ -51,8 +52,9 @@ def test_the_second_time_that_nothing_is_new_takes_one_query(
     assert "Content-Security-Policy" in again.headers
 
 
-def test_what_changes_is_told_at_once(viewer: Client, world: World) -> None:
-    address = _asking(viewer)
+@pytest.mark.parametrize("page", [RUN, "/placements/web/", "/"])
+def test_what_changes_is_told_at_once(viewer: Client, world: World, page: str) -> None:
+    address = _asking(viewer, page)
     viewer.get(address, headers=HTMX)
 
     world.pass_time(3)

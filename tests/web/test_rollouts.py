@@ -60,7 +60,8 @@ def test_lists_what_is_under_way_first_and_filters(viewer: Client, text_of: Fetc
     assert runs("") == ["2", "1"]
     assert runs("?state=finished") == ["1"]
     assert runs("?placement=nobody") == []
-    assert '<span class="count">1<span class="hidden"> running</span>' in text_of(viewer, "/clusters/")
+    rail = text_of(viewer, "/clusters/")
+    assert '<span class="count" id="count-rollouts">1<span class="hidden"> under way</span>' in rail
 
 
 @pytest.mark.usefixtures("world")
@@ -209,13 +210,13 @@ def test_the_page_of_the_placement_shows_the_run_and_is_followed(viewer: Client,
 
 
 def test_the_overview_tells_what_needs_somebody(viewer: Client, text_of: Fetch, world: World) -> None:
-    assert "1 rollout running" in text_of(viewer, "/")
+    assert "1 rollout under way" in text_of(viewer, "/")
     fail_on(world, "c000")
     hands.pause("web", by=None, now=world.now)
 
     page = text_of(viewer, "/")
 
-    assert "1 rollout waiting for somebody" in page
+    assert "1 rollout under way, 1 waiting for somebody" in page
     assert "Failed on c000; it is tried again." in page
     assert "Paused by system; nothing starts." in page
 

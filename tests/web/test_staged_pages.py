@@ -319,9 +319,9 @@ def test_the_overview_tells_of_approvals_with_a_link(
     assert 'href="/rollouts/?waiting=approval">1 approval waited for</a>' in page
     assert "Stage canary of one has waited for an approval" in page
     assert "It takes an approver." in page
-    assert "1 rollout waiting for somebody" in page
+    assert "1 rollout under way, 1 waiting for somebody" in page
     assert "You may approve it." in text_of(approver, "/")
-    assert '<span class="count">1<span class="hidden"> running</span>' in page
+    assert '<span class="count" id="count-rollouts">1<span class="hidden"> under way</span>' in page
 
 
 def test_one_list_has_both_sorts_of_runs(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:

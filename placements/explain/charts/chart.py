@@ -1,6 +1,7 @@
 """A chart: what it says in one sentence, the figure, and the rows from which it is drawn."""
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import plotly.graph_objects as go
@@ -27,12 +28,24 @@ Cell = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
+class Leads:
+    """Where a chart leads to; the page that shows it says so, since a figure knows no addresses.
+
+    `point` is the address for a press on a point of the figure: in its braces stand the facts of the point,
+    `{x}`, or what the trace says of it in its `meta`. `cells` are those of the first cells of each row.
+    """
+
+    point: str
+    cells: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """A picture of facts.
 
     `name` is its id on the page and in the address of its table. `caption` says in a sentence what the
     picture shows: it is the accessible name of the figure. `rows` holds what the figure aggregates, a cell
-    per column; numbers are numbers.
+    per column; numbers are numbers. `leads` is where its points and rows lead to, if anywhere.
     """
 
     name: str
@@ -41,6 +54,13 @@ class Chart:
     figure: go.Figure
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    leads: Leads | None = None
+
+    def lines(self, start: int = 0, end: int | None = None) -> list[list[tuple[Cell, str]]]:
+        """Give some rows of the table: each cell, and the address that it leads to, empty for none."""
+        links = self.leads.cells[start:end] if self.leads else ()
+        pairs = zip_longest(self.rows[start:end], links, fillvalue=())
+        return [list(zip_longest(row, addresses, fillvalue="")) for row, addresses in pairs]
 
     @property
     def height(self) -> int:

@@ -1,0 +1,98 @@
+"""The overview is left open: it tells by itself what happens, and keeps what a person holds."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from clusters.models import MemberCluster
+from clusters.operations.editing import cordon
+from clusters.operations.observing import judge_all
+from placements.operations.placements import save_placement
+from placements.scheduling.fleet import EligibilityKind
+from tests.rows import NOW, pick_n_spec, placement_document
+
+Enter = Callable[..., Page]
+
+
+@pytest.fixture
+def page(enter: Enter, nine: None, work: Callable[[], None]) -> Page:
+    """Open the overview, with a clock that the test turns."""
+    work()
+    made = enter("/help/glossary/", "operator")
+    made.clock.install()
+    made.goto("/?by=env")
+    expect(made.locator("#plot-waffle svg.main-svg").first).to_be_visible()
+    made.evaluate("window.loaded = true")
+    return made
+
+
+def _later(page: Page) -> None:
+    """Let so much time pass that the page asks, however calm it is."""
+    page.clock.fast_forward(16_000)
+
+
+def _go_silent(name: str) -> None:
+    """Let a cluster send no heartbeat any more, and the rule that judges it say so."""
+    later = NOW + timedelta(minutes=10)
+    MemberCluster.objects.exclude(name=name).update(heartbeat_at=later)
+    judge_all(now=later)
+    assert MemberCluster.objects.get(name=name).verdict == EligibilityKind.STALE_HEARTBEAT
+
+
+def test_a_cluster_out_of_reach_is_told_without_reload_and_focus_and_choice_stay(page: Page) -> None:
+    needs, link = page.locator("#needs"), page.locator("#needs").get_by_role("link", name="Why ledger")
+    plot = page.locator("#plot-waffle").element_handle()
+    page.locator("#by").select_option("region")
+    link.focus()
+
+    _go_silent("nimblefox")
+    _later(page)
+
+    expect(needs).to_contain_text("nimblefox")
+    expect(page.locator("h1")).to_contain_text("1 cluster not eligible")
+    expect(link).to_be_focused()
+    assert page.evaluate("window.loaded") is True
+    assert page.locator("#by").input_value() == "region"
+    assert plot.evaluate("one => one.isConnected && one.data[0].z.flat().includes(3)")
+
+
+def test_a_placement_that_is_saved_appears_and_the_table_of_the_fleet_stays_open(
+    page: Page, work: Callable[[], None]
+) -> None:
+    page.locator("#chart-waffle").get_by_role("button", name="Table").click()
+    drawn = page.locator("#chart-waffle").element_handle()
+
+    save_placement(placement_document("newest", pick_n_spec(9)), by=None, now=datetime.now(UTC))
+    work()
+    _later(page)
+
+    expect(page.locator("#latest-decisions")).to_contain_text("newest")
+    expect(page.locator("#least-headroom")).to_contain_text("newest")
+    expect(page.locator("#count-rollouts")).to_contain_text("under way")
+    expect(page.locator("h1")).to_contain_text("6 placements")
+    expect(page.locator("#chart-waffle table")).to_be_visible()
+    assert drawn.evaluate("one => one.isConnected"), "no cluster has changed, so that part is left alone"
+    assert page.evaluate("window.loaded") is True
+
+
+def test_the_button_of_a_chart_keeps_its_focus_when_the_fleet_changes(page: Page) -> None:
+    page.locator("#chart-waffle").get_by_role("button", name="Table").press("Enter")
+
+    cordon(["nimblefox"], by=None, now=NOW)
+    _later(page)
+
+    expect(page.locator("#chart-waffle")).to_contain_text("1 cordoned")
+    expect(page.locator("#chart-waffle table")).to_be_visible()
+    expect(page.locator("#chart-waffle").get_by_role("button", name="Chart")).to_be_focused()
+
+
+def test_nothing_new_is_told_in_no_words_and_as_of_goes_on(page: Page) -> None:
+    shown = page.locator("#as-of [data-time]")
+    before = shown.inner_text()
+
+    with page.expect_response(lambda answer: answer.status == 204):
+        _later(page)
+
+    expect(shown).not_to_have_text(before)

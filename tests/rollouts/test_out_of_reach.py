@@ -1,0 +1,94 @@
+"""Runs that clusters out of reach hold up: who needs to know is told which, and since when."""
+
+import pytest
+from django.test import Client
+
+from clusters.models import MemberCluster
+from placements.models import Rollout
+from placements.queries.rollout_needs import rollout_needs
+from tests.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.rollouts.test_rolling import one_at_a_time
+from tests.rollouts.world import World
+from tests.rows import person
+
+pytestmark = pytest.mark.django_db
+
+
+def cut_off(world: World, *names: str) -> str:
+    """Let nobody reach these clusters until the rule for heartbeats says so; give since when that is."""
+    for name in names:
+        world.tell(name, {"kind": "unreachable"})
+    rows = MemberCluster.objects.filter(name__in=names)
+    world.run(until=lambda: "" not in rows.values_list("verdict", flat=True), seconds=600)
+    return f"{rows.earliest('verdict_since').verdict_since:%Y-%m-%d %H:%M:%S} UTC"
+
+
+@pytest.fixture
+def world() -> World:
+    """Make three clusters with a placement, two of which may be taken down at once."""
+    made = World(3)
+    made.place("web", one_at_a_time(maxUnavailable=2))
+    made.run(until=made.is_settled)
+    return made
+
+
+def needs() -> dict[str, str]:
+    """Give what rollouts need, by sort."""
+    return {one.sort: one.words for one in rollout_needs()}
+
+
+def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(world: World) -> None:
+    since = cut_off(world, "c001")
+
+    world.change()
+    world.work()
+
+    assert needs() == {"cut-off": f"Run 2 waits. c001 cannot be reached since {since}."}
+
+
+def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reach(world: World) -> None:
+    world.change()
+    world.work()
+
+    since = cut_off(world, "c000")
+
+    assert needs() == {
+        "halted": "Run 2 has halted: nothing goes on by itself, 1 cluster waits."
+        f" c000 cannot be reached since {since}."
+    }
+
+
+def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, client: Client) -> None:
+    world.change()
+    world.work()
+    since = cut_off(world, "c000")
+    client.force_login(person("ana", "viewer"))
+
+    page = client.get("/rollouts/web/2/").content.decode()
+
+    words = "was given r1 and has not become available; the cluster cannot be reached"
+    assert f"{words} since {since}<br>" in page
+    assert "c000</a> settles" not in page
+
+
+def test_an_answer_from_before_does_not_know_since_when(world: World) -> None:
+    world.change()
+    world.work()
+    cut_off(world, "c000")
+    run = Rollout.objects.get(state="running")
+    for one in run.answer["waiting"]:
+        del one["since"]
+    run.save()
+
+    assert needs()["halted"].endswith("c000 cannot be reached.")
+
+
+def test_a_staged_run_that_waits_for_a_cluster_out_of_reach_is_named() -> None:
+    world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", most=2))
+    world.place("web", staged_spec())
+    cut_off(world, "c001")
+
+    world.begin("one")
+    world.go_on(30)
+
+    assert needs() == {"staged-cut-off": "Staged run one waits for c001: out of reach."}
