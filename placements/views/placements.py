@@ -17,6 +17,7 @@ from placements.explain.sentences import policy_sentence
 from placements.explain.wording import headline
 from placements.manifests import dump_yaml
 from placements.models import Binding, Decision, Placement, Rollout
+from placements.operations.rescheduling import reschedule_refusal
 from placements.queries.drafts import drafts_of
 from placements.queries.lists import (
     PLACEMENT_ORDERS,
@@ -178,6 +179,7 @@ def _lasting(placement: Placement) -> dict[str, Any]:
     latest = resources.filter(is_latest=True).first()
     identities: list[list[str]] = latest.identities if latest else []
     return {
+        "may_reschedule": not reschedule_refusal(placement),
         "sentence": policy_sentence(manifest.spec.policy),
         "selectors": manifest.spec.resource_selectors,
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
