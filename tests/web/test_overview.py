@@ -223,7 +223,8 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
     least = page.partition('id="least"')[2].partition("</table>")[0]
     assert re.findall(r'<th scope="row"><a href="/placements/(\w+)/', least)[0] == "ledger"
     assert "env 1 of 2" in least
-    assert '<th scope="row">east</th><td>3</td><td>3</td>' in table
+    east = '<a href="/clusters/?label=region%3Aeast">east</a>'
+    assert f'<th scope="row">{east}</th><td>3</td><td>3</td>' in table
     assert "<option selected>region</option>" in page
 
 

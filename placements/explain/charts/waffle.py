@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from placements.explain.charts.chart import Chart, figure
+from placements.explain.charts.chart import Chart, GroupName, figure
 from placements.explain.charts.topology import STATES, value_words
 
 NAMED_UP_TO = 12
@@ -35,10 +35,14 @@ def waffle_chart(key: str, groups: Mapping[str | None, Members]) -> Chart | None
         figure=_figure(blocks),
         columns=(key or "Group", "Clusters", *map(str.capitalize, states)),
         rows=tuple(
-            (value_words(value), len(members), *(_count(members, state) for state in states))
+            (_named(key, value), len(members), *(_count(members, state) for state in states))
             for value, members in groups.items()
         ),
     )
+
+
+def _named(key: str, value: str | None) -> str:
+    return GroupName.of(key, value, value_words(value)) if key else value_words(value)
 
 
 def _count(members: Members, state: str) -> int:
