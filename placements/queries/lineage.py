@@ -1,7 +1,6 @@
 """What became of a decision: the run that carried it out, of either sort."""
 
 from django.db.models import Q
-from django.db.models.fields.json import KT
 
 from placements.models import Decision, Rollout, StagedRun
 
@@ -31,8 +30,7 @@ def _staged(row: Decision) -> StagedRun | None:
     runs = runs.defer("plan", "answer", "strategy", "overrides", "document")
     since = Q(created_at__gte=row.created_at)
     if _is_first_of_its_policy(row):
-        runs = runs.annotate(policy=KT("plan__policy_snapshot"))
-        since |= Q(policy=str(row.policy_number))
+        since |= Q(plan__policy_snapshot=str(row.policy_number))
     return runs.filter(since).order_by("pk").first()
 
 
