@@ -34,10 +34,12 @@ from placements.queries.records import (
     ways_of,
 )
 from placements.queries.what_if import hypothetical_named
+from placements.scheduling.outcomes import Outcome
+from placements.scheduling.reasons import ReasonCode
 from placements.views.chart_tables import asked_table
 from placements.views.decided_clusters import cluster_list
 from placements.views.decision_download import FORMATS, download
-from placements.views.lists import word_from
+from placements.views.lists import unknown_words, word_from
 from placements.views.replaying import played, step_from
 from placements.views.why_not import chooser_of, why_of
 
@@ -177,6 +179,7 @@ def _context(request: HttpRequest, row: AnyDecision, asked: Asked) -> dict[str, 
         "chooser": chooser_of(row, asked.cluster),
         "view": str(asked.view),
         "views": _views(row, asked),
+        "unknown": unknown_words(request, view=View, outcome=Outcome, reason=ReasonCode, download=FORMATS),
         **_shown(request, row, asked, charts),
     }
 

@@ -34,12 +34,13 @@ from placements.queries.runs import last_pulse, latest_run, said_of
 from placements.queries.staged import last_staged_pulse
 from placements.queries.status import latest_decision, manifest_of, scheduled_condition
 from placements.scheduling.bindings import BindingState
+from placements.scheduling.outcomes import Outcome
 from placements.scheduling.policy import PlacementType
 from placements.scheduling.semantics import Semantics
 from placements.scheduling.spec import OcmPlacement, parse_placement
 from placements.views import states
 from placements.views.happenings import happening_rows
-from placements.views.lists import order_from, page_from, word_from
+from placements.views.lists import order_from, page_from, unknown_words, word_from
 from placements.views.outcomes import outcome_table
 from placements.views.staged_placement import staged_context
 
@@ -94,6 +95,9 @@ def placements(request: HttpRequest) -> HttpResponse:
         "rows": placement_rows(page.rows),
         "after": page.after,
         "count": rows.count(),
+        "unknown": unknown_words(
+            request, state=State, type=PlacementType, semantics=Semantics, sort=PLACEMENT_ORDERS
+        ),
         "states": counts_by_state(),
         "types": list(PlacementType),
         "semantics": list(Semantics),
@@ -154,6 +158,7 @@ def _living(request: HttpRequest, placement: Placement) -> dict[str, Any]:
         "traps": traps_of(latest) if latest else (),
         "ways": ways_of(latest) if latest else (),
         "outcomes": outcome_table(request, latest) if latest else None,
+        "unknown": unknown_words(request, outcome=Outcome),
     }
 
 

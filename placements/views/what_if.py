@@ -22,7 +22,7 @@ from placements.operations.scenarios import ask_what_if
 from placements.queries.what_if import Fate, Totals, Variant, done_count, fate_counts, outcomes_in, totals_in
 from placements.scheduling.faults import Fault, Faults
 from placements.views.chart_tables import asked_table
-from placements.views.lists import PAGE_SIZE, page_from, word_from
+from placements.views.lists import PAGE_SIZE, page_from, unknown_words, word_from
 from placements.views.people import user_of
 from placements.views.states import State
 
@@ -133,6 +133,7 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "scenario": found,
         "variant": variant,
         "variants": VARIANT_WORDS,
+        "unknown": unknown_words(request, variant=Variant.values, fate=Fate),
         "version": version,
         "done": done,
         "charts": charts,

@@ -11,7 +11,7 @@ from django.test import Client
 from clusters.operations.editing import change_labels
 from fleetui.models import Event
 from placements.operations.resources import apply_resources, delete_resource
-from tests.rows import NOW, joined, namespace
+from tests.rows import NOW, joined, namespace, person
 
 pytestmark = pytest.mark.django_db
 
@@ -110,3 +110,15 @@ def test_the_object_itself_stays_complete_over_rest(viewer: Client, changed: Eve
 
     assert changed.kind == "resource"
     assert answer.json()["data"] == {"password": LATER, "user": "YW5h"}
+
+
+def test_finds_a_person_by_a_part_of_the_name_in_any_case(viewer: Client, text_of: Fetch) -> None:
+    joined("a")
+    change_labels(["a"], put={"region": "north"}, by=person("Anna.Lind", "operator"), now=NOW)
+
+    for part in ("anna", "LIND", "a.l"):
+        page = text_of(viewer, f"/activity/?by={part}")
+
+        assert "Anna.Lind" in page
+        assert '<td class="nowrap inline">system</td>' not in page
+    assert "Nothing that happened matches" in text_of(viewer, "/activity/?by=otto")
