@@ -102,7 +102,7 @@ def test_no_page_shows_what_a_secret_holds(
 ) -> None:
     page = text_of(viewer, address.format(event=changed.pk))
 
-    assert "(hidden, changed)" in page or "(hidden)" in page and "/resources/" in address
+    assert "(hidden, changed)" in page or ("(hidden)" in page and "/resources/" in address)
     assert PASSWORD not in page
     assert LATER not in page
 
