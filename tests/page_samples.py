@@ -39,6 +39,7 @@ SAMPLES = {
     "placement": "/placements/{placement}/",
     "edit-placement": "/placements/{placement}/edit/",
     "delete-placement": "/placements/{placement}/delete/",
+    "reschedule": "/placements/{placement}/reschedule/",
     "history": "/placements/{placement}/history/",
     "compare": "/placements/{placement}/compare/p0..p1/",
     "plan": "/placements/{placement}/plan/",

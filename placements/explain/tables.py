@@ -8,7 +8,7 @@ from placements.explain.text import visible
 from placements.explain.wording import reason_sentence
 from placements.scheduling.comparison import Comparison
 from placements.scheduling.decision import Decision
-from placements.scheduling.outcomes import Outcome, Outcomes
+from placements.scheduling.outcomes import ClusterOutcome, Outcome, Outcomes
 from placements.scheduling.reasons import ReasonCode
 
 OUTCOME_COLUMNS = (
@@ -26,8 +26,14 @@ OUTCOME_COLUMNS = (
 
 def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     """Give a row per cluster, as OUTCOME_COLUMNS say: those of the fleet by name, then those not in it."""
+    yield from rows_of(decision, Outcomes(decision))
+    yield from _rows_of_absent(decision)
+
+
+def rows_of(decision: Decision, outcomes: Iterable[ClusterOutcome]) -> Iterator[tuple[object, ...]]:
+    """Give the rows of some clusters of the fleet, in their order."""
     scores = {one.cluster: (one.topology_spread_score, one.affinity_score) for one in decision.picked}
-    for one in Outcomes(decision):
+    for one in outcomes:
         yield (
             one.cluster,
             str(one.outcome),
@@ -38,6 +44,9 @@ def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
             " ".join(str(reason.code) for reason in one.reasons),
             "; ".join(reason_sentence(reason) for reason in one.reasons),
         )
+
+
+def _rows_of_absent(decision: Decision) -> Iterator[tuple[object, ...]]:
     fleet = decision.cycle.fleet.positions
     for name in decision.unscheduled:
         if name not in fleet:
@@ -59,10 +68,15 @@ def _score(value: object) -> object:
 
 def outcome_csv(decision: Decision) -> str:
     """Write the outcomes as CSV with a header line."""
+    return written(outcome_rows(decision))
+
+
+def written(rows: Iterable[tuple[object, ...]]) -> str:
+    """Write rows of outcomes as CSV with a header line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(OUTCOME_COLUMNS)
-    writer.writerows(map(_safe, outcome_rows(decision)))
+    writer.writerows(map(_safe, rows))
     return text.getvalue()
 
 

@@ -13,10 +13,9 @@ from placements.drafting.checking import check
 from placements.drafting.rebasing import Rebased, Side, rebase
 from placements.manifests import attach_lines
 from placements.models import Draft, Placement
+from placements.operations.as_seen import PreviewOutdatedError, decide_as_seen
 from placements.operations.did import Did
 from placements.operations.placements import Saved, save_placement
-from placements.operations.scheduling import FleetMovedError, run_cycle, write_decision
-from placements.operations.snapshotting import refresh_resources
 from placements.scheduling.faults import Faults
 
 
@@ -30,17 +29,6 @@ class DraftThereError(Exception):
     def __init__(self, draft: Draft) -> None:
         super().__init__(str(draft))
         self.draft = draft
-
-
-class PreviewOutdatedError(Exception):
-    """What was confirmed is not what would be saved and decided now: somebody else acted meanwhile.
-
-    `is_text` tells that the draft itself was changed; else the fleet, or what is placed, was.
-    """
-
-    def __init__(self, *, is_text: bool) -> None:
-        super().__init__("the draft changed" if is_text else "the fleet changed")
-        self.is_text = is_text
 
 
 def draft_of(number: int, *, by: User) -> Draft:
@@ -143,7 +131,7 @@ def confirm_draft(number: int, *, seen: Seen, by: User, now: datetime, confirmed
         raise PreviewOutdatedError(is_text=True)
     saved = _save(draft, by=by, now=now, confirmed=confirmed)
     if saved.did is not Did.UNCHANGED:
-        _decide(saved.placement, seen, now=now)
+        decide_as_seen(saved.placement, seen.decision_id, now=now)
     Draft.objects.filter(pk=draft.pk).delete()
     return saved
 
@@ -163,17 +151,3 @@ def _save(draft: Draft, *, by: User, now: datetime, confirmed: bool) -> Saved:
 def name_of(draft: Draft) -> str:
     """Give the name of the placement that a draft edits, nothing for a new one."""
     return draft.placement.name if draft.placement else ""
-
-
-def _decide(placement: Placement, seen: Seen, *, now: datetime) -> None:
-    """Take the cycle that saving asked for, here and now; its answer has to be the one that was seen."""
-    placement.refresh_from_db()
-    if not refresh_resources(placement, now=now):
-        return
-    cycled = run_cycle(placement)
-    if cycled.decision.id != seen.decision_id:
-        raise PreviewOutdatedError(is_text=False)
-    try:
-        write_decision(cycled, now=now)
-    except FleetMovedError as error:
-        raise PreviewOutdatedError(is_text=False) from error

@@ -26,6 +26,7 @@ from placements.scheduling.door.override_documents import (
     parse_override,
 )
 from placements.scheduling.faults import Fault, Faults
+from placements.scheduling.hub.secrets import without_secrets
 from placements.snapshots import hash_of
 
 MOST = 100
@@ -85,7 +86,12 @@ def _write(
     _take_snapshot(row, manifest, by=by, now=now)
     verb = Did.CHANGED if before else Did.CREATED
     happening = Happening(
-        verb, NOUNS[row.kind], row.label, revision=row.revision, before=before, after=written
+        verb,
+        NOUNS[row.kind],
+        row.label,
+        revision=row.revision,
+        before=without_secrets(before),
+        after=without_secrets(written, before=before),
     )
     record(happening, by=by, now=now)
     _wake(row.placement_name, concerned)
@@ -106,7 +112,9 @@ def delete_override(
     concerned = set(row.targets.values_list(*KEY))
     _snapshots_of(row).update(is_latest=False)
     prune_override_snapshots(row, keep=0)
-    happening = Happening("deleted", NOUNS[kind], row.label, revision=row.revision + 1, before=row.document)
+    happening = Happening(
+        "deleted", NOUNS[kind], row.label, revision=row.revision + 1, before=without_secrets(row.document)
+    )
     record(happening, by=by, now=now)
     placement_name = row.placement_name
     row.delete()

@@ -8,6 +8,7 @@ from django.db import transaction
 from fleetui.events import SYSTEM, Happening, record
 from fleetui.revisions import refuse_stale
 from placements.models import Placement, PolicySnapshot
+from placements.operations.as_seen import decide_as_seen
 from placements.operations.asking import ask
 from placements.operations.emptying import refuse_emptying
 from placements.operations.placements import PLACEMENT, UnknownPlacementError
@@ -43,11 +44,31 @@ def reschedule(
     return placement
 
 
-def _refuse(placement: Placement) -> None:
+@transaction.atomic
+def reschedule_as_seen(
+    name: str, *, decision_id: str, by: User | None, now: datetime, expected: int, confirmed: bool = False
+) -> Placement:
+    """Decide a placement from scratch as its preview said: all of it or nothing.
+
+    The steps are those of a worker. Raises what `reschedule` does, and PreviewOutdatedError.
+    """
+    placement = reschedule(name, by=by, now=now, expected=expected, confirmed=confirmed)
+    decide_as_seen(placement, decision_id, now=now)
+    return placement
+
+
+def reschedule_refusal(placement: Placement) -> str:
+    """Say why there is nothing to decide from scratch; empty where there is."""
     if placement.deleting_since is not None:
-        raise HandRefusedError(f"{placement.name} is being deleted; there is nothing to reschedule")
+        return f"{placement.name} is being deleted; there is nothing to reschedule"
     if placement.placement_type == PlacementType.PICK_FIXED:
-        raise HandRefusedError(f"{placement.name} names its clusters; there is nothing to choose anew")
+        return f"{placement.name} names its clusters; there is nothing to choose anew"
+    return ""
+
+
+def _refuse(placement: Placement) -> None:
+    if refusal := reschedule_refusal(placement):
+        raise HandRefusedError(refusal)
 
 
 def _obsolete_all(placement: Placement, *, by: User | None, now: datetime) -> None:

@@ -46,6 +46,7 @@ _COLUMNS = {
     "stale": "stale_picks",
 }
 """The column of the database for each order; those that are worked out are so only when they order."""
+ORDERS = tuple(f"{sign}{name}" for name in _COLUMNS for sign in ("", "-"))
 
 
 def in_order(rows: QuerySet[MemberCluster], given: str) -> tuple[QuerySet[MemberCluster], str, str]:

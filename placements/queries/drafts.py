@@ -15,9 +15,10 @@ from placements.explain.sentences import policy_sentence
 from placements.manifests import attach_lines
 from placements.models import Draft, Placement
 from placements.operations.immutable import immutability_faults
+from placements.queries.fresh import from_scratch
 from placements.queries.hub import selection_of
 from placements.queries.planning import plan_of_preview
-from placements.queries.preview import Preview, preview_over
+from placements.queries.preview import Preview, preview_over, previewed
 from placements.scheduling.advice.feasibility import Bound, feasibility_bound
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.door.ocm_placement import is_ocm_placement
@@ -26,8 +27,10 @@ from placements.scheduling.fleet import Fleet
 from placements.scheduling.hub.selection import Selection
 from placements.scheduling.outcomes import Outcome
 from placements.scheduling.profile import profile_of
+from placements.scheduling.scheduler import schedule
 from placements.scheduling.spec import ClusterResourcePlacement, StrategyType, parse_placement
 from placements.scheduling.spread.base import GroupStrategy
+from placements.snapshots import cycles_of
 
 _MOST_STEPS, _MOST_JUDGED, _MOST_PLANNED = 2_000, 1_000, 200
 
@@ -89,6 +92,22 @@ def look_at(text: str, *, saved: Placement | None, now: datetime, with_waves: bo
     shown = _shown(checked.trial, found, now=now, with_waves=with_waves)
     milliseconds = round((perf_counter() - started) * 1000)
     return Look(checked, replace(shown, milliseconds=milliseconds), fleet, found.decision.cycle)
+
+
+def look_afresh(placement: Placement, *, now: datetime) -> DraftPreview:
+    """Preview what deciding a saved placement from scratch would change. Raises Faults of its selectors."""
+    started = perf_counter()
+    draft = parse_placement(placement.document)
+    [(_, cycle)] = cycles_of([placement], fleet_now().fleet)
+    found = previewed(
+        draft,
+        schedule(from_scratch(cycle)),
+        saved=placement,
+        selection=selection_of(draft),
+        is_incremental=False,
+    )
+    shown = _shown(draft, found, now=now, with_waves=True)
+    return replace(shown, milliseconds=round((perf_counter() - started) * 1000))
 
 
 def _with_hub(checked: Checked, saved: Placement | None) -> tuple[Checked, Selection]:

@@ -65,6 +65,12 @@ def history_of(placement: Placement, *, size: int, after: str | None = None) -> 
     return History(shown, shown[-1].cursor if len(found) > size else None)
 
 
+def cursor_above(placement: Placement, number: int) -> str | None:
+    """Give the cursor of the page that begins with a policy; None where that is no longer kept."""
+    row = PolicySnapshot.objects.filter(placement=placement, number=number).first()
+    return f"{row.created_at.isoformat()}~{_RANKS[EntryKind.POLICY]}~{number + 1}" if row else None
+
+
 def _entries(placement: Placement, place: "_Place | None", *, most: int) -> Iterator[Entry]:
     tables: tuple[tuple[EntryKind, QuerySet[Any]], ...] = (
         (EntryKind.POLICY, _rows(PolicySnapshot, placement)),

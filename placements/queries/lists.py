@@ -131,9 +131,9 @@ def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -
 
 
 def events_matching(*, kind: str = "", name: str = "", part: str = "", by: str = "") -> QuerySet[Event]:
-    """Give events that match: a whole name, or a part of one in any case; unordered."""
+    """Give events that match: a whole name, or a part of one in any case, and of who did it; unordered."""
     rows = Event.objects.all()
     rows = rows.filter(kind=kind) if kind else rows
     rows = rows.filter(name=name) if name else rows
     rows = rows.filter(name__icontains=part) if part else rows
-    return rows.filter(actor_name=by) if by else rows
+    return rows.filter(actor_name__icontains=by) if by else rows

@@ -62,13 +62,25 @@ def preview_over(
 ) -> Preview:
     """Schedule a draft that selects these resources as saving it over a placement, or as a new one, would."""
     cycle = draft_cycle(draft, saved=saved, fleet=fleet_now().fleet)
-    decision = schedule(cycle)
+    is_incremental = _is_incremental(draft, saved)
+    return previewed(draft, schedule(cycle), saved=saved, selection=selection, is_incremental=is_incremental)
+
+
+def previewed(
+    draft: ClusterResourcePlacement,
+    decision: Decision,
+    *,
+    saved: Placement | None,
+    selection: Selection,
+    is_incremental: bool,
+) -> Preview:
+    """Give a decision as a preview, with what there is to warn of."""
     caveats = (
         *placement_caveats(draft),
         *selection.caveats,
-        *map(draft.in_document, (*fleet_caveats(cycle), *decision_caveats(decision))),
+        *map(draft.in_document, (*fleet_caveats(decision.cycle), *decision_caveats(decision))),
     )
-    return Preview(decision, selection, caveats, saved, _is_incremental(draft, saved))
+    return Preview(decision, selection, caveats, saved, is_incremental)
 
 
 def _is_incremental(draft: ClusterResourcePlacement, saved: Placement | None) -> bool:

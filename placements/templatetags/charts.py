@@ -3,9 +3,12 @@
 from typing import Any
 
 from django import template
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
-from placements.explain.charts.chart import Cell, Chart
+from placements.explain.charts.chart import Cell, Chart, GroupName
 from placements.explain.wording import NONE
 
 register = template.Library()
@@ -28,6 +31,23 @@ def cell(value: Cell) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,}".replace(",", "\u202f").replace("-", "−")
+
+
+@register.simple_tag(takes_context=True)
+def group_link(context: dict[str, Any], cell: Cell) -> str:
+    """Give the address of the clusters of a group: in the decision shown, or in the fleet; else nothing."""
+    if not isinstance(cell, GroupName):
+        return ""
+    request: HttpRequest = context["request"]
+    match = request.resolver_match
+    if match is None or match.url_name != "decision":
+        label = f"!{cell.key}" if cell.value is None else f"{cell.key}:{cell.value}"
+        return f"{reverse('pages:clusters')}?{urlencode({'label': label})}"
+    query = request.GET.copy()
+    for name in ("table", "row", "q", "outcome", "reason", "from"):
+        query.pop(name, None)
+    query["view"], query["group"] = "clusters", f"{cell.key}:{cell.value or ''}"
+    return f"?{query.urlencode()}#view"
 
 
 @register.inclusion_tag("parts/chart.html", takes_context=True)

@@ -14,7 +14,7 @@ from placements.manifests import dump_yaml
 from placements.queries.lists import events_matching
 from placements.scheduling.hub.secrets import without_secrets
 from placements.views.happenings import happening_rows
-from placements.views.lists import page_from
+from placements.views.lists import page_from, unknown_words
 
 KINDS = (
     "cluster",
@@ -36,9 +36,16 @@ _EVERY_LINE = 1_000_000
 def activity(request: HttpRequest) -> HttpResponse:
     """List the events that match, a page at a time."""
     given = {field: request.GET.get(field, "").strip() for field in ("kind", "name", "q", "by")}
+    given["kind"] = given["kind"] if given["kind"] in KINDS else ""
     rows = events_matching(kind=given["kind"], name=given["name"], part=given["q"], by=given["by"])
     page = page_from(request, rows, order="-id", unique="id")
-    context = {"events": happening_rows(page.rows), "after": page.after, "wanted": given, "kinds": KINDS}
+    context = {
+        "events": happening_rows(page.rows),
+        "after": page.after,
+        "wanted": given,
+        "kinds": KINDS,
+        "unknown": unknown_words(request, kind=KINDS),
+    }
     return render_page(request, "activity/list.html", context, fragment="activity/_list.html")
 
 

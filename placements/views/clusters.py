@@ -24,14 +24,14 @@ from clusters.queries import manifest_of
 from fleetui.access import for_readers
 from fleetui.htmx import render_page
 from placements.manifests import dump_yaml
-from placements.queries.cluster_list import LABEL, in_order
+from placements.queries.cluster_list import LABEL, ORDERS, in_order
 from placements.queries.headroom import stale_on
 from placements.queries.lists import bindings_on, events_matching, placements_on
 from placements.queries.topology import favourite_keys
 from placements.views import states
 from placements.views.cluster_download import FORMATS, download
 from placements.views.happenings import happening_rows
-from placements.views.lists import page_from, word_from
+from placements.views.lists import page_from, unknown_words, word_from
 from placements.views.rehearsals import fault_rows
 
 EVENTS_SHOWN = 15
@@ -81,6 +81,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
     columns, states_counted = _columns(request), counts_by_state()
     context = {
         "wanted": wanted,
+        "unknown": unknown_words(request, state=State, sort=_orders(request), download=FORMATS),
         "rows": _rows(page.rows, columns),
         "after": page.after,
         "count": rows.count() if wanted != ClusterFilter() else _total(states_counted),
@@ -92,6 +93,13 @@ def clusters(request: HttpRequest) -> HttpResponse:
         **_facets(request, wanted, keys),
     }
     return render_page(request, "clusters/list.html", context, fragment="clusters/_list.html")
+
+
+def _orders(request: HttpRequest) -> list[str]:
+    """List the orders that there are; by a label, any is one."""
+    given = request.GET.get("sort", "")
+    by_label = given.removeprefix("-").startswith(LABEL)
+    return [*ORDERS, given] if by_label else list(ORDERS)
 
 
 def _total(counted: dict[State, int]) -> int:

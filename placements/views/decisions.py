@@ -6,9 +6,9 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from fleetui.access import for_readers
@@ -24,6 +24,7 @@ from placements.explain.charts.skews import skew_chart
 from placements.explain.sentences import policy_sentence
 from placements.explain.wording import bindings_sentence, headline
 from placements.models import Decision, HypotheticalDecision, Rollout
+from placements.queries.lineage import run_after
 from placements.queries.records import (
     AnyDecision,
     decision_of,
@@ -34,9 +35,12 @@ from placements.queries.records import (
 )
 from placements.queries.what_if import hypothetical_named
 from placements.scheduling.decision import Decision as DecisionValue
+from placements.scheduling.outcomes import Outcome
+from placements.scheduling.reasons import ReasonCode
 from placements.views.chart_tables import address_with, asked_table
 from placements.views.decided_clusters import cluster_list
-from placements.views.lists import word_from
+from placements.views.decision_download import FORMATS, download
+from placements.views.lists import unknown_words, word_from
 from placements.views.replaying import played, step_from
 from placements.views.why_not import chooser_of, why_of
 
@@ -89,6 +93,8 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         query = request.GET.urlencode()
         target["Location"] += f"?{query}" if query else ""
         return target
+    if request.GET.get("download") in FORMATS:
+        return download(found[0], cluster_list(request, found[0]), request.GET["download"])
     asked = _asked(request, found[0])
     table = asked_table(request, _chart_named(request, charts_of(request, found[0], asked)))
     return table or render_page(
@@ -185,6 +191,7 @@ def _context(request: HttpRequest, row: AnyDecision, asked: Asked) -> dict[str, 
         "chooser": chooser_of(row, asked.cluster),
         "view": str(asked.view),
         "views": _views(row, asked),
+        "unknown": unknown_words(request, view=View, outcome=Outcome, reason=ReasonCode, download=FORMATS),
         **_shown(request, row, asked, charts),
     }
 
@@ -213,13 +220,14 @@ def _scenario(row: AnyDecision) -> dict[str, Any]:
     return {"scenario": None, "variant": ""}
 
 
-def _run_of(row: AnyDecision) -> Rollout | None:
-    """Give the run that carried the decision out: the one under way then, or the next."""
-    if isinstance(row, HypotheticalDecision) or row.placement_id is None:
+def _run_of(row: AnyDecision) -> tuple[str, str] | None:
+    """Name the run that carried the decision out, with its address."""
+    run = None if isinstance(row, HypotheticalDecision) else run_after(row)
+    if run is None:
         return None
-    runs = Rollout.objects.filter(placement=row.placement_id).defer("answer", "waves")
-    under_way = Q(ended_at__isnull=True) | Q(ended_at__gte=row.created_at)
-    return runs.filter(under_way).order_by("number").first()
+    if isinstance(run, Rollout):
+        return f"run {run.number}", reverse("pages:rollout", args=[run.placement_name, run.number])
+    return f"staged run {run.name}", reverse("pages:staged-run", args=[run.name])
 
 
 def _views(row: AnyDecision, asked: Asked) -> list[tuple[str, str, bool]]:

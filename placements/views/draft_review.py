@@ -17,8 +17,8 @@ from placements.drafting.rebasing import Overlap, Side
 from placements.explain.sentences import policy_sentence
 from placements.manifests import dump_yaml
 from placements.models import Draft
+from placements.operations.as_seen import PreviewOutdatedError
 from placements.operations.drafts import (
-    PreviewOutdatedError,
     Seen,
     UnknownDraftError,
     confirm_draft,
@@ -31,12 +31,11 @@ from placements.queries.drafts import DraftPreview, Look, look_at
 from placements.scheduling.bindings import Binding
 from placements.scheduling.faults import Faults
 from placements.scheduling.spec import parse_placement
+from placements.views.as_reviewed import moved_since, names_after
 from placements.views.editor_showing import conflict, showing
 from placements.views.people import is_confirmed, user_of
 from placements.views.semantics import draft_sides
 from placements.yaml_edits import CannotEditError
-
-_MOST_NAMES = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +123,8 @@ def _page(
         "digest": digest_of(found.text),
         **conflict(found, placement),
         "outdated": outdated,
-        "moved": _moved(request, look.shown) if outdated == "fleet" and look.shown else [],
-        "after": _after(look.shown) if look.shown else "",
+        "moved": moved_since(request, look.shown) if outdated == "fleet" and look.shown else [],
+        "after": names_after(look.shown) if look.shown else "",
         "was_sentence": policy_sentence(parse_placement(before).spec.policy) if before else "",
         "manifest_diff": list(_manifest_diff(before, look)),
         "other_reasons": _other_reasons(look.shown) if look.shown else [],
@@ -143,22 +142,6 @@ def _rules(request: HttpRequest, look: Look) -> dict[str, Any]:
     if "rules" not in request.GET or draft is None or look.checked.faults:
         return {"has_rules": False}
     return {"has_rules": True, **draft_sides(draft)}
-
-
-def _after(shown: DraftPreview) -> str:
-    """Give the names of who would be placed, for comparing later; nothing where they are too many."""
-    names = [one.cluster for one in shown.preview.decision.bindings_after if one.is_active]
-    return " ".join(names) if len(names) <= _MOST_NAMES else ""
-
-
-def _moved(request: HttpRequest, shown: DraftPreview) -> list[tuple[str, list[str]]]:
-    """Say who would be placed now, and was not in the review that was confirmed; and the reverse."""
-    then, now = (set(text.split()) for text in (request.POST.get("after", ""), _after(shown)))
-    if not then or not now:
-        return []
-    return [
-        (words, sorted(names)) for words, names in (("joins", now - then), ("leaves", then - now)) if names
-    ]
 
 
 def _manifest_diff(before: dict[str, Any] | None, look: Look) -> Iterator[DiffLine]:

@@ -15,7 +15,7 @@ from placements.operations.placements import PLACEMENT
 from placements.queries.drafts import DraftPreview, Look
 from placements.scheduling.faults import Caveat, Fault, Keys, split_path
 from placements.scheduling.policy import PlacementType
-from placements.scheduling.spec import OcmPlacement, StrategyType
+from placements.scheduling.spec import ClusterResourcePlacement, OcmPlacement, StrategyType
 
 NAMES_SHOWN, WAVES_SHOWN = 20, 12
 _OF_TYPE = {
@@ -81,14 +81,27 @@ def showing(look: Look, placement: Placement | None) -> dict[str, Any]:
     }
 
 
+def decided(shown: DraftPreview, draft: ClusterResourcePlacement) -> dict[str, Any]:
+    """Give the context of what a preview says of the decision, where there is no editor beside it."""
+    return {
+        "shown": shown,
+        "preview": shown.preview,
+        "changes": _changes(shown),
+        "warnings": _warnings(shown),
+        "result_words": _result(shown),
+        "waves_words": _waves(draft, shown),
+        "more_picks": _more_picks(shown),
+    }
+
+
 def _words(look: Look, warnings: list[Caveat]) -> dict[str, Any]:
     shown = look.shown
     return {
         "faults_words": counted(len(look.checked.faults), "fault"),
         "warnings_words": counted(len(warnings), "warning"),
         "result_words": _result(shown) if shown else "",
-        "waves_words": _waves(look, shown) if shown else "",
-        "more_picks": max(0, len(shown.preview.decision.picked) - len(shown.picks)) if shown else 0,
+        "waves_words": _waves(look.checked.trial, shown) if shown else "",
+        "more_picks": _more_picks(shown) if shown else 0,
     }
 
 
@@ -101,9 +114,12 @@ def _result(shown: DraftPreview) -> str:
     return f"{shown.placed} picked"
 
 
-def _waves(look: Look, shown: DraftPreview) -> str:
-    trial = look.checked.trial
-    if trial and trial.spec.strategy.type is StrategyType.EXTERNAL:
+def _more_picks(shown: DraftPreview) -> int:
+    return max(0, len(shown.preview.decision.picked) - len(shown.picks))
+
+
+def _waves(draft: ClusterResourcePlacement | None, shown: DraftPreview) -> str:
+    if draft and draft.spec.strategy.type is StrategyType.EXTERNAL:
         return "Staged: changes wait until somebody starts a run."
     if shown.waves is None:
         return "The review plans the waves of the rollout."

@@ -26,12 +26,13 @@ from placements.queries.comparing import (
     manifest_with,
     number_under,
 )
-from placements.queries.history import Entry, EntryKind, History, history_of
+from placements.queries.history import Entry, EntryKind, History, cursor_above, history_of
 from placements.snapshots import policy_of
 from placements.views.lists import PAGE_SIZE
 
 _CHANGES_SHOWN, _NAMES_SHOWN = 4, 20
 _KEY = re.compile("[a-z0-9-]{1,40}")
+_POLICY = re.compile("p([0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,23 @@ class HistoryRow:
     """The manifest that restoring it would bring to the editor."""
     rolls_back: bool = False
 
+    @property
+    def is_policy(self) -> bool:
+        """Tell whether it is a policy, of which each stands here once."""
+        return self.entry.kind is EntryKind.POLICY
+
 
 @for_readers
 @require_safe
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List what a placement was asked and what was decided, newest first."""
     found = get_object_or_404(Placement, name=name)
-    page = _page(request, found)
+    wanted = _wanted(request)
+    page = _page_with(found, wanted) if wanted else _page(request, found)
     context = {
         "placement": found,
+        "at": f"p{wanted}",
+        "missed": wanted if all(entry.key != f"p{wanted}" for entry in page.entries) else "",
         "rows": [_row(found, entry) for entry in page.entries],
         "after": page.after,
         **_two_latest(page.entries),
@@ -79,6 +88,21 @@ def _page(request: HttpRequest, placement: Placement) -> History:
         return history_of(placement, size=PAGE_SIZE, after=request.GET.get("after"))
     except BadCursorError:
         return history_of(placement, size=PAGE_SIZE)
+
+
+def _wanted(request: HttpRequest) -> str:
+    """Read the number of the policy to begin with; later pages are asked for without it."""
+    found = _POLICY.fullmatch(request.GET.get("at", ""))
+    return found[1] if found and "after" not in request.GET else ""
+
+
+def _page_with(placement: Placement, number: str) -> History:
+    """Give the page on which a policy stands: the first, or the one that begins with it."""
+    first = history_of(placement, size=PAGE_SIZE)
+    if any(entry.key == f"p{number}" for entry in first.entries):
+        return first
+    cursor = cursor_above(placement, int(number))
+    return first if cursor is None else history_of(placement, size=PAGE_SIZE, after=cursor)
 
 
 def _row(placement: Placement, entry: Entry) -> HistoryRow:

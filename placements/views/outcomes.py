@@ -29,8 +29,9 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeTable:
-    """One page of the table, with the number of clusters of each outcome."""
+    """One page of the table, with all that were found and the number of clusters of each outcome."""
 
+    found: tuple[ClusterOutcome, ...]
     rows: list[OutcomeRow]
     counts: list[tuple[str, int]]
     chosen: str
@@ -51,10 +52,11 @@ def outcome_table(
     everyone = outcomes_of(decision) if among is None else among
     chosen = word_from(request, "outcome", Outcome)
     counted = Counter(one.outcome for one in everyone)
-    found = sorted((one for one in everyone if chosen in (None, one.outcome)), key=_place)
+    found = tuple(sorted((one for one in everyone if chosen in (None, one.outcome)), key=_place))
     start = _start(request, len(found))
     shown = found[start : start + PAGE_SIZE]
     return OutcomeTable(
+        found=found,
         rows=list(map(outcome_row, shown)),
         counts=[(str(outcome), counted[outcome]) for outcome in _ORDER if counted[outcome]],
         chosen=str(chosen or ""),

@@ -19,6 +19,7 @@ from placements.explain.sentences import policy_sentence
 from placements.explain.wording import headline
 from placements.manifests import dump_yaml
 from placements.models import Binding, Decision, Placement, Rollout
+from placements.operations.rescheduling import reschedule_refusal
 from placements.queries.drafts import drafts_of
 from placements.queries.lists import (
     PLACEMENT_ORDERS,
@@ -34,12 +35,13 @@ from placements.queries.run_clusters import progress_of
 from placements.queries.runs import latest_run, placement_pulse, said_of
 from placements.queries.status import latest_decision, manifest_of, scheduled_condition
 from placements.scheduling.bindings import BindingState
+from placements.scheduling.outcomes import Outcome
 from placements.scheduling.policy import PlacementType
 from placements.scheduling.semantics import Semantics
 from placements.scheduling.spec import OcmPlacement, parse_placement
 from placements.views import states
 from placements.views.happenings import happening_rows
-from placements.views.lists import order_from, page_from, word_from
+from placements.views.lists import order_from, page_from, unknown_words, word_from
 from placements.views.outcomes import outcome_table
 from placements.views.staged_placement import staged_context
 
@@ -94,6 +96,9 @@ def placements(request: HttpRequest) -> HttpResponse:
         "rows": placement_rows(page.rows),
         "after": page.after,
         "count": rows.count(),
+        "unknown": unknown_words(
+            request, state=State, type=PlacementType, semantics=Semantics, sort=PLACEMENT_ORDERS
+        ),
         "states": counts_by_state(),
         "types": list(PlacementType),
         "semantics": list(Semantics),
@@ -147,6 +152,7 @@ def _living(request: HttpRequest, placement: Placement) -> dict[str, Any]:
         "traps": traps_of(latest) if latest else (),
         "ways": ways_of(latest) if latest else (),
         "outcomes": outcome_table(request, latest) if latest else None,
+        "unknown": unknown_words(request, outcome=Outcome),
     }
 
 
@@ -172,6 +178,7 @@ def _lasting(placement: Placement) -> dict[str, Any]:
     latest = resources.filter(is_latest=True).first()
     identities: list[list[str]] = latest.identities if latest else []
     return {
+        "may_reschedule": not reschedule_refusal(placement),
         "sentence": policy_sentence(manifest.spec.policy),
         "selectors": manifest.spec.resource_selectors,
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,

@@ -37,10 +37,11 @@ from placements.rollout.answer import Answer, Verdict
 from placements.views import states
 from placements.views.chart_tables import asked_table
 from placements.views.happenings import happening_rows
-from placements.views.lists import PAGE_SIZE, page_from, word_from
+from placements.views.lists import PAGE_SIZE, page_from, unknown_words, word_from
 from placements.views.people import user_of
 
 _ROWS, _EVENTS_SHOWN, _SHOWN = 50, 15, 8
+_APPROVAL = "approval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,11 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     name = request.GET.get("placement", "").strip()
     waiting = approvals_waiting()
     waiting = waiting.filter(run__placement_name=name) if name else waiting
-    is_inbox = request.GET.get("waiting") == "approval"
+    is_inbox = request.GET.get("waiting") == _APPROVAL
     context = {
         "name": name,
         "states": list(Standing),
+        "unknown": unknown_words(request, state=Standing, waiting=(_APPROVAL,)),
         "state": word_from(request, "state", Standing),
         "is_inbox": is_inbox,
         "waiting": waiting.count(),

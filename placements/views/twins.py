@@ -94,6 +94,7 @@ _TWINS: dict[str, Twin] = {
     "clusters": _clusters,
     "placements": _list("placements", "q", "state", "type", "semantics", "cluster", sort="order"),
     "plan": _object("plan", "name"),
+    "reschedule": _object("reschedule", "name"),
     "history": _object("history", "name"),
     "compare": _object("compare", "name", "before", "after"),
     "rollouts": _list("rollouts", "placement", "state"),

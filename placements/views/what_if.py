@@ -32,7 +32,7 @@ from placements.queries.what_if import (
 )
 from placements.scheduling.faults import Fault, Faults
 from placements.views.chart_tables import asked_table
-from placements.views.lists import PAGE_SIZE, page_from, word_from
+from placements.views.lists import PAGE_SIZE, page_from, unknown_words, word_from
 from placements.views.people import user_of
 from placements.views.states import State
 
@@ -141,6 +141,7 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "scenario": found,
         "variant": variant,
         "variants": VARIANT_WORDS,
+        "unknown": unknown_words(request, variant=Variant.values, fate=Fate),
         "version": version,
         "done": version.partition(".")[0],
         "charts": charts,

@@ -9,9 +9,9 @@ from fleetui.revisions import StaleEditError
 from placements.drafting.rebasing import Overlap, Side
 from placements.manifests import dump_yaml, load_documents
 from placements.models import Decision, Draft, Placement, PolicySnapshot
+from placements.operations.as_seen import PreviewOutdatedError
 from placements.operations.drafts import (
     DraftThereError,
-    PreviewOutdatedError,
     Seen,
     UnknownDraftError,
     confirm_draft,

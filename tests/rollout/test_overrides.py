@@ -268,3 +268,15 @@ def test_a_version_is_the_resources_the_overrides_and_how_they_are_applied() -> 
 
     assert len(set(versions)) == len(versions)
     assert versions[0] == cluster_version("r0", [], ApplyStrategy())
+
+
+@pytest.mark.parametrize("path", ["/stringData/password/a", "/data/users/ana", "/nothing/here"])
+def test_a_patch_that_does_not_fit_never_tells_what_a_secret_holds(path: str) -> None:
+    door = manifest("Secret", "door", "shop", data={"password": "aHVzaA=="})
+    shop = cro(rule(patch("replace", path, "x")))
+
+    failed = override((door,), (shop,), CANARY)
+
+    assert isinstance(failed, OverrideFailed)
+    assert "not found" in failed.message
+    assert "aHVzaA" not in failed.message

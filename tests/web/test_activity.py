@@ -10,8 +10,10 @@ from django.test import Client
 
 from clusters.operations.editing import change_labels
 from fleetui.models import Event
+from placements.operations.overrides import delete_override, save_override
 from placements.operations.resources import apply_resources, delete_resource
-from tests.rows import NOW, joined, namespace
+from tests.rollouts.overrides import for_resource, rule
+from tests.rows import NOW, joined, namespace, person
 
 pytestmark = pytest.mark.django_db
 
@@ -100,7 +102,7 @@ def test_no_page_shows_what_a_secret_holds(
 ) -> None:
     page = text_of(viewer, address.format(event=changed.pk))
 
-    assert "(hidden" in page
+    assert "(hidden, changed)" in page or ("(hidden)" in page and "/resources/" in address)
     assert PASSWORD not in page
     assert LATER not in page
 
@@ -110,3 +112,79 @@ def test_the_object_itself_stays_complete_over_rest(viewer: Client, changed: Eve
 
     assert changed.kind == "resource"
     assert answer.json()["data"] == {"password": LATER, "user": "YW5h"}
+
+
+def test_finds_a_person_by_a_part_of_the_name_in_any_case(viewer: Client, text_of: Fetch) -> None:
+    joined("a")
+    change_labels(["a"], put={"region": "north"}, by=person("Anna.Lind", "operator"), now=NOW)
+
+    for part in ("anna", "LIND", "a.l"):
+        page = text_of(viewer, f"/activity/?by={part}")
+
+        assert "Anna.Lind" in page
+        assert '<td class="nowrap inline">system</td>' not in page
+    assert "Nothing that happened matches" in text_of(viewer, "/activity/?by=otto")
+
+
+SECRET = {"group": "", "version": "v1", "kind": "Secret", "name": "door"}
+
+
+def overriding(password: str) -> dict[str, Any]:
+    """Write an override that gives the Secret a password of its own on some clusters."""
+    patch = {"op": "replace", "path": "/data/password", "value": password}
+    return for_resource("door", rule(patch, env="canary"), of=SECRET)
+
+
+@pytest.fixture
+def overridden() -> Event:
+    """Override a Secret, once and again; give the last event."""
+    save_override(overriding(PASSWORD), by=None, now=NOW)
+    save_override(overriding(LATER), by=None, now=NOW)
+    return Event.objects.latest("pk")
+
+
+@pytest.mark.usefixtures("overridden")
+def test_events_never_hold_what_an_override_puts_into_a_secret() -> None:
+    delete_override("ResourceOverride", "shop", "door", by=None, now=NOW)
+
+    held = str(list(Event.objects.filter(kind="override").values_list("before", "after")))
+
+    assert held.count("'(hidden)'") == 3
+    assert held.count("'(hidden, changed)'") == 1
+    assert PASSWORD not in held
+    assert LATER not in held
+
+
+@pytest.mark.parametrize("address", ["/activity/", "/activity/{event}/", "/api/v1/events/{event}"])
+def test_no_page_shows_what_an_override_puts_into_a_secret(
+    viewer: Client, text_of: Fetch, overridden: Event, address: str
+) -> None:
+    page = text_of(viewer, address.format(event=overridden.pk))
+
+    assert "(hidden, changed)" in page
+    assert PASSWORD not in page
+    assert LATER not in page
+
+
+@pytest.mark.usefixtures("overridden")
+def test_the_override_itself_stays_complete_over_rest(viewer: Client) -> None:
+    answer = viewer.get("/api/v1/overrides/ResourceOverride/shop/door")
+
+    assert answer.json() == overriding(LATER)
+
+
+def test_the_migration_takes_overrides_out_of_events_of_before() -> None:
+    held = Event.objects.create(
+        at=NOW, verb="changed", kind="override", name="shop/door", before=overriding(PASSWORD), after=None
+    )
+    other = Event.objects.create(
+        at=NOW, verb="created", kind="override", name="shop/web", after=for_resource("web", rule())
+    )
+
+    import_module("fleetui.migrations.0005_hide_secret_patches").hide(apps, None)
+
+    held.refresh_from_db()
+    assert PASSWORD not in str(held.before)
+    assert "'path': '/data/password', 'value': '(hidden)'" in str(held.before)
+    assert held.after is None
+    assert Event.objects.get(pk=other.pk).after == other.after

@@ -80,6 +80,7 @@ WRITE = [
     "/placements/new/",
     "/placements/web/edit/",
     "/placements/web/delete/",
+    "/placements/web/reschedule/",
     "/placements/web/pause/",
     "/placements/web/resume/",
     "/placements/web/stop/",

@@ -111,7 +111,7 @@ class EventQuery(PageQuery):
     kind = _text(help_text="`cluster`, `placement` or `resource`.")
     name = _text()
     q = _text(help_text="A part of the name.")
-    by = _text(help_text="A user's name, or `system`.")
+    by = _text(help_text="A part of a user's name, or of `system`.")
 
 
 class OutcomeQuery(serializers.Serializer[object]):

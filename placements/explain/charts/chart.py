@@ -27,6 +27,25 @@ _MARGIN = {"l": 8, "r": 16, "t": 8, "b": 8}
 Cell = str | int | float | None
 
 
+class GroupName(str):
+    """The name of a group in a table, which knows its key: what may lead to the clusters of the group.
+
+    `value` is None for those that lack the label.
+    """
+
+    __slots__ = ("key", "value")
+
+    key: str
+    value: str | None
+
+    @classmethod
+    def of(cls, key: str, value: str | None, words: str) -> "GroupName":
+        """Name the group of a key and a value as people do."""
+        name = cls(words)
+        name.key, name.value = key, value
+        return name
+
+
 @dataclass(frozen=True, slots=True)
 class Leads:
     """Where a chart leads to; the page that shows it says so, since a figure knows no addresses.

@@ -7,7 +7,17 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from placements.explain.charts.chart import ACCENT, NEUTRAL, OK, QUIET, TEXT, Chart, figure, whole_ticks
+from placements.explain.charts.chart import (
+    ACCENT,
+    NEUTRAL,
+    OK,
+    QUIET,
+    TEXT,
+    Chart,
+    GroupName,
+    figure,
+    whole_ticks,
+)
 from placements.explain.wording import counted, joined, spread_limit_of
 from placements.scheduling.candidates import candidates_of
 from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
@@ -88,11 +98,15 @@ def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
         figure=_figure(panels),
         columns=("Key", "Group", "Placed", "of that in this step", "Could be picked", "Cannot be picked"),
         rows=tuple(
-            (panel.constraint.topology_key, row.name, row.placed, row.added, row.left, row.outside)
+            (panel.constraint.topology_key, _named(panel, row), row.placed, row.added, row.left, row.outside)
             for panel in panels
             for row in panel.rows
         ),
     )
+
+
+def _named(panel: _Panel, row: GroupRow) -> GroupName:
+    return GroupName.of(panel.constraint.topology_key, row.name, row.name)
 
 
 def _panels(decision: Decision, step: int | None) -> list[_Panel]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from placements.explain.charts.chart import NEUTRAL, RAMP, Chart, figure
+from placements.explain.charts.chart import NEUTRAL, RAMP, Chart, GroupName, figure
 from placements.explain.wording import counted, joined
 from placements.scheduling.candidates import candidates_of
 from placements.scheduling.columns import ABSENT, Bools, Ints
@@ -47,7 +47,13 @@ def matrix_chart(decision: Decision, first: str, second: str) -> Chart:
         figure=_figure(table, rows, columns),
         columns=(first, second, "Placed", "Eligible", "Clusters"),
         rows=tuple(
-            (name, other, int(table.placed[i, j]), int(table.eligible[i, j]), int(table.there[i, j]))
+            (
+                _group(first, name),
+                _group(second, other),
+                int(table.placed[i, j]),
+                int(table.eligible[i, j]),
+                int(table.there[i, j]),
+            )
             for i, name in enumerate(table.names[0])
             for j, other in enumerate(table.names[1])
             if table.there[i, j]
@@ -55,10 +61,18 @@ def matrix_chart(decision: Decision, first: str, second: str) -> Chart:
     )
 
 
+def _group(key: str, name: str) -> GroupName:
+    return GroupName.of(key, None if name == _lacking(key) else name, name)
+
+
+def _lacking(key: str) -> str:
+    return f"no {key}"
+
+
 def _table(decision: Decision, first: str, second: str) -> _Table:
     fleet = decision.cycle.fleet
     sides = [fleet.label(key) for key in (first, second)]
-    names = [[*side.values, *([f"no {key}"] if (side.codes == ABSENT).any() else [])]
+    names = [[*side.values, *([_lacking(key)] if (side.codes == ABSENT).any() else [])]
              for side, key in zip(sides, (first, second), strict=True)]  # fmt: skip
     codes = [np.where(side.codes == ABSENT, len(side.values), side.codes) for side in sides]
     shape = (len(names[0]), len(names[1]))

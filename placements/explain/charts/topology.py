@@ -14,6 +14,7 @@ from placements.explain.charts.chart import (
     OK,
     Cell,
     Chart,
+    GroupName,
     figure,
 )
 
@@ -55,12 +56,14 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
         caption=_caption(keys, groups),
         figure=_bars(groups, states) if len(keys) == 1 else _matrix(keys, groups),
         columns=(*keys, "Clusters", *map(str.capitalize, states)),
-        rows=tuple(_row(one, states) for one in groups),
+        rows=tuple(_row(keys, one, states) for one in groups),
     )
 
 
-def _row(group: Grouped, states: Sequence[str]) -> tuple[Cell, ...]:
-    return (*map(value_words, group.values), group.total, *(group.counts.get(state, 0) for state in states))
+def _row(keys: tuple[str, ...], group: Grouped, states: Sequence[str]) -> tuple[Cell, ...]:
+    pairs = zip(keys, group.values, strict=True)
+    names = (GroupName.of(key, value, value_words(value)) for key, value in pairs)
+    return (*names, group.total, *(group.counts.get(state, 0) for state in states))
 
 
 def value_words(value: str | None) -> str:

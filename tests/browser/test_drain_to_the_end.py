@@ -1,0 +1,112 @@
+"""Draining a cluster to the end (ui.md 4.4 C): impact, pace, confirmation, progress, bringing back."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from clusters.operations.editing import change_labels
+from tests.rollouts.test_drain import Drained, is_over
+from tests.rows import pick_n_spec, spec
+
+Enter = Callable[..., Page]
+BY_REGION = {
+    "topologySpreadConstraints": [
+        {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    ]
+}
+
+
+@pytest.fixture
+def world() -> Drained:
+    """Give three clusters, one in the east, where a placement is spread and another is everywhere."""
+    made = Drained(3)
+    for name, region in (("c000", "east"), ("c001", "west"), ("c002", "west")):
+        change_labels([name], put={"region": region}, by=None, now=made.now)
+    made.place("all", spec())
+    made.place("spread", pick_n_spec(2, **BY_REGION))
+    made.run(until=made.is_settled)
+    return made
+
+
+@pytest.fixture
+def page(enter: Enter, world: Drained) -> Page:
+    """Open the cluster in the east, with a clock that the test turns."""
+    made = enter("/help/glossary/", "operator")
+    made.clock.install()
+    made.goto("/clusters/c000/")
+    return made
+
+
+def _catch_up(world: Drained) -> None:
+    """Let the workers' clock go on from what people did by the clock on the wall."""
+    world.now = max(world.now, datetime.now(UTC))
+
+
+def _drain(page: Page) -> None:
+    page.get_by_role("main").get_by_role("link", name="Drain", exact=True).click()
+    impact = page.get_by_role("region", name="What a drain would do")
+    expect(impact.get_by_role("row", name=re.compile("^all"))).to_contain_text("3 → 2")
+    expect(impact.get_by_role("row", name=re.compile("^spread"))).to_contain_text("replacement found")
+    page.get_by_label("Evictions at once").fill("1")
+    page.get_by_label("Something would be stuck or shrink").fill("c000")
+    page.get_by_role("button", name="Drain c000").click()
+
+
+def test_a_cluster_is_drained_watched_uncordoned_and_filled_again(page: Page, world: Drained) -> None:
+    _drain(page)
+    expect(page.get_by_role("heading", name="How far it is")).to_be_visible()
+    page.evaluate("window.loaded = true")
+    _catch_up(world)
+
+    world.pass_time(3)
+    page.clock.fast_forward(3_000)
+    steps = page.get_by_role("region", name="Progress of the drain")
+    expect(steps.get_by_role("row", name=re.compile("^all"))).to_be_visible()
+    expect(page.get_by_role("progressbar", name="Placements gone")).to_be_visible()
+
+    world.run(until=lambda: is_over() and world.is_settled())
+    page.clock.fast_forward(3_000)
+    expect(page.get_by_role("heading", name="The last drain")).to_be_visible()
+    expect(page.locator("#progress").get_by_role("status")).to_contain_text("2 of 2 gone")
+    expect(steps.get_by_role("row", name=re.compile("^spread"))).to_contain_text("c001")
+    assert page.evaluate("window.loaded")
+
+    page.get_by_role("link", name="Uncordon c000, or bring back").click()
+    page.get_by_role("main").get_by_role("link", name="Uncordon c000").click()
+    page.get_by_role("main").get_by_role("button", name="Uncordon").click()
+    _catch_up(world)
+    world.pass_time(30)
+    page.goto("/clusters/c000/drain/")
+    back = page.get_by_role("region", name="What could come back")
+    expect(back.get_by_role("row", name=re.compile("^all"))).to_contain_text("Is there.")
+    expect(back.get_by_role("row", name=re.compile("^spread"))).to_contain_text("A fresh schedule would pick")
+
+    back.get_by_role("button", name="Bring spread back").click()
+    expect(page.get_by_role("status").filter(has_text="spread is decided from scratch")).to_be_visible()
+    _catch_up(world)
+    world.pass_time(120)
+    page.reload()
+    expect(back.get_by_role("row", name=re.compile("^spread"))).to_contain_text("Is there.")
+    assert "c000" in world.available("spread")
+
+
+def test_what_a_drain_took_off_is_scheduled_afresh_as_it_was_previewed(page: Page, world: Drained) -> None:
+    _drain(page)
+    _catch_up(world)
+    world.run(until=lambda: is_over() and world.is_settled())
+    page.goto("/clusters/c000/uncordon/")
+    page.get_by_role("main").get_by_role("button", name="Uncordon").click()
+    _catch_up(world)
+    world.pass_time(30)
+    page.goto("/clusters/c000/drain/")
+
+    page.get_by_role("link", name="See all that it changes of spread").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Schedule spread afresh?")
+    expect(page.locator(".versus .joins")).to_have_text("c000")
+    page.get_by_role("button", name="Schedule spread afresh").click()
+
+    expect(page).to_have_url(re.compile("/placements/spread/$"))
+    expect(page.locator("section[aria-labelledby=picked]")).to_contain_text("c000")

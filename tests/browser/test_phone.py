@@ -1,0 +1,76 @@
+"""The two pages that move most, on a phone: the editor with its preview, and a run that is under way.
+
+There the table of a chart comes first; the picture that somebody asks for stays while the page moves.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.rollouts.test_rolling import one_at_a_time
+from tests.rollouts.world import World
+
+Enter = Callable[..., Page]
+WIDTH = 390
+
+
+def _fits(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth") == WIDTH)
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_field_is_edited_and_the_preview_follows(enter: Enter, dark: bool) -> None:
+    page = enter("/placements/web/edit/", "operator", width=WIDTH, dark=dark)
+    assert _fits(page)
+
+    number = page.get_by_label("Number of clusters")
+    number.fill("6")
+
+    expect(page.locator("#preview .result")).to_contain_text("6 of 6 picked")
+    expect(page.locator("#preview .versus .joins")).to_have_count(1)
+    expect(number).to_be_focused()
+    assert _fits(page)
+    page.get_by_role("button", name="YAML", exact=True).click()
+    expect(page.locator("textarea")).to_be_visible()
+    assert _fits(page)
+
+
+@pytest.mark.usefixtures("nine")
+def test_scheduling_afresh_fits(enter: Enter) -> None:
+    page = enter("/placements/web/", "operator", width=WIDTH)
+
+    page.get_by_role("link", name="Schedule afresh…").click()
+
+    expect(page.get_by_role("button", name="Schedule web afresh")).to_be_visible()
+    assert _fits(page)
+
+
+def test_a_run_moves_by_itself(enter: Enter) -> None:
+    world = World(3)
+    world.place("web", one_at_a_time())
+    world.run(until=world.is_settled)
+    world.change()
+    world.work()
+    page = enter("/help/glossary/", "operator", width=WIDTH)
+    page.clock.install()
+    page.goto("/rollouts/web/2/")
+    page.evaluate("window.loaded = true")
+    phase = page.locator("#clusters tbody td:nth-child(3)").first
+    expect(phase).not_to_contain_text("available")
+    page.locator("#live").get_by_role("button", name="Chart").first.click()
+    expect(page.locator("#live svg.main-svg").first).to_be_visible()
+    assert _fits(page)
+
+    world.pass_time(3)
+    page.clock.fast_forward(3_000)
+    expect(phase).to_contain_text("available")
+    assert _fits(page)
+
+    world.run(until=world.is_settled)
+    page.clock.fast_forward(3_000)
+    expect(page.locator("#live").get_by_role("status").first).to_contain_text("finished")
+    expect(page.locator("#live svg.main-svg").first).to_be_visible()
+    assert page.evaluate("window.loaded")
+    assert _fits(page)

@@ -1,0 +1,167 @@
+"""What the page of a decision leads to: its clusters as a file, those of a group, the snapshot, the run."""
+
+import csv
+import html
+import io
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+
+from placements.models import Decision, Placement
+from placements.operations.placements import save_placement
+from placements.operations.rollouts.advancing import advance_due
+from placements.operations.scheduling import schedule_due
+from placements.operations.staged.starting import start_run
+from placements.operations.staged.strategies import save_strategy
+from tests.rollouts.staged import staged_spec, strategy_document
+from tests.rows import NOW, decided, joined, pick_n_spec, placement_document
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+BY_REGION = {"topologySpreadConstraints": [{"topologyKey": "region", "maxSkew": 1}]}
+
+
+def _names(answer: str) -> list[str]:
+    return [row["cluster"] for row in csv.DictReader(io.StringIO(answer))]
+
+
+def _listed(page: str) -> list[str]:
+    table = page.partition('id="view"')[2]
+    return re.findall(r'<th scope="row"><a href="\?[^"]*cluster=(\w+)#why"', table)
+
+
+def _links(page: str, words: str) -> list[str]:
+    return [html.unescape(one) for one in re.findall(rf'<a href="([^"]*)">{words}</a>', page)]
+
+
+def _number(count: int) -> dict[str, object]:
+    return {"placementType": "PickN", "numberOfClusters": count}
+
+
+@pytest.mark.parametrize(
+    "query", ["", "outcome=picked", "q=fox", "group=region:west&outcome=outranked", "q=none"]
+)
+def test_hands_out_exactly_the_rows_that_are_shown(
+    viewer: Client, text_of: Fetch, decision_id: str, query: str
+) -> None:
+    address = f"/decisions/{decision_id}/"
+    page = text_of(viewer, f"{address}?{query}")
+    [as_csv], [as_json] = _links(page, "CSV"), _links(page, "JSON")
+
+    answer = viewer.get(address + as_csv)
+    items = viewer.get(address + as_json).json()["items"]
+
+    assert sorted(_names(answer.content.decode())) == sorted(_listed(page))
+    assert sorted(one["cluster"] for one in items) == sorted(_listed(page))
+    assert answer["Content-Disposition"] == f'attachment; filename="{decision_id[:10]}.csv"'
+
+
+def test_hands_out_more_rows_than_a_page_shows(viewer: Client) -> None:
+    for number in range(60):
+        joined(f"c{number:02}", half=str(number % 2))
+    found = decided("web", pick_n_spec(2))
+    address = f"/decisions/{found.decisions.get().record.decision_id}/"
+
+    text = viewer.get(f"{address}?group=half:1&from=50&download=csv").content.decode()
+
+    assert sorted(_names(text)) == [f"c{number:02}" for number in range(1, 60, 2)]
+
+
+@pytest.mark.usefixtures("web")
+def test_the_placement_hands_out_what_it_shows(viewer: Client, text_of: Fetch) -> None:
+    [address] = _links(text_of(viewer, "/placements/web/?outcome=picked"), "CSV")
+
+    assert _names(text_of(viewer, address)) == ["nimblefox", "jumpingcat"]
+
+
+def test_the_table_of_the_groups_leads_to_the_clusters_of_each(
+    viewer: Client, text_of: Fetch, web: Placement
+) -> None:
+    save_placement(placement_document("web", pick_n_spec(2, **BY_REGION)), by=None, now=NOW)
+    schedule_due(now=NOW)
+    address = f"/decisions/{web.decisions.latest('number').record.decision_id}/"
+
+    page = text_of(viewer, f"{address}?step=1&outcome=picked&q=x")
+    [west] = _links(page, "west")
+    [alone] = _links(text_of(viewer, f"{address}?table=groups"), "west")
+
+    assert west == "?step=1&view=clusters&group=region%3Awest#view"
+    assert sorted(_listed(text_of(viewer, address + west.partition("#")[0]))) == ["jumpingcat", "nimblefox"]
+    assert alone == "?view=clusters&group=region%3Awest#view"
+
+
+def test_the_matrix_leads_to_those_that_lack_a_label(viewer: Client, text_of: Fetch, web: Placement) -> None:
+    joined("zebra", env="prod")
+    save_placement(placement_document("web", pick_n_spec(3)), by=None, now=NOW)
+    schedule_due(now=NOW)
+    address = f"/decisions/{web.decisions.latest('number').record.decision_id}/"
+
+    [link] = set(_links(text_of(viewer, f"{address}?view=joint&key=region&key2=env"), "no region"))
+    page = text_of(viewer, address + link.partition("#")[0])
+
+    assert _listed(page) == ["zebra"]
+    assert "<option selected>region:</option>" in page or 'value="region:"' in page
+
+
+def test_its_snapshot_leads_to_its_line_in_the_history(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
+    page = text_of(viewer, f"/decisions/{decision_id}/")
+    [address] = _links(page, "snapshot #0")
+
+    history = text_of(viewer, address.partition("#")[0])
+
+    assert address == "/placements/web/history/?at=p0#p0"
+    assert '<tr class="asked" id="p0">' in history
+    assert "no longer kept" not in history
+    assert "Policy #7 is no longer kept" in text_of(viewer, "/placements/web/history/?at=p7")
+
+
+@pytest.mark.usefixtures("web")
+def test_an_old_snapshot_is_found_on_a_later_page(viewer: Client, text_of: Fetch) -> None:
+    for number in range(60):
+        later = NOW + timedelta(minutes=number)
+        save_placement(placement_document("web", pick_n_spec(1 + number % 2)), by=None, now=later)
+        schedule_due(now=later)
+
+    page = text_of(viewer, "/placements/web/history/?at=p0")
+
+    assert '<tr class="asked" id="p0">' in page
+    assert '<tr class="asked"' not in text_of(viewer, "/placements/web/history/")
+
+
+def test_names_the_staged_run_that_carried_it_out(viewer: Client, text_of: Fetch) -> None:
+    joined("bravelion", region="east")
+    save_strategy(strategy_document({"name": "all", "labelSelector": {}}), by=None, now=NOW)
+    shelf = decided("shelf", staged_spec())
+    address = f"/decisions/{shelf.decisions.get().record.decision_id}/"
+
+    before = text_of(viewer, address)
+    start_run("one", placement="shelf", strategy="careful", by=None, now=NOW + timedelta(minutes=1))
+    start_run("two", placement="shelf", strategy="careful", by=None, now=NOW + timedelta(minutes=2))
+
+    assert "staged run" not in before
+    assert _links(text_of(viewer, address), "staged run one") == ["/rollouts/staged/runs/one/"]
+
+
+def test_a_staged_run_that_waited_for_the_decision_carried_it_out(viewer: Client, text_of: Fetch) -> None:
+    joined("bravelion", region="east")
+    save_strategy(strategy_document({"name": "all", "labelSelector": {}}), by=None, now=NOW)
+    joined("zebra", region="east")
+    save_placement(placement_document("shelf", staged_spec(_number(1))), by=None, now=NOW)
+    start_run("early", placement="shelf", strategy="careful", by=None, now=NOW)
+    schedule_due(now=NOW + timedelta(minutes=1))
+    advance_due(now=NOW + timedelta(minutes=2))
+    save_placement(placement_document("shelf", staged_spec(_number(2))), by=None, now=NOW)
+    schedule_due(now=NOW + timedelta(minutes=3))
+
+    first, second = (
+        text_of(viewer, f"/decisions/{one.record.decision_id}/") for one in Decision.objects.order_by("pk")
+    )
+
+    assert _links(first, "staged run early")
+    assert not _links(second, "staged run early")

@@ -1,0 +1,145 @@
+"""Scheduling a placement afresh on a page: what it would change, doing just that, and what came between."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from clusters.operations.editing import change_labels, cordon
+from fleetui.models import Event
+from placements.models import Placement, PolicySnapshot
+from placements.operations.placements import save_placement
+from placements.operations.scheduling import schedule_due
+from tests.rows import NOW, decided, joined, person, pick_n_spec, placed, placement_document, spec
+
+pytestmark = pytest.mark.django_db
+ADDRESS = "/placements/web/reschedule/"
+BY_REGION = {"topologySpreadConstraints": [{"topologyKey": "region", "maxSkew": 1}]}
+
+
+@pytest.fixture
+def spread(web: Placement) -> Placement:
+    """Let `web` be where a fresh schedule would not put it any more: both in the west."""
+    save_placement(placement_document("web", pick_n_spec(2, **BY_REGION)), by=None, now=NOW)
+    schedule_due(now=NOW)
+    change_labels(["bravelion"], put={"region": "west"}, by=None, now=NOW)
+    joined("zebra", region="east")
+    schedule_due(now=NOW)
+    return web
+
+
+def _confirm(browser: Client, page: str, **more: str) -> Any:
+    form = page.partition('class="bar"')[2]
+    given = dict(re.findall(r'name="(revision|decision|after)" value="([^"]*)"', form))
+    return browser.post(ADDRESS, {**given, **more})
+
+
+def _page(browser: Client) -> str:
+    return browser.get(ADDRESS).content.decode()
+
+
+def test_the_placement_leads_there_and_it_shows_who_would_move_and_why(
+    operator: Client, spread: Placement
+) -> None:
+    page = _page(operator)
+
+    assert 'href="/placements/web/reschedule/"' in operator.get("/placements/web/").content.decode()
+    assert placed(spread) == ["bravelion", "nimblefox"]
+    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["1 joins", "1 leaves", "1 stays"]
+    assert 'class="label joins" href="/clusters/zebra/"' in page
+    assert "Decided by" in page
+    assert "Rolls out in" in page
+    assert not PolicySnapshot.objects.filter(number=2).exists()
+
+
+def test_confirming_decides_just_that_at_once(operator: Client, spread: Placement) -> None:
+    shown = re.findall(r'name="decision" value="([^"]*)"', page := _page(operator))
+
+    answer = _confirm(operator, page)
+
+    assert (answer.status_code, answer["Location"]) == (302, "/placements/web/")
+    assert [spread.decisions.latest("number").record.decision_id] == shown
+    assert "zebra" in placed(spread)
+    assert Event.objects.filter(verb="rescheduled", name="web", actor_name="ana").exists()
+
+
+def test_says_so_where_nobody_would_move(operator: Client, web: Placement) -> None:
+    page, before = _page(operator), placed(web)
+
+    assert "Nobody would move:" in page
+    assert _confirm(operator, page).status_code == 302
+    assert placed(web) == before
+
+
+@pytest.mark.usefixtures("spread")
+def test_says_who_changed_the_placement_meanwhile(operator: Client) -> None:
+    page = _page(operator)
+    save_placement(placement_document("web", pick_n_spec(1)), by=person("li", "operator"), now=NOW)
+
+    answer = _confirm(operator, page)
+    again = answer.content.decode()
+
+    assert answer.status_code == 409
+    assert "web changed since your preview" in again
+    assert ">li<" in again
+    assert "spec.policy.numberOfClusters: <del>2</del> → <ins>1</ins>" in again
+    assert not Event.objects.filter(verb="rescheduled").exists()
+    assert _confirm(operator, again).status_code == 302
+
+
+@pytest.mark.usefixtures("spread")
+def test_says_what_the_fleet_changed_meanwhile(operator: Client) -> None:
+    page = _page(operator)
+    cordon(["zebra"], by=None, now=NOW)
+
+    answer = _confirm(operator, page)
+
+    assert answer.status_code == 409
+    assert "The fleet changed since your preview" in answer.content.decode()
+    assert '<span class="label leaves">zebra</span>' in answer.content.decode()
+    assert not Event.objects.filter(verb="rescheduled").exists()
+
+
+@pytest.mark.usefixtures("web")
+def test_asks_before_it_unschedules_everything(operator: Client) -> None:
+    cordon(["bravelion", "jumpingcat", "nimblefox"], by=None, now=NOW)
+
+    refused = _confirm(operator, _page(operator))
+    page = refused.content.decode()
+    confirmed = _confirm(operator, page, confirm="unschedule-everything")
+
+    assert refused.status_code == 409
+    assert "This would unschedule everything" in page
+    assert "Nothing was done." in page
+    assert confirmed.status_code == 302
+
+
+@pytest.mark.usefixtures("web")
+def test_shows_the_page_again_to_who_confirms_nothing_that_was_seen(operator: Client) -> None:
+    assert operator.post(ADDRESS).status_code == 409
+    assert operator.post(ADDRESS, {"revision": "²"}).status_code == 409
+    assert not Event.objects.filter(verb="rescheduled").exists()
+
+
+@pytest.mark.usefixtures("web")
+def test_there_is_nothing_to_choose_anew_where_the_clusters_are_named(operator: Client) -> None:
+    decided("fixed", spec({"placementType": "PickFixed", "clusterNames": ["bravelion"]}))
+
+    refused = operator.post("/placements/fixed/reschedule/", {"revision": "1"})
+
+    assert refused.status_code == 409
+    assert "there is nothing to choose anew" in refused.content.decode()
+    assert 'name="revision"' not in refused.content.decode()
+    assert "Schedule afresh" not in operator.get("/placements/fixed/").content.decode()
+
+
+@pytest.mark.usefixtures("web")
+def test_a_viewer_is_told_whom_to_ask(viewer: Client) -> None:
+    refused = viewer.post(ADDRESS, {"revision": "1"})
+    page = viewer.get("/placements/web/").content.decode()
+
+    assert refused.status_code == 403
+    assert "schedule placements afresh" in refused.content.decode()
+    assert ADDRESS not in page
+    assert "Schedule afresh…" in page

@@ -1,0 +1,68 @@
+"""A filter misspelt does not show everything unsaid: which word there is not, and which there are."""
+
+import html
+import re
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from placements.operations.scenarios import ask_what_if
+from tests.rows import NOW
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+ADDRESSES = [
+    ("/clusters/?state=xx", "state", "eligible"),
+    ("/clusters/?sort=xx", "sort", "-heartbeat"),
+    ("/clusters/?download=xx", "download", "csv"),
+    ("/placements/?state=xx", "state", "unfulfilled"),
+    ("/placements/?type=xx", "type", "PickN"),
+    ("/placements/?semantics=xx", "semantics", "kubefleet"),
+    ("/placements/?sort=xx", "sort", "placed_count"),
+    ("/placements/web/?outcome=xx", "outcome", "outranked"),
+    ("/rollouts/?state=xx", "state", "superseded"),
+    ("/rollouts/?waiting=xx", "waiting", "approval"),
+    ("/activity/?kind=xx", "kind", "staged-run"),
+    ("/decisions/{id}/?outcome=xx", "outcome", "outranked"),
+    ("/decisions/{id}/?reason=xx", "reason", "required-affinity"),
+    ("/decisions/{id}/?view=xx", "view", "funnel"),
+    ("/decisions/{id}/?download=xx", "download", "json"),
+    ("/what-if/{scenario}/?fate=xx", "fate", "stuck"),
+    ("/what-if/{scenario}/?variant=xx", "variant", "cordon"),
+]
+
+
+@pytest.mark.parametrize(("address", "name", "word"), ADDRESSES)
+def test_says_which_word_there_is_not_and_which_there_are(
+    viewer: Client, text_of: Fetch, decision_id: str, address: str, name: str, word: str
+) -> None:
+    scenario = ask_what_if(names=["bravelion"], labels=[], by=None, now=NOW).pk
+    address = address.format(id=decision_id, scenario=scenario)
+
+    page = text_of(viewer, address)
+    notice = page.partition(f"There is no {name} “xx”.")[2].partition("</p>")[0]
+    link = re.findall(rf'<a href="([^"]*)">{word}</a>', notice)
+
+    assert link == [f"?{name}={word}"]
+    assert f"There is no {name}" not in text_of(viewer, address.partition("?")[0] + html.unescape(link[0]))
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    "address",
+    ["/clusters/", "/clusters/?sort=-label:region&state=", "/placements/?type=&state=", "/activity/?kind="],
+)
+def test_says_nothing_of_what_there_is(viewer: Client, text_of: Fetch, address: str) -> None:
+    assert "There is no" not in text_of(viewer, address)
+
+
+@pytest.mark.usefixtures("web")
+def test_the_other_filters_hold_and_the_part_for_htmx_says_it_too(viewer: Client) -> None:
+    answer = viewer.get("/clusters/?q=fox&state=xx&after=zz", headers={"HX-Request": "true"})
+    page = answer.content.decode()
+
+    assert "There is no state “xx”." in page
+    assert 'href="?q=fox&amp;state=cordoned"' in page
+    assert "bravelion" not in page
