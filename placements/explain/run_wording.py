@@ -16,7 +16,7 @@ from placements.explain.rollout_wording import (
     under_way_sentence,
     waiting_sentence,
 )
-from placements.rollout.answer import Answer, Block, Verdict
+from placements.rollout.answer import Answer, Block, Verdict, Waiting
 from placements.rollout.budget import Budgets
 from placements.rollout.plan import Plan
 
@@ -58,16 +58,22 @@ class Waiters:
 
 
 def waiters_of(answer: Answer) -> list[Waiters]:
-    """Group the clusters that wait by what keeps them, in the words of the first of each."""
-    ordered = sorted(answer.waiting, key=lambda one: (list(Block).index(one.block), one.cluster))
-    found = []
-    for block, group in groupby(ordered, key=lambda one: one.block):
-        each = list(group)
-        names = tuple(one.cluster for one in each[:MOST_SHOWN])
-        why, freed_by = waiting_sentence(each[0], answer), freeing_sentence(each[0], answer)
-        until = min((one.until for one in each if one.until), default=None)
-        found.append(Waiters(block, len(each), names, why, freed_by, until))
-    return found
+    """Group the clusters that wait by what keeps them and what they run and want, in the words for all."""
+    ordered = sorted(answer.waiting, key=lambda one: (*_kept_by(one), one.cluster))
+    groups = (list(group) for _, group in groupby(ordered, key=_kept_by))
+    return [_alike(group, answer) for group in groups]
+
+
+def _kept_by(one: Waiting) -> tuple[int, str, str]:
+    return list(Block).index(one.block), one.running or "", one.wanted or ""
+
+
+def _alike(group: Sequence[Waiting], answer: Answer) -> Waiters:
+    """Say of clusters that wait alike what keeps them, and what would free the first of them."""
+    first = min(group, key=lambda one: (one.until is None, one.until and one.until.timestamp()))
+    names = tuple(one.cluster for one in group[:MOST_SHOWN])
+    why = waiting_sentence(first, answer, clusters=len(group))
+    return Waiters(first.block, len(group), names, why, freeing_sentence(first, answer), first.until)
 
 
 def budget_sentences(budgets: Budgets) -> list[str]:

@@ -130,6 +130,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+_PLURALS = {"is": "are", "has": "have", "does": "do"}
+
+
+def verb(number: int, singular: str) -> str:
+    """Let a verb agree with how many do it: "is" and "are", "runs" and "run"."""
+    return singular if number == 1 else _PLURALS.get(singular, singular.removesuffix("s"))
+
+
 def bindings_sentence(cycle: Cycle) -> str:
     """Say how the cycle took the bindings that it was given."""
     standing = cycle.standing
@@ -265,10 +273,10 @@ def difference_sentence(difference: Difference) -> str:
 def _choice(difference: Difference, name: str | None, which: list[Semantics]) -> str:
     who = joined([str(one) for one in which])
     step = difference.steps[which[0]]
-    verb = "takes" if len(which) == 1 else "take"
+    takes = verb(len(which), "takes")
     if name is None:
         ending = f" ({_nobody(step)})" if step is not None and step.winner is None else ""
-        return f"{who} {verb} nobody{ending}"
+        return f"{who} {takes} nobody{ending}"
     if step is None or step.winner != name or step.runner_up is None:
-        return f"{who} {verb} {name}"
-    return f"{who} {verb} {name}, before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}"
+        return f"{who} {takes} {name}"
+    return f"{who} {takes} {name}, before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}"

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from placements.explain.charts.chart import ACCENT, NEUTRAL, OK, QUIET, TEXT, Chart, figure, whole_ticks
-from placements.explain.wording import counted, joined, spread_limit_of
+from placements.explain.wording import counted, joined, spread_limit_of, verb
 from placements.scheduling.candidates import candidates_of
 from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
 from placements.scheduling.decision import CycleKind, Decision
@@ -167,8 +167,8 @@ def _panel_words(panel: _Panel) -> str:
     words = f"{limit}: {_holdings(panel)}, skew {skew} of {panel.constraint.max_skew}."
     pinned = [row.name for row in panel.rows if row.is_pinned]
     if pinned and panel.smallest == 0 and is_hard(panel.constraint):
-        verb = "holds" if len(pinned) == 1 else "hold"
-        words += f" {joined(_cut(pinned))} {verb} the minimum at 0: nobody there can be picked."
+        holds = verb(len(pinned), "holds")
+        words += f" {joined(_cut(pinned))} {holds} the minimum at 0: nobody there can be picked."
     if len(panel.rows) > MOST_GROUPS:
         words += f" Shown are the {FURTHEST} of {len(panel.rows)} groups furthest from the mean."
     return words
