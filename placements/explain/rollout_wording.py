@@ -14,7 +14,7 @@ _NAMES_SHOWN = 3
 def floor_sentence(floor: Floor) -> str:
     """Write how many available clusters may be taken down: the arithmetic in one line."""
     return (
-        f"ready {floor.ready} − at risk {floor.at_risk} − floor {floor.floor}"
+        f"ready {floor.ready:,} − at risk {floor.at_risk:,} − floor {floor.floor:,}"
         f" = {_more(floor.ready - floor.at_risk - floor.floor)} may be taken down"
     )
 
@@ -22,25 +22,25 @@ def floor_sentence(floor: Floor) -> str:
 def ceiling_sentence(ceiling: Ceiling) -> str:
     """Write how many clusters may be added: the arithmetic in one line."""
     taken = ceiling.holding + ceiling.added
-    return f"ceiling {ceiling.ceiling} − placed {taken} = {_more(ceiling.ceiling - taken)} may be added"
+    return f"ceiling {ceiling.ceiling:,} − placed {taken:,} = {_more(ceiling.ceiling - taken)} may be added"
 
 
 def slots_sentence(slots: Slots) -> str:
     """Write how many removals of a deletion may start: the arithmetic in one line."""
     running = slots.running + slots.started
-    return f"at once {slots.limit} − running {running} = {_more(slots.limit - running)} may be cleared"
+    return f"at once {slots.limit:,} − running {running:,} = {_more(slots.limit - running)} may be cleared"
 
 
 def _more(number: int) -> str:
-    return f"{number} more" if number >= 0 else f"−{-number}: none"
+    return f"{number:,} more" if number >= 0 else f"−{-number:,}: none"
 
 
 def held_back_sentence(held: HeldBack) -> str:
     """Say which removals the floor holds back, and what would let them go (lifecycle A.5)."""
     staying = len(held.staying)
-    stay = f"{staying} {verb(staying, 'stays')} until replacements are available"
+    stay = f"{staying:,} {verb(staying, 'stays')} until replacements are available"
     if held.found < held.asked_for:
-        return f"only {held.found} of {held.asked_for} found; {stay}, or lower the number"
+        return f"only {held.found:,} of {held.asked_for:,} found; {stay}, or lower the number"
     return stay
 
 
@@ -109,7 +109,7 @@ def _being_cleared(answer: Answer) -> list[str]:
 
 
 def _some(words: Sequence[str]) -> str:
-    more = [f"{len(words) - _NAMES_SHOWN} more"] if len(words) > _NAMES_SHOWN else []
+    more = [f"{len(words) - _NAMES_SHOWN:,} more"] if len(words) > _NAMES_SHOWN else []
     return joined([*words[:_NAMES_SHOWN], *more])
 
 

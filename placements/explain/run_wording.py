@@ -36,12 +36,12 @@ class Progress:
 def progress_sentence(progress: Progress, budgets: Budgets | None) -> str:
     """Say how far a run is, with the floor and the ceiling that it keeps to."""
     if progress.is_deletion:
-        return f"{progress.done} of {progress.number} cleared"
-    told = [f"{progress.done} of {progress.number} on the new version"]
+        return f"{progress.done:,} of {progress.number:,} cleared"
+    told = [f"{progress.done:,} of {progress.number:,} on the new version"]
     if budgets:
         floor, ceiling = budgets.updates, budgets.additions
-        told.append(f"{floor.ready} available (floor {floor.floor})")
-        told.append(f"{ceiling.holding + ceiling.added} placed (ceiling {ceiling.ceiling})")
+        told.append(f"{floor.ready:,} available (floor {floor.floor:,})")
+        told.append(f"{ceiling.holding + ceiling.added:,} placed (ceiling {ceiling.ceiling:,})")
     return " · ".join(told)
 
 

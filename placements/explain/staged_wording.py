@@ -37,9 +37,9 @@ _STATUS = {
 
 def slots_sentence(slots: Slots) -> str:
     """Write the arithmetic of a stage."""
-    running = f"{slots.running} {verb(slots.running, 'is')} running"
-    counts = f"{slots.limit} of {slots.clusters} may run at once, {running}"
-    return f"Stage {slots.stage}: {counts}, {slots.done} done, {slots.waiting} to come."
+    running = f"{slots.running:,} {verb(slots.running, 'is')} running"
+    counts = f"{slots.limit:,} of {slots.clusters:,} may run at once, {running}"
+    return f"Stage {slots.stage}: {counts}, {slots.done:,} done, {slots.waiting:,} to come."
 
 
 def wait_sentence(wait: Wait) -> str:
@@ -77,7 +77,7 @@ _REASONS: dict[str, Callable[[Reason], str]] = {
     "not-staged": lambda _: "The placement is not updated by staged runs: its strategy is not External.",
     "nothing-to-do": lambda _: "No cluster is picked and none is to be cleared.",
     "other-number": lambda reason: (
-        f"The placement wants {counted(reason.wanted or 0, 'cluster')} and has {reason.found}."
+        f"The placement wants {counted(reason.wanted or 0, 'cluster')} and has {reason.found or 0:,}."
     ),
     "in-no-stage": lambda reason: f"No stage selects {_listed(reason.names)}.",
     "in-several-stages": lambda reason: f"More than one stage selects {_listed(reason.names)}.",
@@ -138,7 +138,7 @@ STAYS_SENTENCES = {
 
 
 def _numbers(numbers: Numbers) -> str:
-    return f"{numbers.available} of {numbers.total} available, {max(0, numbers.allowed)} may go"
+    return f"{numbers.available:,} of {numbers.total:,} available, {max(0, numbers.allowed):,} may go"
 
 
 def _available(names: tuple[str, ...]) -> str:
@@ -155,7 +155,7 @@ def _stages(names: tuple[str, ...]) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     found = list(names)
-    more = [f"{len(found) - _NAMES_SHOWN} more"] if len(found) > _NAMES_SHOWN else []
+    more = [f"{len(found) - _NAMES_SHOWN:,} more"] if len(found) > _NAMES_SHOWN else []
     return joined([*found[:_NAMES_SHOWN], *more], "and")
 
 

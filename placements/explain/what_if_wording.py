@@ -22,7 +22,7 @@ def choice_words(names: Sequence[str], labels: Sequence[str], total: int) -> str
     """Say which clusters were chosen: "3 clusters, region=east", "bravelion and smartfish"."""
     by_label = ", ".join(map(_label, labels))
     if not labels:
-        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
         shown = list(names[:_NAMES_SHOWN])
         return f"{', '.join(shown)}{more}" if more else joined(shown)
     also = f" and {joined(list(names[:_NAMES_SHOWN]))}" if names else ""
@@ -51,7 +51,7 @@ def _pinned(groups: Sequence[str], count: int, has_candidates: bool) -> str:
     cause = (
         f"the clusters of {whose} are used up" if has_candidates else f"no cluster of {whose} can be picked"
     )
-    return f"{joined(groups[:_NAMES_SHOWN])} {verb(len(groups), 'holds')} the minimum at {count}: {cause}"
+    return f"{joined(groups[:_NAMES_SHOWN])} {verb(len(groups), 'holds')} the minimum at {count:,}: {cause}"
 
 
 def stays_words(why: Any) -> str:
@@ -79,9 +79,9 @@ def fates_sentence(counts: Mapping[str, int]) -> str:
 
 
 _FATES: dict[str, Callable[[int], str]] = {
-    "stuck": lambda count: f"{count} stuck",
-    "shrinks": lambda count: f"{count} {verb(count, 'shrinks')}",
-    "moves": lambda count: f"{count} {verb(count, 'moves')}",
-    "cannot": lambda count: f"{count} cannot be moved",
-    "stays": lambda count: f"{count} {'stays as it is' if count == 1 else 'stay as they are'}",
+    "stuck": lambda count: f"{count:,} stuck",
+    "shrinks": lambda count: f"{count:,} {verb(count, 'shrinks')}",
+    "moves": lambda count: f"{count:,} {verb(count, 'moves')}",
+    "cannot": lambda count: f"{count:,} cannot be moved",
+    "stays": lambda count: f"{count:,} {'stays as it is' if count == 1 else 'stay as they are'}",
 }

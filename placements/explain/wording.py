@@ -69,15 +69,15 @@ def reason_sentence(reason: Reason) -> str:
 def headline(decision: Decision) -> str:
     """Say in one sentence how the cycle came out."""
     picked, kept = len(decision.picked), len(decision.kept)
-    wanted = decision.cycle.policy.number_of_clusters
+    wanted = f"{decision.cycle.policy.number_of_clusters or 0:,}"
     named = len(decision.cycle.policy.cluster_names)
     sentences = {
-        CycleKind.PICK_FIXED: f"{picked + kept} of {named} named clusters placed",
+        CycleKind.PICK_FIXED: f"{picked + kept:,} of {named:,} named clusters placed",
         CycleKind.NO_NAMES: "the list of cluster names is empty: nothing was done",
-        CycleKind.PICK_ALL: f"every cluster that passes: {picked} picked, {kept} kept",
-        CycleKind.PICK: f"{picked + kept} of {wanted} placed: {picked} picked, {kept} kept",
-        CycleKind.SCALE_DOWN: f"{kept} of {wanted} kept, {len(decision.unscheduled)} unscheduled",
-        CycleKind.NOTHING_TO_DO: f"{kept} of {wanted} placed already: nothing to do",
+        CycleKind.PICK_ALL: f"every cluster that passes: {picked:,} picked, {kept:,} kept",
+        CycleKind.PICK: f"{picked + kept:,} of {wanted} placed: {picked:,} picked, {kept:,} kept",
+        CycleKind.SCALE_DOWN: f"{kept:,} of {wanted} kept, {len(decision.unscheduled):,} unscheduled",
+        CycleKind.NOTHING_TO_DO: f"{kept:,} of {wanted} placed already: nothing to do",
         CycleKind.FAILED: "the cycle failed: a property value is no quantity",
     }
     return sentences[decision.kind]
@@ -99,7 +99,7 @@ def _cut_sentence(step: Step) -> str:
     if cut is None or cut.first_out is None:
         return "all that pass the filters, ranked once"
     deciding = COLUMN_WORDS[cut.decided_by]
-    return f"the best {cut.size} of one ranking; {cut.last_in} before {cut.first_out}, by {deciding}"
+    return f"the best {cut.size:,} of one ranking; {cut.last_in} before {cut.first_out}, by {deciding}"
 
 
 def _nobody(step: Step) -> str:
@@ -127,7 +127,7 @@ def _limit(key: str, max_skew: int, *, hard: bool) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Count things: "1 cluster", "2 clusters"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 _PLURALS = {"is": "are", "has": "have", "does": "do"}

@@ -50,8 +50,8 @@ def signs(words: str) -> str:
 
 @register.filter
 def number(value: int) -> str:
-    """Write a count with thin gaps between thousands."""
-    return f"{value:,}".replace(",", "\u202f")
+    """Write a count with commas between thousands, as sentences do by the format `,`."""
+    return f"{value:,}"
 
 
 @register.inclusion_tag("parts/mark.html")

@@ -95,10 +95,10 @@ def _words(look: Look, warnings: list[Caveat]) -> dict[str, Any]:
 def _result(shown: DraftPreview) -> str:
     policy = shown.preview.decision.cycle.policy
     if policy.placement_type is PlacementType.PICK_N:
-        return f"{shown.placed} of {policy.number_of_clusters} picked"
+        return f"{shown.placed:,} of {policy.number_of_clusters or 0:,} picked"
     if policy.placement_type is PlacementType.PICK_FIXED:
-        return f"{shown.placed} of {len(policy.cluster_names)} placed"
-    return f"{shown.placed} picked"
+        return f"{shown.placed:,} of {len(policy.cluster_names):,} placed"
+    return f"{shown.placed:,} picked"
 
 
 def _waves(look: Look, shown: DraftPreview) -> str:

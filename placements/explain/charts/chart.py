@@ -56,7 +56,7 @@ class Chart:
 
 def whole_ticks(largest: int, *, most: int = 6) -> dict[str, Any]:
     """Give the ticks of an axis of counts from 0 to `largest`: whole numbers, about `most` of them."""
-    return {"dtick": max(1, -(-largest // most)), "tick0": 0, "tickformat": "d"}
+    return {"dtick": max(1, -(-largest // most)), "tick0": 0, "tickformat": ",d"}
 
 
 def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
@@ -70,6 +70,6 @@ def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
         "margin": _MARGIN,
         "showlegend": False,
         "hovermode": "closest",
-        "separators": ".\u202f",
+        "separators": ".,",
     }
     return go.Figure(data=list(traces), layout={**base, **layout})

@@ -170,7 +170,7 @@ def _panel_words(panel: _Panel) -> str:
         holds = verb(len(pinned), "holds")
         words += f" {joined(_cut(pinned))} {holds} the minimum at 0: nobody there can be picked."
     if len(panel.rows) > MOST_GROUPS:
-        words += f" Shown are the {FURTHEST} of {len(panel.rows)} groups furthest from the mean."
+        words += f" Shown are the {FURTHEST} of {len(panel.rows):,} groups furthest from the mean."
     return words
 
 
@@ -178,11 +178,11 @@ def _holdings(panel: _Panel) -> str:
     if not panel.rows:
         return "no cluster carries the label"
     if panel.smallest == panel.largest:
-        return f"each of {counted(len(panel.rows), 'group')} holds {panel.smallest}"
+        return f"each of {counted(len(panel.rows), 'group')} holds {panel.smallest:,}"
     fullest = [row.name for row in panel.rows if row.placed == panel.largest]
     emptiest = [row.name for row in panel.rows if row.placed == panel.smallest]
-    most = f"most in {joined(_cut(fullest))} ({panel.largest})"
-    return f"{most}, fewest in {joined(_cut(emptiest))} ({panel.smallest})"
+    most = f"most in {joined(_cut(fullest))} ({panel.largest:,})"
+    return f"{most}, fewest in {joined(_cut(emptiest))} ({panel.smallest:,})"
 
 
 def _cut(names: Sequence[str], most: int = 4) -> list[str]:
@@ -219,7 +219,7 @@ def _labels(panel: _Panel) -> list[str]:
     if others:
         low, high = min(row.placed for row in others), max(row.placed for row in others)
         span = str(low) if low == high else f"{low} to {high}"
-        labels.append(f"{len(others)} groups nearer the mean  {span}")
+        labels.append(f"{len(others):,} groups nearer the mean  {span}")
     return labels
 
 
@@ -281,8 +281,8 @@ def _bar(
         insidetextanchor="start",
         constraintext="inside",
         customdata=[[row.name, row.placed, row.left, row.outside] for row in rows],
-        hovertemplate=f"%{{customdata[0]}}: {what}<br>%{{customdata[1]}} placed, %{{customdata[2]}} could be"
-        " picked, %{customdata[3]} cannot<extra></extra>",
+        hovertemplate=f"%{{customdata[0]}}: {what}<br>%{{customdata[1]:,d}} placed, %{{customdata[2]:,d}} could be"
+        " picked, %{customdata[3]:,d} cannot<extra></extra>",
     )
 
 

@@ -175,7 +175,7 @@ def _outcome_words(found: Sequence[ClusterOutcome]) -> str:
         one = found[0]
         return f"picked, step {one.round}" if one.round else str(one.outcome)
     counts = [(sum(1 for one in found if one.outcome is outcome), outcome) for outcome in OUTCOME_ORDER]
-    return ", ".join(f"{count} {outcome}" for count, outcome in counts if count)
+    return ", ".join(f"{count:,} {outcome}" for count, outcome in counts if count)
 
 
 def _caption(decision: Decision, lines: Sequence[_Line], one: Round) -> str:
@@ -190,7 +190,7 @@ def _caption(decision: Decision, lines: Sequence[_Line], one: Round) -> str:
     if filtered:
         words.append(f"{filtered} filtered before any score counts (hatched)")
     if len(lines) > MOST_ROWS:
-        words.append(f"shown are the first {MOST_ROWS} of {len(lines)} {what}es, by outcome")
+        words.append(f"shown are the first {MOST_ROWS} of {len(lines):,} {what}es, by outcome")
     return "; ".join(words) + "."
 
 

@@ -51,14 +51,14 @@ def _blocks(groups: Mapping[str | None, Members]) -> list[Block]:
     kept = set(sorted(groups, key=lambda value: -len(groups[value]))[: MOST_BLOCKS - 1])
     others = [one for value, members in groups.items() if value not in kept for one in members]
     shown = [(value_words(value), members) for value, members in groups.items() if value in kept]
-    return [*shown, (f"{len(groups) - len(kept)} smaller groups", others)]
+    return [*shown, (f"{len(groups) - len(kept):,} smaller groups", others)]
 
 
 def _caption(key: str, groups: Mapping[str | None, Members], states: Sequence[str]) -> str:
     total = sum(map(len, groups.values()))
-    counts = [f"{sum(_count(members, state) for members in groups.values())} {state}" for state in states]
-    by = f" in {len(groups)} groups by {key}" if key else ""
-    return f"{total} clusters{by}: {', '.join(counts)}."
+    counts = [f"{sum(_count(members, state) for members in groups.values()):,} {state}" for state in states]
+    by = f" in {len(groups):,} groups by {key}" if key else ""
+    return f"{total:,} clusters{by}: {', '.join(counts)}."
 
 
 def _figure(blocks: Sequence[Block]) -> go.Figure:
@@ -105,7 +105,7 @@ def _rows(blocks: Sequence[Block], width: int, *, apart: bool) -> tuple[Cells, l
     for words, members in blocks:
         if rows and apart:
             rows.append([None] * width)
-        ticks.append((len(rows), f"{words}  {len(members)}"))
+        ticks.append((len(rows), f"{words}  {len(members):,}"))
         for start in range(0, len(members), width):
             cells = list(members[start : start + width])
             rows.append([*cells, *[None] * (width - len(cells))])
