@@ -7,7 +7,18 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from placements.explain.charts.chart import ACCENT, NEUTRAL, OK, QUIET, TEXT, Chart, figure, whole_ticks
+from placements.explain.charts.chart import (
+    ACCENT,
+    NEUTRAL,
+    OK,
+    ON_ACCENT,
+    ON_OK,
+    QUIET,
+    TEXT,
+    Chart,
+    figure,
+    whole_ticks,
+)
 from placements.explain.wording import counted, joined, spread_limit_of, verb
 from placements.scheduling.candidates import candidates_of
 from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
@@ -214,13 +225,19 @@ def _height(panel: _Panel) -> int:
 
 
 def _labels(panel: _Panel) -> list[str]:
-    labels = [f"{row.name}  {row.placed} of {row.placed + row.left}" for row in panel.shown]
+    labels = [_label(row) for row in panel.shown]
     others = _others(panel)
     if others:
         low, high = min(row.placed for row in others), max(row.placed for row in others)
-        span = str(low) if low == high else f"{low} to {high}"
+        span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         labels.append(f"{len(others):,} groups nearer the mean  {span}")
     return labels
+
+
+def _label(row: GroupRow) -> str:
+    """Say how many of a group are placed; whom a step adds stands in the bar, where names have room."""
+    added = f"  (+{row.added:,})" if row.added and not row.names[row.before :] else ""
+    return f"{row.name}  {row.placed:,} of {row.placed + row.left:,}{added}"
 
 
 def _others(panel: _Panel) -> list[GroupRow]:
@@ -232,13 +249,13 @@ def _bars(panel: _Panel) -> list[go.Bar]:
     rows, top = panel.shown, _top(panel)
     hatch = {"shape": "/", "fgcolor": QUIET, "bgcolor": _CLEAR, "size": 6}
     return [
-        _bar(rows, [row.before for row in rows], "placed", {"color": OK}, texts=_texts(rows)),
+        _bar(rows, [row.before for row in rows], "placed", {"color": OK}, (ON_OK, _texts(rows))),
         _bar(
             rows,
             [row.added for row in rows],
             "placed in this step",
             {"color": ACCENT, "line": {"color": TEXT, "width": 2}},
-            texts=[_added_text(row) for row in rows],
+            (ON_ACCENT, [_added_text(row) for row in rows]),
         ),
         _bar(
             rows,
@@ -260,7 +277,7 @@ def _texts(rows: Sequence[GroupRow]) -> list[str]:
 
 
 def _added_text(row: GroupRow) -> str:
-    return f"+ {', '.join(row.names[row.before :])}" if row.names[row.before :] else "+1" if row.added else ""
+    return f"+ {', '.join(row.names[row.before :])}" if row.names[row.before :] else ""
 
 
 def _bar(
@@ -268,21 +285,24 @@ def _bar(
     values: Sequence[float],
     what: str,
     marker: dict[str, object],
-    texts: Sequence[str] | None = None,
+    inside: tuple[str, Sequence[str]] = (TEXT, ()),
 ) -> go.Bar:
+    """Make the bars of one sort; `inside` are the texts that stand in them, and their colour."""
+    colour, texts = inside
     return go.Bar(
         orientation="h",
         y=list(range(len(rows))),
         x=list(values),
         name=what,
         marker=marker,
-        text=texts,
+        text=texts or None,
+        insidetextfont={"color": colour},
         textposition="inside",
         insidetextanchor="start",
         constraintext="inside",
         customdata=[[row.name, row.placed, row.left, row.outside] for row in rows],
-        hovertemplate=f"%{{customdata[0]}}: {what}<br>%{{customdata[1]:,d}} placed, %{{customdata[2]:,d}} could be"
-        " picked, %{customdata[3]:,d} cannot<extra></extra>",
+        hovertemplate=f"%{{customdata[0]}}: {what}<br>%{{customdata[1]:,d}} placed, %{{customdata[2]:,d}}"
+        " could be picked, %{customdata[3]:,d} cannot<extra></extra>",
     )
 
 

@@ -6,7 +6,7 @@ from textwrap import wrap
 
 import plotly.graph_objects as go
 
-from placements.explain.charts.chart import BLOCKED, QUIET, RAMP, Cell, Chart, figure
+from placements.explain.charts.chart import BLOCKED, DIVIDER, QUIET, RAMP, TEXT, Cell, Chart, figure
 from placements.explain.sentences import preference_words
 from placements.explain.wording import OUTCOME_ORDER, counted, score_text
 from placements.scheduling.classes import Classes, classes_of
@@ -295,11 +295,12 @@ def _hatched(lines: Sequence[_Line], width: int) -> go.Bar:
         marker={
             "color": _CLEAR,
             "line": {"color": QUIET, "width": 1},
-            "pattern": {"shape": "/", "fgcolor": QUIET, "bgcolor": _CLEAR, "size": 8, "solidity": 0.15},
+            "pattern": {"shape": "/", "fgcolor": DIVIDER, "bgcolor": _CLEAR, "size": 8, "solidity": 0.15},
         },
         text=[words for *_, words in spots],
         textposition="inside",
         insidetextanchor="middle",
+        insidetextfont={"color": TEXT},
         hovertemplate="%{text}<extra></extra>",
     )
 

@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 import plotly.graph_objects as go
 
-from placements.explain.charts.chart import ATTENTION, FAILED, NEUTRAL, OK, TEXT, Cell, Chart, figure
+from placements.explain.charts.chart import ATTENTION, FAILED, NEUTRAL, OK, ON_OK, TEXT, Cell, Chart, figure
 from placements.explain.charts.elapsed import clock_words, elapsed_axis, seconds_between
 
 MOST_ROWS = 40
@@ -207,6 +207,7 @@ def _wave_figure(waves: Sequence[_Wave], longest: float) -> go.Figure:
             text=[f"{one.clusters:,} clusters" for one in waves],
             textposition="inside",
             insidetextanchor="start",
+            insidetextfont={"color": ON_OK},
             marker={"color": OK},
             hovertemplate="%{y}: %{text}<extra></extra>",
         ),

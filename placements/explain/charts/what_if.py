@@ -49,7 +49,8 @@ def what_if_chart(bars: Sequence[Bar], *, total: Bar, in_all: int) -> Chart | No
 
 def _caption(shown: Sequence[Bar], total: Bar, in_all: int) -> str:
     placed = total.stays + total.moves + total.lost
-    fates = f"{total.stays:,} stay, {total.moves:,} move, {total.lost:,} {verb(total.lost, 'is')} lost"
+    words = ((total.stays, "stays"), (total.moves, "moves"), (total.lost, "is"))
+    fates = ", ".join(f"{count:,} {verb(count, word)}" for count, word in words) + " lost"
     told = f"Placed on clusters {placed:,} times: {fates}"
     left_out = (
         f". Shown are {len(shown):,} of {in_all:,} placements, the worst first" if in_all > len(shown) else ""
