@@ -173,7 +173,7 @@ def _basics(data: object) -> Iterator[Field]:
 
 def _rules(data: object) -> Iterator[Field]:
     yield from field_at(
-        data, SEMANTICS, "Rules", Sort.CHOICE, choices=_choices(Semantics), default=Semantics.FLEET
+        data, SEMANTICS, "Semantics", Sort.CHOICE, choices=_choices(Semantics), default=Semantics.FLEET
     )
     keys = ("spec", "revisionHistoryLimit")
     yield from field_at(data, keys, "Snapshots kept", Sort.WHOLE, placeholder="10")
@@ -306,7 +306,7 @@ def _constraint(data: object, keys: Keys) -> Row:
     hard, place = "DoNotSchedule", (*keys, "whenUnsatisfiable")
     fields = (
         *field_at(data, (*keys, "topologyKey"), "Label", stays=True, suggests=Suggests.LABEL_KEYS),
-        *field_at(data, (*keys, "maxSkew"), "Max apart", Sort.WHOLE, placeholder="1"),
+        *field_at(data, (*keys, "maxSkew"), "Max skew", Sort.WHOLE, placeholder="1"),
         *field_at(data, place, "Limit", Sort.CHOICE, choices=hardness, default=hard),
     )
     return Row(keys, fields)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from placements.scheduling.bindings import BindingState
 from placements.scheduling.comparison import Difference
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import CycleKind, Decision
@@ -165,14 +166,21 @@ def _picked(facts: Facts) -> str:
     return f"in step {facts['round']} (topology spread {spread}, affinity {affinity})"
 
 
+_HOW_FAR = {
+    BindingState.SCHEDULED: "not carried out yet",
+    BindingState.BOUND: "carried out",
+    BindingState.UNSCHEDULED: "unscheduled",
+}
+
+
 def _kept(facts: Facts) -> str:
-    return f"placed already ({facts['state']}), and a placed cluster stays"
+    return f"placed already ({_HOW_FAR[facts['state']]}), and a placed cluster stays"
 
 
 def _scaled_down(facts: Facts) -> str:
     spread, affinity = score_text(facts["topologySpreadScore"]), score_text(facts["affinityScore"])
     stored = f"stored topology spread {spread}, affinity {affinity}"
-    return f"fewer clusters are wanted, and it goes first ({facts['state']}; {stored})"
+    return f"fewer clusters are wanted, and it goes first ({_HOW_FAR[facts['state']]}; {stored})"
 
 
 def _required_affinity(facts: Facts) -> str:
@@ -254,7 +262,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Facts], str]] = {
     ReasonCode.REQUIRED_AFFINITY: _required_affinity,
     ReasonCode.NOT_ELIGIBLE: _not_eligible,
     ReasonCode.UNTOLERATED_TAINT: _untolerated,
-    ReasonCode.ALREADY_PLACED: lambda facts: f"has the placement already ({facts['state']})",
+    ReasonCode.ALREADY_PLACED: lambda facts: f"has the placement already ({_HOW_FAR[facts['state']]})",
     ReasonCode.MISSING_TOPOLOGY_KEY: lambda facts: f"lacks {joined(facts['keys'])}, which the spread needs",
     ReasonCode.TOPOLOGY_SPREAD: _topology_spread,
     ReasonCode.OUTRANKED: _outranked,

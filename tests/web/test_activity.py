@@ -11,6 +11,7 @@ from django.test import Client
 from clusters.operations.editing import change_labels
 from fleetui.models import Event
 from placements.operations.resources import apply_resources, delete_resource
+from placements.templatetags.fleet import plain
 from tests.rows import NOW, joined, namespace
 
 pytestmark = pytest.mark.django_db
@@ -110,3 +111,14 @@ def test_the_object_itself_stays_complete_over_rest(viewer: Client, changed: Eve
 
     assert changed.kind == "resource"
     assert answer.json()["data"] == {"password": LATER, "user": "YW5h"}
+
+
+def test_kinds_and_filters_are_words(viewer: Client) -> None:
+    page = viewer.get("/activity/").content.decode()
+
+    assert '<option value="staged-run">staged run</option>' in page
+    assert [plain(code) for code in ("not-eligible", "timeOut", "lostState")] == [
+        "not eligible",
+        "time out",
+        "lost state",
+    ]
