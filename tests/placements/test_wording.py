@@ -216,7 +216,7 @@ def test_scores_read_alike_everywhere(score: SpreadScore | None, text: str) -> N
 def test_thousands_are_told_with_a_comma_wherever_they_stand() -> None:
     assert (number(5000), cell(5000), cell(-1234567)) == ("5,000", "5,000", "−1,234,567")
     assert counted(5000, "cluster") == "5,000 clusters"
-    assert figure(height=1).layout.separators == ".,"
+    assert figure(height=100).layout.separators == ".,"
     assert whole_ticks(5000)["tickformat"] == ",d"
 
 
