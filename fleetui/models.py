@@ -5,6 +5,8 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
+from fleetui.written import WrittenField
+
 LONGEST_NAME = 253
 
 
@@ -22,8 +24,8 @@ class Event(models.Model):
     kind = models.CharField(max_length=20)
     name = models.CharField(max_length=700)
     revision = models.PositiveBigIntegerField(null=True)
-    before = models.JSONField(null=True)
-    after = models.JSONField(null=True)
+    before = WrittenField(null=True)
+    after = WrittenField(null=True)
 
     class Meta:
         indexes = [

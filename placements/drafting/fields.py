@@ -36,6 +36,7 @@ class Suggests(StrEnum):
     LABEL_VALUES = "label-values"
     PROPERTIES = "properties"
     CLUSTERS = "clusters"
+    OBJECTS = "objects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Field:
     @property
     def list_id(self) -> str:
         """Give the id of the list of what is offered."""
-        if self.suggests is Suggests.LABEL_VALUES:
+        if self.suggests in (Suggests.LABEL_VALUES, Suggests.OBJECTS):
             return f"values-{self.id}"
         return str(self.suggests or "")
 

@@ -173,7 +173,7 @@ def _basics(data: object) -> Iterator[Field]:
 
 def _rules(data: object) -> Iterator[Field]:
     yield from field_at(
-        data, SEMANTICS, "Rules", Sort.CHOICE, choices=_choices(Semantics), default=Semantics.FLEET
+        data, SEMANTICS, "Semantics", Sort.CHOICE, choices=_choices(Semantics), default=Semantics.FLEET
     )
     keys = ("spec", "revisionHistoryLimit")
     yield from field_at(data, keys, "Snapshots kept", Sort.WHOLE, placeholder="10")
@@ -194,7 +194,9 @@ def _resource(data: object, keys: Keys) -> Row:
         *field_at(data, (*keys, "group"), "Group", placeholder="core", stays=True),
         *field_at(data, (*keys, "version"), "Version", stays=True),
         *field_at(data, (*keys, "kind"), "Kind", placeholder="Namespace", stays=True),
-        *field_at(data, (*keys, "name"), "Name", placeholder="every one of the kind"),
+        *field_at(
+            data, (*keys, "name"), "Name", placeholder="every one of the kind", suggests=Suggests.OBJECTS
+        ),
         *_scope(data, keys),
     )
     return Row(keys, fields, _label_groups(data, (*keys, "labelSelector"), is_about_clusters=False))
@@ -205,7 +207,7 @@ def _scope(data: object, keys: Keys) -> Iterator[Field]:
         default = SelectionScope.NAMESPACE_WITH_RESOURCES
         place = (*keys, "selectionScope")
         choices = _choices(SelectionScope)
-        yield from field_at(data, place, "Takes along", Sort.CHOICE, choices=choices, default=default)
+        yield from field_at(data, place, "Selection scope", Sort.CHOICE, choices=choices, default=default)
 
 
 def _required(data: object, keys: Keys) -> Row:
@@ -304,7 +306,7 @@ def _constraint(data: object, keys: Keys) -> Row:
     hard, place = "DoNotSchedule", (*keys, "whenUnsatisfiable")
     fields = (
         *field_at(data, (*keys, "topologyKey"), "Label", stays=True, suggests=Suggests.LABEL_KEYS),
-        *field_at(data, (*keys, "maxSkew"), "Max apart", Sort.WHOLE, placeholder="1"),
+        *field_at(data, (*keys, "maxSkew"), "Max skew", Sort.WHOLE, placeholder="1"),
         *field_at(data, place, "Limit", Sort.CHOICE, choices=hardness, default=hard),
     )
     return Row(keys, fields)

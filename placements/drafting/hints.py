@@ -1,17 +1,17 @@
 """What the editor says beside its fields: how many match, what a percentage comes to, what is on offer."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from placements.drafting.fields import Field, at
+from placements.drafting.fields import Field, Suggests, at
 from placements.drafting.form import PREFERRED, REQUIRED, STRATEGY, Form, Row
 from placements.scheduling.advice.feasibility import Bound
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.door.parsing import parse_model
-from placements.scheduling.faults import Faults
+from placements.scheduling.faults import Faults, Keys
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import (
     ClusterSelectorTerm,
@@ -32,7 +32,8 @@ _KEYLESS = {
     Keyless.OWN_GROUP: "and form a group of their own",
 }
 
-Offers = tuple[tuple[str, int], ...]
+Offers = tuple[tuple[str, int | None], ...]
+"""What is offered, with the number of clusters that carry it; None where it is nothing of clusters."""
 
 
 @lru_cache(maxsize=2)
@@ -161,11 +162,16 @@ def _names(form: Form, draft: ClusterResourcePlacement, fleet: Fleet) -> Iterato
     yield field.name, words + (f"; not there: {', '.join(missing[:5])}" if missing else "")
 
 
-def offers(form: Form, fleet: Fleet) -> dict[str, Offers]:
-    """Give what every list of suggestions holds, by its id: keys, properties, values of the labels in use."""
+def offers(form: Form, fleet: Fleet, names: Mapping[Keys, Sequence[str]]) -> dict[str, Offers]:
+    """Give what every list of suggestions holds, by its id: keys, properties, values of the labels in use.
+
+    `names` are those of objects on the hub, by the place of the selector that may name one.
+    """
     found: dict[str, Offers] = {}
     for field in form.fields:
-        if field.list_id and field.list_id not in found:
+        if field.suggests is Suggests.OBJECTS:
+            found[field.list_id] = tuple((name, None) for name in names.get(field.keys[:-1], ()))
+        elif field.list_id and field.list_id not in found:
             found[field.list_id] = _offered(field, fleet)
     return found
 

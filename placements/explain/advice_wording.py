@@ -65,7 +65,7 @@ def _grouped(changes: list[Change]) -> list[str]:
 
 
 def _either(names: list[str]) -> str:
-    more = [f"{len(names) - _ALTERNATIVES_SHOWN} others"] if len(names) > _ALTERNATIVES_SHOWN else []
+    more = [f"{len(names) - _ALTERNATIVES_SHOWN:,} others"] if len(names) > _ALTERNATIVES_SHOWN else []
     return joined([*names[:_ALTERNATIVES_SHOWN], *more], "or")
 
 
@@ -78,7 +78,7 @@ def _failure(one: Suggestion) -> str:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
@@ -103,12 +103,12 @@ def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: 
 
 def bound_sentence(bound: Bound) -> str:
     """Say how many clusters can be reached."""
-    return f"at most {bound.most} possible on this fleet" + ("" if bound.is_exact else " (an upper bound)")
+    return f"at most {bound.most:,} possible on this fleet" + ("" if bound.is_exact else " (an upper bound)")
 
 
 def _pinned(one: PinnedGroup) -> str:
     cause = "its clusters are used up" if one.has_candidates else "no cluster of it can be picked"
-    return f"pinned group: {one.topology_key}={one.group} holds the minimum at {one.count}: {cause}"
+    return f"pinned group: {one.topology_key}={one.group} holds the minimum at {one.count:,}: {cause}"
 
 
 def _dead_end(decision: Decision, most_steps: int) -> Iterator[str]:

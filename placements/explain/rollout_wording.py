@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from placements.explain.wording import counted, joined
+from placements.explain.wording import counted, joined, verb
 from placements.rollout.answer import Answer, Block, HeldBack, Remove, UnderWay, Waiting
 from placements.rollout.budget import Ceiling, Floor, Slots
 from placements.rollout.state import Phase
@@ -14,7 +14,7 @@ _NAMES_SHOWN = 3
 def floor_sentence(floor: Floor) -> str:
     """Write how many available clusters may be taken down: the arithmetic in one line."""
     return (
-        f"ready {floor.ready} − at risk {floor.at_risk} − floor {floor.floor}"
+        f"ready {floor.ready:,} − at risk {floor.at_risk:,} − floor {floor.floor:,}"
         f" = {_more(floor.ready - floor.at_risk - floor.floor)} may be taken down"
     )
 
@@ -22,31 +22,31 @@ def floor_sentence(floor: Floor) -> str:
 def ceiling_sentence(ceiling: Ceiling) -> str:
     """Write how many clusters may be added: the arithmetic in one line."""
     taken = ceiling.holding + ceiling.added
-    return f"ceiling {ceiling.ceiling} − placed {taken} = {_more(ceiling.ceiling - taken)} may be added"
+    return f"ceiling {ceiling.ceiling:,} − placed {taken:,} = {_more(ceiling.ceiling - taken)} may be added"
 
 
 def slots_sentence(slots: Slots) -> str:
     """Write how many removals of a deletion may start: the arithmetic in one line."""
     running = slots.running + slots.started
-    return f"at once {slots.limit} − running {running} = {_more(slots.limit - running)} may be cleared"
+    return f"at once {slots.limit:,} − running {running:,} = {_more(slots.limit - running)} may be cleared"
 
 
 def _more(number: int) -> str:
-    return f"{number} more" if number >= 0 else f"−{-number}: none"
+    return f"{number:,} more" if number >= 0 else f"−{-number:,}: none"
 
 
 def held_back_sentence(held: HeldBack) -> str:
     """Say which removals the floor holds back, and what would let them go (lifecycle A.5)."""
-    verb = "stays" if len(held.staying) == 1 else "stay"
-    stay = f"{len(held.staying)} {verb} until replacements are available"
+    staying = len(held.staying)
+    stay = f"{staying:,} {verb(staying, 'stays')} until replacements are available"
     if held.found < held.asked_for:
-        return f"only {held.found} of {held.asked_for} found; {stay}, or lower the number"
+        return f"only {held.found:,} of {held.asked_for:,} found; {stay}, or lower the number"
     return stay
 
 
-def waiting_sentence(waiting: Waiting, answer: Answer) -> str:
-    """Say why a cluster waits; it reads after the name of the cluster."""
-    return _WHY[waiting.block](waiting, answer)
+def waiting_sentence(waiting: Waiting, answer: Answer, *, clusters: int = 1) -> str:
+    """Say why a cluster waits, or several alike; it reads after the name of the cluster, or their names."""
+    return _WHY[waiting.block](waiting, answer, clusters)
 
 
 def freeing_sentence(waiting: Waiting, answer: Answer) -> str:
@@ -77,15 +77,24 @@ def unreachable_sentence(answer: Answer) -> str:
 
 def listed(words: Sequence[str]) -> str:
     """Join the first three words, and count the others."""
-    more = [f"{len(words) - _NAMES_SHOWN} more"] if len(words) > _NAMES_SHOWN else []
+    more = [f"{len(words) - _NAMES_SHOWN:,} more"] if len(words) > _NAMES_SHOWN else []
     return joined([*words[:_NAMES_SHOWN], *more])
 
 
-def _wanted(waiting: Waiting) -> str:
-    runs = f"runs {waiting.running}" if waiting.running else "has nothing yet"
+def _wanted(waiting: Waiting, clusters: int) -> str:
+    has = f"{verb(clusters, 'has')} nothing yet"
+    runs = f"{verb(clusters, 'runs')} {waiting.running}" if waiting.running else has
     if waiting.wanted is None:
-        return f"{runs} and is to be cleared"
-    return f"{runs} and waits for {waiting.wanted}"
+        return f"{runs} and {_to_be_cleared(clusters)}"
+    return f"{runs} and {_waits_for(waiting, clusters)}"
+
+
+def _to_be_cleared(clusters: int) -> str:
+    return f"{verb(clusters, 'is')} to be cleared"
+
+
+def _waits_for(waiting: Waiting, clusters: int) -> str:
+    return f"{verb(clusters, 'waits')} for {waiting.wanted}"
 
 
 def _becoming_available(answer: Answer) -> list[str]:
@@ -123,47 +132,62 @@ def _since(moment: datetime | None) -> str:
     return f" since {moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
 
 
-def _update_floor(waiting: Waiting, answer: Answer) -> str:
-    floor = answer.budgets.updates
+def _update_floor(waiting: Waiting, answer: Answer, clusters: int) -> str:
+    floor, wanted = answer.budgets.updates, _wanted(waiting, clusters)
     if floor.limit == 0:
-        return f"{_wanted(waiting)}; maxUnavailable 0 lets no cluster be taken down: {floor_sentence(floor)}"
-    return f"{_wanted(waiting)}; {floor_sentence(floor)}"
+        return f"{wanted}; maxUnavailable 0 lets no cluster be taken down: {floor_sentence(floor)}"
+    return f"{wanted}; {floor_sentence(floor)}"
 
 
-def _ceiling(waiting: Waiting, answer: Answer) -> str:
-    return f"{_wanted(waiting)}; {ceiling_sentence(answer.budgets.additions)}"
+def _ceiling(waiting: Waiting, answer: Answer, clusters: int) -> str:
+    return f"{_wanted(waiting, clusters)}; {ceiling_sentence(answer.budgets.additions)}"
 
 
-def _retry_later(waiting: Waiting, _: Answer) -> str:
+def _retry_later(waiting: Waiting, _: Answer, clusters: int) -> str:
     at = f" at {_time(waiting.until)}" if waiting.until else ""
+    if clusters > 1:
+        return f"failed; the first of them is tried again{at}"
     return f"failed {_attempts(waiting)}; it is tried again{at}"
 
 
-def _unreachable(waiting: Waiting) -> str:
-    has_it = waiting.wanted is not None and waiting.running == waiting.wanted
-    stands = f"was given {waiting.wanted} and has not become available" if has_it else _wanted(waiting)
-    return f"{stands}; the cluster cannot be reached{_since(waiting.since)}"
+def _unreachable(waiting: Waiting, _: Answer, clusters: int) -> str:
+    noun = "cluster" if clusters == 1 else "clusters"
+    return f"{_stands(waiting, clusters)}; the {noun} cannot be reached{_since(waiting.since)}"
+
+
+def _stands(waiting: Waiting, clusters: int) -> str:
+    if waiting.wanted is None or waiting.running != waiting.wanted:
+        return _wanted(waiting, clusters)
+    was, has = ("was", "has") if clusters == 1 else ("were", "have")
+    return f"{was} given {waiting.wanted} and {has} not become available"
 
 
 def _attempts(waiting: Waiting) -> str:
     return counted(waiting.action.attempt - 1, "time") if waiting.action else "before"
 
 
-def _deletion_limit(_: Waiting, answer: Answer) -> str:
-    slots = answer.budgets.deletion
-    return f"is to be cleared; {slots_sentence(slots)}" if slots else "is to be cleared"
+def _deletion_limit(_: Waiting, answer: Answer, clusters: int) -> str:
+    slots, cleared = answer.budgets.deletion, _to_be_cleared(clusters)
+    return f"{cleared}; {slots_sentence(slots)}" if slots else cleared
 
 
-_WHY: dict[Block, Callable[[Waiting, Answer], str]] = {
-    Block.PAUSED: lambda waiting, _: f"{_wanted(waiting)}; the placement is paused",
-    Block.STOPPED: lambda waiting, _: f"{_wanted(waiting)}; the run was stopped",
-    Block.NOT_IN_FLEET: lambda waiting, _: f"{_wanted(waiting)}; the cluster is no longer in the fleet",
-    Block.UNREACHABLE: lambda waiting, _: _unreachable(waiting),
+def _not_in_fleet(waiting: Waiting, _: Answer, clusters: int) -> str:
+    who = "the cluster is" if clusters == 1 else "the clusters are"
+    return f"{_wanted(waiting, clusters)}; {who} no longer in the fleet"
+
+
+_WHY: dict[Block, Callable[[Waiting, Answer, int], str]] = {
+    Block.PAUSED: lambda waiting, _, clusters: f"{_wanted(waiting, clusters)}; the placement is paused",
+    Block.STOPPED: lambda waiting, _, clusters: f"{_wanted(waiting, clusters)}; the run was stopped",
+    Block.NOT_IN_FLEET: _not_in_fleet,
+    Block.UNREACHABLE: _unreachable,
     Block.RETRY_LATER: _retry_later,
-    Block.BEING_REMOVED: lambda waiting, _: f"waits for {waiting.wanted}; the old is being cleared",
+    Block.BEING_REMOVED: lambda waiting, _, clusters: (
+        f"{_waits_for(waiting, clusters)}; the old is being cleared"
+    ),
     Block.UPDATE_FLOOR: _update_floor,
-    Block.REMOVAL_FLOOR: lambda waiting, answer: (
-        f"{_wanted(waiting)}; {floor_sentence(answer.budgets.removals)}"
+    Block.REMOVAL_FLOOR: lambda waiting, answer, clusters: (
+        f"{_wanted(waiting, clusters)}; {floor_sentence(answer.budgets.removals)}"
     ),
     Block.CEILING: _ceiling,
     Block.DELETION_LIMIT: _deletion_limit,

@@ -36,12 +36,12 @@ class Progress:
 def progress_sentence(progress: Progress, budgets: Budgets | None) -> str:
     """Say how far a run is, with the floor and the ceiling that it keeps to."""
     if progress.is_deletion:
-        return f"{progress.done} of {progress.number} cleared"
-    told = [f"{progress.done} of {progress.number} on the new version"]
+        return f"{progress.done:,} of {progress.number:,} cleared"
+    told = [f"{progress.done:,} of {progress.number:,} on the new version"]
     if budgets:
         floor, ceiling = budgets.updates, budgets.additions
-        told.append(f"{floor.ready} available (floor {floor.floor})")
-        told.append(f"{ceiling.holding + ceiling.added} placed (ceiling {ceiling.ceiling})")
+        told.append(f"{floor.ready:,} available (floor {floor.floor:,})")
+        told.append(f"{ceiling.holding + ceiling.added:,} placed (ceiling {ceiling.ceiling:,})")
     return " · ".join(told)
 
 
@@ -58,23 +58,28 @@ class Waiters:
 
 
 def waiters_of(answer: Answer) -> list[Waiters]:
-    """Group the clusters that wait by what keeps them, in the words of the first of each."""
-    ordered = sorted(answer.waiting, key=_place)
-    found = []
-    for block, group in groupby(ordered, key=lambda one: one.block):
-        each = list(group)
-        names = tuple(one.cluster for one in each[:MOST_SHOWN])
-        why, freed_by = waiting_sentence(each[0], answer), freeing_sentence(each[0], answer)
-        why += ", the first of them" if len({one.since for one in each}) > 1 else ""
-        until = min((one.until for one in each if one.until), default=None)
-        found.append(Waiters(block, len(each), names, why, freed_by, until))
-    return found
+    """Group the clusters that wait by what keeps them and what they run and want, in the words for all."""
+    ordered = sorted(answer.waiting, key=lambda one: (*_kept_by(one), _since(one), one.cluster))
+    groups = (list(group) for _, group in groupby(ordered, key=_kept_by))
+    return [_alike(group, answer) for group in groups]
 
 
-def _place(waiting: Waiting) -> tuple[int, float, str]:
-    """Put what is out of reach the longest before the others of its block."""
-    since = waiting.since.timestamp() if waiting.since else 0.0
-    return list(Block).index(waiting.block), since, waiting.cluster
+def _kept_by(one: Waiting) -> tuple[int, str, str]:
+    return list(Block).index(one.block), one.running or "", one.wanted or ""
+
+
+def _since(one: Waiting) -> float:
+    """Put what is out of reach the longest before the others of its group."""
+    return one.since.timestamp() if one.since else 0.0
+
+
+def _alike(group: Sequence[Waiting], answer: Answer) -> Waiters:
+    """Say of clusters that wait alike what keeps them, and what would free the first of them."""
+    first = min(group, key=lambda one: (one.until is None, one.until and one.until.timestamp()))
+    names = tuple(one.cluster for one in group[:MOST_SHOWN])
+    why = waiting_sentence(first, answer, clusters=len(group))
+    why += ", the first of them" if len({one.since for one in group}) > 1 else ""
+    return Waiters(first.block, len(group), names, why, freeing_sentence(first, answer), first.until)
 
 
 def budget_sentences(budgets: Budgets) -> list[str]:

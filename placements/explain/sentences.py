@@ -40,7 +40,7 @@ def _names(names: tuple[str, ...]) -> str:
     if not names:
         return "nobody"
     more = len(names) - _NAMES_SHOWN
-    return joined([*names[:_NAMES_SHOWN], f"{more} more"] if more > 0 else names)
+    return joined([*names[:_NAMES_SHOWN], f"{more:,} more"] if more > 0 else names)
 
 
 def _required(policy: PlacementPolicy) -> str:

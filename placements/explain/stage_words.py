@@ -51,7 +51,7 @@ def at_once_words(amount: IntOrPercent, clusters: int | None) -> str:
     if clusters is None:
         return f"{amount}, rounded down, at least 1" if amount.is_percent else str(amount)
     most = amount.at_least_one_of(clusters)
-    return f"{amount} of {clusters} → {most}" if amount.is_percent else str(most)
+    return f"{amount} of {clusters:,} → {most:,}" if amount.is_percent else str(most)
 
 
 def duration_words(time: timedelta) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from placements.explain.wording import joined
+from placements.explain.wording import counted, joined, verb
 from placements.rollout.disruption import Executed, Invalid, Numbers, Verdict, Why, WhyStays
 from placements.rollout.overrides import OverrideFailed
 from placements.rollout.staged_facts import Answer, RunStatus, Slots, Wait, WaitFor
@@ -37,9 +37,9 @@ _STATUS = {
 
 def slots_sentence(slots: Slots) -> str:
     """Write the arithmetic of a stage."""
-    running = "1 is" if slots.running == 1 else f"{slots.running} are"
-    counts = f"{slots.limit} of {slots.clusters} may run at once, {running} running"
-    return f"Stage {slots.stage}: {counts}, {slots.done} done, {slots.waiting} to come."
+    running = f"{slots.running:,} {verb(slots.running, 'is')} running"
+    counts = f"{slots.limit:,} of {slots.clusters:,} may run at once, {running}"
+    return f"Stage {slots.stage}: {counts}, {slots.done:,} done, {slots.waiting:,} to come."
 
 
 def wait_sentence(wait: Wait) -> str:
@@ -60,7 +60,9 @@ _WAITS: dict[WaitFor, Callable[[Wait], str]] = {
     WaitFor.CLUSTERS: lambda wait: f"Stage {wait.stage} waits until {_available(wait.names)} available.",
     WaitFor.REMOVALS: lambda wait: f"Resources are being removed from {_listed(wait.names)}.",
     WaitFor.RETRY: lambda wait: f"{_listed(wait.names)} failed; the next try is at {_time(wait.until)}.",
-    WaitFor.UNREACHABLE: lambda wait: f"Out of reach: {_listed(wait.names)}; it goes on when they are back.",
+    WaitFor.UNREACHABLE: lambda wait: (
+        f"Out of reach: {_listed(wait.names)}; the run goes on when {_back(wait.names)} back."
+    ),
 }
 
 
@@ -74,16 +76,19 @@ _REASONS: dict[str, Callable[[Reason], str]] = {
     "being-deleted": lambda _: "The placement is being deleted.",
     "not-staged": lambda _: "The placement is not updated by staged runs: its strategy is not External.",
     "nothing-to-do": lambda _: "No cluster is picked and none is to be cleared.",
-    "other-number": lambda reason: f"The placement wants {reason.wanted} clusters and has {reason.found}.",
+    "other-number": lambda reason: (
+        f"The placement wants {counted(reason.wanted or 0, 'cluster')} and has {reason.found or 0:,}."
+    ),
     "in-no-stage": lambda reason: f"No stage selects {_listed(reason.names)}.",
     "in-several-stages": lambda reason: f"More than one stage selects {_listed(reason.names)}.",
     "new-policy": lambda _: "The policy was changed after the run began.",
     "new-apply-strategy": lambda _: "The apply strategy was changed after the run began.",
     "other-stages": lambda reason: (
-        f"Other clusters, or another order, than when the run began, in stage {_listed(reason.names)}."
+        f"Other clusters, or another order, than when the run began, in {_stages(reason.names)}."
     ),
     "new-deletions": lambda reason: (
-        f"{_listed(reason.names)} has to be cleared, which the run did not know when it began."
+        f"{_listed(reason.names)} {verb(len(reason.names), 'has')} to be cleared,"
+        " which the run did not know when it began."
     ),
     "taken-over": lambda reason: (
         f"Something else brought another version to {_listed(reason.names)} while the run was at it."
@@ -133,16 +138,24 @@ STAYS_SENTENCES = {
 
 
 def _numbers(numbers: Numbers) -> str:
-    return f"{numbers.available} of {numbers.total} available, {max(0, numbers.allowed)} may go"
+    return f"{numbers.available:,} of {numbers.total:,} available, {max(0, numbers.allowed):,} may go"
 
 
 def _available(names: tuple[str, ...]) -> str:
-    return f"{_listed(names)} {'is' if len(names) == 1 else 'are'}"
+    return f"{_listed(names)} {verb(len(names), 'is')}"
+
+
+def _back(names: tuple[str, ...]) -> str:
+    return "it is" if len(names) == 1 else "they are"
+
+
+def _stages(names: tuple[str, ...]) -> str:
+    return f"stage{'' if len(names) == 1 else 's'} {_listed(names)}"
 
 
 def _listed(names: Iterable[str]) -> str:
     found = list(names)
-    more = [f"{len(found) - _NAMES_SHOWN} more"] if len(found) > _NAMES_SHOWN else []
+    more = [f"{len(found) - _NAMES_SHOWN:,} more"] if len(found) > _NAMES_SHOWN else []
     return joined([*found[:_NAMES_SHOWN], *more], "and")
 
 

@@ -135,7 +135,7 @@ def _steps(numbers: Sequence[int]) -> str:
     ]
     spans = [span for run in runs for span in _spans(run)]
     if len(spans) > _RANGES_SHOWN:
-        more = f"{len(spans) - _RANGES_SHOWN} more stretches ({len(numbers)} steps in all)"
+        more = f"{len(spans) - _RANGES_SHOWN} more stretches ({len(numbers):,} steps in all)"
         spans = [*spans[:_RANGES_SHOWN], more]
     return f"step{'' if len(numbers) == 1 else 's'} {joined(spans)}"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from placements.explain.staged_wording import STAYS_SENTENCES
-from placements.explain.wording import counted, headline, joined
+from placements.explain.wording import counted, headline, joined, verb
 from placements.rollout.disruption import WhyStays
 from placements.scheduling.advice.traps import pinned_groups
 from placements.scheduling.cycle import Cycle
@@ -22,7 +22,7 @@ def choice_words(names: Sequence[str], labels: Sequence[str], total: int) -> str
     """Say which clusters were chosen: "3 clusters, region=east", "bravelion and smartfish"."""
     by_label = ", ".join(map(_label, labels))
     if not labels:
-        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
         shown = list(names[:_NAMES_SHOWN])
         return f"{', '.join(shown)}{more}" if more else joined(shown)
     also = f" and {joined(list(names[:_NAMES_SHOWN]))}" if names else ""
@@ -47,11 +47,11 @@ def stuck_words(decision: Decision) -> str:
 
 
 def _pinned(groups: Sequence[str], count: int, has_candidates: bool) -> str:
-    verb, whose = ("holds", "it") if len(groups) == 1 else ("hold", "them")
+    whose = "it" if len(groups) == 1 else "them"
     cause = (
         f"the clusters of {whose} are used up" if has_candidates else f"no cluster of {whose} can be picked"
     )
-    return f"{joined(groups[:_NAMES_SHOWN])} {verb} the minimum at {count}: {cause}"
+    return f"{joined(groups[:_NAMES_SHOWN])} {verb(len(groups), 'holds')} the minimum at {count:,}: {cause}"
 
 
 def stays_words(why: Any) -> str:
@@ -65,8 +65,8 @@ def difference_note(cycle: Cycle, emptied: Sequence[str]) -> str:
         return "it names its clusters: members keep it, and those that have left are missing"
     if emptied:
         which = joined(list(emptied[:_NAMES_SHOWN]))
-        verb = "stays a group" if len(emptied) == 1 else "stay groups"
-        return f"groups are counted over all member clusters, so a cordoned {which} {verb} with 0"
+        stay = "stays a group" if len(emptied) == 1 else "stay groups"
+        return f"groups are counted over all member clusters, so a cordoned {which} {stay} with 0"
     if cycle.policy.tolerations:
         return "it tolerates the cordon, so that only leaving takes it away"
     return "a cordoned cluster still counts in its group, one that left does not"
@@ -79,9 +79,9 @@ def fates_sentence(counts: Mapping[str, int]) -> str:
 
 
 _FATES: dict[str, Callable[[int], str]] = {
-    "stuck": lambda count: f"{count} stuck",
-    "shrinks": lambda count: f"{count} {'shrinks' if count == 1 else 'shrink'}",
-    "moves": lambda count: f"{count} {'moves' if count == 1 else 'move'}",
-    "cannot": lambda count: f"{count} cannot be moved",
-    "stays": lambda count: f"{count} {'stays as it is' if count == 1 else 'stay as they are'}",
+    "stuck": lambda count: f"{count:,} stuck",
+    "shrinks": lambda count: f"{count:,} {verb(count, 'shrinks')}",
+    "moves": lambda count: f"{count:,} {verb(count, 'moves')}",
+    "cannot": lambda count: f"{count:,} cannot be moved",
+    "stays": lambda count: f"{count:,} {'stays as it is' if count == 1 else 'stay as they are'}",
 }

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from placements.scheduling.bindings import BindingState
 from placements.scheduling.comparison import Difference
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import CycleKind, Decision
@@ -69,15 +70,15 @@ def reason_sentence(reason: Reason) -> str:
 def headline(decision: Decision) -> str:
     """Say in one sentence how the cycle came out."""
     picked, kept = len(decision.picked), len(decision.kept)
-    wanted = decision.cycle.policy.number_of_clusters
+    wanted = f"{decision.cycle.policy.number_of_clusters or 0:,}"
     named = len(decision.cycle.policy.cluster_names)
     sentences = {
-        CycleKind.PICK_FIXED: f"{picked + kept} of {named} named clusters placed",
+        CycleKind.PICK_FIXED: f"{picked + kept:,} of {named:,} named clusters placed",
         CycleKind.NO_NAMES: "the list of cluster names is empty: nothing was done",
-        CycleKind.PICK_ALL: f"every cluster that passes: {picked} picked, {kept} kept",
-        CycleKind.PICK: f"{picked + kept} of {wanted} placed: {picked} picked, {kept} kept",
-        CycleKind.SCALE_DOWN: f"{kept} of {wanted} kept, {len(decision.unscheduled)} unscheduled",
-        CycleKind.NOTHING_TO_DO: f"{kept} of {wanted} placed already: nothing to do",
+        CycleKind.PICK_ALL: f"every cluster that passes: {picked:,} picked, {kept:,} kept",
+        CycleKind.PICK: f"{picked + kept:,} of {wanted} placed: {picked:,} picked, {kept:,} kept",
+        CycleKind.SCALE_DOWN: f"{kept:,} of {wanted} kept, {len(decision.unscheduled):,} unscheduled",
+        CycleKind.NOTHING_TO_DO: f"{kept:,} of {wanted} placed already: nothing to do",
         CycleKind.FAILED: "the cycle failed: a property value is no quantity",
     }
     return sentences[decision.kind]
@@ -99,7 +100,7 @@ def _cut_sentence(step: Step) -> str:
     if cut is None or cut.first_out is None:
         return "all that pass the filters, ranked once"
     deciding = COLUMN_WORDS[cut.decided_by]
-    return f"the best {cut.size} of one ranking; {cut.last_in} before {cut.first_out}, by {deciding}"
+    return f"the best {cut.size:,} of one ranking; {cut.last_in} before {cut.first_out}, by {deciding}"
 
 
 def _nobody(step: Step) -> str:
@@ -127,7 +128,15 @@ def _limit(key: str, max_skew: int, *, hard: bool) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Count things: "1 cluster", "2 clusters"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+_PLURALS = {"is": "are", "has": "have", "does": "do"}
+
+
+def verb(number: int, singular: str) -> str:
+    """Let a verb agree with how many do it: "is" and "are", "runs" and "run"."""
+    return singular if number == 1 else _PLURALS.get(singular, singular.removesuffix("s"))
 
 
 def bindings_sentence(cycle: Cycle) -> str:
@@ -157,14 +166,21 @@ def _picked(facts: Facts) -> str:
     return f"in step {facts['round']} (topology spread {spread}, affinity {affinity})"
 
 
+_HOW_FAR = {
+    BindingState.SCHEDULED: "not carried out yet",
+    BindingState.BOUND: "carried out",
+    BindingState.UNSCHEDULED: "unscheduled",
+}
+
+
 def _kept(facts: Facts) -> str:
-    return f"placed already ({facts['state']}), and a placed cluster stays"
+    return f"placed already ({_HOW_FAR[facts['state']]}), and a placed cluster stays"
 
 
 def _scaled_down(facts: Facts) -> str:
     spread, affinity = score_text(facts["topologySpreadScore"]), score_text(facts["affinityScore"])
     stored = f"stored topology spread {spread}, affinity {affinity}"
-    return f"fewer clusters are wanted, and it goes first ({facts['state']}; {stored})"
+    return f"fewer clusters are wanted, and it goes first ({_HOW_FAR[facts['state']]}; {stored})"
 
 
 def _required_affinity(facts: Facts) -> str:
@@ -246,7 +262,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Facts], str]] = {
     ReasonCode.REQUIRED_AFFINITY: _required_affinity,
     ReasonCode.NOT_ELIGIBLE: _not_eligible,
     ReasonCode.UNTOLERATED_TAINT: _untolerated,
-    ReasonCode.ALREADY_PLACED: lambda facts: f"has the placement already ({facts['state']})",
+    ReasonCode.ALREADY_PLACED: lambda facts: f"has the placement already ({_HOW_FAR[facts['state']]})",
     ReasonCode.MISSING_TOPOLOGY_KEY: lambda facts: f"lacks {joined(facts['keys'])}, which the spread needs",
     ReasonCode.TOPOLOGY_SPREAD: _topology_spread,
     ReasonCode.OUTRANKED: _outranked,
@@ -265,10 +281,10 @@ def difference_sentence(difference: Difference) -> str:
 def _choice(difference: Difference, name: str | None, which: list[Semantics]) -> str:
     who = joined([str(one) for one in which])
     step = difference.steps[which[0]]
-    verb = "takes" if len(which) == 1 else "take"
+    takes = verb(len(which), "takes")
     if name is None:
         ending = f" ({_nobody(step)})" if step is not None and step.winner is None else ""
-        return f"{who} {verb} nobody{ending}"
+        return f"{who} {takes} nobody{ending}"
     if step is None or step.winner != name or step.runner_up is None:
-        return f"{who} {verb} {name}"
-    return f"{who} {verb} {name}, before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}"
+        return f"{who} {takes} {name}"
+    return f"{who} {takes} {name}, before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}"

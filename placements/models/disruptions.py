@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import Q
 
+from fleetui.written import WrittenField
 from placements.models.closed_sets import one_of
 from placements.models.placements import LONGEST_NAME, Placement
 
@@ -13,7 +14,7 @@ class DisruptionBudget(models.Model):
     """How many clusters evictions may take from the placement of the same name; it may come before it."""
 
     name = models.CharField(max_length=LONGEST_OBJECT_NAME, unique=True)
-    document = models.JSONField()
+    document = WrittenField()
     revision = models.PositiveBigIntegerField(default=1)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
@@ -135,7 +136,7 @@ class Eviction(models.Model):
         INVALID = "invalid"
 
     name = models.CharField(max_length=LONGEST_OBJECT_NAME, null=True, unique=True)  # noqa: DJ001 -- unique
-    document = models.JSONField(null=True)
+    document = WrittenField(null=True)
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="evictions")
     placement_name = models.CharField(max_length=LONGEST_OBJECT_NAME)
     cluster_name = models.CharField(max_length=LONGEST_OBJECT_NAME)

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from fleetui.written import WrittenField
 from placements.models.closed_sets import one_of
 from placements.scheduling.door.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 
@@ -20,7 +21,7 @@ class Override(models.Model):
     kind = models.CharField(max_length=30)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=_LONGEST_NAME)
-    document = models.JSONField()
+    document = WrittenField()
     revision = models.PositiveBigIntegerField(default=1)
     placement_name = models.CharField(max_length=_LONGEST_NAME, blank=True)
     created_at = models.DateTimeField()
@@ -77,7 +78,7 @@ class OverrideSnapshot(models.Model):
     override_name = models.CharField(max_length=_LONGEST_NAME)
     number = models.PositiveIntegerField()
     content_hash = models.CharField(max_length=64)
-    document = models.JSONField()
+    document = WrittenField()
     placement_name = models.CharField(max_length=_LONGEST_NAME, blank=True)
     is_latest = models.BooleanField(default=True)
     created_at = models.DateTimeField()

@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import Q
 
+from fleetui.written import WrittenField
 from placements.models.closed_sets import one_of
 from placements.models.placements import Placement
 from placements.scheduling.semantics import Semantics
@@ -70,7 +71,7 @@ class ResourceSnapshotPart(models.Model):
 
     snapshot = models.ForeignKey(ResourceSnapshot, models.CASCADE, related_name="parts")
     position = models.PositiveIntegerField()
-    manifests = models.JSONField()
+    manifests = WrittenField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["snapshot", "position"], name="part_position_once")]

@@ -5,6 +5,7 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
+from fleetui.written import WrittenField
 from placements.models.closed_sets import one_of
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.snapshots import ResourceSnapshot
@@ -22,7 +23,7 @@ class StagedStrategy(models.Model):
     """Stages as they were written; a run keeps a copy, so that changing them changes no run."""
 
     name = models.CharField(max_length=_LONGEST_NAME, unique=True)
-    document = models.JSONField()
+    document = WrittenField()
     revision = models.PositiveBigIntegerField(default=1)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
@@ -42,7 +43,7 @@ class StagedRun(models.Model):
     """
 
     name = models.CharField(max_length=_LONGEST_NAME, unique=True)
-    document = models.JSONField()
+    document = WrittenField()
     revision = models.PositiveBigIntegerField(default=1)
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="staged_runs")
     placement_name = models.CharField(max_length=LONGEST_NAME)

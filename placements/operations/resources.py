@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from fleetui.events import SYSTEM, Happening, record_all
 from fleetui.revisions import once_more_when_beaten, refuse_stale
+from placements.explain.wording import counted
 from placements.models import Placement, Resource
 from placements.operations.asking import ask
 from placements.operations.did import Did
@@ -189,5 +190,6 @@ def _ask_concerned(changed: Sequence[HubObject], *, by: User | None) -> None:
         return
     placements = Placement.objects.filter(deleting_since=None).only("pk", "document")
     ids = [each.pk for each in placements.iterator() if concerns(selectors_of(each), changed)]
-    word = str(changed[0]) if len(changed) == 1 else f"{len(changed)} resources"
+    several = {one.key: one for one in changed}
+    word = str(changed[-1]) if len(several) == 1 else counted(len(several), "resource")
     ask(ids, because=f"{word} changed", by=by.get_username() if by else SYSTEM, resources=True)

@@ -174,7 +174,7 @@ def _resource_side(placement: Placement, number: int) -> Side | None:
     row = placement.resource_snapshots.filter(number=number).first()
     if row is None:
         return None
-    return Side(f"s{number}", f"resources #{number}", row.created_at, row.created_by, resources=row)
+    return Side(f"s{number}", f"resources r{number}", row.created_at, row.created_by, resources=row)
 
 
 def _decisions(placement: Placement) -> Any:

@@ -9,6 +9,8 @@ from django.db.models import QuerySet
 
 from clusters.queries import fleet_now
 from placements.drafting.checking import Checked, check
+from placements.drafting.fields import at
+from placements.drafting.form import Form
 from placements.explain.advice_wording import bound_sentence, trap_sentences
 from placements.explain.previewing import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
 from placements.explain.sentences import policy_sentence
@@ -16,13 +18,13 @@ from placements.manifests import attach_lines
 from placements.models import Draft, Placement
 from placements.operations.immutable import immutability_faults
 from placements.queries.fresh import from_scratch
-from placements.queries.hub import selection_of
+from placements.queries.hub import names_on_hub, selection_of
 from placements.queries.planning import plan_of_preview
 from placements.queries.preview import Preview, preview_over, previewed
 from placements.scheduling.advice.feasibility import Bound, feasibility_bound
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.door.ocm_placement import is_ocm_placement
-from placements.scheduling.faults import Fault, Faults
+from placements.scheduling.faults import Fault, Faults, Keys
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.hub.selection import Selection
 from placements.scheduling.outcomes import Outcome
@@ -33,6 +35,8 @@ from placements.scheduling.spread.base import GroupStrategy
 from placements.snapshots import cycles_of
 
 _MOST_STEPS, _MOST_JUDGED, _MOST_PLANNED = 2_000, 1_000, 200
+_MOST_SELECTORS = 10
+_NAMING = ("group", "kind", "name")
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,17 @@ def look_afresh(placement: Placement, *, now: datetime) -> DraftPreview:
     )
     shown = _shown(draft, found, now=now, with_waves=True)
     return replace(shown, milliseconds=round((perf_counter() - started) * 1000))
+
+
+def object_names(form: Form, data: object) -> dict[Keys, tuple[str, ...]]:
+    """Give names of the objects that each selector of a form may mean, those that it begins first."""
+    rows = form.resources.rows[:_MOST_SELECTORS]
+    return {row.keys: names_on_hub(*(_text_at(data, row.keys, key) for key in _NAMING)) for row in rows}
+
+
+def _text_at(data: object, keys: Keys, key: str) -> str:
+    found = at(data, (*keys, key))
+    return found if isinstance(found, str) else ""
 
 
 def _with_hub(checked: Checked, saved: Placement | None) -> tuple[Checked, Selection]:

@@ -9,7 +9,7 @@ from clusters.models import CORDON_KEY, CORDON_VALUE
 from clusters.queries import fleet_now
 from placements.explain.staged_wording import STAYS_SENTENCES, eviction_sentence
 from placements.explain.what_if_wording import stuck_words
-from placements.explain.wording import joined
+from placements.explain.wording import joined, verb
 from placements.models import Binding, Placement, StagedRun
 from placements.queries.disruptions import budget_for
 from placements.queries.impact import MOST_LOOKED_AT, with_clusters
@@ -182,7 +182,7 @@ def _fate(decision: Decision, joins: tuple[str, ...]) -> tuple[Fate, str]:
     if not decision.is_fulfilled or decision.is_failed:
         return Fate.STUCK, f"No replacement: {stuck_words(decision)}."
     if joins:
-        return Fate.MOVES, f"{joined(_few(joins))} {'joins' if len(joins) == 1 else 'join'}."
+        return Fate.MOVES, f"{joined(_few(joins))} {verb(len(joins), 'joins')}."
     is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
     return Fate.SHRINKS, "PickAll: leaves." if is_all else "Leaves; it has as many as it asks for."
 

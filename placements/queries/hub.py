@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
+from django.db.models import Case, When
+
 from placements.models import Placement, Resource
+from placements.scheduling.door.resource_selectors import is_reserved_namespace
 from placements.scheduling.faults import Caveat
 from placements.scheduling.hub.objects import HubObject
 from placements.scheduling.hub.selection import Selection, select
@@ -13,6 +16,8 @@ from placements.scheduling.spec import (
     parse_placement,
     selectors_of_document,
 )
+
+_MOST_NAMES = 50
 
 
 def hub_objects() -> Iterator[HubObject]:
@@ -44,6 +49,17 @@ def selection_for(placement: Placement) -> Selection:
 def selectors_of(placement: Placement) -> tuple[ResourceSelector, ...]:
     """Give the resource selectors of a saved placement."""
     return selectors_of_document(placement.document)
+
+
+def names_on_hub(group: str, kind: str, typed: str) -> tuple[str, ...]:
+    """Give up to 50 objects of a kind that lives in no namespace, first those that hold what was typed."""
+    if not kind:
+        return ()
+    is_like = Case(When(name__contains=typed, then=0), default=1)
+    rows = Resource.objects.filter(group=group, kind=kind, namespace="").order_by(is_like, "name")
+    names = rows.values_list("name", flat=True)[: 2 * _MOST_NAMES]
+    is_hubs_own = is_reserved_namespace if (group, kind) == ("", "Namespace") else lambda _: False
+    return tuple(name for name in names if not is_hubs_own(name))[:_MOST_NAMES]
 
 
 def existing_namespaces(names: Iterable[str]) -> set[str]:

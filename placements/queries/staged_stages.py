@@ -15,6 +15,7 @@ from placements.staging import strategy_of
 
 ROWS, MORE_ROWS = 20, 50
 DONE, CURRENT, TO_COME, SKIPPED, NOT_REACHED = "done", "current", "to come", "skipped", "not reached"
+NOT_STARTED = "not started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class _View:
         """Give one stage."""
         steps, first = self._shown(stage)
         rows = tuple(_step(step, stage, self.answer) for step in steps)
-        state = _stage_state(self.answer.run, stage)
+        state = _stage_state(self.answer, stage)
         return StageView(
             number, stage, words, state, self._before(stage), (*self._after(stage),), rows, first
         )
@@ -198,14 +199,17 @@ class _View:
         return self.answer.status in (RunStatus.STOPPED, RunStatus.STOPPING) or bool(self.answer.run.outcome)
 
 
-def _stage_state(run: Plan, stage: Stage) -> str:
+def _stage_state(answer: Answer, stage: Stage) -> str:
+    run = answer.run
     if stage.was_skipped:
         return SKIPPED
     if stage.ended_at:
         return DONE
-    if stage is run.current:
-        return NOT_REACHED if run.outcome else CURRENT
-    return NOT_REACHED if run.outcome else TO_COME
+    if run.outcome:
+        return NOT_REACHED
+    if stage is not run.current:
+        return TO_COME
+    return NOT_STARTED if answer.status is RunStatus.INITIALISED else CURRENT
 
 
 def _step(step: ClusterStep, stage: Stage, answer: Answer) -> StepView:

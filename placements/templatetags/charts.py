@@ -30,7 +30,7 @@ def cell(value: Cell) -> str:
         return NONE
     if isinstance(value, str):
         return value
-    return f"{value:,}".replace(",", "\u202f").replace("-", "−")
+    return f"{value:,}".replace("-", "−")
 
 
 @register.simple_tag(takes_context=True)
@@ -51,11 +51,15 @@ def group_link(context: dict[str, Any], cell: Cell) -> str:
 
 
 @register.inclusion_tag("parts/chart.html", takes_context=True)
-def chart(context: dict[str, Any], chart: Chart) -> dict[str, object]:
-    """Show a chart: caption, picture, and the table of its rows, inline when it is short."""
+def chart(context: dict[str, Any], chart: Chart, *, first: str = "") -> dict[str, object]:
+    """Show a chart: caption, picture, and the table of its rows, inline when it is short.
+
+    `first` is what is seen of it at first, also on a phone; else a phone begins with the table.
+    """
     is_inline = len(chart.rows) <= INLINE_ROWS
     return {
         "chart": chart,
+        "first": first,
         "is_inline": is_inline,
         "rows": chart.lines() if is_inline else [],
         "before": "",

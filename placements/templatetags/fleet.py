@@ -13,6 +13,13 @@ from placements.explain.wording import NONE, score_text
 register = template.Library()
 
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\d)")
+_STATES = {
+    "unfulfilled": "not fulfilled",
+    "pending": "being decided",
+    "invalid": "selectors at fault",
+    "deleting": "being deleted",
+}
+_HUMP = re.compile(r"([a-z])([A-Z])")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -49,9 +56,21 @@ def signs(words: str) -> str:
 
 
 @register.filter
+def state_words(state: str) -> str:
+    """Call a state by which placements are filtered as each of them says it."""
+    return _STATES.get(state, state)
+
+
+@register.filter
+def plain(code: str) -> str:
+    """Write a code as words: "staged run" for "staged-run", "time out" for "timeOut"."""
+    return _HUMP.sub(r"\1 \2", code).replace("-", " ").lower()
+
+
+@register.filter
 def number(value: int) -> str:
-    """Write a count with thin gaps between thousands."""
-    return f"{value:,}".replace(",", "\u202f")
+    """Write a count with commas between thousands, as sentences do by the format `,`."""
+    return f"{value:,}"
 
 
 @register.inclusion_tag("parts/mark.html")

@@ -28,7 +28,7 @@ def load(request: HttpRequest) -> HttpResponse:
     except NameTakenError as taken:
         messages.error(request, f"The demo was not loaded: {taken}")
     else:
-        messages.success(request, f"The demo of {size} clusters is loaded.")
+        messages.success(request, f"The demo of {int(size):,} clusters is loaded.")
     return redirect("pages:overview")
 
 

@@ -12,7 +12,7 @@ from placements.explain.diffs import differences
 from placements.explain.wording import counted
 from placements.models import Draft, Placement
 from placements.operations.placements import PLACEMENT
-from placements.queries.drafts import DraftPreview, Look
+from placements.queries.drafts import DraftPreview, Look, object_names
 from placements.scheduling.faults import Caveat, Fault, Keys, split_path
 from placements.scheduling.policy import PlacementType
 from placements.scheduling.spec import ClusterResourcePlacement, OcmPlacement, StrategyType
@@ -66,7 +66,7 @@ def showing(look: Look, placement: Placement | None) -> dict[str, Any]:
         "faults_left": faults_left,
         "warnings": warnings,
         "warnings_left": warnings_left,
-        "offers": offers(form, look.fleet) if form else {},
+        "offers": offers(form, look.fleet, object_names(form, checked.data)) if form else {},
         "shown": shown,
         "left_out": _left_out(look),
         "is_ocm": isinstance(checked.draft, OcmPlacement),
@@ -108,10 +108,10 @@ def _words(look: Look, warnings: list[Caveat]) -> dict[str, Any]:
 def _result(shown: DraftPreview) -> str:
     policy = shown.preview.decision.cycle.policy
     if policy.placement_type is PlacementType.PICK_N:
-        return f"{shown.placed} of {policy.number_of_clusters} picked"
+        return f"{shown.placed:,} of {policy.number_of_clusters or 0:,} picked"
     if policy.placement_type is PlacementType.PICK_FIXED:
-        return f"{shown.placed} of {len(policy.cluster_names)} placed"
-    return f"{shown.placed} picked"
+        return f"{shown.placed:,} of {len(policy.cluster_names):,} placed"
+    return f"{shown.placed:,} picked"
 
 
 def _more_picks(shown: DraftPreview) -> int:

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
 from fleetui.access import for_operators
-from placements.models import Placement
+from placements.models import Placement, ResourceSnapshot
 from placements.operations.rollouts import hands
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.queries.runs import latest_run
@@ -73,7 +73,7 @@ def lay_hand(request: HttpRequest, name: str, hand: str) -> HttpResponse:
         found,
         {"title": wanted.button.format(name), "consequence": wanted.consequence, "is_grave": wanted.is_grave},
         lambda: wanted.run(name, by=user_of(request), now=datetime.now(UTC)),
-        done=f"{name} {wanted.done}.",
+        done=lambda _: f"{name} {wanted.done}.",
         begins_a_run=wanted.begins_a_run,
     )
 
@@ -90,7 +90,7 @@ def retry(request: HttpRequest, name: str, cluster: str) -> HttpResponse:
             "consequence": "What failed there is tried again at once, without waiting for its turn.",
         },
         lambda: hands.retry(name, cluster, by=user_of(request), now=datetime.now(UTC)),
-        done=f"{name} is tried again on {cluster}.",
+        done=lambda _: f"{name} is tried again on {cluster}.",
     )
 
 
@@ -99,7 +99,8 @@ def retry(request: HttpRequest, name: str, cluster: str) -> HttpResponse:
 def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     """Choose older resources, or go back to them."""
     found = get_object_or_404(Placement, name=name)
-    older = found.resource_snapshots.filter(is_latest=False).defer("identities").order_by("-number")
+    kept = found.resource_snapshots.defer("identities").order_by("-number")
+    older, latest = kept.filter(is_latest=False), kept.filter(is_latest=True).first()
     written = request.POST.get("number", "")
     number = int(written) if written.isdecimal() and len(written) < 10 else -1
     return _page(
@@ -107,14 +108,26 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
         found,
         {
             "title": f"Roll {name} back",
-            "consequence": "The resources of an older snapshot are carried out again, under the same budgets."
-            " The placement is held there: what changes on the hub waits until somebody releases it.",
+            "consequence": _rolling_back(name, latest),
             "is_grave": True,
             "snapshots": older,
         },
         lambda: hands.roll_back(name, number, by=user_of(request), now=datetime.now(UTC)),
-        done=f"{name} goes back to r{number}.",
+        done=lambda restored: (
+            f"{name} is rolled back to the content of r{number}: it goes out as r{restored.number},"
+            " and is held until somebody releases it."
+        ),
         begins_a_run=True,
+    )
+
+
+def _rolling_back(name: str, latest: ResourceSnapshot | None) -> str:
+    """Say what a rollback does: whose content, under which number, and what is held until when."""
+    new = f"r{latest.number + 1}" if latest else "a new number"
+    return (
+        f"The content of the snapshot chosen here becomes a new one, {new}, which goes to the clusters under"
+        f" the same budgets. {name} is then held at {new}: what changes on the hub is not carried out until"
+        " somebody releases it."
     )
 
 
@@ -122,9 +135,9 @@ def _page(
     request: HttpRequest,
     placement: Placement,
     words: dict[str, Any],
-    run: Callable[[], object],
+    run: Callable[[], Any],
     *,
-    done: str,
+    done: Callable[[Any], str],
     begins_a_run: bool = False,
 ) -> HttpResponse:
     """Ask for a confirmation, or do it; what is refused is told with the same page.
@@ -135,10 +148,10 @@ def _page(
     if request.method != "POST":
         return render(request, "rollouts/hand.html", context)
     try:
-        run()
+        said = done(run())
     except HandRefusedError as error:
         return render(request, "rollouts/hand.html", {**context, "refused": str(error)}, status=409)
-    messages.success(request, done)
+    messages.success(request, said)
     latest = None if begins_a_run else latest_run(placement)
     if latest is None:
         return redirect("pages:placement", placement.name)

@@ -65,7 +65,7 @@ def _decided(facts: dict[str, object]) -> str:
         "kept": facts.get("kept"),
         "unscheduled": facts.get("unscheduled"),
     }
-    told = [f"{count} {word}" for word, count in counts.items() if count]
+    told = [f"{count:,} {word}" for word, count in counts.items() if count]
     verdict = "fulfilled" if facts.get("fulfilled") else "not fulfilled"
     return ", ".join([*told, verdict])
 

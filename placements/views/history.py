@@ -140,7 +140,7 @@ def _resource_row(placement: Placement, entry: Entry, row: ResourceSnapshot) -> 
     holds_another = placement.held_number is not None and placement.held_number != row.number
     return HistoryRow(
         entry,
-        f"resources #{row.number}",
+        f"resources r{row.number}",
         row.created_by,
         _resource_words(row, entry.before),
         is_latest=row.is_latest,

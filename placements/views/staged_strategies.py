@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.contrib import messages
+from django.db.models import TextField
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -24,6 +27,7 @@ from placements.views.lists import page_from
 from placements.views.people import user_of
 
 _EVENTS_SHOWN, _RUNS_SHOWN = 15, 10
+_STRATEGY_NAME = Cast(KT("document__spec__stagedRolloutStrategyName"), TextField())
 _TEMPLATE = """\
 apiVersion: placement.kubernetes-fleet.io/v1beta1
 kind: ClusterStagedUpdateStrategy
@@ -85,7 +89,7 @@ def _spec(row: StagedStrategy) -> StagedStrategySpec:
 def strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Show one strategy, stage by stage, and the runs that were started by it."""
     found = get_object_or_404(StagedStrategy, name=name)
-    runs = StagedRun.objects.filter(document__spec__stagedRolloutStrategyName=name)
+    runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(by=name)
     events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-id")
     context = {
         "strategy": found,

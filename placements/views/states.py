@@ -138,7 +138,11 @@ def picked_of(placement: Placement) -> str:
     """Say how many clusters a placement has, of how many: "5 of 5", "all 9", "3 of 3 named"."""
     placed = placement.placed_count
     if placement.number_of_clusters is not None:
-        return f"{placed} of {placement.number_of_clusters}"
+        return f"{placed:,} of {placement.number_of_clusters:,}"
     policy = (placement.document.get("spec") or {}).get("policy") or {}
     names = policy.get("clusterNames") or ()
-    return f"{placed} of {len(names)} named" if placement.placement_type == "PickFixed" else f"all {placed}"
+    return (
+        f"{placed:,} of {len(names):,} named"
+        if placement.placement_type == "PickFixed"
+        else f"all {placed:,}"
+    )

@@ -81,7 +81,7 @@ function show(chart, view) {
   if (view === "chart") chart.querySelectorAll("script[data-figure]").forEach(draw);
 }
 
-/* A press turns a chart into its table and back; below 640 px the table comes first. */
+/* A press turns a chart into its table and back; below 640 px the table comes first, unless the page lists it too. */
 function switcher(chart) {
   const head = chart.querySelector(".chart-head");
   if (!head || head.querySelector("button")) return;
@@ -107,7 +107,7 @@ function mount(root) {
   const charts = [...root.querySelectorAll("[data-chart]")];
   if (root.matches?.("[data-chart]")) charts.push(root);
   for (const chart of charts) {
-    chart.dataset.view ||= wanted.get(chart.id) ?? (NARROW.matches ? "table" : "chart");
+    chart.dataset.view ||= wanted.get(chart.id) ?? chart.dataset.first ?? (NARROW.matches ? "table" : "chart");
     show(chart, chart.dataset.view);
     switcher(chart);
   }

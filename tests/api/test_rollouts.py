@@ -115,7 +115,7 @@ def test_stops_begins_anew_rolls_back_and_releases(api: APIClient, world: World)
     world.work()
 
     assert held["heldAt"] == 2
-    assert api.get("/api/v1/rollouts/web/3").json()["because"] == "rolled back to r0"
+    assert api.get("/api/v1/rollouts/web/3").json()["because"] == "rolled back to the content of r0"
     assert api.post(f"{WEB}/release").json()["heldAt"] is None
 
 

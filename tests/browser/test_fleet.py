@@ -50,3 +50,11 @@ def test_nothing_sticks_out_on_a_phone(enter: Enter, path: str) -> None:
     page = enter(path, "operator", width=390, dark=True)
 
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_on_a_phone_the_groups_of_the_topology_are_listed_once(enter: Enter) -> None:
+    page = enter("/topology/?key=region", width=390)
+
+    expect(page.locator("#plot-topology .main-svg").first).to_be_visible()
+    expect(page.get_by_role("table")).to_have_count(1)
+    expect(page.get_by_text("east", exact=True).locator("visible=true")).to_have_count(2)

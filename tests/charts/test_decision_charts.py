@@ -114,6 +114,25 @@ def test_bars_stand_beside_the_band() -> None:
 EAST_WEST = fleet(*grouped("region", east="e1 e2", west="w1 w2"))
 
 
+def test_words_in_the_bars_have_the_colour_that_can_be_read_there() -> None:
+    chart = group_chart(decide(EAST_WEST, pick_n(3, spread=[spread("region")])), 3)
+
+    assert chart is not None
+    before, added, *_ = json.loads(chart.json)["data"]
+    assert before["insidetextfont"]["color"] == "var(--on-ok)"
+    assert added["insidetextfont"]["color"] == "var(--on-accent)"
+
+
+def test_where_names_have_no_room_the_label_says_who_is_added() -> None:
+    chart = group_chart(decision(100), 20)
+
+    assert chart is not None
+    drawn = json.loads(chart.json)
+    labels = [one for axis in ("yaxis", "yaxis2") for one in drawn["layout"][axis]["ticktext"]]
+    assert sum("  (+1)" in one for one in labels) == 2
+    assert not any(drawn["data"][1].get("text") or ())
+
+
 def test_a_pinned_group_is_hatched_and_told() -> None:
     clusters = [*grouped("region", east="e1 e2"), cluster("s1", region="south", env="canary")]
     chosen = [cluster(one.name, region="east", env="prod") for one in clusters[:2]] + clusters[2:]

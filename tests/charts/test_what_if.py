@@ -22,7 +22,7 @@ def test_bars_and_table_tell_the_same() -> None:
         ("web", "moves", 4, 1, 0),
         ("all placements", "", 6, 1, 1),
     )
-    assert chart.caption == "Placed on clusters 8 times: 6 stay, 1 move, 1 are lost."
+    assert chart.caption == "Placed on clusters 8 times: 6 stay, 1 moves, 1 is lost."
 
 
 def test_what_moves_and_what_is_lost_are_told_apart_without_colour() -> None:

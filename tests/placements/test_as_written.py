@@ -7,11 +7,24 @@ import pytest
 
 from clusters.models import MemberCluster
 from clusters.operations.joining import Wanted, put_clusters
-from placements.models import Placement, Resource
+from fleetui.models import Event
+from placements.models import (
+    DisruptionBudget,
+    Placement,
+    Resource,
+    ResourceSnapshotPart,
+    StagedRun,
+    StagedStrategy,
+)
+from placements.operations.budgets import save_budget
 from placements.operations.placements import save_placement
 from placements.operations.resources import apply_resources
+from placements.operations.staged.runs import STAGED_RUN, save_run
+from placements.operations.staged.strategies import save_strategy
 from placements.queries.headroom import stale_placements
-from tests.rows import NOW, namespace, spec
+from tests.rollouts.staged import StagedWorld, run_document, stage, staged_spec, strategy_document
+from tests.rollouts.world import World
+from tests.rows import NOW, config_map, namespace, spec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
@@ -50,6 +63,52 @@ def test_a_resource_keeps_the_order_of_its_keys_through_a_change_of_many() -> No
 
     written = {one["metadata"]["name"]: json.dumps(one) for one in changed}
     assert {row.name: json.dumps(row.content) for row in Resource.objects.all()} == written
+
+
+def test_a_staged_run_and_what_the_events_tell_of_it_keep_the_order_of_their_keys() -> None:
+    world = StagedWorld({"all": ["c000"]}, stage("all"))
+    world.place("web", staged_spec())
+    document = backwards(run_document("one"))
+
+    save_run(document, by=None, now=world.now)
+
+    event = Event.objects.filter(kind=STAGED_RUN).earliest("id")
+    assert json.dumps(StagedRun.objects.get().document) == json.dumps(document)
+    assert json.dumps(event.after) == json.dumps(document)
+
+
+def test_a_strategy_keeps_the_order_of_its_keys() -> None:
+    document = backwards(strategy_document(stage("all")))
+
+    save_strategy(document, by=None, now=NOW)
+
+    assert json.dumps(StagedStrategy.objects.get().document) == json.dumps(document)
+
+
+def test_a_resource_snapshot_keeps_the_order_of_the_keys_of_what_it_copies() -> None:
+    world, greeting = World(1), backwards(config_map("greeting", data={"z": "1", "bb": "2"}))
+    world.apply(greeting)
+
+    world.place("web", spec())
+
+    [part] = ResourceSnapshotPart.objects.all()
+    copied = {one["metadata"]["name"]: json.dumps(one) for one in part.manifests}
+    assert copied["greeting"] == json.dumps(greeting)
+
+
+def test_a_budget_keeps_the_order_of_its_keys() -> None:
+    budget = backwards(
+        {
+            "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+            "kind": "ClusterResourcePlacementDisruptionBudget",
+            "metadata": {"name": "web"},
+            "spec": {"minAvailable": 1},
+        }
+    )
+
+    save_budget(budget, by=None, now=NOW)
+
+    assert json.dumps(DisruptionBudget.objects.get().document) == json.dumps(budget)
 
 
 def test_a_cluster_keeps_the_order_of_its_keys() -> None:

@@ -114,6 +114,15 @@ def test_several_objects_in_one_request_make_one_snapshot() -> None:
     assert latest_snapshot().number == 1
 
 
+def test_one_object_that_changes_is_called_by_its_name() -> None:
+    applied(namespace("shop"), config_map("web"))
+    decided("web", spec())
+
+    applied(config_map("web", data={"colour": "blue"}))
+
+    assert Placement.objects.get().asked_because == "v1 ConfigMap shop/web changed"
+
+
 def test_objects_elsewhere_concern_no_placement() -> None:
     applied(namespace("shop"))
     decided("web", spec())

@@ -11,6 +11,7 @@ from placements.explain.rollout_wording import (
     under_way_sentence,
     waiting_sentence,
 )
+from placements.explain.run_wording import waiters_of
 from placements.rollout.answer import HeldBack
 from placements.rollout.budget import Ceiling, Floor, Slots
 from placements.rollout.rolling import next_actions
@@ -159,3 +160,20 @@ def test_says_what_a_cluster_is_busy_with() -> None:
         "is being cleared",
         "is applied and not available yet",
     ]
+
+
+def test_several_that_wait_alike_are_said_in_the_plural() -> None:
+    answer = next_actions(state(available("a"), available("b"), hold=Hold.PAUSED))
+
+    [one] = waiters_of(answer)
+
+    assert (one.clusters, one.why) == (("a", "b"), "run v1 and wait for v2; the placement is paused")
+
+
+def test_those_that_run_different_versions_are_told_apart() -> None:
+    answer = next_actions(state(available("a"), empty("b"), hold=Hold.PAUSED))
+
+    assert {one.clusters: one.why for one in waiters_of(answer)} == {
+        ("a",): "runs v1 and waits for v2; the placement is paused",
+        ("b",): "has nothing yet and waits for v2; the placement is paused",
+    }

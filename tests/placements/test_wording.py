@@ -3,6 +3,8 @@
 import pytest
 
 from placements.explain import advice_wording, wording
+from placements.explain.charts.chart import figure, whole_ticks
+from placements.explain.wording import counted, verb
 from placements.scheduling.advice.changes import Change, ChangeKind
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.door.ocm_options import parse_ocm_options
@@ -16,6 +18,8 @@ from placements.scheduling.spread.fleet import FleetSpread
 from placements.scheduling.spread.kubefleet import KubeFleetSpread
 from placements.scheduling.spread.kubernetes import KubernetesSpread
 from placements.scheduling.spread.ocm import OcmSpread
+from placements.templatetags.charts import cell
+from placements.templatetags.fleet import number
 from tests.builders import (
     Document,
     binding,
@@ -207,3 +211,15 @@ def test_pick_fixed_speaks_of_names() -> None:
 )
 def test_scores_read_alike_everywhere(score: SpreadScore | None, text: str) -> None:
     assert wording.score_text(score) == text
+
+
+def test_thousands_are_told_with_a_comma_wherever_they_stand() -> None:
+    assert (number(5000), cell(5000), cell(-1234567)) == ("5,000", "5,000", "−1,234,567")
+    assert counted(5000, "cluster") == "5,000 clusters"
+    assert figure(height=100).layout.separators == ".,"
+    assert whole_ticks(5000)["tickformat"] == ",d"
+
+
+def test_a_verb_goes_with_how_many_do_it() -> None:
+    assert [verb(1, word) for word in ("is", "has", "runs")] == ["is", "has", "runs"]
+    assert [verb(2, word) for word in ("is", "has", "runs")] == ["are", "have", "run"]

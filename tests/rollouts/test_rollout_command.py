@@ -42,7 +42,7 @@ def test_stops_starts_rolls_back_and_releases() -> None:
     assert [one.split(";")[0].strip() for one in said] == [
         "web is stopped",
         "web begins a new run",
-        "web goes back to what r0 had, as r2",
+        "web is rolled back to the content of r0, as r2, and held there",
         "web follows the hub again",
     ]
 

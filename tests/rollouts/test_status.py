@@ -137,7 +137,7 @@ def test_a_rollback_and_a_new_begin_say_what_they_come_from() -> None:
 
     hands.roll_back("web", 0, by=None, now=world.now)
     world.work()
-    assert Rollout.objects.get(state="running").because == "rolled back to r0"
+    assert Rollout.objects.get(state="running").because == "rolled back to the content of r0"
     hands.stop("web", by=None, now=world.now)
     hands.begin_anew("web", by=None, now=world.now)
     world.work()

@@ -12,6 +12,7 @@ from clusters.operations.editing import change_labels
 from fleetui.models import Event
 from placements.operations.overrides import delete_override, save_override
 from placements.operations.resources import apply_resources, delete_resource
+from placements.templatetags.fleet import plain
 from tests.rollouts.overrides import for_resource, rule
 from tests.rows import NOW, joined, namespace, person
 
@@ -181,10 +182,21 @@ def test_the_migration_takes_overrides_out_of_events_of_before() -> None:
         at=NOW, verb="created", kind="override", name="shop/web", after=for_resource("web", rule())
     )
 
-    import_module("fleetui.migrations.0005_hide_secret_patches").hide(apps, None)
+    import_module("fleetui.migrations.0006_hide_secret_patches").hide(apps, None)
 
     held.refresh_from_db()
     assert PASSWORD not in str(held.before)
     assert "'path': '/data/password', 'value': '(hidden)'" in str(held.before)
     assert held.after is None
     assert Event.objects.get(pk=other.pk).after == other.after
+
+
+def test_kinds_and_filters_are_words(viewer: Client) -> None:
+    page = viewer.get("/activity/").content.decode()
+
+    assert '<option value="staged-run">staged run</option>' in page
+    assert [plain(code) for code in ("not-eligible", "timeOut", "lostState")] == [
+        "not eligible",
+        "time out",
+        "lost state",
+    ]

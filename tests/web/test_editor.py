@@ -9,12 +9,14 @@ from django.test import Client
 from placements.manifests import dump_yaml, load_documents
 from placements.models import Draft, Placement
 from placements.operations.placements import save_placement
-from tests.rows import NOW, decided, joined, person, pick_n_spec, placement_document
+from placements.operations.resources import apply_resources
+from tests.rows import NOW, decided, joined, namespace, person, pick_n_spec, placement_document
 from tests.web.reading import Outline
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
 NEW, EDIT = "/placements/new/", "/placements/web/edit/"
+SELECTOR = "spec.resourceSelectors[0]"
 NUMBER = "spec.policy.numberOfClusters"
 HTMX = {"HX-Request": "true"}
 
@@ -319,3 +321,42 @@ def test_half_of_the_fields_may_be_at_fault_at_once(operator: Client) -> None:
 
     assert "Left out for now: topology key 1." in page
     assert "no cluster carries moon" in page
+
+
+def test_names_of_what_is_on_the_hub_are_offered(operator: Client) -> None:
+    apply_resources([namespace("shop"), namespace("bank"), namespace("kube-system")], by=None, now=NOW)
+    page = operator.get(f"{NEW}?from=web").content.decode()
+
+    assert _offered(page) == {"bank", "shop"}
+
+    answer = _post(operator, f"{NEW}?from=web", {f"{SELECTOR}.kind": "ClusterRole"}).content.decode()
+
+    assert _offered(answer) == set()
+
+
+def test_of_many_names_those_that_hold_what_is_typed_come_first(operator: Client) -> None:
+    apply_resources([namespace(f"team-{number:03}") for number in range(80)], by=None, now=NOW)
+
+    answer = _post(operator, f"{NEW}?from=web", {f"{SELECTOR}.name": "m-079"}).content.decode()
+
+    assert len(_offered(answer)) == 50
+    assert "team-079" in _offered(answer)
+
+
+def _offered(page: str) -> set[str]:
+    [items] = re.findall(r'<datalist id="values-spec-resourceSelectors-0-name"[^>]*>(.*?)</datalist>', page)
+    return set(re.findall(r'value="([^"]*)"', items))
+
+
+def test_a_number_that_is_none_is_told_its_range_once(operator: Client) -> None:
+    answer = _post(operator, EDIT, {NUMBER: "abc"}).content.decode()
+
+    assert answer.count("a whole number from 0 to 2147483647") == 1
+
+
+def test_no_field_is_called_like_its_section(operator: Client) -> None:
+    page = operator.get(f"{NEW}?from=web").content.decode()
+    form = page.partition('id="editing"')[2].partition("</form>")[0]
+    legends = set(re.findall(r"<legend>([^<]*)</legend>", form))
+
+    assert legends.isdisjoint(re.findall(r"<label[^>]*>([^<]*)</label>", form))

@@ -55,10 +55,10 @@ def test_lists_what_was_asked_and_decided_newest_first(viewer: Client, text_of: 
         "decision 3",
         "policy #2",
         "decision 2",
-        "resources #1",
+        "resources r1",
         "policy #1",
         "decision 1",
-        "resources #0",
+        "resources r0",
         "policy #0",
     ]
 

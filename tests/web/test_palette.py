@@ -97,6 +97,12 @@ def test_text_can_be_read(theme: str, ground: str, name: str) -> None:
     assert contrast(TOKENS[name][theme], TOKENS[ground][theme]) >= 4.5
 
 
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("words", "bar"), [("on-ok", "ok"), ("on-accent", "accent"), ("text", "divider")])
+def test_words_in_bars_can_be_read(theme: str, words: str, bar: str) -> None:
+    assert contrast(TOKENS[words][theme], TOKENS[bar][theme]) >= 4.5
+
+
 @pytest.mark.parametrize(("theme", "ground"), [*product(THEMES, GROUNDS)])
 @pytest.mark.parametrize("name", [*STATUSES, "border"])
 def test_marks_and_borders_can_be_seen(theme: str, ground: str, name: str) -> None:

@@ -183,3 +183,12 @@ def test_shows_selectors_at_fault(viewer: Client, text_of: Fetch) -> None:
 
     assert "selectors at fault" in page
     assert "<code>spec.resourceSelectors[1]</code> selects it again" in page
+
+
+def test_the_filter_calls_a_state_as_each_placement_says_it(viewer: Client, text_of: Fetch) -> None:
+    facets = (
+        text_of(viewer, "/placements/").partition('aria-label="Filter by state"')[2].partition("</ul>")[0]
+    )
+
+    said = ("not fulfilled", "being decided", "selectors at fault", "being deleted")
+    assert all(f">{words} <" in facets for words in said)

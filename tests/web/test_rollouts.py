@@ -149,9 +149,14 @@ def test_rolls_back_to_a_snapshot_that_is_chosen(operator: Client, text_of: Fetc
     world.work()
 
     assert re.findall(r'name="number" id="r(\d)"', asked) == ["0"]
+    assert "becomes a new one, r2, which goes to the clusters" in asked
+    assert "web is then held at r2: what changes on the hub is not carried out until somebody" in asked
     assert done["Location"] == "/placements/web/"
     assert Placement.objects.get().held_number == 2
-    assert "at r2 by a rollback" in text_of(operator, "/rollouts/web/3/")
+    told = text_of(operator, "/placements/web/")
+    assert "web is rolled back to the content of r0: it goes out as r2, and is held until" in told
+    assert "At r2, which a rollback made" in told
+    assert "At r2, which a rollback made" in text_of(operator, "/rollouts/web/3/")
     assert operator.post("/placements/web/release/").status_code == 302
 
 

@@ -105,6 +105,19 @@ def test_what_cannot_be_started_is_refused_with_its_path(
     assert StagedRun.objects.count() == 1
 
 
+def test_a_stage_of_a_prepared_run_is_not_under_way(
+    operator: Client, text_of: Fetch, world: StagedWorld
+) -> None:
+    world.begin("one", state="Initialize")
+
+    prepared = text_of(operator, RUN)
+    world.set("one", "Run")
+
+    assert "not started" in prepared
+    assert "under way" not in prepared
+    assert "under way" in text_of(operator, RUN)
+
+
 def test_an_older_snapshot_is_called_a_rollback(
     operator: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:

@@ -100,9 +100,9 @@ def _caption(moments: Sequence[Moment], *, is_in_place: bool, is_deletion: bool)
     above = (
         "Nothing is added, so there is no ceiling."
         if is_in_place
-        else f"At most {most} placed at once, the ceiling is {last.ceiling}."
+        else f"At most {most:,} placed at once, the ceiling is {last.ceiling:,}."
     )
-    return f"{last.available} of {last.number} available now. {_margin(moments)} {above}"
+    return f"{last.available:,} of {last.number:,} available now. {_margin(moments)} {above}"
 
 
 def _margin(moments: Sequence[Moment]) -> str:
@@ -123,10 +123,10 @@ def _margin(moments: Sequence[Moment]) -> str:
 def _lines(last: Tally, is_in_place: bool, is_deletion: bool) -> list[tuple[str, int, str]]:
     if is_deletion:
         return []
-    ceiling = [] if is_in_place else [(f"N + maxSurge = {last.ceiling}", last.ceiling, "dash")]
+    ceiling = [] if is_in_place else [(f"N + maxSurge = {last.ceiling:,}", last.ceiling, "dash")]
     return [
         *ceiling,
-        (f"N = {last.number}", last.number, "solid"),
+        (f"N = {last.number:,}", last.number, "solid"),
         (f"N − maxUnavailable = {last.floor}", last.floor, "dash"),
     ]
 

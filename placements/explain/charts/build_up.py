@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from placements.explain.charts.chart import ACCENT, ATTENTION, OK, Chart, figure
 from placements.explain.sentences import preference_words
-from placements.explain.wording import score_text
+from placements.explain.wording import counted, score_text, verb
 from placements.scheduling.decision import Decision
 from placements.scheduling.scores.preferred import observed_range, term_scores
 from placements.scheduling.semantics import Semantics
@@ -52,9 +52,14 @@ def _caption(cluster: str, rows: Sequence[tuple[str, int]], total: int) -> str:
     given = [points for _, points in rows if points]
     words = f"{cluster} has an affinity score of {_signed(total)}"
     if not given:
-        return f"{words}: none of the {len(rows)} preferred terms gives it a point."
-    verb = "gives" if len(given) == 1 else "give"
-    return f"{words}: {len(given)} of {len(rows)} preferred terms {verb} points."
+        which = (
+            "its preferred term gives none"
+            if len(rows) == 1
+            else f"none of the {len(rows)} preferred terms gives it a point"
+        )
+        return f"{words}: {which}."
+    terms = counted(len(rows), "preferred term")
+    return f"{words}: {len(given)} of {terms} {verb(len(given), 'gives')} points."
 
 
 def _signed(points: int) -> str:

@@ -14,6 +14,8 @@ NEUTRAL = "var(--neutral)"
 TEXT = "var(--text)"
 QUIET = "var(--quiet)"
 ACCENT = "var(--accent)"
+ON_OK = "var(--on-ok)"
+ON_ACCENT = "var(--on-accent)"
 DIVIDER = "var(--divider)"
 PAGE = "var(--page)"
 PANEL = "var(--panel)"
@@ -95,7 +97,7 @@ class Chart:
 
 def whole_ticks(largest: int, *, most: int = 6) -> dict[str, Any]:
     """Give the ticks of an axis of counts from 0 to `largest`: whole numbers, about `most` of them."""
-    return {"dtick": max(1, -(-largest // most)), "tick0": 0, "tickformat": "d"}
+    return {"dtick": max(1, -(-largest // most)), "tick0": 0, "tickformat": ",d"}
 
 
 def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
@@ -109,6 +111,6 @@ def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
         "margin": _MARGIN,
         "showlegend": False,
         "hovermode": "closest",
-        "separators": ".\u202f",
+        "separators": ".,",
     }
     return go.Figure(data=list(traces), layout={**base, **layout})

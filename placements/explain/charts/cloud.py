@@ -94,7 +94,7 @@ def _figure(bubbles: list[_Bubble]) -> go.Figure:
             mode="markers+text",
             x=places,
             y=[one.affinity for one in bubbles],
-            text=[str(one.count) if one.count > 1 else "" for one in bubbles],
+            text=[f"{one.count:,}" if one.count > 1 else "" for one in bubbles],
             marker={
                 "size": sizes,
                 "color": [OK if one.in_front else _CLEAR for one in bubbles],
@@ -103,8 +103,8 @@ def _figure(bubbles: list[_Bubble]) -> go.Figure:
             textposition="middle right",
             cliponaxis=False,
             customdata=[[one.topology, one.count, one.in_front] for one in bubbles],
-            hovertemplate="topology %{customdata[0]}, affinity %{y}<br>%{customdata[1]} competed,"
-            " %{customdata[2]} taken<extra></extra>",
+            hovertemplate="topology %{customdata[0]}, affinity %{y}<br>%{customdata[1]:,d} competed,"
+            " %{customdata[2]:,d} taken<extra></extra>",
         ),
         height=320,
         shapes=[_cut(last, lane, is_flat=len(set(places)) == 1)],

@@ -84,11 +84,11 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
 def _caption(found: Sequence[Stage]) -> str:
     first, last = found[0], found[-1]
     rules = [stage for stage in found if stage.rule]
-    words = f"{last.remaining} of {counted(first.remaining, 'cluster')} placed"
+    words = f"{last.remaining:,} of {counted(first.remaining, 'cluster')} placed"
     if not rules:
         return f"{words}; no rule took anybody out."
     most = max(rules, key=lambda stage: stage.removed)
-    return f"{words}; most were taken out by “{most.name}”: {most.removed}."
+    return f"{words}; most were taken out by “{most.name}”: {most.removed:,}."
 
 
 def _figure(found: Sequence[Stage]) -> go.Figure:
@@ -139,7 +139,9 @@ def _labels(found: Sequence[Stage], top: int) -> go.Scatter:
         mode="text",
         x=[end + top * 0.01 for end in ends],
         y=list(range(len(found))),
-        text=[f"{stage.remaining}" + (f"  (−{stage.removed})" if stage.removed else "") for stage in found],
+        text=[
+            f"{stage.remaining:,}" + (f"  (−{stage.removed:,})" if stage.removed else "") for stage in found
+        ],
         textposition="middle right",
         hoverinfo="skip",
     )

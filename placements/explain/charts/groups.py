@@ -11,6 +11,8 @@ from placements.explain.charts.chart import (
     ACCENT,
     NEUTRAL,
     OK,
+    ON_ACCENT,
+    ON_OK,
     QUIET,
     TEXT,
     Chart,
@@ -18,7 +20,7 @@ from placements.explain.charts.chart import (
     figure,
     whole_ticks,
 )
-from placements.explain.wording import counted, joined, spread_limit_of
+from placements.explain.wording import counted, joined, spread_limit_of, verb
 from placements.scheduling.candidates import candidates_of
 from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
 from placements.scheduling.decision import CycleKind, Decision
@@ -181,10 +183,10 @@ def _panel_words(panel: _Panel) -> str:
     words = f"{limit}: {_holdings(panel)}, skew {skew} of {panel.constraint.max_skew}."
     pinned = [row.name for row in panel.rows if row.is_pinned]
     if pinned and panel.smallest == 0 and is_hard(panel.constraint):
-        verb = "holds" if len(pinned) == 1 else "hold"
-        words += f" {joined(_cut(pinned))} {verb} the minimum at 0: nobody there can be picked."
+        holds = verb(len(pinned), "holds")
+        words += f" {joined(_cut(pinned))} {holds} the minimum at 0: nobody there can be picked."
     if len(panel.rows) > MOST_GROUPS:
-        words += f" Shown are the {FURTHEST} of {len(panel.rows)} groups furthest from the mean."
+        words += f" Shown are the {FURTHEST} of {len(panel.rows):,} groups furthest from the mean."
     return words
 
 
@@ -192,11 +194,11 @@ def _holdings(panel: _Panel) -> str:
     if not panel.rows:
         return "no cluster carries the label"
     if panel.smallest == panel.largest:
-        return f"each of {counted(len(panel.rows), 'group')} holds {panel.smallest}"
+        return f"each of {counted(len(panel.rows), 'group')} holds {panel.smallest:,}"
     fullest = [row.name for row in panel.rows if row.placed == panel.largest]
     emptiest = [row.name for row in panel.rows if row.placed == panel.smallest]
-    most = f"most in {joined(_cut(fullest))} ({panel.largest})"
-    return f"{most}, fewest in {joined(_cut(emptiest))} ({panel.smallest})"
+    most = f"most in {joined(_cut(fullest))} ({panel.largest:,})"
+    return f"{most}, fewest in {joined(_cut(emptiest))} ({panel.smallest:,})"
 
 
 def _cut(names: Sequence[str], most: int = 4) -> list[str]:
@@ -228,13 +230,19 @@ def _height(panel: _Panel) -> int:
 
 
 def _labels(panel: _Panel) -> list[str]:
-    labels = [f"{row.name}  {row.placed} of {row.placed + row.left}" for row in panel.shown]
+    labels = [_label(row) for row in panel.shown]
     others = _others(panel)
     if others:
         low, high = min(row.placed for row in others), max(row.placed for row in others)
-        span = str(low) if low == high else f"{low} to {high}"
-        labels.append(f"{len(others)} groups nearer the mean  {span}")
+        span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        labels.append(f"{len(others):,} groups nearer the mean  {span}")
     return labels
+
+
+def _label(row: GroupRow) -> str:
+    """Say how many of a group are placed; whom a step adds stands in the bar, where names have room."""
+    added = f"  (+{row.added:,})" if row.added and not row.names[row.before :] else ""
+    return f"{row.name}  {row.placed:,} of {row.placed + row.left:,}{added}"
 
 
 def _others(panel: _Panel) -> list[GroupRow]:
@@ -246,13 +254,13 @@ def _bars(panel: _Panel) -> list[go.Bar]:
     rows, top = panel.shown, _top(panel)
     hatch = {"shape": "/", "fgcolor": QUIET, "bgcolor": _CLEAR, "size": 6}
     return [
-        _bar(rows, [row.before for row in rows], "placed", {"color": OK}, texts=_texts(rows)),
+        _bar(rows, [row.before for row in rows], "placed", {"color": OK}, (ON_OK, _texts(rows))),
         _bar(
             rows,
             [row.added for row in rows],
             "placed in this step",
             {"color": ACCENT, "line": {"color": TEXT, "width": 2}},
-            texts=[_added_text(row) for row in rows],
+            (ON_ACCENT, [_added_text(row) for row in rows]),
         ),
         _bar(
             rows,
@@ -274,7 +282,7 @@ def _texts(rows: Sequence[GroupRow]) -> list[str]:
 
 
 def _added_text(row: GroupRow) -> str:
-    return f"+ {', '.join(row.names[row.before :])}" if row.names[row.before :] else "+1" if row.added else ""
+    return f"+ {', '.join(row.names[row.before :])}" if row.names[row.before :] else ""
 
 
 def _bar(
@@ -282,21 +290,24 @@ def _bar(
     values: Sequence[float],
     what: str,
     marker: dict[str, object],
-    texts: Sequence[str] | None = None,
+    inside: tuple[str, Sequence[str]] = (TEXT, ()),
 ) -> go.Bar:
+    """Make the bars of one sort; `inside` are the texts that stand in them, and their colour."""
+    colour, texts = inside
     return go.Bar(
         orientation="h",
         y=list(range(len(rows))),
         x=list(values),
         name=what,
         marker=marker,
-        text=texts,
+        text=texts or None,
+        insidetextfont={"color": colour},
         textposition="inside",
         insidetextanchor="start",
         constraintext="inside",
         customdata=[[row.name, row.placed, row.left, row.outside] for row in rows],
-        hovertemplate=f"%{{customdata[0]}}: {what}<br>%{{customdata[1]}} placed, %{{customdata[2]}} could be"
-        " picked, %{customdata[3]} cannot<extra></extra>",
+        hovertemplate=f"%{{customdata[0]}}: {what}<br>%{{customdata[1]:,d}} placed, %{{customdata[2]:,d}}"
+        " could be picked, %{customdata[3]:,d} cannot<extra></extra>",
     )
 
 

@@ -6,7 +6,7 @@ from textwrap import wrap
 
 import plotly.graph_objects as go
 
-from placements.explain.charts.chart import BLOCKED, QUIET, RAMP, Cell, Chart, figure
+from placements.explain.charts.chart import BLOCKED, DIVIDER, QUIET, RAMP, TEXT, Cell, Chart, figure
 from placements.explain.sentences import preference_words
 from placements.explain.wording import OUTCOME_ORDER, counted, score_text
 from placements.scheduling.classes import Classes, classes_of
@@ -175,7 +175,7 @@ def _outcome_words(found: Sequence[ClusterOutcome]) -> str:
         one = found[0]
         return f"picked, step {one.round}" if one.round else str(one.outcome)
     counts = [(sum(1 for one in found if one.outcome is outcome), outcome) for outcome in OUTCOME_ORDER]
-    return ", ".join(f"{count} {outcome}" for count, outcome in counts if count)
+    return ", ".join(f"{count:,} {outcome}" for count, outcome in counts if count)
 
 
 def _caption(decision: Decision, lines: Sequence[_Line], one: Round) -> str:
@@ -190,7 +190,7 @@ def _caption(decision: Decision, lines: Sequence[_Line], one: Round) -> str:
     if filtered:
         words.append(f"{filtered} filtered before any score counts (hatched)")
     if len(lines) > MOST_ROWS:
-        words.append(f"shown are the first {MOST_ROWS} of {len(lines)} {what}es, by outcome")
+        words.append(f"shown are the first {MOST_ROWS} of {len(lines):,} {what}es, by outcome")
     return "; ".join(words) + "."
 
 
@@ -295,11 +295,12 @@ def _hatched(lines: Sequence[_Line], width: int) -> go.Bar:
         marker={
             "color": _CLEAR,
             "line": {"color": QUIET, "width": 1},
-            "pattern": {"shape": "/", "fgcolor": QUIET, "bgcolor": _CLEAR, "size": 8, "solidity": 0.15},
+            "pattern": {"shape": "/", "fgcolor": DIVIDER, "bgcolor": _CLEAR, "size": 8, "solidity": 0.15},
         },
         text=[words for *_, words in spots],
         textposition="inside",
         insidetextanchor="middle",
+        insidetextfont={"color": TEXT},
         hovertemplate="%{text}<extra></extra>",
     )
 

@@ -128,7 +128,7 @@ def _caption(table: _Table, rows: Sequence[int], columns: Sequence[int]) -> str:
         words += f"; nobody in {joined(bare[:3] + ([f'{len(bare) - 3} more'] if len(bare) > 3 else []))}"
     words += ". Each cell: placed / eligible; an empty one has no cluster."
     cut = [
-        f"{len(shown)} of {len(names)} values of {key}"
+        f"{len(shown):,} of {len(names):,} values of {key}"
         for shown, names, key in zip((rows, columns), table.names, table.keys, strict=True)
         if len(shown) < len(names)
     ]
@@ -139,7 +139,7 @@ def _figure(table: _Table, rows: Sequence[int], columns: Sequence[int]) -> go.Fi
     window = np.ix_(list(rows), list(columns))
     there, eligible, placed = table.there[window], table.eligible[window], table.placed[window]
     texts = [
-        [f"{p} / {e}" if n else "" for p, e, n in zip(*line, strict=True)]
+        [f"{p:,} / {e:,}" if n else "" for p, e, n in zip(*line, strict=True)]
         for line in zip(placed.tolist(), eligible.tolist(), there.tolist(), strict=True)
     ]
     shades = np.where(there > 0, placed, -1).tolist()
@@ -156,7 +156,7 @@ def _figure(table: _Table, rows: Sequence[int], columns: Sequence[int]) -> go.Fi
             xgap=2,
             ygap=2,
             hoverongaps=False,
-            hovertemplate="%{text} of %{customdata} clusters<extra></extra>",
+            hovertemplate="%{text} of %{customdata:,d} clusters<extra></extra>",
         ),
         height=_ROW * len(rows) + 72,
         xaxis=_axis([table.names[1][j] for j in columns], table.keys[1]),

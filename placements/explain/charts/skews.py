@@ -47,7 +47,7 @@ def _steps(decision: Decision, current: int | None) -> list[Step]:
 def _caption(steps: Sequence[Step], in_all: int) -> str:
     parts = [_constraint_words(steps, place) for place in range(len(steps[0].spreads))]
     where = "the last" if steps[-1].number == in_all else f"steps {steps[0].number} to {steps[-1].number},"
-    shown = "" if len(steps) == in_all else f" Shown are {where} {len(steps)} of {in_all} steps."
+    shown = "" if len(steps) == in_all else f" Shown are {where} {len(steps):,} of {in_all:,} steps."
     return f"{'; '.join(parts)}.{shown}"
 
 

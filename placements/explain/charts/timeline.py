@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 import plotly.graph_objects as go
 
-from placements.explain.charts.chart import ATTENTION, FAILED, NEUTRAL, OK, TEXT, Cell, Chart, figure
+from placements.explain.charts.chart import ATTENTION, FAILED, NEUTRAL, OK, ON_OK, TEXT, Cell, Chart, figure
 from placements.explain.charts.elapsed import clock_words, elapsed_axis, seconds_between
 
 MOST_ROWS = 40
@@ -100,7 +100,7 @@ def _cluster_caption(spans: Sequence[Span], until: datetime) -> str:
     failed = sum(span.outcome == "failed" for span in spans)
     slowest = max(spans, key=lambda span: (span.seconds(until), span.cluster))
     took = clock_words(slowest.seconds(until))
-    return f"Clusters: {clusters}; failed attempts: {failed}; {slowest.cluster} took longest, {took}."
+    return f"Clusters: {clusters:,}; failed attempts: {failed:,}; {slowest.cluster} took longest, {took}."
 
 
 def _cluster_figure(ordered: Sequence[Span], since: datetime, until: datetime) -> go.Figure:
@@ -191,9 +191,9 @@ def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Char
 def _wave_caption(waves: Sequence[_Wave], shown: int) -> str:
     slowest = max(waves, key=lambda one: one.slow)
     half, most = clock_words(slowest.median), clock_words(slowest.slow)
-    told = "" if shown == len(waves) else f" Shown are the {shown} slowest of {len(waves)} waves."
+    told = "" if shown == len(waves) else f" Shown are the {shown:,} slowest of {len(waves):,} waves."
     half_and_most = f"half of the clusters of {slowest.words} took up to {half}, 95 % up to {most}"
-    return f"Waves: {len(waves)}; {half_and_most}.{told}"
+    return f"Waves: {len(waves):,}; {half_and_most}.{told}"
 
 
 def _wave_figure(waves: Sequence[_Wave], longest: float) -> go.Figure:
@@ -204,9 +204,10 @@ def _wave_figure(waves: Sequence[_Wave], longest: float) -> go.Figure:
             y=names,
             base=[one.begin for one in waves],
             x=[max(one.end - one.begin, 0.0) for one in waves],
-            text=[f"{one.clusters} clusters" for one in waves],
+            text=[f"{one.clusters:,} clusters" for one in waves],
             textposition="inside",
             insidetextanchor="start",
+            insidetextfont={"color": ON_OK},
             marker={"color": OK},
             hovertemplate="%{y}: %{text}<extra></extra>",
         ),

@@ -74,18 +74,20 @@ def value_words(value: str | None) -> str:
 def _caption(keys: tuple[str, ...], groups: Sequence[Grouped]) -> str:
     named = [one for one in groups if None not in one.values]
     total, lacking = sum(one.total for one in groups), sum(one.total for one in groups if None in one.values)
-    words = f"{total} clusters in {len(named)} groups by {' and '.join(keys)}"
+    words = f"{total:,} clusters in {len(named):,} groups by {' and '.join(keys)}"
     if named:
         smallest, largest = min(one.total for one in named), max(one.total for one in named)
-        words += f", of {smallest} to {largest}" if smallest < largest else f", of {largest} each"
-    lacking_words = f"; {lacking} lack {'the label' if len(keys) == 1 else 'a label'}" if lacking else ""
+        words += f", of {smallest:,} to {largest:,}" if smallest < largest else f", of {largest:,} each"
+    lacking_words = f"; {lacking:,} lack {'the label' if len(keys) == 1 else 'a label'}" if lacking else ""
     return f"{words}{lacking_words}{_cut(keys, groups)}."
 
 
 def _cut(keys: tuple[str, ...], groups: Sequence[Grouped]) -> str:
     most = MOST_BARS if len(keys) == 1 else MOST_SIDE
     sides = [len({one.values[place] for one in groups}) for place in range(len(keys))]
-    cut = [f"{most} of {side} values of {key}" for key, side in zip(keys, sides, strict=True) if side > most]
+    cut = [
+        f"{most:,} of {side:,} values of {key}" for key, side in zip(keys, sides, strict=True) if side > most
+    ]
     return f". Drawn are {' and '.join(cut)}, the largest" if cut else ""
 
 
@@ -135,8 +137,8 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
             showscale=False,
             xgap=2,
             ygap=2,
-            texttemplate="%{z}",
-            hovertemplate=f"{keys[0]} %{{y}}, {keys[1]} %{{x}}: %{{z}} clusters<extra></extra>",
+            texttemplate="%{z:,d}",
+            hovertemplate=f"{keys[0]} %{{y}}, {keys[1]} %{{x}}: %{{z:,d}} clusters<extra></extra>",
             hoverongaps=False,
         ),
         height=_CELL * len(down) + _AROUND,

@@ -78,13 +78,14 @@ def _blocks(key: str, groups: Mapping[str | None, Members]) -> list[Block]:
         for value, members in groups.items()
         if value in kept
     ]
-    return [*shown, Block(f"{len(groups) - len(kept)} smaller groups", None, others)] if others else shown
+    return [*shown, Block(f"{len(groups) - len(kept):,} smaller groups", None, others)] if others else shown
 
 
 def _caption(key: str, counts: Mapping[str | None, Counter[str]], states: Sequence[str]) -> str:
     in_all: Counter[str] = sum(counts.values(), Counter())
-    by = f" in {len(counts)} groups by {key}" if key else ""
-    return f"{in_all.total()} clusters{by}: {', '.join(f'{in_all[state]} {state}' for state in states)}."
+    by = f" in {len(counts):,} groups by {key}" if key else ""
+    told = ", ".join(f"{in_all[state]:,} {state}" for state in states)
+    return f"{in_all.total():,} clusters{by}: {told}."
 
 
 def _figure(blocks: Sequence[Block]) -> go.Figure:
@@ -143,7 +144,7 @@ def _rows(
     for words, label, members in blocks:
         if rows and apart:
             rows.append([None] * width)
-        ticks.append((len(rows), f"{words}  {len(members)}"))
+        ticks.append((len(rows), f"{words}  {len(members):,}"))
         for start in range(0, len(members), width):
             cells = list(members[start : start + width])
             rows.append([*cells, *[None] * (width - len(cells))])

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from placements.explain.charts.bars import hatched, round_ticks
 from placements.explain.charts.chart import ATTENTION, FAILED, OK, Chart, figure
+from placements.explain.wording import verb
 
 MOST_BARS = 30
 _BAR, _AROUND = 22, 72
@@ -48,9 +49,11 @@ def what_if_chart(bars: Sequence[Bar], *, total: Bar, in_all: int) -> Chart | No
 
 def _caption(shown: Sequence[Bar], total: Bar, in_all: int) -> str:
     placed = total.stays + total.moves + total.lost
-    told = f"Placed on clusters {placed} times: {total.stays} stay, {total.moves} move, {total.lost} are lost"
+    words = ((total.stays, "stays"), (total.moves, "moves"), (total.lost, "is"))
+    fates = ", ".join(f"{count:,} {verb(count, word)}" for count, word in words) + " lost"
+    told = f"Placed on clusters {placed:,} times: {fates}"
     left_out = (
-        f". Shown are {len(shown)} of {in_all} placements, the worst first" if in_all > len(shown) else ""
+        f". Shown are {len(shown):,} of {in_all:,} placements, the worst first" if in_all > len(shown) else ""
     )
     return f"{told}{left_out}."
 

@@ -55,7 +55,7 @@ class Command(HubCommand):
             "what",
             metavar="CLUSTER|NUMBER",
             nargs="?",
-            help="what to retry; the resource snapshot to go back to",
+            help="what to retry; the resource snapshot whose content to carry out again",
         )
 
     def handle(
@@ -87,8 +87,12 @@ def _do(wish: str, name: str, what: str, *, now: datetime) -> str:
         hands.retry(name, what, by=None, now=now)
         return f"{name} is tried again on {what}"
     if wish == "rollback":
-        restored = hands.roll_back(name, _number(what), by=None, now=now)
-        return f"{name} goes back to what {what} had, as r{restored.number}; `rollout release` ends that"
+        older = _number(what)
+        restored = hands.roll_back(name, older, by=None, now=now)
+        return (
+            f"{name} is rolled back to the content of r{older}, as r{restored.number}, and held there;"
+            f" `rollout release {name}` ends that"
+        )
     _PLAIN[wish](name, by=None, now=now)
     return f"{name} {_DONE[wish]}"
 

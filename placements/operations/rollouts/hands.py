@@ -104,7 +104,7 @@ def roll_back(
         )
     restored = _copied(old, latest, by=by, now=now)
     placement.held_number, placement.is_stopped = restored.number, False
-    because = _because(placement, f"rolled back to r{number}", by=by)
+    because = _because(placement, f"rolled back to the content of r{number}", by=by)
     fields = ["held_number", "is_stopped", *because]
     _saved(placement, "rolled back", fields, by=by, now=now, after={"to": number})
     prune_resource_snapshots(placement)

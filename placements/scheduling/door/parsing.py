@@ -256,7 +256,9 @@ def wrong_type(value: object, expected: str) -> Problem:
     hint = ""
     if expected == "text" and isinstance(value, (bool, int, float)):
         hint = "; put it in quotes as it is written"
-    return Problem((), "wrong-type", f"{shown(value)} is not {expected}{hint}", expected)
+    return Problem(
+        (), "wrong-type", f"{shown(value)} is not {expected.partition(' from ')[0]}{hint}", expected
+    )
 
 
 def mapping_at(raw: object, *keys: str) -> Raw:

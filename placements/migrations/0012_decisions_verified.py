@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("placements", "0010_documents_as_written"),
+        ("placements", "0011_more_as_written"),
     ]
 
     operations = [

@@ -59,5 +59,5 @@ def _patch(patch: Mapping[str, Any]) -> Mapping[str, Any]:
 class Migration(migrations.Migration):
     """Events are there since the first migration."""
 
-    dependencies = [("fleetui", "0004_hide_secrets")]
+    dependencies = [("fleetui", "0005_events_as_written")]
     operations = [migrations.RunPython(hide, migrations.RunPython.noop)]
