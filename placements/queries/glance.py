@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from django.db.models import Case, Count, F, IntegerField, Value, When
+from django.db.models import Case, Count, F, IntegerField, OuterRef, Subquery, Value, When
 
 from clusters.models import MemberCluster, Membership
 from placements.explain.wording import ELIGIBILITY_WORDS
-from placements.models import Placement, Rollout
+from placements.models import Placement, Rollout, StagedRun
 from placements.queries.headroom import Skew, skews_of
 from placements.queries.runs import runs_to_show
 from placements.scheduling.fleet import EligibilityKind
@@ -18,11 +18,12 @@ MANY_CLUSTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class Tight:
-    """A placement with its skews now, and its latest run."""
+    """A placement with its skews now, and its latest run: a rolling one, or a staged one."""
 
     placement: Placement
     skews: list[Skew]
     run: Rollout | None
+    staged: StagedRun | None = None
 
     @property
     def verdict(self) -> str | None:
@@ -38,9 +39,26 @@ def tightest(*, most: int = 10) -> list[Tight]:
     is_short = Case(When(is_fulfilled=False, then=Value(0)), default=Value(1), output_field=IntegerField())
     rows = Placement.objects.select_related("freshness").annotate(is_short=is_short)
     order = ("is_short", missing.desc(nulls_last=True), F("freshness__headroom").asc(nulls_last=True), "name")
-    found = list(rows.order_by(*order)[:most])
-    runs = _latest_runs(found)
-    return [Tight(one, skews_of(one), runs.get(one.pk)) for one in found]
+    return tight_of(list(rows.order_by(*order)[:most]))
+
+
+def tight_of(placements: Collection[Placement]) -> list[Tight]:
+    """Give these placements, read with their `freshness`, each with its skews and its run.
+
+    One query; one more where staged runs update some of them.
+    """
+    staged = _latest_staged([one.pk for one in placements if one.is_staged])
+    runs = _latest_runs([one for one in placements if one.pk not in staged])
+    return [Tight(one, skews_of(one), runs.get(one.pk), staged.get(one.pk)) for one in placements]
+
+
+def _latest_staged(placements: Collection[int]) -> dict[int, StagedRun]:
+    if not placements:
+        return {}
+    same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
+    rows = StagedRun.objects.filter(placement__in=placements, pk=Subquery(same.values("pk")[:1]))
+    shown = rows.select_related("placement").only("name", "status", "ended_at", "placement__paused_since")
+    return {row.placement_id: row for row in shown if row.placement_id}
 
 
 def _latest_runs(placements: Collection[Placement]) -> dict[int, Rollout]:

@@ -1,13 +1,15 @@
 """What lists of placements, decisions, resources and events show; the database answers all filters."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet
 
 from fleetui.models import Event
-from placements.models import Binding, Decision, Placement, Resource
+from placements.models import Binding, Decision, Placement, Resource, StalePick
+from placements.queries.rollout_needs import runs_under_way, waiting_runs
 from placements.scheduling.bindings import BindingState
 
 
@@ -17,6 +19,9 @@ class State(StrEnum):
     FULFILLED = "fulfilled"
     UNFULFILLED = "unfulfilled"
     PENDING = "pending"
+    ROLLING = "rolling"
+    WAITING = "waiting"
+    STALE = "stale"
     INVALID = "invalid"
     DELETING = "deleting"
 
@@ -56,15 +61,24 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
     if wanted.cluster:
         placed = Binding.objects.filter(cluster_name=wanted.cluster)
         rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
-    return rows.filter(_STATES[wanted.state]) if wanted.state else rows
+    return rows.filter(_STATES[wanted.state]()) if wanted.state else rows
 
 
-_STATES = {
-    State.FULFILLED: Q(is_fulfilled=True),
-    State.UNFULFILLED: Q(is_fulfilled=False),
-    State.PENDING: Q(answered__lt=F("asked")),
-    State.INVALID: ~Q(selection_faults=[]),
-    State.DELETING: Q(deleting_since__isnull=False),
+def _having(runs: Iterable[QuerySet[Any]]) -> Q:
+    """Match the placements of these runs."""
+    rolling, staged = (each.values("placement") for each in runs)
+    return Q(pk__in=rolling) | Q(pk__in=staged)
+
+
+_STATES: dict[State, Callable[[], Q]] = {
+    State.FULFILLED: lambda: Q(is_fulfilled=True),
+    State.UNFULFILLED: lambda: Q(is_fulfilled=False),
+    State.PENDING: lambda: Q(answered__lt=F("asked")),
+    State.ROLLING: lambda: _having(runs_under_way()),
+    State.WAITING: lambda: _having(waiting_runs()),
+    State.STALE: lambda: Q(pk__in=StalePick.objects.values("freshness__placement")),
+    State.INVALID: lambda: ~Q(selection_faults=[]),
+    State.DELETING: lambda: Q(deleting_since__isnull=False),
 }
 
 
@@ -75,7 +89,7 @@ def counts_by_state() -> dict[State, int]:
 
 def counts_in_all() -> tuple[int, dict[State, int]]:
     """Count the placements, and those in each state; one query."""
-    counted = {state.value: Count("pk", filter=condition) for state, condition in _STATES.items()}
+    counted = {state.value: Count("pk", filter=condition()) for state, condition in _STATES.items()}
     found = Placement.objects.aggregate(in_all=Count("pk"), **counted)
     return found["in_all"], {state: found[state.value] for state in State}
 

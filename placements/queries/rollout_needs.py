@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Count, Exists, Min, OuterRef, Q, Subquery, When
+from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, When
 
 from placements.explain.rollout_reading import answer_of
 from placements.explain.rollout_wording import held_back_sentence, listed, unreachable_sentence
@@ -46,11 +46,22 @@ class Need:
 
 def waiting_count() -> int:
     """Count the runs of both sorts that are under way and wait for somebody."""
+    rolling, staged = waiting_runs()
+    return rolling.values_list("pk").union(staged.values_list("pk"), all=True).count()
+
+
+def waiting_runs() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
+    """Give the runs of both sorts that are under way and wait for somebody."""
     is_paused = Q(placement__paused_since__isnull=False)
     asks = Exists(ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None))
     rolling = Rollout.objects.filter(_RUNNING & (_HALTED | is_paused))
     staged = StagedRun.objects.filter(_BEGUN & (Q(status=RunStatus.STOPPED) | is_paused | asks))
-    return rolling.values_list("pk").union(staged.values_list("pk"), all=True).count()
+    return rolling, staged
+
+
+def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
+    """Give the runs of both sorts that are under way."""
+    return Rollout.objects.filter(_RUNNING), StagedRun.objects.filter(_BEGUN)
 
 
 def rollout_needs() -> list[Need]:

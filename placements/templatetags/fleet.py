@@ -16,6 +16,9 @@ _NEGATIVE = re.compile(r"(?<![\w-])-(?=\d)")
 _STATES = {
     "unfulfilled": "not fulfilled",
     "pending": "being decided",
+    "rolling": "being rolled out",
+    "waiting": "waiting for somebody",
+    "stale": "with stale picks",
     "invalid": "selectors at fault",
     "deleting": "being deleted",
 }

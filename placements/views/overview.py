@@ -28,28 +28,17 @@ from placements.explain.charts.waffle import (
 )
 from placements.models import Decision, Resource
 from placements.queries import overview as queries
-from placements.queries.glance import MANY_CLUSTERS, Tight, ineligible_counts, tightest
-from placements.queries.headroom import Skew, stale_placements
+from placements.queries.glance import MANY_CLUSTERS, ineligible_counts, tightest
+from placements.queries.headroom import stale_placements
 from placements.queries.rollout_needs import rollout_needs, waiting_count
 from placements.queries.staged_approvals import first_waiting, waiting_for
 from placements.queries.topology import favourite_key
-from placements.views import states
 from placements.views.chart_tables import asked_table
 from placements.views.people import user_of
 from placements.views.shell import runs_under_way
+from placements.views.tight_rows import tight_row
 
 _KEYS_SHOWN = 50
-
-
-@dataclass(frozen=True, slots=True)
-class TightRow:
-    """One placement: how much it has, how near it is to its limits, how its run stands."""
-
-    tight: Tight
-    picked: str
-    state: states.State
-    skews: list[tuple[Skew, states.State]]
-    run: states.State | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +128,7 @@ def _news(request: HttpRequest, counts: queries.Counts) -> dict[str, Any]:
         "is_calm": under_way == waiting and not counts.pending,
         **_needs(request, counts),
         "decisions": [DecisionRow(one, _compare(one)) for one in queries.last_decisions()],
-        "placements": [_tight(one) for one in tightest()],
+        "placements": [tight_row(one) for one in tightest()],
     }
 
 
@@ -163,19 +152,6 @@ def _needs(request: HttpRequest, counts: queries.Counts) -> dict[str, Any]:
         "ineligible": ineligible,
         "leaving": leaving,
     }
-
-
-def _tight(tight: Tight) -> TightRow:
-    run = states.run_state(tight.run, tight.verdict) if tight.run else None
-    skews = [(one, _skew_state(one)) for one in tight.skews]
-    return TightRow(
-        tight, states.picked_of(tight.placement), states.placement_state(tight.placement), skews, run
-    )
-
-
-def _skew_state(one: Skew) -> states.State:
-    words = f"{one.key} {one.skew} of {one.most}"
-    return states.State("attention" if one.skew > one.most else "ok", words)
 
 
 def _compare(decision: Any) -> str:

@@ -21,6 +21,7 @@ from placements.manifests import dump_yaml
 from placements.models import Binding, Decision, Placement, Rollout
 from placements.operations.rescheduling import reschedule_refusal
 from placements.queries.drafts import drafts_of
+from placements.queries.glance import tight_of
 from placements.queries.lists import (
     PLACEMENT_ORDERS,
     PlacementFilter,
@@ -44,6 +45,7 @@ from placements.views.happenings import happening_rows
 from placements.views.lists import order_from, page_from, unknown_words, word_from
 from placements.views.outcomes import outcome_table
 from placements.views.staged_placement import staged_context
+from placements.views.tight_rows import TightRow, tight_row
 
 _SHOWN = 10
 _EVENTS_SHOWN = 15
@@ -52,12 +54,15 @@ _RESOURCES_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class PlacementRow:
-    """One line of a list."""
+    """One line of the list: how a placement stands, and what was decided last."""
 
-    placement: Placement
-    state: states.State
-    picked: str
+    stands: TightRow
     decision: Decision | None
+
+    @property
+    def placement(self) -> Placement:
+        """Give the placement itself."""
+        return self.stands.tight.placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +74,9 @@ class PickedRow:
 
 
 def placement_rows(placements: list[Placement]) -> list[PlacementRow]:
-    """Give the lines of these placements, each with its last decision."""
+    """Give the lines of these placements, each with its run and its last decision."""
     latest = latest_decisions(placements)
-    return [
-        PlacementRow(one, states.placement_state(one), states.picked_of(one), latest.get(one.pk))
-        for one in placements
-    ]
+    return [PlacementRow(tight_row(one), latest.get(one.placement.pk)) for one in tight_of(placements)]
 
 
 @for_readers
@@ -90,7 +92,7 @@ def placements(request: HttpRequest) -> HttpResponse:
         cluster=request.GET.get("cluster", "").strip(),
     )
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
-    page = page_from(request, rows, order=order)
+    page = page_from(request, rows.select_related("freshness"), order=order)
     context = {
         "wanted": wanted,
         "rows": placement_rows(page.rows),

@@ -1,0 +1,75 @@
+"""The list of placements: how near each is to its limits, how its run stands, and filters by that."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from placements.models import Rollout
+from placements.operations.demo import load_demo
+from placements.operations.freshness import look_at_freshness
+from placements.operations.rollouts.hands import pause
+from placements.queries.rollout_needs import waiting_count
+from tests.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.rollouts.world import World
+from tests.rows import NOW, spec
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+NOTHING = "\N{EN DASH}"
+TEXT = re.compile(r"<[^>]*>|\s+")
+
+
+def rows(page: str) -> dict[str, list[str]]:
+    """Give the cells of each line in words, by the name of its placement."""
+    lines = page.partition('id="list"')[2].partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")
+    found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
+    words = [[TEXT.sub(" ", cell).split() for cell in cells] for cells in found if cells]
+    return {" ".join(cells[0]): [" ".join(cell) for cell in cells[1:]] for cells in words}
+
+
+def counts(page: str) -> dict[str, int]:
+    """Give what the facets count."""
+    found = re.findall(r">([\w ]+) <span class=\"count\">(\d+)</span></a>", page)
+    return {words: int(count) for words, count in found}
+
+
+def test_tells_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fetch) -> None:
+    load_demo(9, by=None, now=NOW)
+    look_at_freshness(now=NOW)
+
+    page = text_of(viewer, "/placements/")
+
+    assert rows(page)["web"][3:5] == ["region 1 of 1 env 1 of 2 soft", NOTHING]
+    assert counts(page)["with stale picks"] == 1
+    assert list(rows(text_of(viewer, "/placements/?state=stale"))) == ["cache"]
+
+
+def test_tells_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_of: Fetch) -> None:
+    world = World(3)
+    world.place("api", spec())
+    world.run(until=world.is_settled)
+    world.place("web", spec())
+    pause("web", by=None, now=world.now)
+    world.work()
+
+    told = rows(text_of(viewer, "/placements/"))
+
+    assert (told["api"][4], told["web"][4]) == ("1 finished", "1 paused")
+    assert Rollout.objects.filter(state="running").count() == waiting_count() == 1
+    for state in ("rolling", "waiting"):
+        assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]
+
+
+def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fetch) -> None:
+    world = StagedWorld({"all": ["c000", "c001"]}, stage("all", before=True))
+    world.place("web", staged_spec())
+    assert rows(text_of(viewer, "/placements/"))["web"][4] == NOTHING
+    world.begin("one")
+
+    page = text_of(viewer, "/placements/?state=waiting")
+
+    assert rows(page)["web"][4].startswith("one ")
+    assert counts(page)["waiting for somebody"] == counts(page)["being rolled out"] == 1
