@@ -92,6 +92,7 @@ def test_the_table_of_the_groups_leads_to_the_clusters_of_each(
     assert west == "?step=1&view=clusters&group=region%3Awest#view"
     assert sorted(_listed(text_of(viewer, address + west.partition("#")[0]))) == ["jumpingcat", "nimblefox"]
     assert alone == "?view=clusters&group=region%3Awest#view"
+    assert "<option selected>env:prod</option>" in text_of(viewer, f"{address}?group=env:prod")
 
 
 def test_the_matrix_leads_to_those_that_lack_a_label(viewer: Client, text_of: Fetch, web: Placement) -> None:
