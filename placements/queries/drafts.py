@@ -1,5 +1,6 @@
 """Reading drafts, and previewing what they would decide, with all that the editor shows of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import perf_counter
@@ -18,7 +19,7 @@ from placements.manifests import attach_lines
 from placements.models import Draft, Placement
 from placements.operations.immutable import immutability_faults
 from placements.queries.fresh import from_scratch
-from placements.queries.hub import names_on_hub, selection_of
+from placements.queries.hub import hub_objects, names_among, selection_of
 from placements.queries.planning import plan_of_preview
 from placements.queries.preview import Preview, preview_over, previewed
 from placements.scheduling.advice.feasibility import Bound, feasibility_bound
@@ -26,6 +27,7 @@ from placements.scheduling.cycle import Cycle
 from placements.scheduling.door.ocm_placement import is_ocm_placement
 from placements.scheduling.faults import Fault, Faults, Keys
 from placements.scheduling.fleet import Fleet
+from placements.scheduling.hub.objects import HubObject
 from placements.scheduling.hub.selection import Selection
 from placements.scheduling.outcomes import Outcome
 from placements.scheduling.profile import profile_of
@@ -70,12 +72,13 @@ class DraftPreview:
 
 @dataclass(frozen=True)
 class Look:
-    """A text looked at: what it says, what it would decide, and the fleet that this was found on."""
+    """A text looked at: what it says, what it would decide, and the fleet and hub that this was found on."""
 
     checked: Checked
     shown: DraftPreview | None
     fleet: Fleet
     cycle: Cycle | None
+    objects: tuple[HubObject, ...] = ()
 
 
 def drafts_of(person: AbstractBaseUser | AnonymousUser, placement: Placement | None) -> QuerySet[Draft]:
@@ -88,14 +91,15 @@ def drafts_of(person: AbstractBaseUser | AnonymousUser, placement: Placement | N
 def look_at(text: str, *, saved: Placement | None, now: datetime, with_waves: bool = False) -> Look:
     """Check a text against the hub, and preview what can be; `with_waves` plans them at any size."""
     fleet = fleet_now().fleet
-    checked, selection = _with_hub(check(text, name=saved.name if saved else ""), saved)
+    objects = tuple(hub_objects())
+    checked, selection = _with_hub(check(text, name=saved.name if saved else ""), saved, objects)
     if checked.trial is None:
-        return Look(checked, None, fleet, None)
+        return Look(checked, None, fleet, None, objects)
     started = perf_counter()
     found = preview_over(checked.trial, saved=saved, selection=selection)
     shown = _shown(checked.trial, found, now=now, with_waves=with_waves)
     milliseconds = round((perf_counter() - started) * 1000)
-    return Look(checked, replace(shown, milliseconds=milliseconds), fleet, found.decision.cycle)
+    return Look(checked, replace(shown, milliseconds=milliseconds), fleet, found.decision.cycle, objects)
 
 
 def look_afresh(placement: Placement, *, now: datetime) -> DraftPreview:
@@ -114,10 +118,13 @@ def look_afresh(placement: Placement, *, now: datetime) -> DraftPreview:
     return replace(shown, milliseconds=round((perf_counter() - started) * 1000))
 
 
-def object_names(form: Form, data: object) -> dict[Keys, tuple[str, ...]]:
-    """Give names of the objects that each selector of a form may mean, those that it begins first."""
-    rows = form.resources.rows[:_MOST_SELECTORS]
-    return {row.keys: names_on_hub(*(_text_at(data, row.keys, key) for key in _NAMING)) for row in rows}
+def object_names(form: Form, look: Look) -> dict[Keys, tuple[str, ...]]:
+    """Give names of the objects that each selector of a form may mean."""
+    found = {}
+    for row in form.resources.rows[:_MOST_SELECTORS]:
+        group, kind, typed = (_text_at(look.checked.data, row.keys, key) for key in _NAMING)
+        found[row.keys] = names_among(look.objects, group, kind, typed)
+    return found
 
 
 def _text_at(data: object, keys: Keys, key: str) -> str:
@@ -125,7 +132,9 @@ def _text_at(data: object, keys: Keys, key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _with_hub(checked: Checked, saved: Placement | None) -> tuple[Checked, Selection]:
+def _with_hub(
+    checked: Checked, saved: Placement | None, objects: Sequence[HubObject]
+) -> tuple[Checked, Selection]:
     """Add the faults that only the hub tells: of the selectors, and of what may not be changed."""
     faults, selection = list(checked.faults), Selection(())
     draft, document = checked.draft, checked.document
@@ -133,7 +142,7 @@ def _with_hub(checked: Checked, saved: Placement | None) -> tuple[Checked, Selec
         return checked, selection
     found: list[Fault] = []
     try:
-        selection = selection_of(draft)
+        selection = selection_of(draft, objects)
     except Faults as at_fault:
         found += at_fault.faults
     if saved is None and Placement.objects.filter(name=draft.metadata.name).exists():

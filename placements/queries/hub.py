@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from django.db.models import Case, When
-
 from placements.models import Placement, Resource
 from placements.scheduling.door.resource_selectors import is_reserved_namespace
 from placements.scheduling.faults import Caveat
@@ -26,10 +24,11 @@ def hub_objects() -> Iterator[HubObject]:
         yield HubObject.of(content)
 
 
-def selection_of(draft: ClusterResourcePlacement) -> Selection:
-    """Select what a placement takes along from what is on the hub now. Raises Faults."""
+def selection_of(draft: ClusterResourcePlacement, objects: Iterable[HubObject] | None = None) -> Selection:
+    """Select what a placement takes along from what is on the hub now, or from these. Raises Faults."""
     path, selectors = draft.selectors_path, draft.spec.resource_selectors
-    found = select(selectors, hub_objects() if selectors else (), path=path)
+    hub = hub_objects() if objects is None and selectors else objects or ()
+    found = select(selectors, hub, path=path)
     if selectors or not isinstance(draft, OcmPlacement):
         return found
     return Selection((), (Caveat("no-resources", path, _NO_RESOURCES), *found.caveats))
@@ -51,15 +50,12 @@ def selectors_of(placement: Placement) -> tuple[ResourceSelector, ...]:
     return selectors_of_document(placement.document)
 
 
-def names_on_hub(group: str, kind: str, typed: str) -> tuple[str, ...]:
-    """Give up to 50 objects of a kind that lives in no namespace, first those that hold what was typed."""
-    if not kind:
-        return ()
-    is_like = Case(When(name__contains=typed, then=0), default=1)
-    rows = Resource.objects.filter(group=group, kind=kind, namespace="").order_by(is_like, "name")
-    names = rows.values_list("name", flat=True)[: 2 * _MOST_NAMES]
+def names_among(objects: Iterable[HubObject], group: str, kind: str, typed: str) -> tuple[str, ...]:
+    """Give up to 50 names of a kind that lives in no namespace, first those that hold what was typed."""
     is_hubs_own = is_reserved_namespace if (group, kind) == ("", "Namespace") else lambda _: False
-    return tuple(name for name in names if not is_hubs_own(name))[:_MOST_NAMES]
+    found = (one.name for one in objects if (one.group, one.kind, one.namespace) == (group, kind, ""))
+    names = (name for name in found if not is_hubs_own(name))
+    return tuple(sorted(names, key=lambda name: (typed not in name, name))[:_MOST_NAMES])
 
 
 def existing_namespaces(names: Iterable[str]) -> set[str]:

@@ -66,7 +66,7 @@ def showing(look: Look, placement: Placement | None) -> dict[str, Any]:
         "faults_left": faults_left,
         "warnings": warnings,
         "warnings_left": warnings_left,
-        "offers": offers(form, look.fleet, object_names(form, checked.data)) if form else {},
+        "offers": offers(form, look.fleet, object_names(form, look)) if form else {},
         "shown": shown,
         "left_out": _left_out(look),
         "is_ocm": isinstance(checked.draft, OcmPlacement),
