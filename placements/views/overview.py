@@ -118,8 +118,13 @@ def _leads(by: str, members: Mapping[str | None, Members], chart: Chart) -> Lead
     is_large = sum(map(len, members.values())) > OPENED_UP_TO
     page = reverse("pages:clusters")
     labels = [quote(label_filter(by, value), safe=":") for value in members]
-    states = ["", *(f"&state={state_filter(one.lower())}" for one in chart.columns[2:])]
-    cells = tuple(tuple(f"{page}?label={label}{state}" for state in ["", *states]) for label in labels)
+    states = ["", "", *(f"&state={state_filter(one.lower())}" for one in chart.columns[2:])]
+    cells = tuple(
+        tuple(
+            f"{page}?label={label}{state}" if count else "" for state, count in zip(states, row, strict=True)
+        )
+        for label, row in zip(labels, chart.rows, strict=True)
+    )
     return Leads(f"{page}?label={{y}}&state={{z}}" if is_large else f"{page}{{customdata}}/", cells)
 
 
