@@ -23,7 +23,7 @@ from clusters import listing
 from clusters.models import FleetState, MemberCluster, Membership
 from fleetui.models import Event
 from fleetui.prepared import Prepared
-from placements.models import Decision, Freshness, Placement, Rollout, StagedRun
+from placements.models import Decision, Freshness, Placement, Resource, Rollout, StagedRun
 from placements.queries.lists import State, counts_in_all, decisions_of, latest_decisions
 from placements.queries.records import traps_of
 
@@ -85,6 +85,11 @@ def _summed(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
 
 
 _PULSE = Prepared(_moving)
+
+
+def is_untouched() -> bool:
+    """Tell whether there is nothing yet, or nothing any more: no cluster, placement or resource."""
+    return not any(model.objects.exists() for model in (MemberCluster, Placement, Resource))
 
 
 def counts() -> Counts:

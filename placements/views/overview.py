@@ -26,7 +26,7 @@ from placements.explain.charts.waffle import (
     state_filter,
     waffle_chart,
 )
-from placements.models import Decision, Resource
+from placements.models import Decision
 from placements.queries import overview as queries
 from placements.queries.glance import MANY_CLUSTERS, ineligible_counts, tightest
 from placements.queries.headroom import stale_placements
@@ -58,6 +58,8 @@ def overview(request: HttpRequest) -> HttpResponse:
     if not is_table and (same := unchanged_since(request, version, queries.pulse)):
         return same
     if wants_fragment(request) and not is_table:
+        if queries.is_untouched():
+            return HttpResponseClientRefresh()
         return shared(request, _audience(request, version), lambda: _overview(request, version))
     return _overview(request, version)
 
@@ -70,22 +72,14 @@ def _audience(request: HttpRequest, version: str) -> tuple[str, ...]:
 
 
 def _overview(request: HttpRequest, version: str) -> HttpResponse:
-    counts = queries.counts()
-    if not counts.clusters and not counts.placements and not Resource.objects.exists():
-        return _empty(request)
+    if queries.is_untouched():
+        return render_page(request, "overview/empty.html", {"sizes": DEMO_SIZES})
     fleet = {} if _has_fleet(request, version) else _fleet(request)
     table = asked_table(request, fleet.get("charts", ()))
     if table:
         return table
-    context = {"version": version, "is_news": wants_fragment(request), **fleet, **_news(request, counts)}
+    context = {"version": version, "is_news": wants_fragment(request), **fleet, **_news(request)}
     return render_page(request, "overview/overview.html", context, fragment="overview/_news.html")
-
-
-def _empty(request: HttpRequest) -> HttpResponse:
-    """Say how to begin; to a page that still shows a fleet, that it is to be loaded again."""
-    if wants_fragment(request):
-        return HttpResponseClientRefresh()
-    return render_page(request, "overview/empty.html", {"sizes": DEMO_SIZES})
 
 
 def _by(request: HttpRequest) -> str:
@@ -113,14 +107,19 @@ def _leads(by: str, members: Mapping[str | None, Members], chart: Chart) -> Lead
     is_large = sum(map(len, members.values())) > OPENED_UP_TO
     page = reverse("pages:clusters")
     labels = [quote(label_filter(by, value), safe=":") for value in members]
-    states = ["", *(f"&state={state_filter(one.lower())}" for one in chart.columns[2:])]
-    cells = tuple(tuple(f"{page}?label={label}{state}" for state in ["", *states]) for label in labels)
+    states = ["", "", *(f"&state={state_filter(one.lower())}" for one in chart.columns[2:])]
+    cells = tuple(
+        tuple(
+            f"{page}?label={label}{state}" if count else "" for state, count in zip(states, row, strict=True)
+        )
+        for label, row in zip(labels, chart.rows, strict=True)
+    )
     return Leads(f"{page}?label={{y}}&state={{z}}" if is_large else f"{page}{{customdata}}/", cells)
 
 
-def _news(request: HttpRequest, counts: queries.Counts) -> dict[str, Any]:
+def _news(request: HttpRequest) -> dict[str, Any]:
     """Give everything that moves but the picture of the fleet."""
-    under_way, waiting = runs_under_way(request), waiting_count()
+    counts, under_way, waiting = queries.counts(), runs_under_way(request), waiting_count()
     return {
         "counts": counts,
         "runs": under_way,

@@ -70,7 +70,6 @@ def test_a_placement_that_is_saved_appears_and_the_table_of_the_fleet_stays_open
 
     expect(page.locator("#latest-decisions")).to_contain_text("newest")
     expect(page.locator("#least-headroom")).to_contain_text("newest")
-    expect(page.locator("#count-rollouts")).to_contain_text("under way")
     expect(page.locator("h1")).to_contain_text("6 placements")
     expect(page.locator("#chart-waffle table")).to_be_visible()
     assert drawn.evaluate("one => one.isConnected"), "no cluster has changed, so that part is left alone"

@@ -39,7 +39,7 @@ MORE_QUERIES = {"overview": 29, "drain-cluster": 36, "placement": 21}
 """Pages of many parts: each asks for itself, however many clusters there are."""
 LISTS = ("clusters", "placements", "rollouts", "resources", "activity", "staged-strategies")
 MOST_QUERIES_OF_A_LIST = 12
-POLLED = ("overview", "placement", "rollout", "staged-run", "scenario")
+POLLED = ("placement", "rollout", "staged-run", "scenario")
 MOST_BYTES_OF_A_POLL, MOST_QUERIES_OF_A_POLL = 70_000, 16
 EDITED = ("storefront", "mobile-api", "feature-flags", "monitoring", "archive")
 MOST_BYTES_OF_A_CHANGE, MOST_QUERIES_OF_A_CHANGE = 60_000, 16

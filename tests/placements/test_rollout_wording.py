@@ -108,12 +108,12 @@ def test_says_which_removals_are_held_back() -> None:
         ),
         (
             state(lost(available("x"))),
-            "runs v1 and waits for v2; the cluster cannot be reached",
+            "runs v1 and waits for v2; the cluster cannot be reached since 2026-08-20 12:00:00 UTC",
             "its coming back",
         ),
         (
             state(lost(leaving("x")), deletion=Deletion(NOON, 1)),
-            "runs v1 and is to be cleared; the cluster cannot be reached",
+            "runs v1 and is to be cleared; the cluster cannot be reached since 2026-08-20 12:00:00 UTC",
             "its coming back, or forgetting it from 12:15:00 on",
         ),
         (

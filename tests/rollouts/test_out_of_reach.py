@@ -58,6 +58,7 @@ def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reac
     }
 
 
+@pytest.mark.usefixtures("collected_static")
 def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, client: Client) -> None:
     world.change()
     world.work()

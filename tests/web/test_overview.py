@@ -20,6 +20,7 @@ from placements.operations.rollouts import hands
 from placements.operations.rollouts.advancing import advance_due
 from placements.queries.overview import pulse
 from placements.rollout.state import Phase
+from placements.scheduling.bindings import BindingState
 from placements.views import overview
 from tests.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.rows import NOW, decided, joined, person, pick_n_spec, saved, simulated, spec
@@ -309,7 +310,7 @@ def test_a_page_that_shows_a_fleet_that_is_gone_is_loaded_again(operator: Client
 
 def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) -> None:
     world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", before=True))
-    world.place("staged", staged_spec())
+    world.place("web", staged_spec())
     world.begin("one")
     world.go_on()
     decided("rolling", pick_n_spec(2))
@@ -338,7 +339,7 @@ def _queries_with(viewer: Client, number: int) -> int:
         placement = decided(f"p{one}", pick_n_spec(90))
         leave([f"goes-{one}"], by=None, now=NOW)
         advance_due(now=NOW)
-        Binding.objects.filter(placement=placement).update(phase=Phase.FAILED)
+        Binding.objects.filter(placement=placement).update(phase=Phase.FAILED, state=BindingState.BOUND)
         fault = {"path": "spec", "code": "duplicate", "message": "selects it again"}
         invalid = saved(f"invalid{one}", spec())
         Placement.objects.filter(pk=invalid.pk).update(selection_faults=[fault], paused_since=NOW)
