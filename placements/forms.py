@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from placements.manifests import Document, attach_lines, items_of, load_documents
-from placements.scheduling.door.kinds import PLACEMENT_KIND, STAGED_STRATEGY_KIND
+from placements.scheduling.door.kinds import STAGED_STRATEGY_KIND
 from placements.scheduling.door.staged_documents import ClusterStagedUpdateStrategy, parse_staged_strategy
 from placements.scheduling.faults import Fault, Faults
-from placements.scheduling.spec import ClusterResourcePlacement, parse_placement
 
 LABELS_PATH, TAINTS_PATH = "metadata.labels", "spec.taints"
 _EFFECT = "NoSchedule"
@@ -66,21 +65,6 @@ def read_documents(text: str | bytes) -> list[Document]:
     if not documents:
         raise Faults([Fault("", "required", "there is no document in it", "one or more YAML documents")])
     return documents
-
-
-def read_placement(text: str, *, name: str = "") -> tuple[Document, ClusterResourcePlacement]:
-    """Read the one placement of a text; `name` is what it has to be called. Raises Faults with lines."""
-    documents = read_documents(text)
-    if len(documents) > 1:
-        message = f"there are {len(documents)} documents"
-        raise Faults([Fault("", "too-many", message, f"one {PLACEMENT_KIND}, or one Placement of OCM")])
-    document = documents[0]
-    with lines_of(document):
-        draft = parse_placement(document.data)
-        if name and draft.metadata.name != name:
-            message = f"the placement is called {name}; a name cannot be changed"
-            raise Faults([Fault("metadata.name", "immutable", message, name)])
-    return document, draft
 
 
 @contextmanager

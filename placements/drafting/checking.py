@@ -17,6 +17,7 @@ from placements.scheduling.faults import Fault, Faults, Keys, format_path, split
 from placements.scheduling.spec import ClusterResourcePlacement, parse_placement
 
 _ROUNDS = 20
+_WANTED = f"one {PLACEMENT_KIND}, or one Placement of OCM"
 _STAND_IN_NAME = "draft"
 _STAND_IN_SELECTOR = {"group": "", "version": "v1", "kind": "Namespace", "name": "draft"}
 
@@ -55,10 +56,10 @@ def check(text: str, *, name: str = "") -> Checked:
 def _only(text: str) -> Document:
     documents = load_documents(text)
     if not documents:
-        raise Faults([Fault("", "required", "there is no document in it", f"one {PLACEMENT_KIND}")])
+        raise Faults([Fault("", "required", "there is no document in it", _WANTED)])
     if len(documents) > 1:
         message = f"there are {len(documents)} documents"
-        raise Faults([Fault("", "too-many", message, f"one {PLACEMENT_KIND}")])
+        raise Faults([Fault("", "too-many", message, _WANTED)])
     items = items_of(documents[0])
     return items[0] if len(items) == 1 else documents[0]
 

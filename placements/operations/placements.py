@@ -30,7 +30,12 @@ from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import PlacementType
 from placements.scheduling.reads import labels_read, properties_read
 from placements.scheduling.semantics import Semantics
-from placements.scheduling.spec import ClusterResourcePlacement, parse_placement, placement_caveats
+from placements.scheduling.spec import (
+    ClusterResourcePlacement,
+    StrategyType,
+    parse_placement,
+    placement_caveats,
+)
 from placements.snapshots import content_hash
 
 PLACEMENT = "placement"
@@ -185,7 +190,10 @@ def _change(
     pending = scheduled_columns(placement, "Unknown", now=now)
     for name, value in pending.items():
         setattr(placement, name, value)
-    placement.save(update_fields=["document", "updated_at", "revision", *_COLUMNS, *pending])
+    if manifest.spec.strategy.type is StrategyType.EXTERNAL:  # its runs are stopped, not the placement
+        placement.is_stopped = False
+    fields = ["document", "updated_at", "revision", "is_stopped", *_COLUMNS, *pending]
+    placement.save(update_fields=fields)
     latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     if latest.content_hash != content_hash(manifest):
         PolicySnapshot.objects.filter(pk=latest.pk).update(is_latest=False)

@@ -23,7 +23,7 @@ from placements.models import (
     PolicySnapshot,
     Scenario,
 )
-from placements.queries.records import fleet_of, stored_decision, stored_fleet
+from placements.queries.records import fleet_of, fleet_record_of, stored_decision, stored_fleet
 from placements.queries.what_if import (
     RANKS,
     Supposed,
@@ -190,7 +190,10 @@ def _write(asked: _Asked, found: Supposed, variant: str, fleet: FleetRecord) -> 
 
 
 def _prune() -> None:
-    """Let the oldest scenarios go, with the records and fleets that nothing else cites."""
+    """Let the oldest scenarios go, with the records and fleets that nothing else cites.
+
+    The fleet as it is stays: who decides on it keeps its key, whether or not a record cites it yet.
+    """
     newest = Scenario.objects.order_by("-pk").values_list("pk", flat=True)[:KEPT]
     surplus = Scenario.objects.exclude(pk__in=list(newest))
     if not surplus.exists():
@@ -201,6 +204,7 @@ def _prune() -> None:
         outcomes = HypotheticalDecision.objects.filter(scenario__in=doomed)
         records = set(outcomes.values_list("record_id", flat=True))
         fleets = {pk for one in doomed for pk in (one.without_id, one.cordoned_id) if pk is not None}
+        fleets.discard(fleet_record_of(fleet_now()).pk)
         surplus.delete()
         _forget_records(records)
         _forget_fleets(fleets)

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from clusters.operations.joining import Wanted, put_clusters
-from placements.forms import read_placement
+from placements.drafting.checking import check
 from placements.manifests import dump_yaml, load_documents
 from placements.models import Placement, PolicySnapshot, Resource
 from placements.operations.did import Did
@@ -459,8 +459,6 @@ def test_it_is_no_resource_to_be_placed() -> None:
 def test_the_lines_of_the_proposal_are_those_of_the_text() -> None:
     text = proposed(1).replace("maxSkew: 2", "maxSkew: two")
 
-    with pytest.raises(Faults) as caught:
-        read_placement(text)
+    (fault,) = check(text).faults
 
-    (fault,) = caught.value.faults
     assert (fault.path, fault.line) == ("spec.spreadConstraints[0].maxSkew", 21)

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from clusters.operations.editing import cordon
 from clusters.operations.leaving import leave
+from clusters.queries import fleet_now
 from placements.models import (
     Binding,
     Decision,
@@ -18,6 +20,7 @@ from placements.operations import scenarios
 from placements.operations.demo import load_demo
 from placements.operations.placements import save_placement
 from placements.operations.scenarios import answer_due, ask_what_if
+from placements.queries.records import fleet_record_of
 from placements.queries.what_if import chosen_clusters, emptied_groups
 from placements.scheduling.faults import Faults
 from placements.scheduling.spec import SEMANTICS_ANNOTATION
@@ -268,3 +271,18 @@ def test_the_oldest_go_with_what_only_they_cite(monkeypatch: pytest.MonkeyPatch)
         .exists()
     )
     assert Decision.objects.exists()
+
+
+def test_the_fleet_as_it_is_outlives_a_scenario_that_supposed_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    all_joined("a", "b", "c")
+    decided("web", pick_n_spec(1))
+    cordon(["a"], by=None, now=NOW)
+    kept = fleet_record_of(fleet_now())
+    assert asked(names=["a"]).cordoned_id == kept.pk
+    monkeypatch.setattr(scenarios, "KEPT", 1)
+
+    asked(names=["b"])
+
+    assert decided("api", pick_n_spec(1)).is_fulfilled

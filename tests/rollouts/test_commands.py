@@ -6,6 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
+from placements.models import Eviction
 from placements.operations.budgets import save_budget
 from placements.operations.rollouts.draining import advance_drains
 from tests.rollouts.test_evictions import budget
@@ -35,6 +36,10 @@ def test_evict_says_what_became_of_it() -> None:
     with pytest.raises(CommandError, match="not on this cluster") as invalid:
         said("evict", "web", "c009")
     assert invalid.value.returncode == 2
+    before = Eviction.objects.count()
+    with pytest.raises(CommandError, match="no placement is named 'api'"):
+        said("evict", "api", "c000")
+    assert Eviction.objects.count() == before
 
 
 def test_drain_is_looked_at_begun_and_cancelled() -> None:

@@ -3,6 +3,8 @@
 import pytest
 
 from placements.models import Binding, Drain, DrainStep
+from placements.operations.placements import save_placement
+from placements.operations.rollouts import hands
 from placements.operations.rollouts.draining import advance_drains, drain
 from placements.operations.rollouts.evictions import evict
 from placements.operations.staged.hands import abandon
@@ -10,6 +12,7 @@ from placements.queries.disruptions import step_sentence
 from placements.queries.drain_impact import Fate, drain_impact
 from placements.scheduling.bindings import BindingState
 from tests.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.rows import placement_document, spec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 THREE = {"prod": ["c000", "c001", "c002"]}
@@ -108,3 +111,18 @@ def test_the_impact_of_a_drain_tells_of_the_run() -> None:
 
     assert row.fate is Fate.BLOCKED
     assert row.said.startswith("Staged: a run is under way")
+
+
+def test_what_was_stopped_and_is_staged_since_can_be_drained() -> None:
+    world = Drained({"prod": ["c000", "c001"]}, stage("prod"))
+    world.place("web", spec())
+    world.run(until=world.is_settled)
+    world.change()
+    world.work()
+    hands.stop("web", by=None, now=world.now)
+    save_placement(placement_document("web", staged_spec()), by=None, now=world.now)
+
+    drain("c001", by=None, now=world.now)
+    world.go_on(4)
+
+    assert (step().state, step().why) == ("next-run", "next-run")

@@ -6,7 +6,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from fleetui.management.hub_command import HubCommand
-from placements.models import Eviction
+from placements.models import Eviction, Placement
+from placements.operations.placements import UnknownPlacementError
 from placements.operations.rollouts.evictions import evict
 from placements.queries.disruptions import said_of
 
@@ -25,6 +26,8 @@ class Command(HubCommand):
 
     def handle(self, *, placement: str, cluster: str, **_options: Any) -> None:
         """Evict; 1 says that a budget did not let it go, 2 that it cannot be."""
+        if not Placement.objects.filter(name=placement).exists():
+            raise CommandError(str(UnknownPlacementError(placement)), returncode=BAD_INPUT)
         row = evict(placement, cluster, by=None, now=datetime.now(UTC))
         if row.outcome != Eviction.Outcome.EXECUTED:
             code = BAD_INPUT if row.outcome == Eviction.Outcome.INVALID else NOT_DONE

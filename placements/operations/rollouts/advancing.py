@@ -104,7 +104,7 @@ def _write(standing: Standing, answer: Answer, *, now: datetime) -> None:
         _tell(run, standing, answer, now=now)
         if is_over:
             end_run(run, Rollout.State.FINISHED, "everything is as wanted", now=now)
-    elif not standing.state.hold:
+    elif standing.state.hold is Hold.NONE and not standing.state.deletion:
         _rest(standing, at=None, now=now)
     if is_over and placement.deleting_since:
         _let_go(placement, now=now)
@@ -146,7 +146,8 @@ def _run_for(standing: Standing, *, now: datetime) -> Rollout | None:
     if run and (run.version, run.is_deletion) != _carried(standing):
         end_run(run, Rollout.State.SUPERSEDED, "something newer is wanted", now=now)
         run = None
-    if run is None and standing.state.hold is not Hold.STOPPED and needs_run(standing.state):
+    is_stopped = standing.state.hold is Hold.STOPPED and not standing.state.deletion
+    if run is None and not is_stopped and needs_run(standing.state):
         waves = [[action.cluster for action in wave.actions] for wave in plan(standing.state).waves]
         run = begin_run(standing, waves, now=now)
     return run
