@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 SMALL, LARGE = 60, 240
 MOST_STATEMENTS_OF_SMALL, MOST_LOOKS = 16, 12
 MOST_STATEMENTS_OF_MANY = 32
-MOST_BYTES_A_ROUND = 30_000
+MOST_BYTES_A_ROUND = 15_000
+ROUNDS_TO_WARM_UP = 4
+"""Until the database adapter's own caches, which are bounded, know every statement."""
 
 
 def test_statements_and_looks_grow_no_faster_than_the_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,12 +100,12 @@ def test_many_rollouts_at_a_time_end_well_with_as_few_statements_and_flat_memory
     world = World(8)
     placed = placed_at_once(world, 8)
     with _traced() as kept:
-        rounds = [updated(world)]
+        rounds = [updated(world) for _ in range(ROUNDS_TO_WARM_UP)]
         before = kept()
         rounds += [updated(world), updated(world)]
         growth = (kept() - before) / 2
 
-    assert [each.steps for each in (placed, *rounds)] == [8 * 8] * 4
+    assert {each.steps for each in (placed, *rounds)} == {8 * 8}
     assert not_as_wanted() == []
     statements = rounds[-1].statements_a_step
     print(f"{growth:,.0f} bytes kept a round of 64 steps; {statements:.1f} statements a step")
