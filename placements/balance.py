@@ -1,4 +1,10 @@
-"""What other placements have on each cluster, for *Balance* of `ocm` (`spec/other-schedulers.md` 6.4)."""
+"""What other placements have on each cluster, for *Balance* of `ocm` (`spec/other-schedulers.md` 6.4).
+
+What the others have is read whenever a cycle runs, and makes none run: of decisions, a placement there looks
+anew only after its own (`spec/other-schedulers.md` 1.1, re-run triggers; in its source the scheduling
+controller's informer of PlacementDecisions queues the placement of their label). So two that balance never
+wake each other.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -9,7 +15,6 @@ from django.db.models import Count
 from placements.models import Binding
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.door.ocm_options import parse_ocm_options
 from placements.scheduling.policy import Semantics
 
 
@@ -37,4 +42,4 @@ class Usage:
 def _reads_others(cycle: Cycle) -> bool:
     if cycle.semantics is not Semantics.OCM or cycle.options.get("balance"):
         return False
-    return parse_ocm_options(dict(cycle.options)).balance_weight != 0
+    return cycle.ocm_options.balance_weight != 0

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
 
 from clusters.queries import FleetView
 from placements.balance import Usage
@@ -14,7 +15,7 @@ from placements.models import Binding, Placement, PolicySnapshot
 from placements.scheduling.bindings import Binding as BindingValue
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.fleet import Fleet
+from placements.scheduling.fleet import Fleet, collector_paused
 from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
 from placements.scheduling.spec import ClusterResourcePlacement
 
@@ -102,8 +103,21 @@ def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
     return parse_policy({**snapshot.policy, **wanted}, semantics=Semantics(snapshot.semantics))
 
 
-def _rows_of(rows: QuerySet[Binding], *before: str) -> Iterable[tuple[Any, ...]]:
-    return rows.values_list(*before, *BindingRow._fields)
+def _rows_of(rows: QuerySet[Binding], *before: str) -> Iterator[tuple[Any, ...]]:
+    """Read columns and then those of a `BindingRow`; scores come as text, since most are the same."""
+    names = [_SCORE_TEXT if name == _SCORE else name for name in (*before, *BindingRow._fields)]
+    place = names.index(_SCORE_TEXT)
+    scores: dict[str | None, Any] = {None: None}
+    with collector_paused():
+        found = list(rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(*names))
+    for row in found:
+        text = row[place]
+        if text not in scores:
+            scores[text] = json.loads(text)
+        yield (*row[:place], scores[text], *row[place + 1 :])
+
+
+_SCORE, _SCORE_TEXT = "topology_spread_score", "score_text"
 
 
 def binding_values(
@@ -118,12 +132,15 @@ def _binding_value(row: Binding | BindingRow, *, is_current: bool) -> BindingVal
     score = row.topology_spread_score
     return BindingValue(
         row.cluster_name,
-        BindingState(row.state),
+        _STATES[row.state],
         is_current=is_current,
         topology_spread_score=tuple(score) if isinstance(score, list) else score,
         affinity_score=row.affinity_score,
-        previous_state=BindingState(row.previous_state),
+        previous_state=_STATES[row.previous_state],
     )
+
+
+_STATES = {state.value: state for state in BindingState}
 
 
 def content_hash(placement: ClusterResourcePlacement) -> str:

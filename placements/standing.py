@@ -18,7 +18,7 @@ from placements.rollout.overrides import cluster_version
 from placements.rollout.state import EMPTY, ClusterFacts, Deletion, Hold, Phase, RolloutState
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.door.strategy import PropagationPolicy
-from placements.scheduling.fleet import EligibilityKind
+from placements.scheduling.fleet import EligibilityKind, collector_paused
 from placements.scheduling.spec import ClusterResourcePlacement, RollingUpdate, StrategyType, parse_placement
 
 
@@ -104,6 +104,11 @@ def is_staged(placement: Placement) -> bool:
 
 def standing_of(placement: Placement, *, now: datetime) -> Standing:
     """Take the state of a placement's rollout."""
+    with collector_paused():
+        return _taken(placement, now=now)
+
+
+def _taken(placement: Placement, *, now: datetime) -> Standing:
     manifest = parse_placement(placement.document)
     bindings = tuple(_held(placement))
     target = target_of(placement)
@@ -196,13 +201,16 @@ def facts_of(binding: Held, cluster: "Member | None", version: str | None) -> Cl
         binding.cluster_name,
         None if binding.state == BindingState.UNSCHEDULED else version,
         running=binding.running_version or None,
-        phase=Phase(binding.phase),
+        phase=_PHASES[binding.phase],
         timed_since=binding.timed_since,
         attempts=binding.attempts,
         retry_at=binding.retry_at,
         unreachable_since=cluster.unreachable_since if cluster else None,
         is_in_fleet=cluster is not None and cluster.membership != Membership.LEAVING,
     )
+
+
+_PHASES = {phase.value: phase for phase in Phase}
 
 
 class Member(NamedTuple):

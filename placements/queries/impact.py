@@ -53,7 +53,7 @@ class Impact:
 
 def with_clusters(fleet: Fleet, changed: Iterable[Cluster]) -> Fleet:
     """Give the fleet with these clusters in the place of those of their names, or added."""
-    return Fleet({cluster.name: cluster for cluster in (*fleet.clusters, *changed)}.values())
+    return fleet.with_clusters(changed)
 
 
 def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
@@ -77,6 +77,8 @@ def _concerned(fleet: Fleet, gone: Collection[str]) -> list[int]:
     opens, keys = bool(gone) or before.keys() != after.keys(), set[str]()
     for name in before.keys() & after.keys():
         old, new = before[name], after[name]
+        if old is new:
+            continue
         opens = opens or (old.taints, old.eligibility.kind) != (new.taints, new.eligibility.kind)
         if old.labels != new.labels:
             keys |= {key for key, _ in set(old.labels.items()) ^ set(new.labels.items())}

@@ -7,6 +7,7 @@ from placements.models import Placement
 from placements.queries.preview import Preview, preview
 from placements.rollout.plan import Plan, plan
 from placements.rollout.state import RolloutState
+from placements.scheduling.fleet import collector_paused
 from placements.scheduling.hub.parts import content_hash
 from placements.scheduling.hub.sanitising import sanitised
 from placements.scheduling.hub.selection import Selection
@@ -16,7 +17,8 @@ from placements.standing import standing_of, version_of, version_of_content
 
 def plan_now(placement: Placement, *, now: datetime) -> Plan:
     """Plan the waves that a placement needs from where its clusters are."""
-    return plan(standing_of(placement, now=now).state)
+    with collector_paused():
+        return plan(standing_of(placement, now=now).state)
 
 
 def plan_of_draft(draft: ClusterResourcePlacement, *, now: datetime) -> Plan:
@@ -26,11 +28,12 @@ def plan_of_draft(draft: ClusterResourcePlacement, *, now: datetime) -> Plan:
 
 def plan_of_preview(draft: ClusterResourcePlacement, found: Preview, *, now: datetime) -> Plan:
     """Plan the same waves for a draft that was previewed already."""
-    state, version = _start(draft, found.saved, found.selection, now=now)
     after = [each.cluster for each in found.decision.bindings_after if each.is_active]
     strategy = draft.spec.strategy.rolling_update or RollingUpdate()
-    state = replace(state, strategy=strategy)
-    return plan(state.wanting(dict.fromkeys(sorted(after), version), draft.spec.policy))
+    with collector_paused():
+        state, version = _start(draft, found.saved, found.selection, now=now)
+        state = replace(state, strategy=strategy)
+        return plan(state.wanting(dict.fromkeys(sorted(after), version), draft.spec.policy))
 
 
 def _start(

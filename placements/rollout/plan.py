@@ -37,9 +37,7 @@ def plan(state: RolloutState) -> Plan:
 
     For a draft, plan `state.wanting(...)`.
     """
-    clear = replace(
-        state, hold=Hold.NONE, clusters=tuple(replace(each, retry_at=None) for each in state.clusters)
-    )
+    clear = replace(state, hold=Hold.NONE, clusters=tuple(map(_at_once, state.clusters)))
     batches = list(_batches(clear))
     waves = [
         Wave(number, tuple(step.action for step in started), budgets)
@@ -47,6 +45,10 @@ def plan(state: RolloutState) -> Plan:
     ]
     everything = [step for started, _ in batches for step in started]
     return Plan(tuple(waves), next_actions(completed(clear, [step.action for step in everything])))
+
+
+def _at_once(cluster: ClusterFacts) -> ClusterFacts:
+    return cluster if cluster.retry_at is None else replace(cluster, retry_at=None)
 
 
 def _batches(state: RolloutState) -> Iterator[tuple[list[Step], Budgets]]:
@@ -76,15 +78,15 @@ def completed(state: RolloutState, actions: Iterable[Action]) -> RolloutState:
 def _completed(cluster: ClusterFacts, actions: Mapping[str, Action]) -> ClusterFacts:
     action = actions.get(cluster.name)
     if isinstance(action, StartUpdate):
-        return replace(cluster, running=action.version, phase=Phase.AVAILABLE)
+        return cluster.being(Phase.AVAILABLE, running=action.version)
     if isinstance(action, Remove):
-        return replace(cluster, running=None, phase=Phase.REMOVED)
+        return cluster.being(Phase.REMOVED, running=None)
     if not cluster.is_reachable:
         return cluster
     if cluster.phase is Phase.REMOVING:
-        return replace(cluster, running=None, phase=Phase.REMOVED)
+        return cluster.being(Phase.REMOVED, running=None)
     if cluster.phase in (Phase.APPLYING, Phase.SETTLING):
-        return replace(cluster, phase=Phase.AVAILABLE)
+        return cluster.being(Phase.AVAILABLE, running=cluster.running)
     return cluster
 
 

@@ -89,12 +89,8 @@ def _removal(cluster: ClusterFacts, state: RolloutState) -> Step | None:
 
 
 def _block_of(cluster: ClusterFacts, step: Step | None, state: RolloutState) -> Block | None:
-    if not cluster.is_reachable and state.is_done(cluster):
-        return None
-    if not cluster.is_in_fleet:
-        return Block.NOT_IN_FLEET if cluster.wanted is not None else None
     if not cluster.is_reachable:
-        return Block.UNREACHABLE
+        return None if state.is_done(cluster) else _out_of_reach(cluster)
     if step is None:
         return None
     if state.hold is Hold.PAUSED:
@@ -105,6 +101,12 @@ def _block_of(cluster: ClusterFacts, step: Step | None, state: RolloutState) -> 
         return Block.BEING_REMOVED
     is_later = step.due is not None and step.due > state.at
     return Block.RETRY_LATER if is_later else None
+
+
+def _out_of_reach(cluster: ClusterFacts) -> Block | None:
+    if cluster.is_in_fleet:
+        return Block.UNREACHABLE
+    return Block.NOT_IN_FLEET if cluster.wanted is not None else None
 
 
 def waiting_for(block: Block, cluster: ClusterFacts, step: Step | None, state: RolloutState) -> Waiting:

@@ -10,6 +10,7 @@ import numpy as np
 
 from placements.scheduling.bindings import Binding, Standing, classify
 from placements.scheduling.columns import Bools, Codes
+from placements.scheduling.door.ocm_options import OcmOptions, parse_ocm_options
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import PlacementPolicy, Semantics
 
@@ -40,6 +41,11 @@ class Cycle:
         for name, following in pairwise(clusters):
             if name == following:
                 raise DuplicateBindingError(name)
+
+    @cached_property
+    def ocm_options(self) -> OcmOptions:
+        """Read the options as those of `ocm`. Raises Faults for what no door would take."""
+        return parse_ocm_options(dict(self.options))
 
     @cached_property
     def live_bindings(self) -> tuple[Binding, ...]:

@@ -3,7 +3,7 @@
 import gc
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -204,7 +204,31 @@ class Fleet:
 
     def with_cluster(self, changed: Cluster) -> "Fleet":
         """Give the fleet with one cluster replaced by, or extended by, the given one."""
-        return Fleet((*(cluster for cluster in self.clusters if cluster.name != changed.name), changed))
+        return self.with_clusters([changed])
+
+    def with_clusters(self, changed: Iterable[Cluster]) -> "Fleet":
+        """Give the fleet with these clusters in the place of those of their names, or added."""
+        by_name = {cluster.name: cluster for cluster in changed}
+        if not self.positions.keys() >= by_name.keys():
+            return Fleet({**{cluster.name: cluster for cluster in self}, **by_name}.values())
+        replaced = [(self.clusters[self.positions[name]], cluster) for name, cluster in by_name.items()]
+        return self._replacing(replaced)
+
+    def _replacing(self, replaced: Sequence[tuple[Cluster, Cluster]]) -> "Fleet":
+        """Put clusters in the place of others of the same names; columns in which they agree are shared."""
+        fleet, by_name = Fleet.__new__(Fleet), {cluster.name: cluster for _, cluster in replaced}
+        fleet.names, fleet._order, fleet.positions = self.names, self._order, self.positions
+        fleet._given = tuple(by_name.get(cluster.name, cluster) for cluster in self._given)
+        fleet._labels = {
+            key: column
+            for key, column in self._labels.copy().items()
+            if all(before.labels.get(key) == after.labels.get(key) for before, after in replaced)
+        }
+        same = all((one.properties, one.usage) == (two.properties, two.usage) for one, two in replaced)
+        fleet._claims = self._claims.copy() if same else {}
+        fleet._properties = self._properties.copy() if same else {}
+        fleet._digests = {}
+        return fleet
 
     def digest(self, label_keys: tuple[str, ...], property_names: tuple[str, ...]) -> str:
         """Hash what a policy that reads these labels and properties can see of the fleet (spec 5).

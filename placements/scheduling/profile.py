@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.door.ocm_options import OcmOptions, UnsetPolicy, parse_ocm_options
+from placements.scheduling.door.ocm_options import OcmOptions, UnsetPolicy
 from placements.scheduling.filters.affinity import AffinityFilter
 from placements.scheduling.filters.already_placed import AlreadyPlacedFilter
 from placements.scheduling.filters.base import Filter
@@ -43,7 +43,7 @@ class Profile:
 
 
 def _ocm(cycle: Cycle) -> Profile:
-    options = parse_ocm_options(dict(cycle.options))
+    options = cycle.ocm_options
     excludes = options.unset_policy is UnsetPolicy.EXCLUDE
     filters = (*FITNESS, TopologyKeyFilter()) if excludes else FITNESS
     return Profile(OcmSpread(options), filters, chooses_anew=True, ocm=options)

@@ -108,3 +108,15 @@ def test_many_placements_are_counted_at_once(django_assert_num_queries: DjangoAs
     assert found["both"] is None
     assert found["mine"] == {"c1": 2, "c2": 2}
     assert found["other"] == {"c1": 1, "c2": 2, "c3": 1, "c4": 1}
+
+
+def test_what_others_get_later_makes_no_cycle_run_and_counts_in_the_next() -> None:
+    placement = saved(wanted())
+
+    decided("third", spec({"placementType": "PickFixed", "clusterNames": ["c3"]}))
+    placement.refresh_from_db()
+
+    assert not placement.is_due
+    assert read(placement) == {"c1": 1, "c2": 2}
+    [(_, cycle)] = cycles_of([placement], fleet_now().fleet)
+    assert cycle.options["balance"] == {"c1": 1, "c2": 2, "c3": 1}

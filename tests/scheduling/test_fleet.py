@@ -94,6 +94,53 @@ def test_with_cluster_replaces_or_adds() -> None:
     assert one.with_cluster(cluster("c")).names == ("a", "b", "c")
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        cluster("b", labels={"region": "west", "tier": "gold"}, properties={"cpu": "4"}),
+        cluster("b", labels={"region": "east"}, properties={"cpu": "8"}),
+        cluster("b", labels={"region": "east"}, properties={"cpu": "4"}, taints=[taint("gpu")]),
+        cluster("b", labels={"tier": "gold"}),
+        cluster("d", labels={"region": "north"}, properties={"cpu": "1"}),
+    ],
+)
+def test_a_changed_fleet_is_the_one_that_would_have_been_made_so(changed: Cluster) -> None:
+    labels, properties = ("region", "tier"), ("cpu",)
+    one = fleet(*(cluster(name, labels={"region": "east"}, properties={"cpu": "4"}) for name in "cab"))
+    _columns_of(one)
+
+    after = one.with_clusters([changed])
+
+    anew = Fleet({each.name: each for each in (*one, changed)}.values())
+    assert after.clusters == anew.clusters
+    assert _columns_of(after) == _columns_of(anew)
+    assert after.digest(labels, properties) == anew.digest(labels, properties)
+    assert _columns_of(one) == _columns_of(Fleet(one.clusters))
+
+
+def test_columns_in_which_nothing_changed_are_shared() -> None:
+    one = fleet(*(cluster(name, labels={"region": "east"}, properties={"cpu": "4"}) for name in "ab"))
+    region, cpu = one.label("region"), one.property("cpu")
+
+    cordoned = one.with_clusters([one.clusters[0]._replace(taints=(taint("cordon"),))])
+
+    assert cordoned.label("region") is region
+    assert cordoned.property("cpu") is cpu
+
+
+def _columns_of(one: Fleet) -> list[object]:
+    columns = [one.label(key) for key in ("region", "tier")] + [one.claim("cpu")]
+    cpu = one.property("cpu")
+    return [
+        one.names,
+        one.positions,
+        one.is_eligible.tolist(),
+        [one.taint_sets[code] for code in one.taint_codes],
+        [(column.values, column.codes.tolist()) for column in columns],
+        (cpu.texts, cpu.ranks.tolist()),
+    ]
+
+
 def test_digest_does_not_depend_on_the_order_of_clusters_or_keys() -> None:
     one, other = cluster("a", x="1", y="2", properties={"p": "1", "q": "2"}), cluster("b")
 

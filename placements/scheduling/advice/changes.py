@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.door.ocm_options import parse_ocm_options, refuse_weighted_limits
+from placements.scheduling.door.ocm_options import refuse_weighted_limits
 from placements.scheduling.fleet import ELIGIBLE
 from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
 
@@ -69,7 +69,7 @@ def edited(cycle: Cycle, edit: Edit) -> Cycle:
     edit(plain)
     policy = parse_policy(plain, semantics=cycle.semantics)
     if cycle.semantics is Semantics.OCM:
-        refuse_weighted_limits(policy, parse_ocm_options(dict(cycle.options)))
+        refuse_weighted_limits(policy, cycle.ocm_options)
     return with_policy(cycle, policy)
 
 
