@@ -1,6 +1,7 @@
 """Filters and tags of the pages: numbers, ages, states with their marks."""
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -74,6 +75,12 @@ def plain(code: str) -> str:
 def number(value: int) -> str:
     """Write a count with commas between thousands, as sentences do by the format `,`."""
     return f"{value:,}"
+
+
+@register.inclusion_tag("parts/simulated.html", takes_context=True)
+def simulated(context: Mapping[str, Any], name: str) -> dict[str, bool]:
+    """Say of a cluster that it is simulated, where it is."""
+    return {"is_simulated": "shell" in context and name in context["shell"].simulated}
 
 
 @register.inclusion_tag("parts/mark.html")

@@ -1,12 +1,15 @@
 """What stands around every page: the rail, who is logged in, whether demo data is loaded."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 
+from django.db.models import Value
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 
+from clusters.drivers.registry import SIMULATED
 from clusters.models import MemberCluster
 from fleetui.pulse import silence
 from fleetui.roles import may_approve, may_operate, may_read
@@ -29,6 +32,7 @@ _SECTIONS = (
     ("Activity", "activity", ("/activity/",)),
 )
 _CAPTIONS = {"theme": "Theme", "rows": "Rows", "keys": "Keyboard shortcuts"}
+_SIMULATED = MemberCluster.objects.filter(driver=SIMULATED)
 _KEYS = {"Resources": "s"}
 """Letters of sections that are not their first."""
 
@@ -57,6 +61,14 @@ def runs_under_way(request: HttpRequest) -> int:
     return found
 
 
+class Everyone(Container[str]):
+    """Names, all of them."""
+
+    def __contains__(self, name: object) -> bool:
+        """Say yes to any name."""
+        return True
+
+
 class Shell:
     """Asked by the templates only for what they show, so that a fragment costs no query of it."""
 
@@ -82,10 +94,23 @@ class Shell:
     @cached_property
     def has_demo(self) -> bool:
         """Tell whether anything of a demo is loaded."""
-        placements, clusters = (
-            model.objects.filter(is_demo=True).values_list("pk") for model in (Placement, MemberCluster)
-        )
-        return self.may_read and placements.union(clusters, all=True).exists()
+        return self.may_read and "demo" in self._sorts
+
+    @cached_property
+    def simulated(self) -> Container[str]:
+        """Give the names of the simulated clusters; where all are alike, nobody has to list them."""
+        if "real" in self._sorts and "simulated" in self._sorts:
+            return frozenset(_SIMULATED.values_list("name", flat=True))
+        return Everyone() if "simulated" in self._sorts else frozenset()
+
+    @cached_property
+    def _sorts(self) -> frozenset[str]:
+        """Tell in one query what there is: something of a demo, simulated clusters, real ones."""
+        demo = (model.objects.filter(is_demo=True) for model in (Placement, MemberCluster))
+        sorts = [("demo", rows) for rows in demo]
+        sorts += [("simulated", _SIMULATED), ("real", MemberCluster.objects.exclude(driver=SIMULATED))]
+        first, *others = (rows.order_by().values_list(Value(words)) for words, rows in sorts)
+        return frozenset(words for (words,) in first.union(*others))
 
     @cached_property
     def silence(self) -> int | None:
