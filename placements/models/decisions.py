@@ -29,6 +29,9 @@ class DecisionRecord(models.Model):
     fault = models.CharField(max_length=300, blank=True, default="")
     """Why deciding again gave something else; empty: it gave the same."""
 
+    class Meta:
+        indexes = [models.Index("id", name="record_at_fault", condition=models.Q(fault__gt=""))]
+
     def __str__(self) -> str:
         """Give its id."""
         return self.decision_id

@@ -23,7 +23,7 @@ from clusters import listing
 from clusters.models import FleetState, MemberCluster, Membership
 from fleetui.models import Event
 from fleetui.prepared import Prepared
-from placements.models import Decision, Freshness, Placement, Resource, Rollout, StagedRun
+from placements.models import Decision, DecisionRecord, Freshness, Placement, Resource, Rollout, StagedRun
 from placements.queries.lists import State, counts_in_all, decisions_of, latest_decisions
 from placements.queries.records import traps_of
 
@@ -103,6 +103,13 @@ def counts() -> Counts:
         pending=by_state[State.PENDING],
         not_eligible=of_clusters[listing.State.NOT_ELIGIBLE] - of_clusters[listing.State.LEAVING],
         leaving=of_clusters[listing.State.LEAVING],
+    )
+
+
+def faulty_records() -> list[DecisionRecord]:
+    """Give the first stored decisions that came out otherwise when they were decided again."""
+    return list(
+        DecisionRecord.objects.filter(fault__gt="").only("decision_id", "fault").order_by("pk")[:MOST]
     )
 
 

@@ -72,9 +72,9 @@ def _audience(request: HttpRequest, version: str) -> tuple[str, ...]:
 
 
 def _overview(request: HttpRequest, version: str) -> HttpResponse:
-    if queries.is_untouched():
-        return render_page(request, "overview/empty.html", {"sizes": DEMO_SIZES})
     fleet = {} if _has_fleet(request, version) else _fleet(request)
+    if fleet and not fleet["charts"] and queries.is_untouched():
+        return render_page(request, "overview/empty.html", {"sizes": DEMO_SIZES})
     table = asked_table(request, fleet.get("charts", ()))
     if table:
         return table
@@ -146,6 +146,7 @@ def _needs(request: HttpRequest, counts: queries.Counts) -> dict[str, Any]:
         "stale": stale,
         "stale_count": stale_count,
         "rollouts": rollout_needs(),
+        "faulty": queries.faulty_records(),
         "is_large": is_large,
         "ineligible_counts": ineligible_counts() if is_large else [],
         "ineligible": ineligible,

@@ -60,3 +60,18 @@ def test_the_manifest_with_status_waits_for_the_new_decision(viewer: Client) -> 
         "ClusterResourcePlacementScheduled",
         "Unknown",
     )
+
+
+def test_the_overview_names_a_record_that_does_not_replay(viewer: Client) -> None:
+    all_joined("a", "b", "c")
+    decided("web", pick_n_spec(2))
+    row = tamper()
+    assert "Decided again" not in viewer.get("/").content.decode()
+
+    verify_due(now=NOW)
+
+    page = viewer.get("/").content.decode()
+    assert "Decided again, it comes out otherwise: step 1 picked b, and would pick c." in page
+    assert (
+        f'href="/decisions/{row.decision_id}/"' in page.partition('id="needs"')[2].partition("</section>")[0]
+    )
