@@ -8,6 +8,7 @@ from django.test import Client
 
 from fleetui.request_ids import RequestIdFilter
 from placements.queries import overview
+from tests.rows import joined
 from tests.web.reading import Outline
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +20,8 @@ class _BrokenError(Exception):
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch, viewer: Client) -> Client:
-    """Let the overview fail, on the page and over REST."""
+    """Let the overview of a hub that has something fail, on the page and over REST."""
+    joined("a")
 
     def fail() -> None:
         raise _BrokenError

@@ -3,13 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from fleetui.management.hub_command import HubCommand
 from placements.operations.verifying import records_to_verify, verify
 from placements.scheduling.version import ENGINE_VERSION
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Verify every record of this engine."""
 
     help = "Decide every stored decision again from its stored inputs; exit 1 if one comes out otherwise."
