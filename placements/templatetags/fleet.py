@@ -8,6 +8,7 @@ from typing import Any
 from django import template
 from django.http import QueryDict
 from django.utils import timezone
+from django.utils.safestring import mark_safe
 
 from placements.explain.wording import NONE, score_text
 
@@ -23,6 +24,9 @@ _STATES = {
     "invalid": "selectors at fault",
     "deleting": "being deleted",
 }
+_SIMULATED = mark_safe(
+    ' <span class="tag" title="This cluster exists only in this console">simulated</span>'
+)  # a text of our own
 _HUMP = re.compile(r"([a-z])([A-Z])")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
@@ -77,10 +81,10 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
-@register.inclusion_tag("parts/simulated.html", takes_context=True)
-def simulated(context: Mapping[str, Any], name: str) -> dict[str, bool]:
+@register.simple_tag(takes_context=True)
+def simulated(context: Mapping[str, Any], name: str) -> str:
     """Say of a cluster that it is simulated, where it is."""
-    return {"is_simulated": "shell" in context and name in context["shell"].simulated}
+    return _SIMULATED if "shell" in context and name in context["shell"].simulated else ""
 
 
 @register.inclusion_tag("parts/mark.html")
