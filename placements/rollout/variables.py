@@ -33,7 +33,7 @@ def _text(text: str, cluster: Cluster) -> str:
 def _label(part: str, cluster: Cluster) -> str:
     key, brace, rest = part.partition("}")
     if not brace:
-        raise VariableError(f"{_LABEL}{key[:40]} has no closing brace")
+        raise VariableError(f"{_LABEL}… has no closing brace")  # what follows may be a secret
     if key not in cluster.labels:
         raise VariableError(f"the cluster has no label {key}")
     return cluster.labels[key] + rest

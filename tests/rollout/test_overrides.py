@@ -170,7 +170,7 @@ def test_s36_variables_are_the_name_and_the_labels_of_the_cluster() -> None:
     ("value", "message"),
     [
         ("${MEMBER-CLUSTER-LABEL-KEY-region}", "the cluster has no label region"),
-        ("${MEMBER-CLUSTER-LABEL-KEY-env", "${MEMBER-CLUSTER-LABEL-KEY-env has no closing brace"),
+        ("${MEMBER-CLUSTER-LABEL-KEY-env", "${MEMBER-CLUSTER-LABEL-KEY-… has no closing brace"),
     ],
 )
 def test_s36_a_variable_that_cannot_be_replaced_fails_that_cluster(value: str, message: str) -> None:

@@ -18,7 +18,7 @@ from placements.operations.staged.advancing import RunMovedError, advance_runs
 from placements.rollout.answer import Action, Answer, Remove, Verdict
 from placements.rollout.plan import plan
 from placements.rollout.rolling import next_actions
-from placements.rollout.state import Hold, Phase
+from placements.rollout.state import EMPTY, Hold
 from placements.rollout.tally import tally_of
 from placements.rollout.work import needs_run
 from placements.scheduling.bindings import BindingState
@@ -209,7 +209,7 @@ def _update(run: Rollout, action: Action, *, now: datetime) -> ClusterUpdate:
 
 def _let_go(placement: Placement, *, now: datetime) -> None:
     """End the row of a placement whose deletion has nothing left to remove."""
-    held = sorted(placement.bindings.exclude(phase=Phase.NOTHING).values_list("cluster_name", flat=True))
+    held = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
     placement.bindings.all().delete()
     finish_deletion(placement)
     after = {"mayStillHold": held} if held else None
