@@ -69,7 +69,7 @@ def records_to_verify() -> QuerySet[DecisionRecord]:
 
 
 def every_record() -> Iterator[DecisionRecord]:
-    """Give what this engine decided, piece by piece: with a read open, SQLite does not wait for its turn to write."""
+    """Give what this engine decided, in pieces: SQLite never waits for its turn to write with a read open."""
     rows, last = records_to_verify().select_related("fleet").order_by("pk"), 0
     while piece := list(rows.filter(pk__gt=last)[:_BATCH]):
         yield from piece

@@ -62,7 +62,7 @@ def test_a_hypothetical_decision_replays_too() -> None:
 
 
 @pytest.fixture
-def file_of_many(transactional_db: None, tmp_path: Path) -> Iterator[Path]:
+def file_of_many(tmp_path: Path) -> Iterator[Path]:
     """Put more records than are read at once into a file, where another process may write too."""
     if connection.vendor != "sqlite":
         pytest.skip("only SQLite has one writer at a time")
@@ -80,6 +80,7 @@ def file_of_many(transactional_db: None, tmp_path: Path) -> Iterator[Path]:
     connections["default"] = in_memory
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_command_waits_for_another_process_that_writes(file_of_many: Path) -> None:
     other = sqlite3.connect(file_of_many, check_same_thread=False, isolation_level=None)
     letting_go = Timer(0.3, other.commit)

@@ -154,12 +154,12 @@ def test_nothing_is_rolled_back_before_there_are_resources() -> None:
 
 def test_a_refused_rollback_names_only_older_snapshots() -> None:
     world, _ = placed()
-    with pytest.raises(HandRefusedError, match="older snapshots than r0: none$"):
+    with pytest.raises(HandRefusedError, match=r"older snapshots than r0: none$"):
         hands.roll_back("web", 9, by=None, now=world.now)
     world.change()
     world.work()
 
-    with pytest.raises(HandRefusedError, match="older snapshots than r1: 0$"):
+    with pytest.raises(HandRefusedError, match=r"older snapshots than r1: 0$"):
         hands.roll_back("web", 1, by=None, now=world.now)
 
 
