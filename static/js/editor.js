@@ -1,4 +1,5 @@
-/* What htmx cannot do for the editor: a text area as tall as its text, marks on fields at fault, a copied link. */
+/* What htmx cannot do for the editor: a text area as tall as its text, marks on fields at fault, a copied link, and
+   telling the button that has the focus from one that was pressed. */
 function grow() {
   const area = document.getElementById("manifest");
   if (area) {
@@ -20,6 +21,13 @@ function marks() {
 document.addEventListener("input", (event) => {
   if (event.target.id === "manifest") {
     grow();
+  }
+});
+/* htmx sends along the button that got the focus last: a field left with Tab would press the × beside it. */
+document.addEventListener("htmx:configRequest", (event) => {
+  const { elt, parameters, triggeringEvent } = event.detail;
+  if (elt.id === "editing" && triggeringEvent?.type !== "submit") {
+    elt.querySelectorAll("button[name]").forEach((button) => delete parameters[button.name]);
   }
 });
 document.addEventListener("htmx:afterSettle", () => {

@@ -1,10 +1,16 @@
 """Stored decisions, decided again: equal ones stay silent, others are told; records of another engine."""
 
+import sqlite3
+from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
+from threading import Timer
+from unittest import mock
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection, connections
 
 from fleetui.models import Event
 from placements.models import Decision, DecisionRecord
@@ -52,6 +58,46 @@ def test_a_hypothetical_decision_replays_too() -> None:
 
     count = DecisionRecord.objects.count()
     assert count > Decision.objects.values("record").distinct().count()
+    assert told.getvalue() == f"{count} of {count} decisions replay as stored\n"
+
+
+@pytest.fixture
+def file_of_many(tmp_path: Path) -> Iterator[Path]:
+    """Put more records than are read at once into a file, where another process may write too."""
+    if connection.vendor != "sqlite":
+        pytest.skip("only SQLite has one writer at a time")
+    load_demo(9, by=None, now=NOW)
+    for name in ("bravelion", "smartfish", "nimblefox"):
+        ask_what_if(names=[name], labels=[], by=None, now=NOW)
+        answer_due(now=NOW)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM INTO %s", [str(tmp_path / "hub.sqlite3")])
+    in_memory = connections["default"]
+    del connections["default"]
+    with mock.patch.dict(in_memory.settings_dict, NAME=str(tmp_path / "hub.sqlite3")):
+        yield tmp_path / "hub.sqlite3"
+        connections["default"].close()
+    connections["default"] = in_memory
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_command_waits_for_another_process_that_writes(file_of_many: Path) -> None:
+    other = sqlite3.connect(file_of_many, check_same_thread=False, isolation_level=None)
+    letting_go = Timer(0.3, other.commit)
+
+    def somebody_writes(_record: DecisionRecord) -> str:
+        if letting_go.ident is None:
+            other.execute("BEGIN IMMEDIATE")
+            letting_go.start()
+        return ""
+
+    with mock.patch("placements.operations.verifying.fault_of", somebody_writes):
+        call_command("verify_decisions", stdout=(told := StringIO()))
+
+    letting_go.join()
+    other.close()
+    count = DecisionRecord.objects.count()
+    assert count > 20
     assert told.getvalue() == f"{count} of {count} decisions replay as stored\n"
 
 

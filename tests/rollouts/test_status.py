@@ -152,6 +152,17 @@ def test_nothing_is_rolled_back_before_there_are_resources() -> None:
         hands.roll_back("web", 0, by=None, now=World(1).now)
 
 
+def test_a_refused_rollback_names_only_older_snapshots() -> None:
+    world, _ = placed()
+    with pytest.raises(HandRefusedError, match=r"older snapshots than r0: none$"):
+        hands.roll_back("web", 9, by=None, now=world.now)
+    world.change()
+    world.work()
+
+    with pytest.raises(HandRefusedError, match=r"older snapshots than r1: 0$"):
+        hands.roll_back("web", 1, by=None, now=world.now)
+
+
 def test_what_is_being_deleted_is_not_rolled_back() -> None:
     world, _ = placed()
     Placement.objects.update(deleting_since=world.now)

@@ -360,3 +360,16 @@ def test_no_field_is_called_like_its_section(operator: Client) -> None:
     legends = set(re.findall(r"<legend>([^<]*)</legend>", form))
 
     assert legends.isdisjoint(re.findall(r"<label[^>]*>([^<]*)</label>", form))
+
+
+def test_a_fault_without_a_field_is_led_to_from_the_bar(operator: Client) -> None:
+    rolling = "spec.strategy.rollingUpdate"
+    both = _post(operator, NEW, {f"{rolling}.maxUnavailable": "0", f"{rolling}.maxSurge": "0"})
+    page = both.content.decode()
+    assert "maxUnavailable and maxSurge are both 0" in page
+    assert page.count('<a href="#line-faults">Show the faults</a>') == 1
+
+    answer = _post(operator, EDIT, {NUMBER: "abc"}).content.decode()
+
+    assert "1 fault" in answer
+    assert "#line-faults" not in answer

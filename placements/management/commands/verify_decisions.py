@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from fleetui.management.hub_command import HubCommand
-from placements.operations.verifying import records_to_verify, verify
+from placements.operations.verifying import every_record, verify
 from placements.scheduling.version import ENGINE_VERSION
 
 
@@ -17,8 +17,7 @@ class Command(HubCommand):
 
     def handle(self, **_options: Any) -> None:
         """Print how many gave the same, and each that did not."""
-        rows = records_to_verify().select_related("fleet").order_by("pk")
-        found = verify(rows.iterator(chunk_size=20), now=datetime.now(UTC))
+        found = verify(every_record(), now=datetime.now(UTC))
         for row in found.faulty:
             row.refresh_from_db(fields=["fault"])
             self.stdout.write(f"{row.decision_id}: {row.fault}")

@@ -98,7 +98,8 @@ def roll_back(
     if latest is None:
         raise HandRefusedError(f"{name} has no resource snapshot yet; there is nothing to roll back to")
     if old is None or old == latest:
-        known = ", ".join(str(one) for one in rows.order_by("number").values_list("number", flat=True))
+        older = rows.exclude(pk=latest.pk).order_by("number").values_list("number", flat=True)
+        known = ", ".join(str(one) for one in older) or "none"
         raise HandRefusedError(
             f"{name} cannot roll back to {number}; older snapshots than r{latest.number}: {known}"
         )
