@@ -2,21 +2,24 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value, When
 
+from clusters.models import MemberCluster
 from placements.explain.rollout_reading import answer_of
 from placements.explain.rollout_wording import held_back_sentence, listed, unreachable_sentence
 from placements.explain.wording import counted
 from placements.models import ApprovalRequest, Binding, Placement, Rollout, StagedRun
 from placements.rollout.answer import Answer, Verdict
+from placements.rollout.failures import FailureKind
 from placements.rollout.staged_facts import RunStatus, WaitFor
 from placements.rollout.state import Phase
 
 MOST = 5
 _MOST_READ = 50
 """Answers are large; of more runs than this that do not go on, some are told of once others do."""
+_FAILED, _SILENT = "Failed on", "No answer from"
 _RUNNING = Q(state=Rollout.State.RUNNING)
 _HALTED = Q(answer__verdict=Verdict.HALTED)
 _CUT_OFF = Q(answer__waitingCounts__unreachable__isnull=False)
@@ -42,6 +45,13 @@ class Need:
     def key(self) -> str:
         """Give what this one has alone among those that are told at once."""
         return f"{self.sort}-{self.staged or self.placement}"
+
+
+class Failures(NamedTuple):
+    """What went wrong with a placement on which clusters: a mark, and words."""
+
+    mark: str
+    words: str
 
 
 def waiting_count() -> int:
@@ -80,18 +90,27 @@ def rollout_needs() -> list[Need]:
     ]
 
 
-def _failures() -> dict[str, str]:
-    """Say of the first placements of which something failed on which clusters."""
-    rows = Binding.objects.filter(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
-    counts = rows.values("placement__name").annotate(count=Count("pk"), first=Min("cluster_name"))
-    found = {}
-    for row in counts.order_by("placement__name")[:MOST]:
+def _failures() -> dict[str, Failures]:
+    """Say of the first placements of which something failed, or had no answer, on which clusters.
+
+    A cluster that the heartbeat rule calls out of reach is told of with the run that waits for it.
+    """
+    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
+    lost = MemberCluster.objects.filter(name=OuterRef("cluster_name")).exclude(verdict="")
+    is_silent = Q(failure=FailureKind.UNREACHABLE) & ~Exists(lost)
+    rows = Binding.objects.filter(has_failed | is_silent).annotate(
+        sort=Case(When(has_failed, then=Value(_FAILED)), default=Value(_SILENT))
+    )
+    counts = rows.values("placement__name", "sort").annotate(count=Count("pk"), first=Min("cluster_name"))
+    found: dict[str, Failures] = {}
+    for row in counts.order_by("placement__name", "sort")[:MOST]:
         more = f" and {counted(row['count'] - 1, 'more cluster')}" if row["count"] > 1 else ""
-        found[row["placement__name"]] = f"Failed on {row['first']}{more};"
+        mark = "failed" if row["sort"] == _FAILED else "attention"
+        found.setdefault(row["placement__name"], Failures(mark, f"{row['sort']} {row['first']}{more};"))
     return found
 
 
-def _concerned(failures: Mapping[str, str]) -> tuple[list[Need], list[Need]]:
+def _concerned(failures: Mapping[str, Failures]) -> tuple[list[Need], list[Need]]:
     """Give the needs of the placements with failures, and of the first that are on hold."""
     is_held = Q(paused_since__isnull=False) | Q(is_stopped=True)
     has_failed = Q(name__in=failures)
@@ -109,12 +128,12 @@ def _concerned(failures: Mapping[str, str]) -> tuple[list[Need], list[Need]]:
     return failed, [_put_on_hold(row) for row in held[:MOST]]
 
 
-def _failed(row: Any, words: str) -> Need:
+def _failed(row: Any, said: Failures) -> Need:
     """Say whether what failed is tried again: of a staged placement only a run does that."""
     if not row.is_staged:
-        return Need("failed", row.name, "failed", f"{words} it is tried again.", row.run_number)
+        return Need("failed", row.name, said.mark, f"{said.words} it is tried again.", row.run_number)
     again = "it is tried again." if row.staged_name else "nobody tries again before the next staged run."
-    return Need("failed", row.name, "failed", f"{words} {again}", None, row.staged_name or "")
+    return Need("failed", row.name, said.mark, f"{said.words} {again}", None, row.staged_name or "")
 
 
 def _put_on_hold(row: Any) -> Need:

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from clusters.models import MemberCluster
-from placements.models import Rollout
+from placements.models import Binding, Rollout
 from placements.queries.rollout_needs import rollout_needs
 from tests.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.rollouts.test_rolling import one_at_a_time
@@ -93,3 +93,14 @@ def test_a_staged_run_that_waits_for_a_cluster_out_of_reach_is_named() -> None:
     world.go_on(30)
 
     assert needs() == {"staged-cut-off": "Staged run one waits for c001: out of reach."}
+
+
+def test_a_cluster_that_gives_no_answer_is_named_before_the_rule_strikes(world: World) -> None:
+    world.tell("c001", {"kind": "unreachable"})
+    world.change()
+    world.run(until=lambda: Binding.objects.filter(failure="unreachable").exists())
+
+    [need] = rollout_needs()
+
+    assert MemberCluster.objects.get(name="c001").verdict == ""
+    assert (need.mark, need.words) == ("attention", "No answer from c001; it is tried again.")
