@@ -28,7 +28,7 @@ from placements.scheduling.policy import PlacementType, TopologySpreadConstraint
 from placements.scheduling.spread.base import Groups, is_hard
 
 MOST_GROUPS, FURTHEST = 24, 12
-_ROW, _HEAD, _NAMED_UP_TO, _ALL_UP_TO = 26, 44, 12, 8
+_ROW, _HEAD, _NAMED_UP_TO, _ALL_UP_TO = 26, 44, 12, 4
 _CLEAR = "rgba(0,0,0,0)"
 _BAND = {"fillcolor": ACCENT, "opacity": 0.12, "line": {"width": 0}, "layer": "below"}
 
