@@ -10,6 +10,7 @@ from django.http import QueryDict
 from django.utils import timezone
 from django.utils.safestring import mark_safe
 
+from placements.explain.charts.elapsed import clock_words, seconds_between
 from placements.explain.wording import NONE, score_text
 
 register = template.Library()
@@ -46,9 +47,7 @@ def age(moment: datetime | None) -> str:
 @register.filter
 def span(since: datetime, until: datetime | None) -> str:
     """Say how long something took, or takes by now, as on a clock: "6:12", "1:02:09"."""
-    seconds = max(0, int(((until or timezone.now()) - since) / timedelta(seconds=1)))
-    hours, minutes = seconds // 3600, seconds // 60 % 60
-    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
+    return clock_words(seconds_between(since, until or timezone.now()))
 
 
 @register.filter

@@ -57,7 +57,7 @@ def _impact_with(changed: Cluster) -> Impact:
 STEPS = {
     "cordon": Step(
         "Cordon {}",
-        "It gets the taint of the drain tool. What is placed there stays; new placements go elsewhere,"
+        "It gets a taint that says so. What is placed there stays; new placements go elsewhere,"
         " unless they tolerate the taint.",
         "Cordon {}",
         "is cordoned",
@@ -66,7 +66,7 @@ STEPS = {
     ),
     "uncordon": Step(
         "Uncordon {}",
-        "The taint of the drain tool is taken away, so that placements may pick it again.",
+        "Its taint is taken away, so that placements may pick it again.",
         "Uncordon {}",
         "may be picked again",
         _uncordon_impact,

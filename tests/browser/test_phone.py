@@ -74,3 +74,33 @@ def test_a_run_moves_by_itself(enter: Enter) -> None:
     expect(page.locator("#live svg.main-svg").first).to_be_visible()
     assert page.evaluate("window.loaded")
     assert _fits(page)
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize(
+    "path",
+    ["/placements/", "/placements/web/", "/clusters/bravelion/", "/rollouts/", "/help/semantics/"],
+)
+def test_no_table_hides_its_last_columns(enter: Enter, work: Callable[[], None], path: str) -> None:
+    work()
+    page = enter(path, "operator", width=WIDTH)
+
+    widths = page.locator("main .scroll:visible").evaluate_all(
+        "all => all.map((one) => one.scrollWidth - one.clientWidth)"
+    )
+
+    assert widths
+    assert not any(widths)
+
+
+def test_that_nothing_needs_somebody_is_told_in_full(enter: Enter) -> None:
+    world = World(3)
+    world.place("web", one_at_a_time())
+    world.run(until=world.is_settled)
+    page = enter("/", "operator", width=WIDTH)
+
+    told = page.get_by_text("Every placement is fulfilled").bounding_box()
+
+    assert told
+    assert told["x"] + told["width"] < WIDTH
+    assert _fits(page)

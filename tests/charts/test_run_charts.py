@@ -8,7 +8,7 @@ import pytest
 from placements.explain.charts import area
 from placements.explain.charts.area import Moment, area_chart
 from placements.explain.charts.chart import Chart
-from placements.explain.charts.elapsed import elapsed_axis
+from placements.explain.charts.elapsed import clock_words, elapsed_axis
 from placements.explain.charts.timeline import Span, timeline_charts
 from placements.rollout.tally import Tally
 from tests.charts.checking import check_chart
@@ -148,3 +148,15 @@ def test_an_axis_of_time_has_few_ticks(longest: float) -> None:
 
     assert 1 <= len(axis["tickvals"]) <= 9
     assert axis["range"][1] >= longest
+
+
+def test_less_than_a_second_is_told_in_tenths() -> None:
+    words = [clock_words(one) for one in (0, 0.04, 0.42, 0.97, 1.2)]
+
+    assert words == [
+        "0:00",
+        "0:00",
+        "0.4 s",
+        "0.9 s",
+        "0:01",
+    ]

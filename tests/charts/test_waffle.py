@@ -95,3 +95,13 @@ def test_beyond_the_largest_blocks_the_small_ones_share_one_and_the_table_has_th
 
 def test_nothing_is_drawn_without_clusters() -> None:
     assert waffle_chart("region", {}) is None
+
+
+def test_names_are_written_dark_where_every_cell_is_light() -> None:
+    light = waffle_chart("region", {"east": [("a", "eligible"), ("b", "cordoned")]})
+    mixed = waffle_chart("region", {"east": [("a", "eligible"), ("b", "not eligible")]})
+
+    assert light
+    assert mixed
+    assert light.figure.data[0].textfont.color == "var(--on-ok)"
+    assert mixed.figure.data[0].textfont.color is None

@@ -42,7 +42,7 @@ def test_tells_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fe
 
     page = text_of(viewer, "/placements/")
 
-    assert rows(page)["web"][3:5] == ["region 1 of 1 env 1 of 2 soft", NOTHING]
+    assert rows(page)["web"][3:5] == ["skew region 1 of 1 env 1 of 2 soft", NOTHING]
     assert counts(page)["with stale picks"] == 1
     assert list(rows(text_of(viewer, "/placements/?state=stale"))) == ["cache"]
 
@@ -57,7 +57,7 @@ def test_tells_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
 
     told = rows(text_of(viewer, "/placements/"))
 
-    assert (told["api"][4], told["web"][4]) == ("1 finished", "1 paused")
+    assert (told["api"][4], told["web"][4]) == ("run 1 finished", "run 1 paused")
     assert Rollout.objects.filter(state="running").count() == waiting_count() == 1
     for state in ("rolling", "waiting"):
         assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]

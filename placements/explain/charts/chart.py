@@ -84,6 +84,15 @@ class Chart:
         return [list(zip_longest(row, addresses, fillvalue="")) for row, addresses in pairs]
 
     @property
+    def heads(self) -> list[tuple[str, bool]]:
+        """Give each column with whether its cells, but for the first of a row, are numbers."""
+        firsts = zip_longest(self.columns, self.rows[0] if self.rows else (), fillvalue="")
+        return [
+            (str(column), place > 0 and isinstance(cell, (int, float)))
+            for place, (column, cell) in enumerate(firsts)
+        ]
+
+    @property
     def height(self) -> int:
         """Give the height of the figure in CSS pixels."""
         return int(self.figure.layout.height)

@@ -15,7 +15,9 @@ def seconds_between(since: datetime, until: datetime) -> float:
 
 
 def clock_words(seconds: float) -> str:
-    """Write a span as on a clock: "0:31", "6:12", "1:02:09"."""
+    """Write a span as on a clock: "0:31", "6:12", "1:02:09"; one below a second as "0.4 s"."""
+    if 0.05 <= seconds < 1:
+        return f"{min(seconds, 0.9):.1f} s"
     whole = int(seconds)
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

@@ -28,7 +28,7 @@ from placements.scheduling.policy import PlacementType, TopologySpreadConstraint
 from placements.scheduling.spread.base import Groups, is_hard
 
 MOST_GROUPS, FURTHEST = 24, 12
-_ROW, _HEAD, _NAMED_UP_TO = 26, 44, 12
+_ROW, _HEAD, _NAMED_UP_TO, _ALL_UP_TO = 26, 44, 12, 4
 _CLEAR = "rgba(0,0,0,0)"
 _BAND = {"fillcolor": ACCENT, "opacity": 0.12, "line": {"width": 0}, "layer": "below"}
 
@@ -312,9 +312,10 @@ def _bar(
 
 
 def _top(panel: _Panel) -> float:
-    """Give the end of the axis: what could still be picked may go far beyond, and is cut there."""
+    """Give the end of the axis: what could still be picked may go far beyond a few, and is cut there."""
     most = max((row.placed + row.left for row in panel.rows), default=0)
-    return max(1, panel.highest_allowed, panel.largest, min(most, panel.highest_allowed + 1)) + 0.5
+    left = min(most, max(panel.highest_allowed + 1, _ALL_UP_TO))
+    return max(1, panel.highest_allowed, panel.largest, left) + 0.5
 
 
 def _count_axis(panel: _Panel) -> dict[str, object]:

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from placements.explain.charts.chart import Chart, figure
+from placements.explain.charts.chart import ON_OK, Chart, figure
 from placements.explain.charts.topology import STATES, value_words
 
 NAMED_UP_TO = 12
 MOST_BLOCKS = 24
 _SIGNS = {"eligible": "", "joining": "◔", "cordoned": "▲", "not eligible": "✗", "leaving": "‖"}
+_LIGHT = {"eligible", "cordoned"}
 _NAMED, _FEW, _MANY = (34, 6), (18, 24), (10, 72)
 """The height of a row in CSS pixels and the cells in it: with names, up to 600 clusters, beyond."""
 _FEW_UP_TO = 600
@@ -109,6 +110,7 @@ def _figure(blocks: Sequence[Block]) -> go.Figure:
             xgap=3 if is_named else 1,
             ygap=3 if is_named else 1,
             texttemplate="%{text}",
+            textfont=_font(blocks),
             hovertemplate="%{hovertext}<extra></extra>",
             hoverongaps=False,
         ),
@@ -123,6 +125,12 @@ def _figure(blocks: Sequence[Block]) -> go.Figure:
             "showline": False,
         },
     )
+
+
+def _font(blocks: Sequence[Block]) -> dict[str, str]:
+    """Write dark where every cell is of a light colour; else Plotly chooses for each."""
+    states = {state for block in blocks for _, state in block.members}
+    return {"color": ON_OK} if states <= _LIGHT else {}
 
 
 Cell = tuple[str, str]

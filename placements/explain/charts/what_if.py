@@ -70,7 +70,7 @@ def _figure(bars: Sequence[Bar]) -> go.Figure:
         showlegend=True,
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         margin={"l": 8, "r": 16, "t": 32, "b": 8},
-        yaxis={"autorange": "reversed", "type": "category"},
+        yaxis={"autorange": "reversed", "type": "category", "showgrid": False},
         xaxis={"title": "clusters", "range": [0, largest * 1.04], **round_ticks(largest)},
     )
 
