@@ -10,6 +10,7 @@ from django.http import QueryDict
 from django.utils import timezone
 from django.utils.safestring import mark_safe
 
+from placements.explain.charts.elapsed import clock_words, seconds_between
 from placements.explain.wording import NONE, score_text
 
 register = template.Library()
@@ -45,10 +46,12 @@ def age(moment: datetime | None) -> str:
 
 @register.filter
 def span(since: datetime, until: datetime | None) -> str:
-    """Say how long something took, or takes by now, as on a clock: "6:12", "1:02:09"."""
-    seconds = max(0, int(((until or timezone.now()) - since) / timedelta(seconds=1)))
-    hours, minutes = seconds // 3600, seconds // 60 % 60
-    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
+    """Say how long something took, or takes by now, as on a clock: "0:00.4", "6:12", "1:02:09".
+
+    What is not over is told in whole seconds: the page counts on from there.
+    """
+    seconds = seconds_between(since, until or timezone.now())
+    return clock_words(seconds if until else int(seconds))
 
 
 @register.filter

@@ -174,7 +174,16 @@ def _names(decision: Decision, groups: Groups, positions: Ints) -> dict[int, tup
 
 
 def _caption(panels: Sequence[_Panel]) -> str:
-    return " ".join(_panel_words(panel) for panel in panels)
+    return " ".join([*map(_panel_words, panels), _key(panels)])
+
+
+def _key(panels: Sequence[_Panel]) -> str:
+    """Say what the bars and the band mean, and where bars end that are longer than the picture."""
+    is_cut = any(row.placed + row.left > _top(panel) for panel in panels for row in panel.shown)
+    has_pinned = any(row.is_pinned for panel in panels for row in panel.shown)
+    outlined = "outlined could be picked" + (", open where there are more" if is_cut else "")
+    hatched = "hatched cannot, " if has_pinned else ""
+    return f"Solid is placed, {outlined}, {hatched}shaded is within the limit."
 
 
 def _panel_words(panel: _Panel) -> str:
