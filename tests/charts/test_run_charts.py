@@ -8,7 +8,7 @@ import pytest
 from placements.explain.charts import area
 from placements.explain.charts.area import Moment, area_chart
 from placements.explain.charts.chart import Chart
-from placements.explain.charts.elapsed import elapsed_axis
+from placements.explain.charts.elapsed import clock_words, elapsed_axis
 from placements.explain.charts.timeline import Span, timeline_charts
 from placements.rollout.tally import Tally
 from tests.charts.checking import check_chart
@@ -148,3 +148,15 @@ def test_an_axis_of_time_has_few_ticks(longest: float) -> None:
 
     assert 1 <= len(axis["tickvals"]) <= 9
     assert axis["range"][1] >= longest
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0:00"), (0.42, "0:00.4"), (1, "0:01"), (9.96, "0:09.9"), (10.5, "0:10"), (3729, "1:02:09")],
+)
+def test_tenths_tell_short_spans_apart(seconds: float, words: str) -> None:
+    assert clock_words(seconds) == words
+
+
+def test_a_run_of_a_second_has_ticks_within_it() -> None:
+    assert elapsed_axis(1.2)["ticktext"] == ["0:00", "0:00.2", "0:00.4", "0:00.6", "0:00.8", "0:01", "0:01.2"]

@@ -235,8 +235,8 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
     assert "env 1 of 2" in least
     east = "/clusters/?label=region:east"
     assert (
-        f'<th scope="row"><a href="{east}">east</a></th><td><a href="{east}">3</a></td>'
-        f'<td><a href="{east}&amp;state=eligible">3</a></td>' in table
+        f'<th scope="row"><a href="{east}">east</a></th><td class="number"><a href="{east}">3</a></td>'
+        f'<td class="number"><a href="{east}&amp;state=eligible">3</a></td>' in table
     )
     assert "<option selected>region</option>" in page
 

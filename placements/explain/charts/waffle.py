@@ -122,6 +122,7 @@ def _figure(blocks: Sequence[Block]) -> go.Figure:
             "zeroline": False,
             "showline": False,
             "ticks": "",
+            "ticklabelstandoff": 4,
         },
     )
 
