@@ -98,7 +98,7 @@ def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
         title="Groups as they end" if step is None else f"Groups after step {step}",
         caption=_caption(panels),
         figure=_figure(panels),
-        columns=("Key", "Group", "Placed", "of that in this step", "Could be picked", "Cannot be picked"),
+        columns=("Key", "Group", "Placed", "In this step", "Could be picked", "Cannot be picked"),
         rows=tuple(
             (panel.constraint.topology_key, _named(panel, row), row.placed, row.added, row.left, row.outside)
             for panel in panels
