@@ -39,7 +39,12 @@ def test_what_moves_and_is_lost_stands_in_words_beside_bars_too_long_to_show_it(
     assert chart is not None
     axis = json.loads(chart.json)["layout"]["yaxis"]
     assert axis["tickvals"] == ["ledger", "web", "idle", "all placements"]
-    assert axis["ticktext"] == ["ledger  1 is lost", "web  1 moves", "idle", "all placements  1 moves, 1 is lost"]
+    assert axis["ticktext"] == [
+        "ledger  1 is lost",
+        "web  1 moves",
+        "idle",
+        "all placements  1 moves, 1 is lost",
+    ]
 
 
 def test_numbers_of_the_table_are_told_from_words() -> None:
