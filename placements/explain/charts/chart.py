@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, repeat, zip_longest
 from typing import Any
 
 import plotly.graph_objects as go
@@ -89,7 +89,9 @@ class Chart:
         links = self.leads.cells[start:end] if self.leads else ()
         numeric = [is_number for _, is_number in self.heads]
         pairs = zip_longest(self.rows[start:end], links, fillvalue=())
-        return [list(zip_longest(row, addresses, numeric, fillvalue="")) for row, addresses in pairs]
+        return [
+            list(zip(row, chain(addresses, repeat("")), numeric, strict=False)) for row, addresses in pairs
+        ]
 
     @property
     def height(self) -> int:
