@@ -294,7 +294,7 @@ def _happening(target: _Target) -> Happening:
 def _change(new: Sequence[_Target], changed: Sequence[_Target]) -> Change:
     """Gather what placements may care about."""
     names = [target.row.name for target in chain(new, changed)]
-    reason = names[0] if len(names) == 1 else f"{len(names)} clusters"
+    reason = names[0] if len(names) == 1 else f"{len(names):,} clusters"
     verb = "joined" if new else "changed"
     found = Change(f"{reason} {verb}", opens=bool(new))
     for target in changed:

@@ -76,7 +76,7 @@ def hints(
     for row in form.spread.rows:
         said[row.name] = _groups(row, data, fleet, cycle)
     if bound is not None:
-        said["spec.policy.numberOfClusters"] = f"{bound.most + 1} or more cannot be reached today"
+        said["spec.policy.numberOfClusters"] = f"{bound.most + 1:,} or more cannot be reached today"
     if draft is not None:
         said |= dict(_amounts(form, draft))
         said |= dict(_names(form, draft, fleet))
@@ -98,7 +98,7 @@ def _matches(row: Row, data: object, fleet: Fleet, semantics: Semantics) -> str:
         matches &= meets_property(requirement, fleet)
     count = int(np.count_nonzero(matches))
     is_required = row.keys[:-1] == REQUIRED
-    return f"{count} of {len(fleet)} match" if is_required else f"{count} match"
+    return f"{count:,} of {len(fleet):,} match" if is_required else f"{count:,} match"
 
 
 def _groups(row: Row, data: object, fleet: Fleet, cycle: Cycle | None) -> str:
@@ -113,11 +113,11 @@ def _groups(row: Row, data: object, fleet: Fleet, cycle: Cycle | None) -> str:
     lacking = int(np.count_nonzero(~column.is_present))
     if not groups:
         return f"no cluster carries {constraint.topology_key}"
-    words = f"{groups} groups" if groups > 1 else _one_group(cycle)
+    words = f"{groups:,} groups" if groups > 1 else _one_group(cycle)
     if not lacking:
-        return f"{words}; all {len(fleet)} clusters carry it"
+        return f"{words}; all {len(fleet):,} clusters carry it"
     effect = _KEYLESS[profile_of(cycle).strategy.keyless(constraint)] if cycle else ""
-    clusters = "1 cluster lacks it" if lacking == 1 else f"{lacking} clusters lack it"
+    clusters = "1 cluster lacks it" if lacking == 1 else f"{lacking:,} clusters lack it"
     if lacking == 1:
         effect = effect.replace("are ", "is ").replace("form ", "forms ").replace("their", "its")
     return f"{words}; {clusters} {effect}".rstrip()

@@ -38,7 +38,8 @@ class SpreadBars:
     """One constraint with its groups; the band from `low` to `high` is where a count may lie.
 
     Without a band (`high` None) groups are compared in families or with unequal shares, or are too far apart
-    already. Of many groups the outermost are listed, and `hidden` tells how many more there are.
+    already; `is_apart` tells the first. Of many groups the outermost are listed, and `hidden` tells how many
+    more there are.
     """
 
     topology_key: str
@@ -53,6 +54,7 @@ class SpreadBars:
     bars: tuple[GroupBar, ...]
     hidden: int
     placed_without_key: int
+    is_apart: bool = False
 
     @property
     def skew_words(self) -> str:
@@ -62,7 +64,7 @@ class SpreadBars:
     @property
     def is_within(self) -> bool:
         """Tell whether the skew keeps the limit."""
-        return self.high is None or self.skew <= self.max_skew
+        return self.is_apart or self.skew <= self.max_skew
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> Sp
     counts, levels = groups.count(after), levels_of(groups.count(after))
     low = max(0, levels.largest - constraint.max_skew)
     high = levels.smallest + constraint.max_skew
-    has_band = groups.families is None and not groups.weights and low <= high
+    is_apart = groups.families is not None or bool(groups.weights)
+    has_band = not is_apart and low <= high
     scale = max(1, levels.largest, high)
     start = low * _WIDTH // scale
     listed = _outermost(counts)
@@ -124,6 +127,7 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> Sp
         ),
         hidden=len(groups) - len(listed),
         placed_without_key=_without_key(groups, after),
+        is_apart=is_apart,
     )
 
 

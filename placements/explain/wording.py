@@ -232,7 +232,7 @@ def _topology_spread(facts: Facts) -> str:
 
 
 def _outranked(facts: Facts) -> str:
-    behind = f"place {facts['rank']} in step {facts['round']}, behind {facts['behind']}"
+    behind = f"place {facts['rank']:,} in step {facts['round']:,}, behind {facts['behind']}"
     if facts["decidedBy"] == "topology":
         own, best = score_text(facts["topologySpreadScore"]), score_text(facts["behindTopologySpreadScore"])
         return f"{behind} on topology spread ({own} against {best})"

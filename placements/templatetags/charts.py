@@ -33,12 +33,6 @@ def cell(value: Cell) -> str:
     return f"{value:,}".replace("-", "−")
 
 
-@register.filter
-def is_number(value: Cell) -> bool:
-    """Tell whether a cell stands to the right, as numbers do."""
-    return isinstance(value, (int, float))
-
-
 @register.simple_tag(takes_context=True)
 def group_link(context: dict[str, Any], cell: Cell) -> str:
     """Give the address of the clusters of a group: in the decision shown, or in the fleet; else nothing."""

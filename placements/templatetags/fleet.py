@@ -46,8 +46,12 @@ def age(moment: datetime | None) -> str:
 
 @register.filter
 def span(since: datetime, until: datetime | None) -> str:
-    """Say how long something took, or takes by now, as on a clock: "6:12", "1:02:09"."""
-    return clock_words(seconds_between(since, until or timezone.now()))
+    """Say how long something took, or takes by now, as on a clock: "0:00.4", "6:12", "1:02:09".
+
+    What is not over is told in whole seconds: the page counts on from there.
+    """
+    seconds = seconds_between(since, until or timezone.now())
+    return clock_words(seconds if until else int(seconds))
 
 
 @register.filter

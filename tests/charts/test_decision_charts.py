@@ -15,6 +15,7 @@ from placements.explain.charts.funnel import funnel_chart, stages
 from placements.explain.charts.groups import group_chart
 from placements.explain.charts.heatmap import MOST_ROWS, heatmap_chart
 from placements.explain.charts.matrix import label_keys, matrix_chart
+from placements.explain.previewing import spread_bars
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import Decision
 from placements.scheduling.outcomes import ClusterOutcome, Outcome, Outcomes
@@ -302,3 +303,19 @@ def test_scores_are_drawn_under_every_semantics(semantics: Semantics) -> None:
     ):
         if chart is not None:
             check_chart(chart)
+
+
+def test_a_preview_does_not_call_a_skew_far_beyond_its_limit_within() -> None:
+    clusters = [cluster(f"c{number}", region="r1", tier="edge") for number in range(8)]
+    policy = pick_n(8, required=[labelled(tier="edge")], spread=[spread("region", 1, hard=False)])
+
+    [bars] = spread_bars(decide(fleet(*clusters, cluster("far", region="r2")), policy))
+
+    assert (bars.skew, bars.high, bars.is_within) == (8, None, False)
+
+
+def test_the_groups_say_what_their_bars_mean_and_where_these_are_cut() -> None:
+    chart = group_chart(decision(5000))
+
+    assert chart is not None
+    assert "outlined could be picked, open where there are more" in chart.caption

@@ -150,13 +150,13 @@ def test_an_axis_of_time_has_few_ticks(longest: float) -> None:
     assert axis["range"][1] >= longest
 
 
-def test_less_than_a_second_is_told_in_tenths() -> None:
-    words = [clock_words(one) for one in (0, 0.04, 0.42, 0.97, 1.2)]
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0:00"), (0.42, "0:00.4"), (1, "0:01"), (9.96, "0:09.9"), (10.5, "0:10"), (3729, "1:02:09")],
+)
+def test_tenths_tell_short_spans_apart(seconds: float, words: str) -> None:
+    assert clock_words(seconds) == words
 
-    assert words == [
-        "0:00",
-        "0:00",
-        "0.4 s",
-        "0.9 s",
-        "0:01",
-    ]
+
+def test_a_run_of_a_second_has_ticks_within_it() -> None:
+    assert elapsed_axis(1.2)["ticktext"] == ["0:00", "0:00.2", "0:00.4", "0:00.6", "0:00.8", "0:01", "0:01.2"]

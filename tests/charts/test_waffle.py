@@ -51,7 +51,7 @@ def test_the_table_counts_the_states_of_each_group() -> None:
     assert chart is not None
     assert chart.columns == ("region", "Clusters", "Eligible", "Cordoned", "Not eligible")
     assert chart.rows == (("east", 2, 1, 1, 0), ("west", 1, 1, 0, 0), ("no label", 1, 0, 0, 1))
-    assert chart.caption == "4 clusters in 3 groups by region: 2 eligible, 1 cordoned, 1 not eligible."
+    assert chart.caption == "4 clusters in 3 groups by region: 2 eligible, 1 cordoned ▲, 1 not eligible ✗."
 
 
 def test_a_large_fleet_shows_signs_instead_of_names_and_a_gap_between_blocks() -> None:

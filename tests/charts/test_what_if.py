@@ -33,6 +33,28 @@ def test_what_moves_and_what_is_lost_are_told_apart_without_colour() -> None:
     assert shapes == ["", "/", "x"]
 
 
+def test_what_moves_and_is_lost_stands_in_words_beside_bars_too_long_to_show_it() -> None:
+    chart = what_if_chart([*BARS, Bar("idle", "stays", 4_000, 0, 0)], total=TOTAL, in_all=3)
+
+    assert chart is not None
+    axis = json.loads(chart.json)["layout"]["yaxis"]
+    assert axis["tickvals"] == ["ledger", "web", "idle", "all placements"]
+    assert axis["ticktext"] == [
+        "ledger  1 is lost",
+        "web  1 moves",
+        "idle",
+        "all placements  1 moves, 1 is lost",
+    ]
+
+
+def test_numbers_of_the_table_are_told_from_words() -> None:
+    chart = what_if_chart(BARS, total=TOTAL, in_all=2)
+
+    assert chart is not None
+    assert [is_number for _, is_number in chart.heads] == [False, False, True, True, True]
+    assert chart.lines(0, 1)[0][1:3] == [("stuck", "", False), (2, "", True)]
+
+
 def test_the_worst_thirty_are_shown_with_the_total_of_all() -> None:
     bars = [Bar(f"p{number}", "moves", 1, 1, 0) for number in range(40)]
 

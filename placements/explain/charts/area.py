@@ -111,12 +111,14 @@ def _margin(moments: Sequence[Moment]) -> str:
     spare = [one.tally.available - one.tally.floor for one in moments]
     reached = next((place for place, above in enumerate(spare) if above >= 0), None)
     if reached is None:
-        return f"The floor of {floor} is not reached yet; only taking down is held to it."
+        return f"The floor of {floor:,} is not reached yet; only taking down is held to it."
     lowest = min(spare[reached:])
     if lowest < 0:
-        return f"At the lowest {-lowest} below the floor of {floor}: clusters failed or fell silent."
+        return f"At the lowest {-lowest:,} below the floor of {floor:,}: clusters failed or fell silent."
     return (
-        f"Never fewer than {lowest} above the floor of {floor}." if lowest else f"The floor of {floor} held."
+        f"Never fewer than {lowest:,} above the floor of {floor:,}."
+        if lowest
+        else f"The floor of {floor:,} held."
     )
 
 
@@ -127,7 +129,7 @@ def _lines(last: Tally, is_in_place: bool, is_deletion: bool) -> list[tuple[str,
     return [
         *ceiling,
         (f"N = {last.number:,}", last.number, "solid"),
-        (f"N − maxUnavailable = {last.floor}", last.floor, "dash"),
+        (f"N − maxUnavailable = {last.floor:,}", last.floor, "dash"),
     ]
 
 

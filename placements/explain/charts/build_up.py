@@ -98,7 +98,7 @@ def _figure(rows: list[tuple[str, int]], total: int) -> go.Figure:
         height=_ROW * len(names) + 44,
         bargap=0.35,
         xaxis={
-            "range": [min(ends) - span * 0.15, max(ends) + span * 0.15],
+            "range": [_beyond(min(ends), -span), _beyond(max(ends), span)],
             "zeroline": True,
             "title": "points",
         },
@@ -110,6 +110,11 @@ def _figure(rows: list[tuple[str, int]], total: int) -> go.Figure:
             "zeroline": False,
         },
     )
+
+
+def _beyond(end: int, span: int) -> float:
+    """Leave room beyond an end of the bars for its number; none beyond zero, where nothing is written."""
+    return end + span * 0.15 if end * span > 0 else 0
 
 
 def _short(words: str, most: int = 48) -> str:

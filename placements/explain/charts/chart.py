@@ -1,7 +1,8 @@
 """A chart: what it says in one sentence, the figure, and the rows from which it is drawn."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, repeat, zip_longest
 from typing import Any
 
 import plotly.graph_objects as go
@@ -77,19 +78,19 @@ class Chart:
     rows: tuple[tuple[Cell, ...], ...]
     leads: Leads | None = None
 
-    def lines(self, start: int = 0, end: int | None = None) -> list[list[tuple[Cell, str]]]:
-        """Give some rows of the table: each cell, and the address that it leads to, empty for none."""
-        links = self.leads.cells[start:end] if self.leads else ()
-        pairs = zip_longest(self.rows[start:end], links, fillvalue=())
-        return [list(zip_longest(row, addresses, fillvalue="")) for row, addresses in pairs]
-
     @property
     def heads(self) -> list[tuple[str, bool]]:
-        """Give each column with whether its cells, but for the first of a row, are numbers."""
-        firsts = zip_longest(self.columns, self.rows[0] if self.rows else (), fillvalue="")
+        """Give the heads of the table, and whether numbers stand below them."""
+        by_column = zip_longest(*self.rows, fillvalue=None) if self.rows else ((),) * len(self.columns)
+        return [(head, _are_numbers(cells)) for head, cells in zip(self.columns, by_column, strict=True)]
+
+    def lines(self, start: int = 0, end: int | None = None) -> list[list[tuple[Cell, str, bool]]]:
+        """Give some rows of the table: each cell, where it leads to, and if it is among numbers."""
+        links = self.leads.cells[start:end] if self.leads else ()
+        numeric = [is_number for _, is_number in self.heads]
+        pairs = zip_longest(self.rows[start:end], links, fillvalue=())
         return [
-            (str(column), place > 0 and isinstance(cell, (int, float)))
-            for place, (column, cell) in enumerate(firsts)
+            list(zip(row, chain(addresses, repeat("")), numeric, strict=False)) for row, addresses in pairs
         ]
 
     @property
@@ -102,6 +103,12 @@ class Chart:
         """Give the figure as JSON that is safe inside a script element: `<`, `>` and `/` are escaped."""
         text: str = self.figure.to_json(validate=True, engine="json")
         return text
+
+
+def _are_numbers(cells: Iterable[Cell]) -> bool:
+    """Tell whether a column holds numbers, and nothing else but gaps."""
+    told = [cell for cell in cells if cell is not None]
+    return bool(told) and not any(isinstance(cell, str) for cell in told)
 
 
 def whole_ticks(largest: int, *, most: int = 6) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
         title="Groups as they end" if step is None else f"Groups after step {step}",
         caption=_caption(panels),
         figure=_figure(panels),
-        columns=("Key", "Group", "Placed", "of that in this step", "Could be picked", "Cannot be picked"),
+        columns=("Key", "Group", "Placed", "In this step", "Could be picked", "Cannot be picked"),
         rows=tuple(
             (panel.constraint.topology_key, _named(panel, row), row.placed, row.added, row.left, row.outside)
             for panel in panels
@@ -174,7 +174,16 @@ def _names(decision: Decision, groups: Groups, positions: Ints) -> dict[int, tup
 
 
 def _caption(panels: Sequence[_Panel]) -> str:
-    return " ".join(_panel_words(panel) for panel in panels)
+    return " ".join([*map(_panel_words, panels), _key(panels)])
+
+
+def _key(panels: Sequence[_Panel]) -> str:
+    """Say what the bars and the band mean, and where bars end that are longer than the picture."""
+    is_cut = any(row.placed + row.left > _top(panel) for panel in panels for row in panel.shown)
+    has_pinned = any(row.is_pinned for panel in panels for row in panel.shown)
+    outlined = "outlined could be picked" + (", open where there are more" if is_cut else "")
+    hatched = "hatched cannot, " if has_pinned else ""
+    return f"Solid is placed, {outlined}, {hatched}shaded is within the limit."
 
 
 def _panel_words(panel: _Panel) -> str:

@@ -85,7 +85,7 @@ def _blocks(key: str, groups: Mapping[str | None, Members]) -> list[Block]:
 def _caption(key: str, counts: Mapping[str | None, Counter[str]], states: Sequence[str]) -> str:
     in_all: Counter[str] = sum(counts.values(), Counter())
     by = f" in {len(counts):,} groups by {key}" if key else ""
-    told = ", ".join(f"{in_all[state]:,} {state}" for state in states)
+    told = ", ".join(f"{in_all[state]:,} {state} {_SIGNS[state]}".rstrip() for state in states)
     return f"{in_all.total():,} clusters{by}: {told}."
 
 
@@ -123,6 +123,8 @@ def _figure(blocks: Sequence[Block]) -> go.Figure:
             "showgrid": False,
             "zeroline": False,
             "showline": False,
+            "ticks": "",
+            "ticklabelstandoff": 4,
         },
     )
 

@@ -70,9 +70,23 @@ def _figure(bars: Sequence[Bar]) -> go.Figure:
         showlegend=True,
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         margin={"l": 8, "r": 16, "t": 32, "b": 8},
-        yaxis={"autorange": "reversed", "type": "category", "showgrid": False},
+        yaxis={"autorange": "reversed", "type": "category", "showgrid": False, **_labels(bars)},
         xaxis={"title": "clusters", "range": [0, largest * 1.04], **round_ticks(largest)},
     )
+
+
+def _labels(bars: Sequence[Bar]) -> dict[str, object]:
+    """Write how many move and are lost beside the names: a few of thousands are no more than a hair."""
+    return {
+        "tickvals": [one.placement for one in bars],
+        "ticktext": [f"{one.placement}  {_changes(one)}".rstrip() for one in bars],
+    }
+
+
+def _changes(bar: Bar) -> str:
+    told = ((bar.moves, "moves"), (bar.lost, "is"))
+    words = [f"{count:,} {verb(count, word)}" for count, word in told if count]
+    return ", ".join(words) + (" lost" if bar.lost else "")
 
 
 def _trace(bars: Sequence[Bar], names: list[str], words: str, colour: str, hatch: str, field: str) -> go.Bar:
