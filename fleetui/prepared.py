@@ -8,20 +8,21 @@ from django.db import connection
 from django.db.models import QuerySet
 
 GIVEN = "\0given"
-"""What stands in such a query in the place of the value that it is asked with."""
+"""What stands in such a query in the place of a value that it is asked with."""
 
 
 class Prepared:
-    """One row by a value; `write` gives the query, with `GIVEN` where the value belongs."""
+    """One row by values; `write` gives the query, with `GIVEN` where each of them belongs, in their order."""
 
     def __init__(self, write: Callable[[], QuerySet[Any, Any]]) -> None:
         self._write = write
 
-    def first(self, given: str = "") -> tuple[Any, ...] | None:
+    def first(self, *given: str) -> tuple[Any, ...] | None:
         """Ask; None where there is no such row."""
         sql, parameters = self._written
+        values = iter(given)
         with connection.cursor() as cursor:
-            cursor.execute(sql, [given if one == GIVEN else one for one in parameters])
+            cursor.execute(sql, [next(values) if one == GIVEN else one for one in parameters])
             row: tuple[Any, ...] | None = cursor.fetchone()
         return row
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import Case, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 
 from fleetui.models import Event
 from fleetui.prepared import GIVEN, Prepared
@@ -69,9 +70,19 @@ def latest_run(placement: Placement) -> Rollout | None:
 
 def pulse_of(placement: str, number: int) -> str:
     """Give what moves with everything that happens to a run, without reading the run. Empty without one."""
-    rows = Rollout.objects.filter(placement_name=placement, number=number).order_by("-pk")
-    found = rows.values_list("changes", "placement__revision").first()
+    found = _RUN_PULSE.first(placement, str(number)) if number <= _MOST_RUNS else None
     return f"{found[0]}.{found[1] or 0}" if found else ""
+
+
+def _moving_run() -> QuerySet[Any, Any]:
+    rows = Rollout.objects.filter(placement_name=GIVEN)
+    rows = rows.filter(number=Cast(Value(GIVEN), IntegerField())).order_by("-pk")
+    return rows.values_list("changes", "placement__revision")
+
+
+_RUN_PULSE = Prepared(_moving_run)
+_MOST_RUNS = 2**31 - 1
+"""No column holds a larger number; PostgreSQL would refuse the question."""
 
 
 def placement_pulse(name: str) -> str:

@@ -117,3 +117,13 @@ def test_everybody_gets_a_token_of_their_own(operator: Client) -> None:
     assert mine != theirs
     assert pressed.status_code == 302
     assert other.post("/placements/web/resume/", {"csrfmiddlewaretoken": mine.decode()}).status_code == 403
+
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("number", [2, 2**31, 10**30])
+def test_a_run_that_there_is_not_is_not_found(client: Client, number: int) -> None:
+    client.force_login(person("vera", "viewer"))
+
+    assert client.get(f"/rollouts/web/{number}/").status_code == 404
+    assert client.get(RUN).status_code == 200
