@@ -88,7 +88,7 @@ def test_a_press_on_a_step_opens_it_and_the_row_of_the_table_does_too(enter: Ent
 
     _press(page, "plot-skews", x=2, y=skew)
     expect(page.locator("#step")).to_have_value("2")
-    assert page.url.endswith(f"{decision}?cluster=bravelion&view=scores&step=2#replay")
+    expect(page).to_have_url(f"{decision}?cluster=bravelion&view=scores&step=2#replay")
 
     page.locator("#chart-skews").get_by_role("button", name="Table").click()
     row = page.locator("#chart-skews").get_by_role("row", name=re.compile("^4 "))

@@ -55,7 +55,7 @@ def test_a_cluster_out_of_reach_is_told_without_reload_and_focus_and_choice_stay
     expect(link).to_be_focused()
     assert page.evaluate("window.loaded") is True
     assert page.locator("#by").input_value() == "region"
-    assert plot.evaluate("one => one.isConnected && one.data[0].z.flat().includes(3)")
+    page.wait_for_function("one => one.isConnected && one.data[0].z.flat().includes(3)", arg=plot)
 
 
 def test_a_placement_that_is_saved_appears_and_the_table_of_the_fleet_stays_open(
