@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import F
 
 from fleetui.events import SYSTEM, Happening, record
+from fleetui.revisions import once_more_when_beaten
 from fleetui.wake import wake
 from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
 from placements.operations.asking import ask
@@ -49,11 +50,12 @@ def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Ev
     return carry_out(judge(placement, cluster, now=now), by=by, now=now)
 
 
-@transaction.atomic
+@once_more_when_beaten
 def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetime) -> tuple[Eviction, bool]:
     """Carry out an eviction that came as a document; tell whether it is new: it is done once (B.8.1).
 
-    Raises Faults, also when an eviction of this name was about something else.
+    Raises Faults, also when an eviction of this name was about something else, or became so meanwhile: on
+    two placements they are not one after the other.
     """
     wanted = parse_eviction(dict(document))
     name, spec = wanted.metadata.name, wanted.spec

@@ -6,12 +6,14 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from fleetui.revisions import StaleEditError
 from placements.models import StagedRun
 from placements.operations.staged.runs import save_run
 from placements.scheduling.door.kinds import STAGED_RUN_KIND
 from placements.scheduling.door.staged_documents import RunState
 from placements.scheduling.faults import Fault, Faults
 
+_NONE_YET = 0
 _VERSION = "placement.kubernetes-fleet.io/v1beta1"
 
 
@@ -30,11 +32,13 @@ def start_run(
 
     Without a snapshot it brings what the hub has when it begins. Raises Faults, also when the name is taken.
     """
-    if StagedRun.objects.filter(name=name).exists():
-        message = f"a run is named {name} already; it keeps its name for good"
-        raise Faults([Fault("metadata.name", "duplicate", message, "another name")])
     state = RunState.INITIALIZE if is_prepared else RunState.RUN
-    return save_run(_document(name, placement, strategy, snapshot, state), by=by, now=now).run
+    document = _document(name, placement, strategy, snapshot, state)
+    try:
+        return save_run(document, by=by, now=now, expected=_NONE_YET).run
+    except StaleEditError as taken:
+        message = f"a run is named {name} already; it keeps its name for good"
+        raise Faults([Fault("metadata.name", "duplicate", message, "another name")]) from taken
 
 
 def _document(
