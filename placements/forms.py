@@ -2,37 +2,55 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placements.manifests import Document, attach_lines, items_of, load_documents
 from placements.scheduling.door.kinds import STAGED_STRATEGY_KIND
 from placements.scheduling.door.staged_documents import ClusterStagedUpdateStrategy, parse_staged_strategy
-from placements.scheduling.faults import Fault, Faults
+from placements.scheduling.faults import Fault, Faults, Keys, split_path
 
 LABELS_PATH, TAINTS_PATH = "metadata.labels", "spec.taints"
 _EFFECT = "NoSchedule"
 
 
-def read_labels(text: str) -> dict[str, str]:
-    """Read labels, `key=value` in each line. Raises Faults for lines that are no label, or repeat a key."""
-    labels: dict[str, str] = {}
-    faults = []
-    for number, line in _lines(text):
-        key, is_there, value = line.partition("=")
-        if not is_there or not key.strip():
+@dataclass(frozen=True, slots=True)
+class TypedCluster:
+    """Labels and taints as they were typed; `faults` are of lines that say neither, `lines` tell the rest."""
+
+    labels: dict[str, str]
+    taints: list[dict[str, str]]
+    faults: tuple[Fault, ...]
+    lines: Mapping[Keys, int]
+
+    def at_line(self, fault: Fault) -> Fault:
+        """Give a fault of the manifest with the line on which its label or its taint was typed."""
+        keys = split_path(fault.path)
+        longest_first = (keys[:end] for end in range(len(keys), 0, -1))
+        return replace(
+            fault, line=next((self.lines[one] for one in longest_first if one in self.lines), None)
+        )
+
+
+def read_cluster(labels: str, taints: str) -> TypedCluster:
+    """Read labels, `key=value` a line, and taints, `key=value:NoSchedule`, value and effect optional."""
+    found: dict[str, str] = {}
+    lines: dict[Keys, int] = {}
+    listed, faults = [], []
+    for number, line in _lines(labels):
+        key, is_there, value = (part.strip() for part in line.partition("="))
+        if not is_there or not key:
             faults.append(Fault(LABELS_PATH, "bad-format", f"{line!r} is no label", "key=value", number))
-        elif key.strip() in labels:
-            message = f"{key.strip()!r} stands above already"
+            continue
+        if key in found:
+            message = f"{key!r} stands above already"
             faults.append(Fault(LABELS_PATH, "duplicate", message, "each key once", number))
-        labels[key.strip()] = value.strip()
-    if faults:
-        raise Faults(faults)
-    return labels
-
-
-def read_taints(text: str) -> list[dict[str, str]]:
-    """Read taints, `key=value:NoSchedule` in each line; value and effect may be left out."""
-    return [_taint(line) for _, line in _lines(text)]
+            continue
+        found[key], lines[("metadata", "labels", key)] = value, number
+    for place, (number, line) in enumerate(_lines(taints)):
+        listed.append(_taint(line))
+        lines[("spec", "taints", place)] = number
+    return TypedCluster(found, listed, tuple(faults), lines)
 
 
 def _taint(line: str) -> dict[str, str]:
@@ -48,12 +66,12 @@ def _lines(text: str) -> Iterable[tuple[int, str]]:
 
 
 def write_labels(labels: Mapping[str, str]) -> str:
-    """Write labels as `read_labels` reads them."""
+    """Write labels as `read_cluster` reads them."""
     return "\n".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def write_taints(taints: Sequence[Mapping[str, Any]]) -> str:
-    """Write taints as `read_taints` reads them."""
+    """Write taints as `read_cluster` reads them."""
     return "\n".join(
         f"{one['key']}{'=' + one['value'] if one.get('value') else ''}:{one['effect']}" for one in taints
     )

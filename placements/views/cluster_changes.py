@@ -1,10 +1,11 @@
 """Changing clusters: each change is confirmed on a page that says which placements would change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.models import User
@@ -23,8 +24,10 @@ from placements import forms
 from placements.queries.impact import Impact, impact_of, with_clusters
 from placements.scheduling.faults import Fault, Faults
 from placements.scheduling.fleet import Cluster, Taint
+from placements.scheduling.member import parse_member
 from placements.views.people import user_of
 
+_MOST_SUGGESTED = 20
 _CORDON = Taint(CORDON["key"], CORDON["value"], CORDON["effect"])
 
 
@@ -111,7 +114,7 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
     """Edit labels and taints: check first, then save; a fault or a stale edit leads back to the form."""
     cluster = get_object_or_404(MemberCluster, name=name)
     if request.method != "POST":
-        return _form(request, cluster, _written(cluster))
+        return _suggested(request, cluster)
     given = {field: request.POST.get(field, "") for field in ("labels", "taints", "revision")}
     try:
         document = _document(cluster, given)
@@ -124,6 +127,38 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
         return _form(request, cluster, given, stale=stale, status=409)
     messages.success(request, f"Saved the labels and taints of {name}.")
     return redirect("pages:cluster", name)
+
+
+def label_query(key: str, value: str | None) -> str:
+    """Give the query with which the form comes up with this label filled in, or without it for None."""
+    return urlencode({"without": key} if value is None else {"label": f"{key}={value}"})
+
+
+def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
+    """Show the form as it is saved, or as its address suggests, with what that would do; nothing is saved."""
+    given, lines = _written(cluster), request.GET.getlist("label")[:_MOST_SUGGESTED]
+    without = request.GET.getlist("without")[:_MOST_SUGGESTED]
+    if not lines and not without:
+        return _form(request, cluster, given)
+    given["labels"] = _relabelled(given["labels"], lines, without)
+    try:
+        impact = _impact_of_edit(_document(cluster, given))
+    except Faults as found:
+        return _form(request, cluster, given, faults=found.faults, status=422)
+    return _form(
+        request, cluster, given, impact=impact, suggested=[*lines, *(f"no {key}" for key in without)]
+    )
+
+
+def _relabelled(text: str, lines: Iterable[str], without: Iterable[str]) -> str:
+    """Put lines in the place of those of the same key, or at the end, and take others away."""
+    by_key = {_key(line): line for line in text.splitlines()}
+    by_key |= {_key(line): " ".join(line.split()) for line in lines}
+    return "\n".join(line for key, line in by_key.items() if key not in set(without))
+
+
+def _key(line: str) -> str:
+    return line.partition("=")[0].strip()
 
 
 def _written(cluster: MemberCluster) -> dict[str, str]:
@@ -139,11 +174,21 @@ def _revision(given: dict[str, str]) -> int:
 
 
 def _document(cluster: MemberCluster, given: dict[str, str]) -> dict[str, Any]:
-    """Give the manifest with the labels and taints of the form. Raises Faults."""
-    document = deepcopy(cluster.document)
-    document["metadata"]["labels"] = forms.read_labels(given["labels"])
-    document["spec"]["taints"] = forms.read_taints(given["taints"])
+    """Give the manifest with the labels and taints of the form. Raises Faults: those of every line."""
+    typed, document = forms.read_cluster(given["labels"], given["taints"]), deepcopy(cluster.document)
+    document["metadata"]["labels"], document["spec"]["taints"] = typed.labels, typed.taints
+    faults = [*typed.faults, *map(typed.at_line, _refused(document))]
+    if faults:
+        raise Faults(sorted(faults, key=lambda one: one.line or 0))
     return document
+
+
+def _refused(document: dict[str, Any]) -> tuple[Fault, ...]:
+    try:
+        parse_member(document)
+    except Faults as found:
+        return found.faults
+    return ()
 
 
 def _impact_of_edit(document: dict[str, Any]) -> Impact:
@@ -159,6 +204,7 @@ def _form(
     faults: tuple[Fault, ...] = (),
     stale: StaleEditError | None = None,
     impact: Impact | None = None,
+    suggested: Sequence[str] = (),
     status: int = 200,
 ) -> HttpResponse:
     on_labels = [one for one in faults if one.path.startswith(forms.LABELS_PATH)]
@@ -171,5 +217,6 @@ def _form(
         "other_faults": [one for one in faults if one not in on_labels and one not in on_taints],
         "stale": stale,
         "impact": impact,
+        "suggested": suggested,
     }
     return render(request, "clusters/edit.html", context, status=status)

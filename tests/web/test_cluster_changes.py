@@ -1,5 +1,7 @@
 """Changing clusters from their pages, and importing some."""
 
+import re
+
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
@@ -99,6 +101,44 @@ def test_faults_stand_beside_their_field(operator: Client, field: str, text: str
     assert words in beside
     assert f'aria-describedby="{field}-hint {field}-faults"' in page
     assert _labels() == {"region": "west"}
+
+
+def test_comes_up_as_its_address_suggests_and_saves_nothing(operator: Client) -> None:
+    page = operator.get(EDIT, {"label": "env=canary", "without": "region"}).content.decode()
+
+    assert re.search(r'name="labels"[^>]*>env=canary</textarea>', page)
+    assert "<strong>env=canary</strong>, <strong>no region</strong>. Nothing is saved yet." in page
+    assert "What placements would do" in page
+    assert _labels() == {"region": "west"}
+
+
+def test_a_suggested_label_stands_in_the_place_of_the_one_of_its_key(operator: Client) -> None:
+    page = operator.get(EDIT, {"label": " region =\neast<b>"}).content.decode()
+
+    assert ">region = east&lt;b&gt;</textarea>" in page
+
+
+def test_a_suggestion_that_is_no_label_is_refused_in_the_words_of_the_form(operator: Client) -> None:
+    answer = operator.get(EDIT, {"label": "region=no east"})
+
+    assert answer.status_code == 422
+    assert "metadata.labels.region" in answer.content.decode()
+    assert "Nothing is saved yet" not in answer.content.decode()
+
+
+def test_tells_every_fault_of_both_fields_with_its_line(operator: Client) -> None:
+    given = {"labels": "region\n\na=b c\nno key=x\na=d", "taints": "gpu\nold:Never", "revision": "1"}
+    page = operator.post(EDIT, {**given, "do": "check"}).content.decode()
+    labels, taints = (
+        re.findall(
+            r"<strong>line (\d+)</strong>", page.partition(f'id="{field}-faults" ')[2].partition("</ul>")[0]
+        )
+        for field in ("labels", "taints")
+    )
+
+    assert labels == ["1", "3", "4", "5"]
+    assert taints == ["2"]
+    assert "stands above already" in page
 
 
 def test_refuses_a_stale_edit_and_says_who_saved(operator: Client) -> None:
