@@ -94,6 +94,7 @@ urlpatterns = [
     path("drafts/<int:number>/rebase/", draft_review.rebase, name="rebase-draft"),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),
+    path("rollouts/<str:name>/", rollouts.newest, name="newest-rollout"),
     path("rollouts/<str:name>/<int:number>/", rollouts.rollout, name="rollout"),
     # /rollouts/staged/: two words after it, so that no placement and number is meant
     path("rollouts/staged/runs/<str:name>/", staged_runs.staged_run, name="staged-run"),

@@ -80,7 +80,15 @@ SAMPLES = {
     "delete-resource": "{resource}delete/",
 }
 NO_PAGE = {
-    *("load-demo", "placement-yaml", "choose-two", "prefer-theme", "prefer-rows", "prefer-keys"),
+    *(
+        "load-demo",
+        "placement-yaml",
+        "choose-two",
+        "newest-rollout",
+        "prefer-theme",
+        "prefer-rows",
+        "prefer-keys",
+    ),
     *("discard-draft", "rebase-draft"),
 }
 """Addresses that show nothing of their own: they redirect, or hand out a file."""

@@ -53,6 +53,13 @@ def began_at(run: AnyRun) -> datetime:
     return run.started_at if isinstance(run, Rollout) else run.created_at
 
 
+def newest_run(placement: str) -> AnyRun | None:
+    """Give the run of either sort that began last, of the placement that has this name or had it last."""
+    rolling = Rollout.objects.filter(placement_name=placement).order_by("-id").first()
+    staged = StagedRun.objects.filter(placement_name=placement).order_by("-id").first()
+    return max((one for one in (rolling, staged) if one is not None), key=began_at, default=None)
+
+
 def active_runs(*, placement: str, most: int) -> list[AnyRun]:
     """Give the newest runs of each sort that have not ended."""
     rolling = _rolling(placement, Standing.RUNNING).order_by("-id")[:most]

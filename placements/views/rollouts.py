@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
@@ -20,7 +20,7 @@ from placements.explain.rollout_wording import held_back_sentence, under_way_sen
 from placements.explain.run_wording import VERDICT_WORDS, budget_sentences, progress_sentence, waiters_of
 from placements.explain.wording import NONE
 from placements.models import ApprovalRequest, Placement, Rollout
-from placements.queries.all_runs import Standing, active_runs, runs_page
+from placements.queries.all_runs import Standing, active_runs, newest_run, runs_page
 from placements.queries.planning import plan_now
 from placements.queries.run_clusters import ClusterInRun, clusters_in, names_in, progress_of
 from placements.queries.run_history import run_charts
@@ -135,6 +135,20 @@ class ClusterRow:
 
     row: ClusterInRun
     state: states.State
+
+
+@for_readers
+@require_safe
+def newest(_request: HttpRequest, name: str) -> HttpResponse:
+    """Lead to the run of a placement that began last."""
+    found = newest_run(name)
+    if found is None and Placement.objects.filter(name=name).exists():
+        raise Http404(f"The placement {name} has had no run yet.")
+    if found is None:
+        raise Http404(f"There is no placement {name}, and no run of one.")
+    if isinstance(found, Rollout):
+        return redirect("pages:rollout", name, found.number)
+    return redirect("pages:staged-run", found.name)
 
 
 @for_readers

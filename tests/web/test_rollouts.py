@@ -254,3 +254,28 @@ def test_asks_few_queries(
 
 def test_a_run_that_is_not_there_is_not_found(viewer: Client) -> None:
     assert viewer.get("/rollouts/web/7/").status_code == 404
+
+
+@pytest.mark.usefixtures("world")
+def test_the_name_of_a_placement_leads_to_its_newest_run(viewer: Client) -> None:
+    answer = viewer.get("/rollouts/web/")
+
+    assert (answer.status_code, answer["Location"]) == (302, RUN)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("web", "The placement web has had no run yet."), ("nobody", "There is no placement nobody")],
+)
+@pytest.mark.usefixtures("web")
+def test_says_why_there_is_no_newest_run(viewer: Client, name: str, words: str) -> None:
+    answer = viewer.get(f"/rollouts/{name}/")
+
+    assert answer.status_code == 404
+    assert words in answer.content.decode()
+
+
+@pytest.mark.usefixtures("world")
+def test_the_newest_run_is_for_people_with_a_role(client: Client, stranger: Client) -> None:
+    assert client.get("/rollouts/web/")["Location"].startswith("/login/")
+    assert stranger.get("/rollouts/web/").status_code == 403

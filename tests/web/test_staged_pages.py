@@ -548,3 +548,8 @@ def test_what_is_not_there_is_not_found(viewer: Client, operator: Client) -> Non
     gone = ["/rollouts/staged/runs/nobody/", "/rollouts/staged/strategies/nobody/"]
     assert [viewer.get(one).status_code for one in gone] == [404, 404]
     assert operator.post("/rollouts/staged/runs/nobody/stop/").status_code == 404
+
+
+@pytest.mark.usefixtures("waiting")
+def test_the_name_of_a_placement_leads_to_its_newest_staged_run(viewer: Client) -> None:
+    assert viewer.get("/rollouts/web/")["Location"] == RUN
