@@ -15,7 +15,7 @@ from django.db.models import Count
 from placements.models import Binding
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.policy import Semantics
+from placements.scheduling.profile import profile_of
 
 
 class Usage:
@@ -26,7 +26,7 @@ class Usage:
 
         Counts that stand in the placement's own options come before those of the hub.
         """
-        if not _reads_others(cycle):
+        if not profile_of(cycle).reads_other_placements:
             return cycle
         own = Counter(binding.cluster for binding in cycle.bindings if binding.is_active)
         positions = cycle.fleet.positions
@@ -37,9 +37,3 @@ class Usage:
     def _placed(self) -> Counter[str]:
         rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).values_list("cluster_name")
         return Counter(dict(rows.annotate(Count("pk")).order_by("cluster_name")))
-
-
-def _reads_others(cycle: Cycle) -> bool:
-    if cycle.semantics is not Semantics.OCM or cycle.options.get("balance"):
-        return False
-    return cycle.ocm_options.balance_weight != 0

@@ -15,6 +15,7 @@ from typing import Any
 from placements.scheduling.bindings import Binding, BindingState
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import Decision
+from placements.scheduling.door.ocm_options import parse_ocm_options
 from placements.scheduling.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
 from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
 from placements.scheduling.scheduler import schedule
@@ -180,11 +181,13 @@ def decide(
 
 def cycle_of(case: Mapping[str, Any]) -> Cycle:
     """Make the inputs of one cycle from a case as the conformance files have it."""
+    semantics = Semantics(case.get("semantics", "fleet"))
     return Cycle(
         Fleet(map(_cluster_of, case["clusters"])),
-        parse_policy(case.get("policy")),
+        parse_policy(case.get("policy"), semantics=semantics),
         tuple(map(_binding_of, case.get("bindings", ()))),
-        Semantics(case.get("semantics", "fleet")),
+        semantics,
+        parse_ocm_options(case["ocm"]).to_plain() if "ocm" in case else {},
     )
 
 
@@ -202,11 +205,12 @@ def _cluster_of(document: Mapping[str, Any]) -> Cluster:
 
 
 def _binding_of(document: Mapping[str, Any]) -> Binding:
+    score = document.get("topologySpreadScore")
     return Binding(
         document["cluster"],
         BindingState(document["state"]),
         is_current=document["policy"] == "current",
-        topology_spread_score=document.get("topologySpreadScore"),
+        topology_spread_score=tuple(score) if isinstance(score, list) else score,
         affinity_score=document.get("affinityScore"),
         previous_state=BindingState(document.get("previousState", "Scheduled")),
     )

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from placements.scheduling.semantics import Semantics
+
 ROOT = Path(__file__).resolve().parent.parent
 CORES = ("placements.scheduling", "placements.rollout")
 LONGEST_MODULE = 400
@@ -49,6 +51,34 @@ CORE_LIBRARIES = (sys.stdlib_module_names - OUTSIDE_WORLD) | {
 }
 OUTSIDE_CALLS = frozenset({"open", "input", "print", "exec", "eval", "__import__"})
 OUTSIDE_ATTRIBUTES = frozenset({"now", "utcnow", "today", "random", "environ", "getenv", "read_text"})
+
+
+# Where a set of rules may be called by its name, and why. All else asks the profile or the strategy.
+MAY_NAME_SEMANTICS = {
+    "placements/scheduling/door/": "documents of one system, and what they may say",
+    "placements/scheduling/policy.py": "the door to a policy: whose fields are whose",
+    "placements/scheduling/spec.py": "the door to a placement: a Placement of OCM has its rules",
+    "placements/scheduling/semantics.py": "the names themselves, and which holds without a word",
+    "placements/scheduling/profile.py": "the registry: what each name stands for",
+    "placements/simulation/cases.py": "the door to conformance cases",
+    "placements/simulation/scenario.py": "the door to scenarios, which are those of the released scheduler",
+    "placements/simulation/wish.py": "carries a wish over from one system's words to another's",
+    "placements/explain/contest_wording.py": "tables of words, a row for each set of rules",
+    "placements/explain/ranking.py": "a table of words, a row for each set of rules",
+    "placements/explain/sentences.py": "a table of words, a row for each set of rules",
+    "placements/explain/step_wording.py": "a table of words, a row for each set of rules",
+    "placements/explain/wording.py": "tables of words, a row for each set of rules",
+}
+# Where a Placement of OCM, the document, is told from a ClusterResourcePlacement, and why.
+MAY_ASK_FOR_THE_DOCUMENT = {
+    "placements/scheduling/spec.py": "reads it",
+    "placements/simulation/wish.py": "reads it",
+    "placements/queries/hub.py": "it alone may select no resources, and is told so",
+    "placements/queries/status.py": "its status is written in its own words",
+    "placements/operations/immutable.py": "what may not be changed is a rule of each API",
+    "placements/views/editor_showing.py": "says in the editor as what a text was read",
+    "placements/views/placements.py": "says on the page as what it came",
+}
 
 
 @dataclass(frozen=True)
@@ -110,6 +140,34 @@ def _blanket_catches(tree: ast.Module) -> list[int]:
         for node in handlers
         if node.type is None
         or {"Exception", "BaseException"} & {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
+    ]
+
+
+def _named_semantics(tree: ast.Module) -> list[str]:
+    """List the lines that call a set of rules by its name, as a member or as a text to compare with."""
+    texts = {str(one) for one in Semantics}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Subscript) and ast.unparse(node.value) == "Semantics":
+            found += [f"{node.lineno} names {ast.unparse(node)}"]
+        if isinstance(node, ast.Compare | ast.match_case) and "semantics" in ast.unparse(node).lower():
+            constants = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+            found += [f"{_line(node)} compares with {text!r}" for text in constants if text in texts]
+    return found
+
+
+def _line(node: ast.Compare | ast.match_case) -> int:
+    return node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
+
+
+def _asks_for_class(tree: ast.Module, name: str) -> list[int]:
+    """List the lines that ask whether something is of this class."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "isinstance"
+        and name in ast.unparse(node.args[1])
     ]
 
 
@@ -193,6 +251,60 @@ def test_nobody_catches_everything() -> None:
 @pytest.mark.parametrize("caught", ["", " Exception", " BaseException as error", " (ValueError, Exception)"])
 def test_catching_everything_would_be_noticed(caught: str) -> None:
     assert _blanket_catches(ast.parse(f"try:\n    f()\nexcept{caught}:\n    g()")) == [3]
+
+
+def test_no_branch_is_on_the_name_of_a_set_of_rules() -> None:
+    naming = {module.name for module in PRODUCT if _named_semantics(module.tree)}
+
+    assert {name for name in naming if not name.startswith(tuple(MAY_NAME_SEMANTICS))} == set()
+    assert [one for one in MAY_NAME_SEMANTICS if not any(name.startswith(one) for name in naming)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cycle.semantics is Semantics.OCM",
+        "Semantics['OCM']",
+        "placement.semantics == 'ocm'",
+        "cycle.semantics in ('fleet', 1)",
+        "Semantics.KUBEFLEET.value",
+    ],
+)
+def test_naming_a_set_of_rules_would_be_noticed(line: str) -> None:
+    assert len(_named_semantics(ast.parse(line))) == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["list(Semantics)", "Semantics(text)", "[*Semantics, 'all']", "kind == 'fleet'"]
+)
+def test_all_of_them_may_be_gone_through(line: str) -> None:
+    assert _named_semantics(ast.parse(line)) == []
+
+
+def test_no_template_branches_on_the_name_of_a_set_of_rules() -> None:
+    names = "|".join(Semantics)
+    branch = re.compile(rf"""{{%\s*(?:el)?if[^%]*\bsemantics\b[^%]*["'](?:{names})["']""")
+    templates = sorted((ROOT / "templates").rglob("*.*"))
+
+    assert templates
+    assert [one.name for one in templates if branch.search(one.read_text(encoding="utf-8"))] == []
+
+
+def test_nobody_asks_which_strategy_a_strategy_is() -> None:
+    asked = {
+        f"{module.name}:{line}"
+        for module in PRODUCT
+        for name in ("OcmSpread", "KubernetesSpread", "FleetSpread", "OcmOptions", "WeighedPreference")
+        for line in _asks_for_class(module.tree, name)
+    }
+
+    assert asked == set()
+
+
+def test_few_ask_whether_a_document_is_of_ocm() -> None:
+    asking = {module.name for module in PRODUCT if _asks_for_class(module.tree, "OcmPlacement")}
+
+    assert asking == set(MAY_ASK_FOR_THE_DOCUMENT)
 
 
 def test_lock_names_no_address() -> None:

@@ -16,7 +16,6 @@ from placements.api.shapes.decisions import SimulateShape
 from placements.api.shapes.manifests import ANY_OBJECT
 from placements.explain.document import advice_document, comparison_document, decision_document
 from placements.scheduling.advice.search import why_not
-from placements.scheduling.comparison import Comparison
 from placements.scheduling.faults import Fault, Faults
 from placements.scheduling.semantics import Semantics
 from placements.simulation import request as simulation
@@ -74,7 +73,7 @@ def _source(name: str, part: object) -> simulation.Source:
 
 def _compared(inputs: simulation.Request) -> dict[str, Any]:
     simulations = simulation.simulate_all(inputs)
-    comparison = Comparison({semantics: one.decision for semantics, one in simulations.items()})
+    comparison = simulation.compared(simulations)
     warnings = {semantics: one.warnings for semantics, one in simulations.items()}
     return comparison_document(comparison, warnings=warnings)
 

@@ -4,7 +4,7 @@ A row at fault, half typed or not, is left out of the preview and marked; so is 
 faults leave nothing to preview.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -95,6 +95,7 @@ def _leniently(data: Any) -> tuple[ClusterResourcePlacement | None, tuple[str, .
     if not isinstance(data, Mapping):
         return None, ()
     rest = deepcopy(dict(data))
+    origins = dict(_origins(rest, ()))
     left_out: list[str] = []
     for _ in range(_ROUNDS):
         try:
@@ -105,9 +106,26 @@ def _leniently(data: Any) -> tuple[ClusterResourcePlacement | None, tuple[str, .
             return None, ()
         for keys in sorted({one for one in cut if one}, key=_from_behind, reverse=True):
             if at(rest, keys) is not ABSENT:
-                left_out.append(format_path(keys))
+                left_out.append(format_path(_origin(origins, rest, keys)))
                 _leave_out(rest, keys)
     return None, ()
+
+
+def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:
+    """Give the places of all objects and lists, which move up when something before them is left out."""
+    if isinstance(value, dict | list):
+        yield id(value), keys
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in inner:
+            yield from _origins(one, (*keys, key))
+
+
+def _origin(origins: Mapping[int, Keys], data: Any, keys: Keys) -> Keys:
+    """Give the place that something had in the text before anything was left out."""
+    found = origins.get(id(at(data, keys)))
+    if found is not None:
+        return found
+    return (*origins.get(id(at(data, keys[:-1])), keys[:-1]), keys[-1])
 
 
 def _from_behind(keys: Keys) -> list[tuple[bool, str | int]]:

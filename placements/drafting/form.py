@@ -15,7 +15,7 @@ from placements.scheduling.door.strategy import (
 from placements.scheduling.door.terms import LabelOperator, PropertyOperator, SortOrder
 from placements.scheduling.faults import Keys, format_path
 from placements.scheduling.policy import PlacementType, TolerationOperator
-from placements.scheduling.semantics import Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS, Semantics
 from placements.scheduling.spec import SEMANTICS_ANNOTATION, SelectionScope
 
 MOST_FIELDS = 600
@@ -173,7 +173,7 @@ def _basics(data: object) -> Iterator[Field]:
 
 def _rules(data: object) -> Iterator[Field]:
     yield from field_at(
-        data, SEMANTICS, "Semantics", Sort.CHOICE, choices=_choices(Semantics), default=Semantics.FLEET
+        data, SEMANTICS, "Semantics", Sort.CHOICE, choices=_choices(Semantics), default=DEFAULT_SEMANTICS
     )
     keys = ("spec", "revisionHistoryLimit")
     yield from field_at(data, keys, "Snapshots kept", Sort.WHOLE, placeholder="10")

@@ -20,9 +20,9 @@ from placements.scheduling.policy import (
 )
 from placements.scheduling.profile import profile_of
 from placements.scheduling.selectors import match_labels, meets_property, property_requirements
-from placements.scheduling.semantics import Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS, Semantics
 from placements.scheduling.spec import ClusterResourcePlacement
-from placements.scheduling.spread.base import Keyless
+from placements.scheduling.spread.base import Keyless, prefers_keyless
 
 MOST_OFFERED = 50
 _KEYLESS = {
@@ -69,12 +69,12 @@ def hints(
     bound: Bound | None = None,
 ) -> dict[str, str]:
     """Say something beside fields and rows, by their names."""
-    semantics = cycle.semantics if cycle else Semantics.FLEET
+    semantics = cycle.semantics if cycle else DEFAULT_SEMANTICS
     said = {}
     for row in (*form.required.rows, *form.preferred.rows):
         said[row.name] = _matches(row, data, fleet, semantics)
     for row in form.spread.rows:
-        said[row.name] = _groups(row, data, fleet, cycle)
+        said[row.name] = _groups(row, data, fleet, semantics, cycle)
     if bound is not None:
         said["spec.policy.numberOfClusters"] = f"{bound.most + 1:,} or more cannot be reached today"
     if draft is not None:
@@ -101,11 +101,9 @@ def _matches(row: Row, data: object, fleet: Fleet, semantics: Semantics) -> str:
     return f"{count:,} of {len(fleet):,} match" if is_required else f"{count:,} match"
 
 
-def _groups(row: Row, data: object, fleet: Fleet, cycle: Cycle | None) -> str:
+def _groups(row: Row, data: object, fleet: Fleet, semantics: Semantics, cycle: Cycle | None) -> str:
     try:
-        constraint = parse_model(
-            TopologySpreadConstraint, at(data, row.keys), semantics=Semantics.OCM, path=""
-        )
+        constraint = parse_model(TopologySpreadConstraint, at(data, row.keys), semantics=semantics, path="")
     except Faults:
         return ""
     column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
@@ -113,7 +111,7 @@ def _groups(row: Row, data: object, fleet: Fleet, cycle: Cycle | None) -> str:
     lacking = int(np.count_nonzero(~column.is_present))
     if not groups:
         return f"no cluster carries {constraint.topology_key}"
-    words = f"{groups:,} groups" if groups > 1 else _one_group(cycle)
+    words = f"{groups:,} groups" if groups > 1 else _one_group(constraint, cycle)
     if not lacking:
         return f"{words}; all {len(fleet):,} clusters carry it"
     effect = _KEYLESS[profile_of(cycle).strategy.keyless(constraint)] if cycle else ""
@@ -123,8 +121,8 @@ def _groups(row: Row, data: object, fleet: Fleet, cycle: Cycle | None) -> str:
     return f"{words}; {clusters} {effect}".rstrip()
 
 
-def _one_group(cycle: Cycle | None) -> str:
-    if cycle and cycle.semantics is Semantics.KUBEFLEET:
+def _one_group(constraint: TopologySpreadConstraint, cycle: Cycle | None) -> str:
+    if cycle and prefers_keyless(profile_of(cycle).strategy, constraint):
         return "1 group: no spreading; clusters without the label are preferred"
     return "1 group: no spreading"
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from placements.explain.wording import ELIGIBILITY_WORDS, joined, taint_words
+from placements.explain.wording import ELIGIBILITY_WORDS, counted, joined, taint_words
 from placements.scheduling.advice.changes import Change, ChangeKind
 from placements.scheduling.advice.feasibility import Bound, feasibility_bound
 from placements.scheduling.advice.search import Suggestion
@@ -17,6 +17,7 @@ from placements.scheduling.advice.traps import (
 )
 from placements.scheduling.decision import Decision
 from placements.scheduling.fleet import EligibilityKind
+from placements.scheduling.replay import Replay
 
 Facts = Mapping[str, Any]
 _NAMES_SHOWN = 5
@@ -65,7 +66,8 @@ def _grouped(changes: list[Change]) -> list[str]:
 
 
 def _either(names: list[str]) -> str:
-    more = [f"{len(names) - _ALTERNATIVES_SHOWN:,} others"] if len(names) > _ALTERNATIVES_SHOWN else []
+    left = len(names) - _ALTERNATIVES_SHOWN
+    more = [counted(left, "other")] if left > 0 else []
     return joined([*names[:_ALTERNATIVES_SHOWN], *more], "or")
 
 
@@ -73,7 +75,8 @@ def _failure(one: Suggestion) -> str:
     if one.furthest is None:
         return change_words(one.change)
     field = _VALUE_OF[one.change.kind]
-    span = f"{one.change.facts[field]} to {one.furthest.facts[field]}"
+    first, last = one.change.facts[field], one.furthest.facts[field]
+    span = f"{first} or {last}" if isinstance(first, str) else f"{first} to {last}"
     return _CHANGES[one.change.kind]({**one.change.facts, field: span})
 
 
@@ -88,8 +91,7 @@ def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: 
         return
     yield from (_pinned(one) for one in pinned_groups(decision))
     yield from _dead_end(decision, most_steps)
-    for over in over_limits(decision):
-        yield f"{over.topology_key}: the skew was {over.skew} before the first pick, limit {over.max_skew}"
+    yield from _over_limits(decision)
     for key, names in favoured_without_key(decision).items():
         yield f"picked without the label {key}, so no limit held there: {_listed(names)}"
     stale = stale_picks(decision)
@@ -99,6 +101,15 @@ def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: 
         bound = feasibility_bound(decision.cycle)
         if bound is not None:
             yield bound_sentence(bound)
+
+
+def _over_limits(decision: Decision) -> Iterator[str]:
+    for over in over_limits(decision):
+        is_skew = all(one.limits_skew for one in Replay(decision).step(1).spreads)
+        was = f"the skew was {over.skew}"
+        if not is_skew:
+            was = f"the fullest group was {over.skew} above the emptiest"
+        yield f"{over.topology_key}: {was} before the first pick, limit {over.max_skew}"
 
 
 def bound_sentence(bound: Bound) -> str:
@@ -163,7 +174,25 @@ def _weight(facts: Facts) -> str:
     return f"weight {facts['weight']} in preferred term {facts['term'] + 1} (now {facts['today']})"
 
 
+def _min_domains(facts: Facts) -> str:
+    return f"{facts['topologyKey']} minDomains {facts['minDomains']} (now {facts['today']})"
+
+
+def _counting(facts: Facts) -> str:
+    return f"{facts['topologyKey']} {facts['field']} {facts['value']}"
+
+
+def _option(facts: Facts) -> str:
+    return f"{facts['option']} {_plain(facts['value'])} (now {_plain(facts['today'])})"
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 _VALUE_OF = {
+    ChangeKind.MIN_DOMAINS: "minDomains",
+    ChangeKind.OPTION: "value",
     ChangeKind.NUMBER: "number",
     ChangeKind.MAX_SKEW: "maxSkew",
     ChangeKind.WEIGHT: "weight",
@@ -171,6 +200,9 @@ _VALUE_OF = {
 _CHANGES: dict[ChangeKind, Callable[[Facts], str]] = {
     ChangeKind.NUMBER: lambda facts: f"numberOfClusters {facts['number']} (now {facts['today']})",
     ChangeKind.MAX_SKEW: _max_skew,
+    ChangeKind.MIN_DOMAINS: _min_domains,
+    ChangeKind.COUNTED: _counting,
+    ChangeKind.OPTION: _option,
     ChangeKind.WHEN_UNSATISFIABLE: _hardness,
     ChangeKind.DROP_CONSTRAINT: lambda facts: f"no spread constraint on {facts['topologyKey']}",
     ChangeKind.TOLERATION: lambda facts: f"a toleration for the taint {taint_words(facts)}",

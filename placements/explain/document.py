@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from placements.explain.advice_wording import change_words
+from placements.explain.difference_wording import Parting, difference_sentence, partings
 from placements.explain.hub_status import condition_of
-from placements.explain.wording import difference_sentence, reason_sentence
+from placements.explain.wording import reason_sentence
 from placements.scheduling.advice.changes import Change
 from placements.scheduling.advice.search import Advice, Suggestion
 from placements.scheduling.comparison import Comparison, Difference
@@ -172,13 +173,25 @@ def comparison_document(
             str(semantics): decision_document(decision, warnings=(warnings or {}).get(semantics, ()))
             for semantics, decision in comparison.decisions.items()
         },
-        "firstDifference": None if difference is None else _difference(difference),
+        "sameClusters": comparison.is_same_set,
+        "firstDifference": None if difference is None else _difference(comparison, difference),
+        "comparedWith": str(comparison.base),
+        "partings": [_parting_document(one) for one in partings(comparison)],
     }
 
 
-def _difference(one: Difference) -> Plain:
+def _parting_document(one: Parting) -> Plain:
+    return {
+        "semantics": str(one.semantics),
+        "place": one.place,
+        "byName": one.is_by_name,
+        "words": one.words,
+    }
+
+
+def _difference(comparison: Comparison, one: Difference) -> Plain:
     return {
         "place": one.place,
         "choices": {str(semantics): name for semantics, name in one.choices.items()},
-        "because": difference_sentence(one),
+        "because": difference_sentence(comparison),
     }

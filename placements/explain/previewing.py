@@ -10,12 +10,13 @@ from placements.explain.wording import COLUMN_WORDS
 from placements.scheduling.bindings import BindingState
 from placements.scheduling.candidates import Candidates, candidates_of
 from placements.scheduling.columns import ABSENT, Codes, Ints
+from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import CycleKind, Decision, Picked
 from placements.scheduling.outcomes import Outcome
 from placements.scheduling.policy import PlacementType
 from placements.scheduling.profile import profile_of
 from placements.scheduling.rounds import Round
-from placements.scheduling.spread.base import Groups, is_hard, levels_of
+from placements.scheduling.spread.base import Groups, is_hard, is_limit, levels_of, unevenness
 
 MOST_GROUPS = 24
 MOST_PICKS = 20
@@ -37,8 +38,8 @@ class GroupBar:
 class SpreadBars:
     """One constraint with its groups; the band from `low` to `high` is where a count may lie.
 
-    Without a band (`high` None) groups are compared in families or with unequal shares, or are too far apart
-    already; `is_apart` tells the first. Of many groups the outermost are listed, and `hidden` tells how many
+    Without a band (`high` None) groups are compared in families or with unequal shares, have no limit, or are
+    too far apart already. Of many groups the outermost are listed, and `hidden` tells how many
     more there are.
     """
 
@@ -54,17 +55,23 @@ class SpreadBars:
     bars: tuple[GroupBar, ...]
     hidden: int
     placed_without_key: int
-    is_apart: bool = False
+    limits_skew: bool = True
+    has_shares: bool = False
 
     @property
     def skew_words(self) -> str:
-        """Say how far apart the groups are."""
-        return f"skew {self.skew}"
+        """Say how far apart the groups are, as the limit measures it."""
+        return f"{'skew' if self.limits_skew else 'gap'} {self.skew}"
 
     @property
     def is_within(self) -> bool:
         """Tell whether the skew keeps the limit."""
-        return self.is_apart or self.skew <= self.max_skew
+        return not self.is_limited or self.skew <= self.max_skew
+
+    @property
+    def is_limited(self) -> bool:
+        """Tell whether maxSkew limits anything: not where a soft constraint scores counts, or shares."""
+        return not self.has_shares and (self.is_hard or self.limits_skew)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,44 @@ class PickLine:
     place: int
     picked: Picked
     decided_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """From what a cycle begins: its mark and name, and what that means for who is placed."""
+
+    mark: str
+    name: str
+    words: str
+
+
+def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
+    """Say whether what is placed is kept, as the rules of a cycle have it."""
+    if profile_of(cycle).chooses_anew:
+        return Beginning("ok", "chooses anew", f"as every cycle under these rules; {worth_of_placed(cycle)}")
+    if is_incremental:
+        return Beginning("ok", "incremental", "what is placed is kept")
+    words = f"more than the number changed; {worth_of_placed(cycle)}"
+    return Beginning("attention", "reschedules from scratch", words)
+
+
+def afresh_words(cycle: Cycle) -> str:
+    """Say what deciding from scratch means."""
+    if profile_of(cycle).chooses_anew:
+        anew = "Under these rules every decision chooses among all clusters, and this makes one now"
+        return f"{anew}; {worth_of_placed(cycle)}."
+    ordinary = "An ordinary decision keeps what is placed, even where other clusters would be better by now"
+    return f"{ordinary}. From scratch means: every cluster is a candidate, and {worth_of_placed(cycle)}."
+
+
+def worth_of_placed(cycle: Cycle) -> str:
+    """Say what being placed is worth where all clusters are candidates (`spec/other-schedulers.md` 6.1)."""
+    profile = profile_of(cycle)
+    if profile.chooses_anew:
+        return "Steady alone speaks for what is placed"
+    if "was-here" in profile.strategy.rank_names:
+        return "what is placed only wins ties"
+    return "that a cluster is placed counts for nothing"
 
 
 def spread_bars(decision: Decision) -> list[SpreadBars]:
@@ -97,10 +142,11 @@ def _positions(decision: Decision, names: list[str]) -> Codes:
 def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> SpreadBars:
     constraint, groups = candidates.constraints[place], candidates.groups[place]
     counts, levels = groups.count(after), levels_of(groups.count(after))
+    outlook, was = candidates.strategy.outlook(constraint, groups, counts), groups.count(before)
     low = max(0, levels.largest - constraint.max_skew)
-    high = levels.smallest + constraint.max_skew
-    is_apart = groups.families is not None or bool(groups.weights)
-    has_band = not is_apart and low <= high
+    high = int(outlook.smallest.max(initial=0)) + constraint.max_skew
+    is_apart = bool(groups.siblings.any() or groups.weights)
+    has_band = is_limit(constraint, outlook) and not is_apart and low <= high
     scale = max(1, levels.largest, high)
     start = low * _WIDTH // scale
     listed = _outermost(counts)
@@ -109,8 +155,8 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> Sp
         topology_key=constraint.topology_key,
         max_skew=constraint.max_skew,
         is_hard=is_hard(constraint),
-        skew=levels.skew,
-        was=levels_of(groups.count(before)).skew,
+        skew=unevenness(counts, outlook),
+        was=unevenness(was, candidates.strategy.outlook(constraint, groups, was)),
         low=low,
         high=high if has_band else None,
         band_start=start,
@@ -121,13 +167,14 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> Sp
                 int(counts[group]),
                 int(sizes[group]),
                 int(counts[group]) * _WIDTH // scale,
-                low <= counts[group] <= high,
+                not has_band or low <= counts[group] <= high,
             )
             for group in listed
         ),
         hidden=len(groups) - len(listed),
         placed_without_key=_without_key(groups, after),
-        is_apart=is_apart,
+        limits_skew=outlook.is_skew,
+        has_shares=bool(groups.weights),
     )
 
 

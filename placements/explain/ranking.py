@@ -1,17 +1,27 @@
 """The candidates of a step as a table: the rank tuple as columns, and the column that decided."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from placements.explain.step_wording import verdict_sentence
-from placements.explain.wording import COLUMN_WORDS, score_text
+from placements.explain.wording import (
+    COLUMN_WORDS,
+    HEADINGS,
+    TIMES,
+    joined,
+    score_text,
+    scored_heading,
+    signed_text,
+)
 from placements.scheduling.classes import classes_of
 from placements.scheduling.columns import Ints
 from placements.scheduling.decision import Decision
 from placements.scheduling.replay import Candidate, Replay
 from placements.scheduling.rounds import NAME_COLUMN, Round
+from placements.scheduling.semantics import Semantics
+from placements.scheduling.spread.base import is_hard
 
 TOP, AROUND_CUT, FORBIDDEN_SHOWN = 10, 2, 10
 CLASSES_FROM = 100
@@ -55,6 +65,7 @@ class Ranking:
     more_forbidden: int
     by_class: bool
     size: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -110,13 +121,16 @@ def ranking_of(replay: Replay, number: int, asked: str = "") -> Ranking:
         len(forbidden) - sum(1 + row.alike for row in kept_out),
         table.by_class,
         table.size,
+        tuple(_NOTES[replay.decision.cycle.semantics](table.one)) if table.one.bids else (),
     )
 
 
 def _columns(decision: Decision, one: Round) -> Iterator[tuple[str, str]]:
     """Give the columns by what `decided_by` calls them; those of single constraints never decide alone."""
+    semantics = decision.cycle.semantics
     for index, bid in enumerate(one.bids):
-        yield f"constraint-{index}", bid.constraint.topology_key
+        if one.candidates.strategy.hard_ones_score or not is_hard(bid.constraint):
+            yield f"constraint-{index}", scored_heading(bid.constraint.topology_key, semantics)
     if one.bids:
         yield "topology", "topology"
     yield "affinity", "affinity"
@@ -124,7 +138,41 @@ def _columns(decision: Decision, one: Round) -> Iterator[tuple[str, str]]:
         yield "was-here", "was here"
     for name in one.candidates.strategy.rank_names:
         if name not in ("topology", "affinity", "was-here"):
-            yield name, COLUMN_WORDS.get(name, name) or name
+            yield name, HEADINGS.get(name, name)
+
+
+def _notes_on_skew(_one: Round) -> Iterator[str]:
+    return iter(())
+
+
+def _notes_on_gap(one: Round) -> Iterator[str]:
+    """Explain the numbers of `ocm`: gaps, what the preference is made of, and the sum."""
+    names = one.candidates.strategy.rank_names
+    weighed = [bid.constraint.topology_key for bid in one.bids if bid.groups.weights]
+    if len(weighed) < len(one.bids):
+        yield "A gap is how far a group is above its emptiest sibling, written negative."
+    if weighed:
+        yield f"That of {joined(weighed)} counts down from 0, the group that is next by count and weight."
+    if "final" in names:
+        yield f"Topology scales them to −100 to 100; the sum is {COLUMN_WORDS['final']}."
+    yield "The preference is the affinity, Steady, Balance and the other scores, each times its weight."
+
+
+def _notes_on_cost(one: Round) -> Iterator[str]:
+    """Explain the numbers of `kubernetes`."""
+    if any(not is_hard(bid.constraint) for bid in one.bids):
+        yield f"A cost is count {TIMES} ln(groups + 2) + maxSkew − 1; topology scales the costs to 0 to 100."
+    if any(is_hard(bid.constraint) for bid in one.bids):
+        yield "Hard limits filter and score nothing."
+    yield f"The sum is {COLUMN_WORDS['score']}."
+
+
+_NOTES: Mapping[Semantics, Callable[[Round], Iterator[str]]] = {
+    Semantics.FLEET: _notes_on_skew,
+    Semantics.KUBEFLEET: _notes_on_skew,
+    Semantics.OCM: _notes_on_gap,
+    Semantics.KUBERNETES: _notes_on_cost,
+}
 
 
 def _first_of_class(codes: Ints) -> dict[int, int]:
@@ -191,7 +239,8 @@ def _decided(one: Candidate, *, is_in: bool) -> str:
         return "filtered"
     if is_in and one.decided_by is None:
         return "picked"
-    return ("picked, " if is_in else "") + COLUMN_WORDS[one.decided_by]
+    words = HEADINGS.get(one.decided_by or "", COLUMN_WORDS[one.decided_by])
+    return ("picked, " if is_in else "") + words
 
 
 def _cell(key: str, one: Candidate) -> Cell:
@@ -199,16 +248,13 @@ def _cell(key: str, one: Candidate) -> Cell:
     if key.startswith("constraint-"):
         verdict = one.constraints[int(key.removeprefix("constraint-"))]
         note = "soft limit broken" if verdict.violates and not verdict.is_forbidden else ""
-        return Cell(_signed(verdict.score) if not verdict.is_forbidden else "out", note=note)
+        is_cost = isinstance(verdict.score, float)
+        score = score_text(verdict.score) if is_cost else signed_text(verdict.score)
+        return Cell(score if not verdict.is_forbidden else "out", note=note)
     if key == "topology":
-        return Cell(_signed(one.topology_spread_score), is_deciding)
+        return Cell(signed_text(one.topology_spread_score), is_deciding)
     if key == "affinity":
-        return Cell(_signed(one.affinity_score), is_deciding)
+        return Cell(signed_text(one.affinity_score), is_deciding)
     if key == "was-here":
         return Cell("yes" if one.was_here else "no", is_deciding)
-    return Cell(score_text(one.combined.get(key)), is_deciding)
-
-
-def _signed(value: float | tuple[float, ...] | None) -> str:
-    text = score_text(value).replace("-", "−")
-    return f"+{text}" if isinstance(value, int | float) and value > 0 else text
+    return Cell(score_text(one.combined.get(key)).replace("-", "−"), is_deciding)

@@ -1,10 +1,21 @@
 """A scheduling policy as one English sentence, for headers, lists and reviews."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from placements.explain.wording import OPERATOR_WORDS, counted, joined
+from placements.scheduling.door.ocm_options import (
+    AffinityTerm,
+    Mode,
+    OcmOptions,
+    Unsatisfiable,
+    UnsetPolicy,
+    parse_ocm_options,
+)
 from placements.scheduling.policy import (
     ClusterSelectorTerm,
+    InclusionPolicy,
+    KeyType,
     LabelOperator,
     LabelRequirement,
     LabelSelector,
@@ -18,13 +29,24 @@ from placements.scheduling.policy import (
     TopologySpreadConstraint,
     WhenUnsatisfiable,
 )
+from placements.scheduling.semantics import DEFAULT_SEMANTICS, Semantics
+from placements.scheduling.spread.base import is_hard
 
 _NAMES_SHOWN = 5
 
 
-def policy_sentence(policy: PlacementPolicy) -> str:
-    """Say what a policy asks for: how many, from which, spread how, preferring and tolerating what."""
-    return "; ".join([_pick(policy), *_spread(policy), *_preference(policy), *_tolerations(policy)]) + "."
+def policy_sentence(
+    policy: PlacementPolicy,
+    semantics: Semantics = DEFAULT_SEMANTICS,
+    options: Mapping[str, Any] | None = None,
+) -> str:
+    """Say what a policy asks for: how many, from which, spread how, preferring and tolerating what.
+
+    How it spreads is said in the words of its semantics; `options` are those of `ocm`.
+    """
+    spread, added = _SPREADS[semantics](policy, options or {})
+    parts = [_pick(policy), *spread, *_preference(policy), *added, *_tolerations(policy)]
+    return "; ".join(parts) + "."
 
 
 def _pick(policy: PlacementPolicy) -> str:
@@ -86,17 +108,109 @@ def _property(requirement: PropertyRequirement) -> str:
     return f"{requirement.name} {OPERATOR_WORDS[requirement.operator]} {requirement.values[0]}"
 
 
-def _spread(policy: PlacementPolicy) -> Iterator[str]:
+_Said = tuple[list[str], list[str]]
+"""How it spreads, and what is preferred beside the preferred terms."""
+
+
+def _apart(policy: PlacementPolicy, _options: Mapping[str, Any]) -> _Said:
     limits = [_limit(one) for one in policy.topology_spread_constraints]
-    if limits:
-        yield "at most " + joined([limits[0].replace(" across", " apart across", 1), *limits[1:]])
+    if not limits:
+        return [], []
+    return ["at most " + joined([limits[0].replace(" across", " apart across", 1), *limits[1:]])], []
+
+
+def _counted(policy: PlacementPolicy, _options: Mapping[str, Any]) -> _Said:
+    return [_limit_on_count(one) for one in policy.topology_spread_constraints], []
+
+
+def _levelled(policy: PlacementPolicy, options: Mapping[str, Any]) -> _Said:
+    chosen = parse_ocm_options(dict(options))
+    return [*_even(policy, chosen)], [*_weighed(chosen)]
+
+
+_SPREADS: Mapping[Semantics, Callable[[PlacementPolicy, Mapping[str, Any]], _Said]] = {
+    Semantics.FLEET: _apart,
+    Semantics.KUBEFLEET: _apart,
+    Semantics.OCM: _levelled,
+    Semantics.KUBERNETES: _counted,
+}
+
+
+def _limit_on_count(constraint: TopologySpreadConstraint) -> str:
+    """Say what Kubernetes makes of a constraint: a limit above the smallest group, or an even spread."""
+    sort = [] if constraint.min_domains is None else [f"as from 0 below {constraint.min_domains} groups"]
+    if constraint.node_affinity_policy is InclusionPolicy.IGNORE:
+        sort.append("groups out of the affinity count too")
+    if constraint.node_taints_policy is InclusionPolicy.HONOR:
+        sort.append("groups behind a taint do not count")
+    key = constraint.topology_key
+    if is_hard(constraint):
+        most = f"at most {constraint.max_skew} above the smallest group of {key}"
+        return f"{most} ({', '.join(['hard', *sort])})"
+    return f"evenly across {key} ({', '.join(['soft', *sort])})"
+
+
+def _even(policy: PlacementPolicy, options: OcmOptions) -> Iterator[str]:
+    """Say how `ocm` spreads, level by level."""
+    levels = [_level(one, options) for one in policy.topology_spread_constraints]
+    if levels:
+        yield (", and within it " if options.nested else " and ").join(levels)
+    without = {
+        UnsetPolicy.EXCLUDE: "clusters without a key are left out",
+        UnsetPolicy.FREE: "clusters without a key are free",
+    }
+    if levels and options.unset_policy in without:
+        yield without[options.unset_policy]
+    if levels and options.unsatisfiable is Unsatisfiable.ERROR:
+        yield "all of them or none"
+
+
+def _level(constraint: TopologySpreadConstraint, options: OcmOptions) -> str:
+    key = constraint.topology_key
+    claim = "claim " if constraint.topology_key_type is KeyType.CLAIM else ""
+    weights = options.domain_weights.get(key, {})
+    if weights:
+        shares = ", ".join(f"{value} {weight}" for value, weight in weights.items())
+        return f"across {claim}{key} by weight ({shares}, others 1)"
+    if is_hard(constraint):
+        return f"at most {constraint.max_skew} above the emptiest {claim}{key} (hard)"
+    return f"evenly across {claim}{key} (soft)"
+
+
+def _weighed(options: OcmOptions) -> Iterator[str]:
+    rows = [
+        _row_words(term, row.weight, row.operator, row.values)
+        for term in options.affinity_terms
+        for row in term.topology_weights
+    ]
+    if rows:
+        yield ", ".join(rows)
+    if options.mode is Mode.WEIGHTED:
+        yield f"spread weighed against preference, u = {options.u}"
+    scores = {
+        "Steady": (options.steady_weight / 100, 1),
+        "Balance": (options.balance_weight, 1),
+        "ResourceAllocatableCPU": (options.cpu_weight, 0),
+        "ResourceAllocatableMemory": (options.memory_weight, 0),
+    }
+    told = [f"{name} {weight:g}" for name, (weight, usual) in scores.items() if weight != usual]
+    if told:
+        yield f"weights: {', '.join(told)}"
+
+
+def _row_words(term: AffinityTerm, weight: int, operator: LabelOperator, values: tuple[str, ...]) -> str:
+    wanted = _label(LabelRequirement(key=term.topology_key, operator=operator, values=values))
+    claim = "claim " if term.topology_key_type is KeyType.CLAIM else ""
+    does, sign = ("prefer", "+") if weight > 0 else ("avoid", "−")
+    return f"{does} {claim}{wanted} ({sign}{abs(weight)})"
 
 
 def _limit(constraint: TopologySpreadConstraint) -> str:
     is_hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
     groups = f", at least {constraint.min_domains} groups" if constraint.min_domains else ""
     sort = "hard" if is_hard else "soft"
-    return f"{constraint.max_skew} across {constraint.topology_key} ({sort}{groups})"
+    key = f"{'claim ' if constraint.topology_key_type == 'Claim' else ''}{constraint.topology_key}"
+    return f"{constraint.max_skew} across {key} ({sort}{groups})"
 
 
 def _preference(policy: PlacementPolicy) -> Iterator[str]:

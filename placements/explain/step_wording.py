@@ -1,14 +1,23 @@
 """Sentences about one step of a replay, and about how one cluster fared through the steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
-from placements.explain.wording import COLUMN_WORDS, counted, joined, round_sentence, score_text
+from placements.explain.contest_wording import contest_words, smallest_words
+from placements.explain.wording import (
+    COLUMN_WORDS,
+    counted,
+    joined,
+    round_sentence,
+    score_text,
+    signed_text,
+)
 from placements.scheduling.decision import Decision
 from placements.scheduling.replay import Candidate, Replay, Step, Verdict
+from placements.scheduling.semantics import Semantics
 from placements.scheduling.spread.base import SOFT_VIOLATION_SCORE
 
 _RANGES_SHOWN = 6
@@ -19,14 +28,20 @@ def step_sentences(replay: Replay, step: Step) -> list[str]:
     if step.winner is None or step.cut is not None:
         return [f"{_capital(round_sentence(step))}."]
     winner = replay.candidate(step.number, step.winner)
-    return [*_effects(step, winner), _contest(step), *_higher_affinity(replay, step), *_forbidden(step)]
+    effects = _EFFECTS[replay.decision.cycle.semantics](step, winner)
+    return [
+        *effects,
+        *_contest(replay, step),
+        *_higher_preference(replay, step),
+        *_forbidden(step),
+    ]
 
 
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _effects(step: Step, winner: Candidate) -> Iterator[str]:
+def _effects_on_skew(step: Step, winner: Candidate) -> Iterator[str]:
     for spread, verdict in zip(step.spreads, winner.constraints, strict=True):
         key, group = verdict.topology_key, verdict.group
         if group is None:
@@ -35,7 +50,7 @@ def _effects(step: Step, winner: Candidate) -> Iterator[str]:
                 " clusters with the label may score −1."
             )
             continue
-        place, score = f"{key}={group}", _signed(verdict.score)
+        place, score = f"{key}={group}", signed_text(verdict.score)
         before, after = spread.skew_before, spread.skew_after
         if verdict.violates:
             limit = f"over the soft limit {spread.max_skew}"
@@ -48,36 +63,84 @@ def _effects(step: Step, winner: Candidate) -> Iterator[str]:
             yield f"Placing in {place} leaves the skew of {key} at {after} ({score})."
 
 
-def _signed(value: float) -> str:
-    text = score_text(value).replace("-", "−")
-    return f"+{text}" if value > 0 else text
+def _effects_on_gap(step: Step, winner: Candidate) -> Iterator[str]:
+    """Say level by level where the pick puts its group, seen from the emptiest sibling (`ocm`)."""
+    for spread, verdict in zip(step.spreads, winner.constraints, strict=True):
+        key = verdict.topology_key
+        if verdict.group is None:
+            yield f"{winner.cluster} has no {key}, so it is free there, as if level with the emptiest group."
+            continue
+        limit = f", limit {verdict.max_skew}" if spread.is_hard else ""
+        yield (
+            f"{key}={verdict.group} goes from {verdict.count} to {(verdict.count or 0) + 1}, then"
+            f" {verdict.skew_after} above {smallest_words(verdict)}{limit}."
+        )
 
 
-def _contest(step: Step) -> str:
-    if step.runner_up is None:
-        return f"{step.winner} was the only one left."
-    if step.decided_by == "name":
-        return f"{step.winner} and {step.runner_up} tie on every score; the name decides."
-    return f"{step.winner} comes before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}."
+def _effects_on_cost(step: Step, winner: Candidate) -> Iterator[str]:
+    """Say what a hard limit makes of the pick, and what a soft one makes it cost (`kubernetes`)."""
+    for spread, verdict in zip(step.spreads, winner.constraints, strict=True):
+        key, group, count = verdict.topology_key, verdict.group, verdict.count or 0
+        if group is None:
+            yield f"{winner.cluster} has no label {key}: its spread score is 0, the lowest."
+        elif spread.is_hard:
+            above = f"{verdict.skew_after} above {smallest_words(verdict)}, limit {verdict.max_skew}"
+            yield f"{key}={group} goes from {count} to {count + 1}, then {above}, which scores nothing."
+        else:
+            yield f"{key}={group} goes from {count} to {count + 1}, at a cost of {score_text(verdict.score)}."
 
 
-def _higher_affinity(replay: Replay, step: Step) -> Iterator[str]:
-    one = replay.decision.round(step.number)
-    if one.candidates.strategy.rank_names[0] != "topology" or not len(one.ranked):
+_EFFECTS: Mapping[Semantics, Callable[[Step, Candidate], Iterator[str]]] = {
+    Semantics.FLEET: _effects_on_skew,
+    Semantics.KUBEFLEET: _effects_on_skew,
+    Semantics.OCM: _effects_on_gap,
+    Semantics.KUBERNETES: _effects_on_cost,
+}
+
+
+def _contest(replay: Replay, step: Step) -> Iterator[str]:
+    if step.winner is None or step.runner_up is None:
+        yield f"{step.winner} was the only one left."
         return
-    affinity = one.candidates.affinity[one.ranked]
-    higher = int(np.count_nonzero(affinity > affinity[0]))
+    if step.decided_by == "name":
+        yield f"{step.winner} and {step.runner_up} tie on every score; the name decides."
+        return
+    yield f"{step.winner} comes before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}."
+    if step.decided_by in _MADE_OF_PARTS:
+        one = replay.decision.round(step.number)
+        yield f"{_capital(contest_words(replay.decision, one, step.winner, step.runner_up))}."
+
+
+_MADE_OF_PARTS = ("preference", "score", "final")
+"""The columns whose numbers nobody can read without knowing what they are made of."""
+
+
+def _higher_preference(replay: Replay, step: Step) -> Iterator[str]:
+    """Count those that are preferred and lose, where the spread comes before what is preferred."""
+    one = replay.decision.round(step.number)
+    names = one.candidates.strategy.rank_names
+    if names[0] != "topology" or not len(one.ranked):
+        return
+    preference = one.candidates.preference[one.ranked]
+    higher = int(np.count_nonzero(preference > preference[0]))
     if higher:
-        verb = "has a higher affinity and loses" if higher == 1 else "have a higher affinity and lose"
-        yield f"{_capital(counted(higher, 'cluster'))} {verb}: topology outranks affinity."
+        what = names[1]
+        verb = f"has a higher {what} and loses" if higher == 1 else f"have a higher {what} and lose"
+        yield f"{_capital(counted(higher, 'cluster'))} {verb}: topology outranks {what}."
 
 
 def _forbidden(step: Step) -> Iterator[str]:
     for spread in step.spreads:
-        if spread.forbids:
+        too_many = spread.forbids - spread.without_key
+        if too_many:
             yield (
-                f"{_capital(counted(spread.forbids, 'cluster'))} could not be picked: one more would break"
+                f"{_capital(counted(too_many, 'cluster'))} could not be picked: one more would break"
                 f" max skew {spread.max_skew} of {spread.topology_key}."
+            )
+        if spread.without_key:
+            yield (
+                f"{_capital(counted(spread.without_key, 'cluster'))} could not be picked without the label"
+                f" {spread.topology_key}, which a hard limit needs."
             )
 
 
@@ -85,8 +148,11 @@ def verdict_sentence(verdict: Verdict) -> str:
     """Say why a hard constraint forbids a cluster in a step: "region=west would be 2, the emptiest 0"."""
     if verdict.group is None:
         return f"has no label {verdict.topology_key}, which the spread needs"
-    would = f"{verdict.topology_key}={verdict.group} would be {(verdict.count or 0) + 1}"
-    return f"{would}, the emptiest group {verdict.smallest}, max skew {verdict.max_skew}"
+    sort = "claim " if verdict.is_claim else ""
+    would = f"{sort}{verdict.topology_key}={verdict.group} would be {(verdict.count or 0) + 1}"
+    if verdict.limits_skew:
+        return f"{would}, the emptiest group {verdict.smallest}, max skew {verdict.max_skew}"
+    return f"{would}, {verdict.skew_after} above {smallest_words(verdict)}, limit {verdict.max_skew}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +186,18 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     competed, forbidden = course.competed, course.forbidden
     parts = [f"Competed in {_steps(competed)}"] if competed else ["It never competed"]
     if forbidden:
-        parts.append(f"kept out by a hard limit in {_steps(forbidden)}")
+        parts.append(f"kept out by {_keeps_out(decision, cluster, forbidden)} in {_steps(forbidden)}")
     sentences = [f"{', '.join(parts)}."]
     if competed and cluster not in decision.picked_names:
         sentences += _last_time(Replay(decision), competed[-1], cluster)
     return sentences
+
+
+def _keeps_out(decision: Decision, cluster: str, forbidden: Sequence[int]) -> str:
+    """Name what kept a cluster out: a missing label in every step, or the count of its group in some."""
+    verdicts = Replay(decision).verdicts(forbidden[0], cluster)
+    lacking = [one.topology_key for one in verdicts if one.is_forbidden and one.group is None]
+    return f"its missing label {joined(lacking)}" if lacking else "a hard limit"
 
 
 def _steps(numbers: Sequence[int]) -> str:
@@ -150,7 +223,11 @@ def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
     if step.winner is None or step.winner == cluster:
         return []
     own, winner = replay.candidate(number, cluster), replay.candidate(number, step.winner)
-    words = f"Last time, in step {number}, {step.winner} came first by {COLUMN_WORDS[own.decided_by]}"
+    words = f"Last time, in step {number}, {step.winner} came first"
+    if own.decided_by != "name" and not all(one.limits_skew for one in step.spreads):
+        one = replay.decision.round(number)
+        return [f"{words}: {contest_words(replay.decision, one, step.winner, cluster)}."]
+    words += f" by {COLUMN_WORDS[own.decided_by]}"
     if own.decided_by == "topology":
         scores = f"{score_text(own.topology_spread_score)} against {score_text(winner.topology_spread_score)}"
         words += f" ({scores})"

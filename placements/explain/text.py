@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
 
 from placements.explain import advice_wording, wording
+from placements.explain.difference_wording import difference_head, difference_sentence, later_partings
 from placements.scheduling.advice.changes import POLICY_CHANGES
 from placements.scheduling.advice.search import Advice, how_to_fulfil
 from placements.scheduling.bindings import Binding
@@ -12,12 +14,14 @@ from placements.scheduling.decision import CycleKind, Decision, Picked
 from placements.scheduling.faults import Caveat
 from placements.scheduling.outcomes import ClusterOutcome, Outcome, Outcomes
 from placements.scheduling.replay import Candidate, Replay, Spread, Step
+from placements.scheduling.semantics import Semantics
 
 _ROUNDS_SHOWN = 20
 _CANDIDATES_SHOWN = 5
 _CLUSTERS_SHOWN = 50
 _GROUPS_SHOWN = 12
 _WAYS_SHOWN = 12
+_WIDTH = 100
 
 
 def decision_text(
@@ -90,7 +94,9 @@ def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[st
     if step.cut is not None and candidates is not None:
         most = max(most, min(step.cut.size + 2, _CLUSTERS_SHOWN))
     if step.candidates:
-        yield from (f"  {line}" for line in _candidate_table(replay.candidates(number, most=most), step))
+        candidates_shown = replay.candidates(number, most=most)
+        rows = _candidate_table(candidates_shown, step, replay.decision.cycle.semantics)
+        yield from (f"  {line}" for line in rows)
     if step.candidates > most:
         yield f"  … {step.candidates - most} more: --step {number}"
 
@@ -103,19 +109,22 @@ def _spread_line(spread: Spread) -> str:
         f"{name}: {_change(spread.before[name], spread.after[name])}" for name in sorted(names)
     )
     more = f", … {len(spread.before) - len(names)} more groups" if len(spread.before) > len(names) else ""
-    skew = _change(spread.skew_before, spread.skew_after)
-    return f"{wording.spread_limit(spread)}: {counts or 'no groups'}{more}; skew {skew}"
+    measure = "skew" if spread.limits_skew else "gap"
+    uneven = f"{measure} {_change(spread.skew_before, spread.skew_after)}"
+    return f"{wording.spread_limit(spread)}: {counts or 'no groups'}{more}; {uneven}"
 
 
 def _change(before: int, after: int) -> str:
     return str(before) if before == after else f"{before}→{after}"
 
 
-def _candidate_table(candidates: Sequence[Candidate], step: Step) -> list[str]:
+def _candidate_table(candidates: Sequence[Candidate], step: Step, semantics: Semantics) -> list[str]:
     has_history = any(one.was_here for one in candidates)
     combined = list(dict.fromkeys(name for one in candidates for name in one.combined))
-    header = ["rank", "cluster", *(spread.topology_key for spread in step.spreads), "topology", "affinity"]
-    rows = [[*header, *combined, *(["was here"] if has_history else []), "decided by"]]
+    scored = (wording.scored_heading(spread.topology_key, semantics) for spread in step.spreads)
+    header = ["rank", "cluster", *scored, "topology", "affinity"]
+    headings = (wording.HEADINGS.get(name, name) for name in combined)
+    rows = [[*header, *headings, *(["was here"] if has_history else []), "decided by"]]
     for one in candidates:
         scores = [_verdict_cell(verdict.score, forbidden=verdict.is_forbidden) for verdict in one.constraints]
         row = [
@@ -142,7 +151,8 @@ def _place(one: Candidate, step: Step) -> str:
         return "filtered"
     if step.cut is not None:
         return "picked" if one.rank <= step.cut.size else "below the cut"
-    return "picked" if one.rank == 1 else wording.COLUMN_WORDS[one.decided_by]
+    words = wording.HEADINGS.get(one.decided_by or "", wording.COLUMN_WORDS[one.decided_by])
+    return "picked" if one.rank == 1 else words
 
 
 def _placed(decision: Decision) -> Iterator[str]:
@@ -211,12 +221,32 @@ def _why(outcome: ClusterOutcome) -> str:
 def comparison_text(comparison: Comparison, *, placement: str, notes: Iterable[str] = ()) -> str:
     """Write whom each semantics places, side by side, with the first difference marked."""
     difference = comparison.first_difference
-    parts = "all place the same clusters in the same order"
-    if difference is not None:
-        parts = wording.difference_sentence(difference)
-    lines = [f"{placement} under {len(comparison.decisions)} semantics", parts, *notes, ""]
+    lines = [f"{placement} under {len(comparison.decisions)} semantics", *_parts(comparison), *notes, ""]
     lines += (f"  {line}" for line in table(_comparison_rows(comparison, difference)))
     return "\n".join(map(visible, [*lines, *_more(len(comparison.rows))])) + "\n"
+
+
+def _parts(comparison: Comparison) -> Iterator[str]:
+    """Write where the rules part and why, a sentence a line, wrapped to stand above the columns."""
+    sentence = difference_sentence(comparison)
+    told = [sentence or difference_head(comparison)]
+    told += (f"{one.semantics} {one.words}" for one in later_partings(comparison) if sentence)
+    for words in told:
+        first, *others = words.split(". ")
+        yield from _wrapped(first, "")
+        for one in others:
+            yield from _wrapped(one, "  ")
+
+
+def _wrapped(words: str, indent: str) -> list[str]:
+    return wrap(
+        words,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _comparison_rows(comparison: Comparison, difference: Difference | None) -> list[list[str]]:

@@ -4,15 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from placements.scheduling.bindings import BindingState
-from placements.scheduling.comparison import Difference
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.fleet import EligibilityKind
 from placements.scheduling.outcomes import Outcome
-from placements.scheduling.policy import Semantics, TopologySpreadConstraint
+from placements.scheduling.policy import KeyType, TopologySpreadConstraint
+from placements.scheduling.profile import profile_of
 from placements.scheduling.reasons import Reason, ReasonCode
 from placements.scheduling.replay import Spread, Step
 from placements.scheduling.rounds import SpreadScore
+from placements.scheduling.semantics import Semantics
 from placements.scheduling.spread.base import is_hard
 
 OUTCOME_ORDER = (
@@ -29,6 +30,7 @@ OUTCOME_ORDER = (
 
 Facts = Mapping[str, Any]
 
+TIMES = "×"  # noqa: RUF001 -- the sign of a product
 NONE = "–"  # noqa: RUF001 -- the dash of tables, not a minus
 
 COLUMN_WORDS = {
@@ -37,9 +39,23 @@ COLUMN_WORDS = {
     "was-here": "having been here before",
     "name": "name",
     "preference": "preference",
-    "score": "spread and affinity together",
-    "final": "spread and preference together",
+    "score": f"2 {TIMES} spread + affinity",
+    "final": f"u {TIMES} spread + preference",
     None: "only one left",
+}
+HEADINGS = {"final": "sum", "score": "sum"}
+"""What columns are called in tables whose head or caption says what the sum is of."""
+_SCORED = {
+    Semantics.FLEET: "",
+    Semantics.KUBEFLEET: "",
+    Semantics.OCM: " gap",
+    Semantics.KUBERNETES: " cost",
+}
+_MEASURES = {
+    Semantics.FLEET: "skew",
+    Semantics.KUBEFLEET: "skew",
+    Semantics.OCM: "gap",
+    Semantics.KUBERNETES: "gap",
 }
 ELIGIBILITY_WORDS = {
     EligibilityKind.LEAVING: "is leaving the fleet",
@@ -62,6 +78,12 @@ def score_text(value: SpreadScore | None) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else str(int(value))
 
 
+def signed_text(value: SpreadScore | None) -> str:
+    """Write a score with its sign, a minus as wide as a plus: "+1", "0", "−1"."""
+    text = score_text(value).replace("-", "−")
+    return f"+{text}" if isinstance(value, int | float) and value > 0 else text
+
+
 def reason_sentence(reason: Reason) -> str:
     """Say one reason; it reads after the name of the cluster."""
     return _SENTENCES[reason.code](reason.facts)
@@ -69,6 +91,8 @@ def reason_sentence(reason: Reason) -> str:
 
 def headline(decision: Decision) -> str:
     """Say in one sentence how the cycle came out."""
+    if profile_of(decision.cycle).chooses_anew and decision.kind in (CycleKind.PICK, CycleKind.PICK_ALL):
+        return _chosen_anew(decision)
     picked, kept = len(decision.picked), len(decision.kept)
     wanted = f"{decision.cycle.policy.number_of_clusters or 0:,}"
     named = len(decision.cycle.policy.cluster_names)
@@ -79,9 +103,28 @@ def headline(decision: Decision) -> str:
         CycleKind.PICK: f"{picked + kept:,} of {wanted} placed: {picked:,} picked, {kept:,} kept",
         CycleKind.SCALE_DOWN: f"{kept:,} of {wanted} kept, {len(decision.unscheduled):,} unscheduled",
         CycleKind.NOTHING_TO_DO: f"{kept:,} of {wanted} placed already: nothing to do",
-        CycleKind.FAILED: "the cycle failed: a property value is no quantity",
+        CycleKind.FAILED: _failure(decision),
     }
     return sentences[decision.kind]
+
+
+def _failure(decision: Decision) -> str:
+    """Say why a cycle failed; one that may choose fewer fails by no limit."""
+    if not decision.is_unsatisfiable:
+        return "the cycle failed: a property value is no quantity"
+    wanted = counted(decision.cycle.policy.number_of_clusters or 0, "cluster")
+    return f"nothing is chosen: not all of {wanted} can be picked, and fewer are not wanted"
+
+
+def _chosen_anew(decision: Decision) -> str:
+    """Say how a cycle came out that keeps nothing: who is chosen again, who is new, who has to go."""
+    active = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
+    again = sum(name in active for name in decision.picked_names)
+    wanted = decision.cycle.policy.number_of_clusters
+    of = "every cluster that passes" if wanted is None else f"{len(decision.picked):,} of {wanted:,} chosen"
+    counts = {"new": len(decision.picked) - again, "again": again, "no longer": len(decision.unscheduled)}
+    told = joined([f"{count:,} {what}" for what, count in counts.items() if count])
+    return f"{of}: {told}" if told else of
 
 
 def round_sentence(step: Step) -> str:
@@ -114,16 +157,29 @@ def _nobody(step: Step) -> str:
 
 def spread_limit(spread: Spread) -> str:
     """Name a constraint of a step with its limit."""
-    return _limit(spread.topology_key, spread.max_skew, hard=spread.is_hard)
+    return _limit(spread.topology_key, spread.max_skew, hard=spread.is_hard, limits_skew=spread.limits_skew)
 
 
-def spread_limit_of(constraint: TopologySpreadConstraint) -> str:
+def measure_word(semantics: Semantics) -> str:
+    """Say what the limits of these rules are on: the skew, or the gap to the emptiest group."""
+    return _MEASURES[semantics]
+
+
+def scored_heading(key: str, semantics: Semantics) -> str:
+    """Name the column of what a constraint on a key scores: the key, and in what where it is no score."""
+    return f"{key}{_SCORED[semantics]}"
+
+
+def spread_limit_of(constraint: TopologySpreadConstraint, *, limits_skew: bool = True) -> str:
     """Name a constraint of a policy with its limit."""
-    return _limit(constraint.topology_key, constraint.max_skew, hard=is_hard(constraint))
+    hard = is_hard(constraint)
+    return _limit(constraint.topology_key, constraint.max_skew, hard=hard, limits_skew=limits_skew)
 
 
-def _limit(key: str, max_skew: int, *, hard: bool) -> str:
-    return f"{key} (max skew {max_skew}, {'hard' if hard else 'soft'})"
+def _limit(key: str, max_skew: int, *, hard: bool, limits_skew: bool) -> str:
+    """Leave maxSkew out where it is no limit: of a soft constraint whose rules score counts, not the skew."""
+    limit = f"max skew {max_skew}, " if hard or limits_skew else ""
+    return f"{key} ({limit}{'hard' if hard else 'soft'})"
 
 
 def counted(number: int, noun: str) -> str:
@@ -162,8 +218,15 @@ def joined(words: Sequence[str], last: str = "and") -> str:
 
 
 def _picked(facts: Facts) -> str:
-    spread, affinity = score_text(facts["topologySpreadScore"]), score_text(facts["affinityScore"])
-    return f"in step {facts['round']} (topology spread {spread}, affinity {affinity})"
+    return f"in step {facts['round']} ({_scores(facts)})"
+
+
+def _scores(facts: Facts) -> str:
+    """Tell the scores; a list of numbers are gaps, level by level (`ocm`, strict)."""
+    spread, affinity = facts["topologySpreadScore"], score_text(facts["affinityScore"])
+    if isinstance(spread, list | tuple):
+        return f"gap {score_text(tuple(spread))}, affinity {affinity}" if spread else f"affinity {affinity}"
+    return f"topology spread {score_text(spread)}, affinity {affinity}"
 
 
 _HOW_FAR = {
@@ -178,8 +241,7 @@ def _kept(facts: Facts) -> str:
 
 
 def _scaled_down(facts: Facts) -> str:
-    spread, affinity = score_text(facts["topologySpreadScore"]), score_text(facts["affinityScore"])
-    stored = f"stored topology spread {spread}, affinity {affinity}"
+    stored = f"stored {_scores(facts)}"
     return f"fewer clusters are wanted, and it goes first ({_HOW_FAR[facts['state']]}; {stored})"
 
 
@@ -224,15 +286,26 @@ def _topology_spread(facts: Facts) -> str:
     group, count = f"{facts['topologyKey']}={facts['group']}", facts["count"]
     if facts["group"] is None:
         return f"has no label {facts['topologyKey']}, which the spread needs"
+    which = "sibling" if facts.get("nested") else "group"
+    emptiest = f"the emptiest {which} {facts['smallest']}"
+    if "lacksDomains" in facts:
+        emptiest = f"and with fewer than {facts['lacksDomains']} groups the emptiest counts as 0"
     if "skewAfter" in facts:
         after = f"one more makes the skew {facts['skewAfter']}, limit {facts['maxSkew']}"
     else:
         after = f"one more would be {facts['aboveSmallest']} above it, limit {facts['maxSkew']}"
-    return f"in step {facts['round']} {group} has {count}, the emptiest group {facts['smallest']}: {after}"
+    if facts.get("topologyKeyType") == KeyType.CLAIM:
+        group = f"claim {group}"
+    return f"in step {facts['round']} {group} has {count}, {emptiest}: {after}"
 
 
 def _outranked(facts: Facts) -> str:
     behind = f"place {facts['rank']:,} in step {facts['round']:,}, behind {facts['behind']}"
+    if facts["decidedBy"] == "topology" and isinstance(facts["topologySpreadScore"], list | tuple):
+        own, best = (
+            score_text(tuple(facts[key])) for key in ("topologySpreadScore", "behindTopologySpreadScore")
+        )
+        return f"{behind} on the gap ({own} against {best})"
     if facts["decidedBy"] == "topology":
         own, best = score_text(facts["topologySpreadScore"]), score_text(facts["behindTopologySpreadScore"])
         return f"{behind} on topology spread ({own} against {best})"
@@ -243,6 +316,12 @@ def _outranked(facts: Facts) -> str:
     if "score" in facts:
         words += f" ({score_text(facts['score'])} against {score_text(facts['behindScore'])})"
     return words
+
+
+def _cycle_failed(facts: Facts) -> str:
+    if facts.get("allOrNone"):
+        return "nobody is chosen: fewer than are wanted can be picked, and all or none are to be"
+    return "was not looked at: the cycle failed"
 
 
 _SENTENCES: dict[ReasonCode, Callable[[Facts], str]] = {
@@ -258,7 +337,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Facts], str]] = {
     ReasonCode.SCALING_DOWN: lambda _: "was not looked at: this cycle only removes clusters",
     ReasonCode.NOTHING_TO_DO: lambda _: "was not looked at: enough clusters are placed already",
     ReasonCode.NO_NAMES: lambda _: "was not looked at: the list of cluster names is empty",
-    ReasonCode.CYCLE_FAILED: lambda _: "was not looked at: the cycle failed",
+    ReasonCode.CYCLE_FAILED: _cycle_failed,
     ReasonCode.REQUIRED_AFFINITY: _required_affinity,
     ReasonCode.NOT_ELIGIBLE: _not_eligible,
     ReasonCode.UNTOLERATED_TAINT: _untolerated,
@@ -267,24 +346,3 @@ _SENTENCES: dict[ReasonCode, Callable[[Facts], str]] = {
     ReasonCode.TOPOLOGY_SPREAD: _topology_spread,
     ReasonCode.OUTRANKED: _outranked,
 }
-
-
-def difference_sentence(difference: Difference) -> str:
-    """Say at which place the semantics part, whom each takes there, and what it goes by."""
-    by_choice: dict[str | None, list[Semantics]] = {}
-    for semantics, name in difference.choices.items():
-        by_choice.setdefault(name, []).append(semantics)
-    parts = [_choice(difference, name, which) for name, which in by_choice.items()]
-    return f"place {difference.place}: {'; '.join(parts)}"
-
-
-def _choice(difference: Difference, name: str | None, which: list[Semantics]) -> str:
-    who = joined([str(one) for one in which])
-    step = difference.steps[which[0]]
-    takes = verb(len(which), "takes")
-    if name is None:
-        ending = f" ({_nobody(step)})" if step is not None and step.winner is None else ""
-        return f"{who} {takes} nobody{ending}"
-    if step is None or step.winner != name or step.runner_up is None:
-        return f"{who} {takes} {name}"
-    return f"{who} {takes} {name}, before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}"

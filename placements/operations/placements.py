@@ -28,6 +28,7 @@ from placements.scheduling.door.ocm_placement import is_ocm_placement
 from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import PlacementType
+from placements.scheduling.profile import chooses_anew
 from placements.scheduling.reads import labels_read, properties_read
 from placements.scheduling.semantics import Semantics
 from placements.scheduling.spec import (
@@ -258,8 +259,9 @@ def scheduled_columns(placement: Placement, status: str, *, now: datetime) -> di
 
 
 def always_looks(placement: Placement) -> bool:
-    """Tell whether a fulfilled placement may still take on clusters: PickAll does, and OCM chooses anew."""
-    return placement.placement_type == PlacementType.PICK_ALL or placement.semantics == Semantics.OCM
+    """Tell whether a fulfilled placement may still take on clusters: PickAll does, and some choose anew."""
+    is_pick_all = placement.placement_type == PlacementType.PICK_ALL
+    return is_pick_all or chooses_anew(Semantics(placement.semantics))
 
 
 def _name_of(user: User | None) -> str:

@@ -1,6 +1,7 @@
 """A suggested change as a manifest: what the editor opens as a draft."""
 
 import copy
+import json
 from typing import Any
 
 from placements.queries.records import AnyDecision, decision_of
@@ -8,7 +9,7 @@ from placements.scheduling.advice.changes import Change
 from placements.scheduling.faults import Faults
 from placements.scheduling.policy import PlacementPolicy, parse_policy
 from placements.scheduling.semantics import Semantics
-from placements.scheduling.spec import parse_placement
+from placements.scheduling.spec import SPREAD_OPTIONS_ANNOTATION, parse_placement
 
 Document = dict[str, Any]
 
@@ -16,16 +17,38 @@ Document = dict[str, Any]
 def draft_with(row: AnyDecision, change: Change) -> Document | None:
     """Give the manifest of the decided placement with one change of its policy, everything else as written.
 
-    None for a change of the fleet, and when the placement is gone or its policy is no longer the decided one:
-    the advice was tried on that policy only.
+    None for a change of the fleet, when the placement is gone or its policy is no longer the decided one, as
+    the advice was tried on that policy only, and where its kind of document says a policy in another way.
     """
-    if change.edit is None or row.placement is None:
+    if (change.edit is None and change.option is None) or row.placement is None:
         return None
     document, cycle = row.placement.document, decision_of(row).cycle
     now = parse_placement(document)
     if now.semantics is not cycle.semantics or now.spec.policy.canonical() != cycle.policy.canonical():
         return None
-    return with_change(document, change)
+    changed = (
+        with_change(document, change) if change.option is None else with_option(document, *change.option)
+    )
+    return changed if _asks_for(changed, change) else None
+
+
+def _asks_for(document: Document, change: Change) -> bool:
+    try:
+        asked = parse_placement(document)
+    except Faults:
+        return False
+    name, value = change.option or ("", None)
+    has_option = change.option is None or asked.spread_options.get(name) == value
+    return has_option and asked.spec.policy == change.changed().policy
+
+
+def with_option(document: Document, name: str, value: object) -> Document:
+    """Give a manifest with one option of its semantics set, the others as they are written."""
+    changed = copy.deepcopy(document)
+    notes = changed["metadata"].get("annotations") or {}
+    options = {**json.loads(notes.get(SPREAD_OPTIONS_ANNOTATION, "{}")), name: value}
+    changed["metadata"]["annotations"] = {**notes, SPREAD_OPTIONS_ANNOTATION: json.dumps(options)}
+    return changed
 
 
 def with_change(document: Document, change: Change) -> Document:

@@ -1,24 +1,21 @@
 """Two moments of a placement side by side: its policy, its manifest, its resources, what was decided."""
 
-import json
 import re
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fleetui.models import Event
 from placements.explain.decision_diffs import DecisionDiff, decision_diff
 from placements.explain.sentences import policy_sentence
 from placements.explain.text_diffs import Piece, line_diff, sentence_diff
 from placements.manifests import dump_yaml
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
 from placements.queries.records import decision_of, outcomes_of
+from placements.queries.restoring import decisions_under, manifest_with, saved_until
 from placements.scheduling.hub.secrets import without_secrets
 from placements.scheduling.policy import PlacementPolicy
 from placements.scheduling.semantics import Semantics
-from placements.scheduling.spec import SEMANTICS_ANNOTATION, SPREAD_OPTIONS_ANNOTATION
 from placements.snapshots import policy_of
 
 _SNAPSHOT = re.compile(r"([ps])(\d{1,9})")
@@ -59,7 +56,9 @@ class Side:
     @property
     def sentence(self) -> str:
         """Say what the policy asks for."""
-        return policy_sentence(self.policy) if self.policy else ""
+        if self.policy is None or self.snapshot is None:
+            return policy_sentence(self.policy) if self.policy else ""
+        return policy_sentence(self.policy, Semantics(self.snapshot.semantics), self.snapshot.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ def _policy_side(placement: Placement, number: int) -> Side | None:
     row = placement.policy_snapshots.filter(number=number).first()
     if row is None:
         return None
-    decision = _decisions(placement).filter(policy_number=number).order_by("-number").first()
+    decision: Decision | None = decisions_under(placement, number).first()
     return Side(
         f"p{number}",
         f"policy #{number}",
@@ -189,42 +188,9 @@ def manifest_then(
     placement: Placement, snapshot: PolicySnapshot | None, *, until: datetime
 ) -> dict[str, Any]:
     """Give the manifest as it was saved last until then; without a note of that, today's with that policy."""
-    saved = Event.objects.filter(kind="placement", name=placement.name, verb__in=("created", "changed"))
-    event = (
-        saved.filter(at__gte=placement.created_at, at__lte=until, after__isnull=False).order_by("-id").first()
-    )
-    if event is not None and event.after is not None:
-        return event.after
-    return manifest_with(placement, snapshot) if snapshot else placement.document
-
-
-def manifest_with(placement: Placement, snapshot: PolicySnapshot) -> dict[str, Any]:
-    """Give today's manifest with the policy of a snapshot: what restoring it would save."""
-    document = deepcopy(placement.document)
-    number = number_under(placement, snapshot)
-    document["spec"]["policy"] = {
-        **snapshot.policy,
-        **({} if number is None else {"numberOfClusters": number}),
-    }
-    notes = dict(document["metadata"].get("annotations") or {})
-    _note(notes, SEMANTICS_ANNOTATION, "" if snapshot.semantics == Semantics.FLEET else snapshot.semantics)
-    _note(notes, SPREAD_OPTIONS_ANNOTATION, json.dumps(snapshot.options) if snapshot.options else "")
-    document["metadata"].pop("annotations", None)
-    if notes:
-        document["metadata"]["annotations"] = notes
-    return document
-
-
-def number_under(placement: Placement, snapshot: PolicySnapshot) -> int | None:
-    """Give how many clusters were wanted last under a policy; another number makes no snapshot of its own."""
-    decision = _decisions(placement).filter(policy_number=snapshot.number).order_by("-number").first()
-    return _wanted(placement, decision)
-
-
-def _note(notes: dict[str, str], key: str, value: str) -> None:
-    notes.pop(key, None)
-    if value:
-        notes[key] = value
+    if saved := saved_until(placement, until):
+        return saved
+    return (manifest_with(placement, snapshot) if snapshot else None) or placement.document
 
 
 def _resource_changes(before: ResourceSnapshot, after: ResourceSnapshot) -> Iterator[ResourceChange]:

@@ -170,7 +170,7 @@ def _shown(
     decision = found.decision
     return DraftPreview(
         preview=found,
-        sentence=policy_sentence(draft.spec.policy),
+        sentence=policy_sentence(draft.spec.policy, draft.semantics, draft.spread_options),
         bound=feasibility_bound(decision.cycle) if _is_quick(decision.cycle) else None,
         traps=tuple(trap_sentences(decision, most_steps=_MOST_STEPS, with_bound=False)),
         spreads=tuple(spread_bars(decision)),

@@ -1,7 +1,7 @@
 """How near a placement is to its limits, and which of its picks a run from scratch would pass over."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -10,10 +10,12 @@ from django.db.models import Count, F, Window
 from django.db.models.functions import RowNumber
 
 from placements.models import Placement, StalePick
+from placements.scheduling.candidates import Candidates
+from placements.scheduling.columns import Ints
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import CycleKind
 from placements.scheduling.scheduler import schedule
-from placements.scheduling.spread.base import is_hard, levels_of
+from placements.scheduling.spread.base import is_hard, is_limit, unevenness
 
 MOST_NAMES = 3
 
@@ -49,12 +51,16 @@ def headroom_of(cycle: Cycle) -> Headroom:
     placed = np.nonzero(cycle.is_active)[0]
     stale = [cycle.fleet.names[place] for place in placed.tolist() if cycle.fleet.names[place] not in wanted]
     candidates = fresh.candidates
-    groups = zip(candidates.constraints, candidates.groups, strict=True) if candidates else ()
-    skews = [
-        Skew(one.topology_key, levels_of(group.count(placed)).skew, one.max_skew, is_hard(one))
-        for one, group in groups
-    ]
-    return Headroom(tuple(skews), tuple(stale))
+    return Headroom(tuple(_skews(candidates, placed)) if candidates else (), tuple(stale))
+
+
+def _skews(candidates: Candidates, placed: Ints) -> Iterator[Skew]:
+    """Give how uneven the groups are where maxSkew limits that; a soft one does where the skew is scored."""
+    for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
+        counts = groups.count(placed)
+        outlook = candidates.strategy.outlook(one, groups, counts)
+        if is_limit(one, outlook):
+            yield Skew(one.topology_key, unevenness(counts, outlook), one.max_skew, is_hard(one))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def _sides(decision: Decision, wish: Wish) -> SideBySide:
             continue
         decisions[semantics] = _decided(decision, other)
         warnings[semantics] = tuple(map(wish.in_document, other.caveats))
-    return SideBySide(Comparison(decisions), warnings, refused)
+    return SideBySide(Comparison(decisions, decision.cycle.semantics), warnings, refused)
 
 
 def _decided(decision: Decision, wish: Wish) -> Decision:

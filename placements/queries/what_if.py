@@ -219,7 +219,8 @@ def scenario_numbered(number: int) -> Scenario:
 def outcomes_in(scenario: Scenario, variant: str) -> QuerySet[HypotheticalDecision]:
     """Give what each placement would do, the worst first, without the records themselves."""
     rows = HypotheticalDecision.objects.filter(scenario=scenario, variant=variant)
-    return rows.select_related("record").defer("record__content").order_by("rank", "placement_name")
+    rows = rows.select_related("record", "placement").defer("record__content", "placement__document")
+    return rows.order_by("rank", "placement_name")
 
 
 @dataclass(frozen=True, slots=True)

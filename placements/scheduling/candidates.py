@@ -14,10 +14,8 @@ from placements.scheduling.columns import Bools, Codes, Ints, descending
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.policy import TopologySpreadConstraint
 from placements.scheduling.profile import Profile, profile_of
-from placements.scheduling.scores.preferred import affinity
-from placements.scheduling.scores.prioritizers import affinity_rows, prioritizers
 from placements.scheduling.scores.was_here import was_here
-from placements.scheduling.spread.base import DIGITS, Groups, Scores, Setting, SpreadStrategy
+from placements.scheduling.spread.base import Groups, Scores, Setting, SpreadStrategy
 
 Verdicts = NDArray[np.uint8]
 
@@ -27,7 +25,8 @@ class Candidates:
     """One entry per cluster of the fleet, in its order, in every column.
 
     `failed` has one bit per filter of the profile, the first filter lowest; 0 = passes them all.
-    `affinity` is the score that is told, `preference` the one that ranks: they differ under `ocm`.
+    `affinity` is the score that is told, `preference` the one that ranks: they are one
+    column where the preference is the affinity score alone.
     """
 
     strategy: SpreadStrategy
@@ -68,14 +67,14 @@ def candidates_of(cycle: Cycle) -> Candidates:
     strategy, constraints = profile.strategy, cycle.policy.topology_spread_constraints
     passes = filter_columns(cycle, profile)
     failed = _verdicts(cycle, passes)
-    told, ranking = _preferences(cycle, profile, failed == 0)
+    told = profile.preference.affinity(cycle, failed == 0)
     return Candidates(
         strategy=strategy,
         constraints=constraints,
         groups=strategy.groups(Setting(cycle.fleet, constraints, passes)),
         failed=failed,
         affinity=told,
-        preference=ranking,
+        preference=profile.preference.ranking(cycle, failed == 0, told),
         was_here=was_here(cycle),
         placed=cycle.placed,
     )
@@ -89,16 +88,6 @@ def verdicts(cycle: Cycle) -> Verdicts:
 def filter_columns(cycle: Cycle, profile: Profile) -> dict[str, Bools]:
     """Run every filter of the profile; give by its name which clusters pass it."""
     return {rule.name: rule.passes(cycle) for rule in profile.filters}
-
-
-def _preferences(cycle: Cycle, profile: Profile, candidates: Bools) -> tuple[Scores, Scores]:
-    """Give the affinity score that is told, and the preference that ranks."""
-    told: Scores = affinity(cycle)
-    if profile.ocm is None:
-        return told, told
-    if profile.ocm.affinity_terms:
-        told = affinity_rows(profile.ocm, cycle.fleet, candidates)
-    return told, np.round(told + prioritizers(profile.ocm, cycle, candidates), DIGITS)
 
 
 def _verdicts(cycle: Cycle, passes: Mapping[str, Bools]) -> Verdicts:

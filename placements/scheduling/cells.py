@@ -1,5 +1,6 @@
 """Cells: the clusters that are in the same group of every constraint."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,3 +36,10 @@ def _renumber(codes: Ints) -> Ints:
 def narrow(codes: Ints) -> NDArray[np.integer[Any]]:
     """Use 16 bits where they suffice, which makes a stable sort a radix sort."""
     return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
+
+
+def cells_by_group(group_of_cell: Codes | Ints, groups: int) -> list[Ints]:
+    """Give the cells of each of so many groups; a cell in none has a negative code."""
+    by_group = np.argsort(group_of_cell, kind="stable")
+    bounds = np.searchsorted(group_of_cell[by_group], np.arange(groups + 1)).tolist()
+    return [by_group[start:end] for start, end in pairwise(bounds)]

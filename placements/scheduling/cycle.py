@@ -13,6 +13,7 @@ from placements.scheduling.columns import Bools, Codes
 from placements.scheduling.door.ocm_options import OcmOptions, parse_ocm_options
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import PlacementPolicy, Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS
 
 NOBODY: Codes = np.zeros(0, dtype=np.int32)
 NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
@@ -33,7 +34,7 @@ class Cycle:
     fleet: Fleet
     policy: PlacementPolicy = field(default_factory=PlacementPolicy)
     bindings: tuple[Binding, ...] = ()
-    semantics: Semantics = Semantics.FLEET
+    semantics: Semantics = DEFAULT_SEMANTICS
     options: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
 
     def __post_init__(self) -> None:

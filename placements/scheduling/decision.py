@@ -15,6 +15,7 @@ from placements.scheduling.candidates import Candidates, Verdicts
 from placements.scheduling.columns import Codes
 from placements.scheduling.cycle import NOBODY, Cycle
 from placements.scheduling.picks import Picks
+from placements.scheduling.profile import profile_of
 from placements.scheduling.reads import labels_read, properties_read
 from placements.scheduling.rounds import Round, SpreadScore, told
 from placements.scheduling.selectors import Malformed
@@ -102,6 +103,11 @@ class Decision:
     def is_failed(self) -> bool:
         """Tell whether the cycle failed: nothing was decided."""
         return self.kind is CycleKind.FAILED
+
+    @property
+    def is_unsatisfiable(self) -> bool:
+        """Tell whether it failed because fewer than wanted are not wanted; else a property value did it."""
+        return self.is_failed and not profile_of(self.cycle).fails_on_malformed_property
 
     @property
     def number_of_rounds(self) -> int:

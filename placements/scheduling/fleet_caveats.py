@@ -53,7 +53,8 @@ def decision_caveats(decision: Decision) -> tuple[Caveat, ...]:
     clusters: dict[str, list[str]] = {}
     for one in decision.malformed:
         clusters.setdefault(one.property, []).append(one.cluster)
-    effect = "the cycle fails" if decision.is_failed else "it counts as absent"
+    is_fatal = decision.is_failed and not decision.is_unsatisfiable
+    effect = "the cycle fails" if is_fatal else "it counts as absent"
     return tuple(
         Caveat(
             "malformed-property",

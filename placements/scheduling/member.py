@@ -50,7 +50,7 @@ from placements.scheduling.fleet import (
     ResourceUsage,
     Taint,
 )
-from placements.scheduling.semantics import Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS
 
 __all__ = [
     "FIVE_MINUTES",
@@ -274,13 +274,13 @@ class Heartbeat(Parsed):
 
 def parse_heartbeat(document: object) -> Heartbeat:
     """Turn a heartbeat into a value; raise Faults with all that is wrong."""
-    return parse_model(Heartbeat, document, semantics=Semantics.FLEET, path="")
+    return parse_model(Heartbeat, document, semantics=DEFAULT_SEMANTICS, path="")
 
 
 def parse_member(document: object) -> MemberCluster:
     """Turn a MemberCluster document into a value; raise Faults with all that is wrong."""
     refuse_other_kinds(document, MEMBER_KIND)
-    return parse_model(MemberCluster, document, semantics=Semantics.FLEET, path="")
+    return parse_model(MemberCluster, document, semantics=DEFAULT_SEMANTICS, path="")
 
 
 def newest_heartbeat_of(members: Iterable[MemberCluster]) -> datetime | None:

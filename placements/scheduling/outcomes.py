@@ -82,7 +82,7 @@ class Outcomes:
             why = self._why_unscheduled(cluster, position)
             return _outcome(cluster, Outcome.UNSCHEDULED, *why)
         if self.decision.kind in _NOT_REACHED:
-            return _outcome(cluster, Outcome.NOT_REACHED, Reason(_NOT_REACHED[self.decision.kind]))
+            return _outcome(cluster, Outcome.NOT_REACHED, self._why_not_reached())
         return self._passed_over(cluster, position)
 
     @cached_property
@@ -143,6 +143,11 @@ class Outcomes:
         if self.decision.kind is CycleKind.SCALE_DOWN:
             return Reason(ReasonCode.SCALED_DOWN, _facts(binding)), *against
         return Reason(ReasonCode.CHOSEN_ANEW, _facts(binding)), *against
+
+    def _why_not_reached(self) -> Reason:
+        code = _NOT_REACHED[self.decision.kind]
+        stops = profile_of(self.cycle).strategy.stops_without_candidate()
+        return Reason(code, {} if stops or code is not ReasonCode.CYCLE_FAILED else {"allOrNone": True})
 
     def _passed_over(self, cluster: str, position: int) -> ClusterOutcome:
         reasons = self._against(position)

@@ -7,12 +7,10 @@ score. The design and its measurements are in `design/engine-performance.md`, de
 strategies that add the constraints' scores up and rank by their sum first.
 """
 
-from itertools import pairwise
-
 import numpy as np
 
 from placements.scheduling.candidates import Candidates, preference_order
-from placements.scheduling.cells import cells_of, narrow
+from placements.scheduling.cells import cells_by_group, cells_of, narrow
 from placements.scheduling.columns import Codes, Ints
 from placements.scheduling.cycle import NOBODY
 from placements.scheduling.picks import Picks
@@ -114,7 +112,7 @@ class _Track:
         self.strategy, self.constraint, self.total = strategy, constraint, total
         self.counts, self.count_of = counts, counts.tolist()
         self.codes, self.group_of_cell = group_of_cell, group_of_cell.tolist()
-        self.cells_of = _cells_by_group(group_of_cell, len(counts))
+        self.cells_of = cells_by_group(group_of_cell, len(counts))
         levels = levels_of(counts)
         self.smallest, self.largest = levels.smallest, levels.largest
         self.standing = (levels.skew, levels.has_lone_smallest)
@@ -182,9 +180,3 @@ class _Track:
     def _keyless_share(self) -> int:
         score = self.strategy.keyless_score(self.constraint)
         return _FORBIDDEN if score is None else score * _SCORE_UNIT
-
-
-def _cells_by_group(group_of_cell: Codes, groups: int) -> list[Ints]:
-    by_group = np.argsort(group_of_cell, kind="stable")
-    bounds = np.searchsorted(group_of_cell[by_group], np.arange(groups + 1)).tolist()
-    return [by_group[start:end] for start, end in pairwise(bounds)]

@@ -37,7 +37,7 @@ from placements.scheduling.door.terms import (
     SortOrder,
 )
 from placements.scheduling.faults import Caveat, Problem
-from placements.scheduling.semantics import Semantics, parse_semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS, Semantics, parse_semantics
 
 __all__ = [
     "Affinity",
@@ -272,7 +272,7 @@ def _toleration_entry(raw: Raw) -> tuple[str, ...]:
 
 
 def parse_policy(
-    raw: object, *, semantics: Semantics = Semantics.FLEET, path: str = "policy"
+    raw: object, *, semantics: Semantics = DEFAULT_SEMANTICS, path: str = "policy"
 ) -> PlacementPolicy:
     """Turn `spec.policy` into a value; null means absent, which is PickAll. Raises Faults."""
     if raw is None:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.door.ocm_options import OcmOptions
-from placements.scheduling.fleet import RESOURCE_PREFIX
 from placements.scheduling.policy import ClusterSelectorTerm, KeyType, PlacementPolicy
 from placements.scheduling.profile import profile_of
 from placements.scheduling.selectors import label_requirements, property_requirements
@@ -26,26 +24,16 @@ def properties_read(cycle: Cycle) -> tuple[str, ...]:
         names.update(requirement.key for requirement in label_requirements(term.claim_selector))
         if term.property_sorter is not None:
             names.add(term.property_sorter.name)
-    names.update(_resources(profile_of(cycle).ocm))
-    return tuple(sorted(names))
+    return tuple(sorted(names | profile_of(cycle).preference.properties_read()))
 
 
 def _topology_keys(cycle: Cycle, kind: KeyType) -> set[str]:
-    options = profile_of(cycle).ocm
     spread = {
         one.topology_key
         for one in cycle.policy.topology_spread_constraints
         if (one.topology_key_type or KeyType.LABEL) is kind
     }
-    rows = options.affinity_terms if options else ()
-    return spread | {one.topology_key for one in rows if one.topology_key_type is kind}
-
-
-def _resources(options: OcmOptions | None) -> Iterator[str]:
-    if options is not None and options.cpu_weight:
-        yield f"{RESOURCE_PREFIX}allocatable-cpu"
-    if options is not None and options.memory_weight:
-        yield f"{RESOURCE_PREFIX}allocatable-memory"
+    return spread | profile_of(cycle).preference.keys_read(kind)
 
 
 def _terms(policy: PlacementPolicy) -> Iterator[ClusterSelectorTerm]:

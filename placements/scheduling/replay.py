@@ -11,10 +11,12 @@ from itertools import chain, islice
 
 import numpy as np
 
+from placements.scheduling.columns import ABSENT
 from placements.scheduling.decision import Decision
+from placements.scheduling.policy import KeyType
 from placements.scheduling.rounds import Bid, Entry, Round, SpreadScore
 from placements.scheduling.scores.preferred import term_scores
-from placements.scheduling.spread.base import is_hard, levels_of
+from placements.scheduling.spread.base import Groups, is_hard, unevenness
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,9 @@ class Verdict:
     """What one constraint says of one cluster in a round; without a group the counts are None.
 
     `skew_after` is what the limit is compared with: the skew with one more in the group where `limits_skew`,
-    else how far the group would then be above the smallest.
+    else how far the group would then be above the smallest; `skew_before` is the same before the pick.
+    `is_nested` says that only groups with the same values above are compared; `lacks_domains` is minDomains
+    where there are fewer groups, so that the smallest counts as 0; `is_claim` that the key names a claim.
     """
 
     topology_key: str
@@ -37,10 +41,20 @@ class Verdict:
     score: float
     violates: bool
     is_forbidden: bool
+    is_nested: bool = False
+    lacks_domains: int | None = None
+    is_claim: bool = False
 
     @property
     def facts(self) -> dict[str, object]:
         """Give the verdict as plain data."""
+        only_here: dict[str, object] = {}
+        if self.is_nested:
+            only_here["nested"] = True
+        if self.lacks_domains:
+            only_here["lacksDomains"] = self.lacks_domains
+        if self.is_claim:
+            only_here["topologyKeyType"] = KeyType.CLAIM
         return {
             "topologyKey": self.topology_key,
             "maxSkew": self.max_skew,
@@ -52,6 +66,7 @@ class Verdict:
             "skewAfter" if self.limits_skew else "aboveSmallest": self.skew_after,
             "score": self.score,
             "violates": self.violates,
+            **only_here,
         }
 
 
@@ -80,7 +95,9 @@ class Candidate:
 class Spread:
     """One constraint's groups in a round: counts before and after the pick, by group.
 
-    `forbids` counts the clusters that could otherwise have been picked in this round.
+    `skew_before` and `skew_after` are measured as the limit is: largest minus smallest where `limits_skew`,
+    else how far the fullest group is above the smallest that it is compared with. `forbids` counts the
+    clusters that could otherwise have been picked in this round, `without_key` those of them without the key.
     """
 
     topology_key: str
@@ -91,6 +108,9 @@ class Spread:
     skew_before: int
     skew_after: int
     forbids: int
+    without_key: int = 0
+    limits_skew: bool = True
+    is_nested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +179,10 @@ class Replay:
 
     def candidate(self, number: int, cluster: str) -> Candidate:
         """Give one cluster in one round, whether or not it could be picked. Raises IndexError, KeyError."""
-        one = self.decision.round(number)
+        return self.candidate_in(self.decision.round(number), cluster)
+
+    def candidate_in(self, one: Round, cluster: str) -> Candidate:
+        """Give one cluster in any round under the rules of the decision. Raises KeyError."""
         position = self.decision.cycle.fleet.positions[cluster]
         places = np.nonzero(one.ranked == position)[0]
         rank = int(places[0]) + 1 if len(places) else None
@@ -222,26 +245,43 @@ def verdict(bid: Bid, index: int) -> Verdict:
         group=bid.groups.values[code] if has_group else None,
         count=int(bid.counts[code]) if has_group else None,
         smallest=int(outlook.smallest[code]) if has_group else bid.levels.smallest,
-        skew_before=bid.levels.skew,
+        skew_before=bid.unevenness,
         skew_after=int(outlook.after[code]) if has_group else None,
         limits_skew=outlook.is_skew,
         score=bid.score[index].item(),
         violates=bool(bid.violates[index]),
         is_forbidden=bool(bid.is_forbidden[index]),
+        is_nested=_is_nested(bid.groups),
+        lacks_domains=_lacking(bid),
+        is_claim=bid.constraint.topology_key_type is KeyType.CLAIM,
     )
+
+
+def _is_nested(groups: Groups) -> bool:
+    return bool(groups.siblings.any())
+
+
+def _lacking(bid: Bid) -> int | None:
+    """Give minDomains where there are fewer groups, and the smallest is therefore taken for 0."""
+    smallest = int(bid.outlook.smallest.max(initial=0))
+    return bid.constraint.min_domains if smallest < bid.levels.smallest else None
 
 
 def _spread(bid: Bid, one: Round, winner: int | None) -> Spread:
     after = bid.counts.copy()
     if winner is not None and bid.groups.codes[winner] >= 0:
         after[bid.groups.codes[winner]] += 1
+    is_out = bid.is_forbidden & one.is_left
     return Spread(
         topology_key=bid.constraint.topology_key,
         max_skew=bid.constraint.max_skew,
         is_hard=is_hard(bid.constraint),
         before=dict(zip(bid.groups.values, bid.counts.tolist(), strict=True)),
         after=dict(zip(bid.groups.values, after.tolist(), strict=True)),
-        skew_before=bid.levels.skew,
-        skew_after=levels_of(after).skew,
-        forbids=int(np.count_nonzero(bid.is_forbidden & one.is_left)),
+        skew_before=bid.unevenness,
+        skew_after=unevenness(after, one.candidates.strategy.outlook(bid.constraint, bid.groups, after)),
+        forbids=int(np.count_nonzero(is_out)),
+        without_key=int(np.count_nonzero(is_out & (bid.groups.codes == ABSENT))),
+        limits_skew=bid.outlook.is_skew,
+        is_nested=_is_nested(bid.groups),
     )

@@ -1,7 +1,7 @@
-"""The greedy loop for strategies whose scores depend on who else contends: every round judges all cells.
+"""The greedy loop for strategies whose scores depend on who else contends.
 
-It is slower than the loop of `picker.py`, which touches only what a pick changes, and asks nothing of a
-strategy but the eight questions.
+Who is best is asked of the strategy's own standings where it keeps some, and else of its eight questions, for
+all cells anew in every round. The loop of `picker.py` is for strategies that add scores of groups up.
 """
 
 from dataclasses import replace
@@ -10,83 +10,126 @@ import numpy as np
 
 from placements.scheduling.candidates import Candidates, preference_order
 from placements.scheduling.cells import cells_of, narrow
-from placements.scheduling.columns import Codes, Ints
+from placements.scheduling.columns import ABSENT, Codes, Ints
 from placements.scheduling.cycle import NOBODY
 from placements.scheduling.picks import Picks
 from placements.scheduling.rounds import Evaluation
 from placements.scheduling.spread.base import Groups, Race
+from placements.scheduling.standings.base import Field, Leader, OutOfRoomError, Standings, StandingsStrategy
 
 
 def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
     """Pick up to `wanted` clusters, one a round."""
-    cells = _Cells(candidates)
+    cells = Cells(candidates)
+    standings = _standings(cells)
     positions: list[int] = []
     scores: list[list[float]] = []
     while len(positions) < wanted:
-        evaluation = Evaluation(candidates.strategy, cells.race())
-        cell = cells.best(evaluation)
+        cell = standings.best()
         if cell is None:
             break
-        scores.append([column[cell].item() for column in evaluation.spread])
-        positions.append(cells.take(cell))
+        scores.append(standings.scores(cell))
+        positions.append(int(cells.positions[cell]))
+        successor = cells.take(cell)
+        try:
+            standings.take(cell, successor)
+        except OutOfRoomError:
+            standings = Asked(cells)
     spread = tuple(np.array(column) for column in zip(*scores, strict=True))
     return Picks(np.array(positions, dtype=np.int32), spread, ran_dry=len(positions) < wanted)
 
 
-class _Cells:
-    """The cells of a run: who leads each of them, and the counts of the groups they are in."""
+def _standings(cells: "Cells") -> Standings:
+    """Let the strategy keep the standings, or ask it in every round."""
+    strategy = cells.candidates.strategy
+    own = strategy.standings(cells.field()) if isinstance(strategy, StandingsStrategy) else None
+    return Asked(cells) if own is None else own
+
+
+class Cells:
+    """The cells of a run: who leads each of them, whether one is left, and the counts of the groups."""
 
     def __init__(self, candidates: Candidates) -> None:
         self.candidates = candidates
-        order = preference_order(candidates, candidates.was_here, NOBODY)
-        cell_of, self.codes = cells_of([groups.codes[order] for groups in candidates.groups])
-        by_cell = np.argsort(narrow(cell_of), kind="stable")
+        self.order = preference_order(candidates, candidates.was_here, NOBODY)
+        cell_of, self.codes = cells_of([groups.codes[self.order] for groups in candidates.groups])
+        self.ranks = np.argsort(narrow(cell_of), kind="stable")
         sizes = np.bincount(cell_of, minlength=self.codes.shape[1])
-        self.members = order[by_cell]
-        self.ends = np.cumsum(sizes)
-        self.heads = self.ends - sizes
-        self.leaders: Ints = self.members[self.heads] if len(order) else order
-        self.left = np.ones(len(self.leaders), dtype=np.bool_)
-        self.counts = candidates.starting_counts()
+        ends = np.cumsum(sizes)
+        self.ends, self.heads = ends.tolist(), (ends - sizes).tolist()
+        self.groups_of: list[list[int]] = self.codes.T.tolist()
+        self.positions: Ints = self.order[self.ranks[self.heads]]
+        self.left = np.ones(len(sizes), dtype=np.bool_)
+        self.counts = tuple(candidates.starting_counts())
         self.groups = tuple(
-            _at(groups, codes, self.leaders)
+            _at(groups, codes, self.positions)
             for groups, codes in zip(candidates.groups, self.codes, strict=True)
         )
 
-    def race(self) -> Race:
-        """Give the round to come."""
-        return Race(self.candidates.constraints, self.groups, tuple(self.counts), self.left)
-
-    def best(self, evaluation: Evaluation) -> int | None:
-        """Give the cell whose leader ranks first, None when nobody contends."""
-        cells = np.nonzero(evaluation.contends)[0]
-        if not len(cells):
+    def take(self, cell: int) -> Leader | None:
+        """Take the leader of a cell; give its successor, None when the cell is empty now."""
+        for counts, group in zip(self.counts, self.groups_of[cell], strict=True):
+            if group != ABSENT:
+                counts[group] += 1
+        self.heads[cell] = head = self.heads[cell] + 1
+        if head == self.ends[cell]:
+            self.left[cell] = False
             return None
-        candidates, leaders = self.candidates, self.leaders[cells]
-        columns = candidates.strategy.rank(
-            spread=tuple(column[cells] for column in evaluation.spread),
-            preference=candidates.preference[leaders],
-            was_here=candidates.was_here[leaders],
+        rank = int(self.ranks[head])
+        self.positions[cell] = position = int(self.order[rank])
+        return Leader(position, rank, self.candidates.preference[position].item())
+
+    def field(self) -> Field:
+        """Give the start of the run as a strategy sees it."""
+        return Field(
+            self.candidates.constraints,
+            self.groups,
+            self.counts,
+            self.positions,
+            ranks=self.ranks[self.heads],
+            preference=self.candidates.preference[self.positions],
+            size=len(self.candidates.passes),
+            widest=float(np.abs(self.candidates.preference).max(initial=0)),
         )
-        best = np.arange(len(cells))
+
+
+class Asked:
+    """Standings by the eight questions, asked of every cell in every round."""
+
+    def __init__(self, cells: Cells) -> None:
+        self.cells = cells
+        self.evaluation = self._evaluation()
+
+    def _evaluation(self) -> Evaluation:
+        cells = self.cells
+        race = Race(cells.candidates.constraints, cells.groups, cells.counts, cells.left)
+        return Evaluation(cells.candidates.strategy, race)
+
+    def best(self) -> int | None:
+        """Give the cell whose leader ranks first, None when nobody contends."""
+        self.evaluation = evaluation = self._evaluation()
+        contenders = np.nonzero(evaluation.contends)[0]
+        if not len(contenders):
+            return None
+        candidates, positions = self.cells.candidates, self.cells.positions[contenders]
+        columns = candidates.strategy.rank(
+            spread=tuple(column[contenders] for column in evaluation.spread),
+            preference=candidates.preference[positions],
+            was_here=candidates.was_here[positions],
+        )
+        best = np.arange(len(contenders))
         for column in columns:
             values = column[best]
             best = best[values == values.max()]
-        by_name = leaders[best].argmin if candidates.strategy.smaller_name_wins else leaders[best].argmax
-        return int(cells[best[by_name()]])
+        by_name = positions[best].argmin if candidates.strategy.smaller_name_wins else positions[best].argmax
+        return int(contenders[best[by_name()]])
 
-    def take(self, cell: int) -> int:
-        """Take the leader of a cell; give its position."""
-        position = int(self.leaders[cell])
-        self.heads[cell] += 1
-        if self.heads[cell] < self.ends[cell]:
-            self.leaders[cell] = self.members[self.heads[cell]]
-        else:
-            self.left[cell] = False
-        for counts, codes in zip(self.counts, self.codes, strict=True):
-            if codes[cell] >= 0:
-                counts[codes[cell]] += 1
-        return position
+    def scores(self, cell: int) -> list[float]:
+        """Give the columns of a cell's spread score in the round that was judged last."""
+        return [column[cell].item() for column in self.evaluation.spread]
+
+    def take(self, _cell: int, _successor: Leader | None) -> None:
+        """Do nothing: the next round looks at the cells themselves."""
 
 
 def _at(groups: Groups, codes: Codes, leaders: Ints) -> Groups:

@@ -24,6 +24,7 @@ from placements.scheduling.spread.base import (
     SpreadStrategy,
     Verdict,
     levels_of,
+    unevenness,
 )
 
 NAME_COLUMN = "name"
@@ -47,6 +48,11 @@ class Bid:
     def levels(self) -> Levels:
         """Give the smallest and largest count before the pick."""
         return levels_of(self.counts)
+
+    @property
+    def unevenness(self) -> int:
+        """Give how uneven the groups are before the pick, as the strategy compares them."""
+        return unevenness(self.counts, self.outlook)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ class Semantics(StrEnum):
 
 
 SUPPORTED_SEMANTICS = tuple(Semantics)
+DEFAULT_SEMANTICS = Semantics.FLEET
+"""What holds where nobody says anything, and for documents that none of the sets of rules concerns."""
 
 
 def parse_semantics(raw: object, *, path: str = "semantics") -> Semantics:
@@ -22,7 +24,7 @@ def parse_semantics(raw: object, *, path: str = "semantics") -> Semantics:
     problem = semantics_problem(raw)
     if problem:
         raise faults_of([problem], raw, path=path)
-    return Semantics.FLEET if raw is None else Semantics(str(raw))
+    return DEFAULT_SEMANTICS if raw is None else Semantics(str(raw))
 
 
 def semantics_problem(raw: object) -> Problem | None:

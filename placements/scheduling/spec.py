@@ -26,7 +26,7 @@ from placements.scheduling.door.ocm_annotations import (
     in_annotations,
 )
 from placements.scheduling.door.ocm_placement import OcmWish, is_ocm_placement, parse_ocm_placement
-from placements.scheduling.door.parsing import Parsed, Raw, items_at, mapping_at, parse_model
+from placements.scheduling.door.parsing import Parsed, Raw, items_at, mapping_at, parse_model, shown
 from placements.scheduling.door.plain import plain_problems
 from placements.scheduling.door.resource_selectors import (
     ResourceSelector,
@@ -38,7 +38,7 @@ from placements.scheduling.door.resource_selectors import (
 from placements.scheduling.door.strategy import ApplyStrategy, RollingUpdate, RolloutStrategy, StrategyType
 from placements.scheduling.faults import Caveat, Fault, Faults, Problem
 from placements.scheduling.policy import PlacementPolicy, policy_caveats
-from placements.scheduling.semantics import Semantics, semantics_problem
+from placements.scheduling.semantics import DEFAULT_SEMANTICS, Semantics, semantics_problem
 
 __all__ = [
     "APPROVER_DIFFERS_ANNOTATION",
@@ -126,7 +126,7 @@ class ClusterResourcePlacement(Parsed):
     @property
     def semantics(self) -> Semantics:
         """Give the semantics that the annotation names, `fleet` without one."""
-        return Semantics(self.metadata.annotations.get(SEMANTICS_ANNOTATION, Semantics.FLEET))
+        return Semantics(self.metadata.annotations.get(SEMANTICS_ANNOTATION, DEFAULT_SEMANTICS))
 
     @property
     def spread_options(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def parse_placement(document: object) -> ClusterResourcePlacement:
         return _parse_ocm(document)
     refuse_other_kinds(document, PLACEMENT_KIND)
     named = mapping_at(document, "metadata", "annotations").get(SEMANTICS_ANNOTATION)
-    semantics = Semantics(named) if named in list(Semantics) else Semantics.FLEET
+    semantics = Semantics(named) if named in list(Semantics) else DEFAULT_SEMANTICS
     return parse_model(ClusterResourcePlacement, document, semantics=semantics, path="")
 
 
@@ -309,7 +309,7 @@ def selectors_of_document(document: Mapping[str, Any]) -> tuple[ResourceSelector
 
 
 def parse_placement_spec(
-    raw: object, *, semantics: Semantics = Semantics.FLEET, path: str = "spec"
+    raw: object, *, semantics: Semantics = DEFAULT_SEMANTICS, path: str = "spec"
 ) -> PlacementSpec:
     """Turn the `spec` of a placement into a value; raise Faults with all that is wrong."""
     return parse_model(PlacementSpec, raw, semantics=semantics, path=path)
@@ -320,15 +320,24 @@ def parse_resource_selectors(
 ) -> tuple[ResourceSelector, ...]:
     """Turn resource selectors into values, each by itself. Raises Faults."""
     return tuple(
-        parse_model(ResourceSelector, one, semantics=Semantics.FLEET, path=f"{path}[{index}]")
+        parse_model(ResourceSelector, one, semantics=DEFAULT_SEMANTICS, path=f"{path}[{index}]")
         for index, one in enumerate(raw)
     )
 
 
 def placement_caveats(placement: ClusterResourcePlacement) -> tuple[Caveat, ...]:
     """List what was accepted of a document and may surprise, each with its place in it."""
-    found = map(placement.in_document, spec_caveats(placement.spec))
-    return (*placement.caveats, *found) if isinstance(placement, OcmPlacement) else tuple(found)
+    found = (*map(placement.in_document, spec_caveats(placement.spec)), *_unused_weights(placement))
+    return (*placement.caveats, *found) if isinstance(placement, OcmPlacement) else found
+
+
+def _unused_weights(placement: ClusterResourcePlacement) -> Iterator[Caveat]:
+    spread_over = {one.topology_key for one in placement.spec.policy.topology_spread_constraints}
+    for key in mapping_at(placement.spread_options, "domainWeights"):
+        if key not in spread_over:
+            message = f"no constraint spreads over {shown(key)}, so its weights do nothing"
+            path = f"{annotation_path(SPREAD_OPTIONS_ANNOTATION)}.domainWeights"
+            yield Caveat("not-acted-on", path, message)
 
 
 def spec_caveats(spec: PlacementSpec, *, path: str = "spec") -> tuple[Caveat, ...]:

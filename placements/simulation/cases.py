@@ -1,5 +1,6 @@
 """Conformance cases: one JSON object a line in, one answer a line out (`conformance/README.md`)."""
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ from placements.scheduling.scheduler import schedule
 from placements.simulation.scenario import run_scenario
 
 Answer = dict[str, Any]
+
+_KEYS = frozenset({"id", "semantics", "clusters", "bindings", "policy", "placement", "ocm", "expect"})
+_ALIKE = 0.8
 
 
 def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
@@ -58,7 +62,7 @@ def _error(fault: Fault) -> Answer:
 def _single(case: Mapping[str, Any]) -> Answer:
     decision = schedule(_cycle(case))
     if decision.is_failed:
-        return {"error": _error(failure_fault(decision))}
+        return {"error": _error(failure_fault(decision, _wish_path(case)))}
     return {
         "picked": list(decision.picked_names),
         "scores": scores_of(decision),
@@ -70,6 +74,8 @@ def _single(case: Mapping[str, Any]) -> Answer:
 
 def _cycle(case: Mapping[str, Any]) -> Cycle:
     semantics = parse_semantics(case.get("semantics"))
+    if misplaced := list(_misplaced(case, semantics)):
+        raise Faults(misplaced)
     fleet = Fleet(parse_clusters(case.get("clusters")))
     bindings = parse_case_bindings(case.get("bindings"))
     if semantics is not Semantics.OCM:
@@ -83,12 +89,31 @@ def _cycle(case: Mapping[str, Any]) -> Cycle:
     return Cycle(fleet, policy, bindings, semantics, options.to_plain())
 
 
-def failure_fault(decision: Decision) -> Fault:
-    """Say what made the cycle fail, as a fault: a malformed property, or a limit that cannot be met."""
-    if not decision.malformed:
+def _misplaced(case: Mapping[str, Any], semantics: Semantics) -> Iterator[Fault]:
+    """Refuse what would be passed over unsaid; other keys, such as a source, are nobody's business here."""
+    for key in sorted(case.keys() - _KEYS):
+        similar = difflib.get_close_matches(key.lower(), _KEYS - case.keys(), n=1, cutoff=_ALIKE)
+        if similar:
+            yield Fault(key, "unknown-field", f"is not a field of a case; did you mean {similar[0]}?")
+    if semantics is not Semantics.OCM:
+        for key in ("placement", "ocm"):
+            if case.get(key) is not None:
+                message = f"is a field of ocm semantics; this case has {semantics} semantics"
+                yield Fault(key, "field-of-other-semantics", message, "no such field")
+    elif case.get("placement") is not None and case.get("policy") is not None:
+        yield Fault("policy", "conflict", "goes without placement", "one of the two")
+
+
+def _wish_path(case: Mapping[str, Any]) -> str:
+    return "policy.topologySpreadConstraints" if case.get("placement") is None else "placement.spec"
+
+
+def failure_fault(decision: Decision, path: str) -> Fault:
+    """Say what made the cycle fail, as a fault: a malformed property, or what `path` wishes for."""
+    if decision.is_unsatisfiable:
         number = decision.cycle.policy.number_of_clusters
-        message = f"no {number} clusters meet the hard constraints, and fewer are not wanted"
-        return Fault("policy.topologySpreadConstraints", "unsatisfiable", message)
+        message = f"no {number} clusters can be picked, and fewer are not wanted"
+        return Fault(path, "unsatisfiable", message)
     first = decision.malformed[0]
-    path = format_path(("clusters", first.cluster, "properties", first.property))
-    return Fault(path, "malformed-property", f"{first.text[:60]!r} is no quantity; the policy compares it")
+    place = format_path(("clusters", first.cluster, "properties", first.property))
+    return Fault(place, "malformed-property", f"{first.text[:60]!r} is no quantity; the policy compares it")

@@ -1,11 +1,12 @@
 """One simulation: texts of files in, a decision with its warnings out, or every fault of every file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
 from placements.scheduling.bindings import Binding
+from placements.scheduling.comparison import Comparison
 from placements.scheduling.decision import Decision
 from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.fleet import Fleet
@@ -43,11 +44,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The decision for one placement, what to warn of, and when the heartbeats were judged."""
+    """The decision for one placement, what to warn of, and when the heartbeats were judged.
+
+    `asked_for` are the semantics of the document, which need not be those of the decision.
+    """
 
     placement: str
     decision: Decision
     warnings: tuple[Caveat, ...]
+    asked_for: Semantics
     judged_at: datetime | None = None
 
 
@@ -64,13 +69,20 @@ class BadInputError(ValueError):
 def simulate(request: Request) -> Simulation:
     """Read all files, then run one scheduling cycle. Raises BadInputError with the faults of all files."""
     inputs = _read(request)
-    return _run(_carried_over(inputs.wish, request.semantics or inputs.wish.semantics, request), inputs)
+    semantics = request.semantics or inputs.wish.semantics
+    return _run(_carried_over(inputs.wish, semantics, request), inputs)
 
 
 def simulate_all(request: Request) -> dict[Semantics, Simulation]:
     """Read all files, then run the same wish under every semantics. Raises BadInputError."""
     inputs = _read(request)
     return {one: _run(_carried_over(inputs.wish, one, request), inputs) for one in Semantics}
+
+
+def compared(simulations: Mapping[Semantics, Simulation]) -> Comparison:
+    """Put simulations of one wish side by side, compared with what its document asks for."""
+    own = next(iter(simulations.values())).asked_for
+    return Comparison({semantics: one.decision for semantics, one in simulations.items()}, own)
 
 
 def _carried_over(wish: Wish, semantics: Semantics, request: Request) -> Wish:
@@ -136,4 +148,5 @@ def _run(wish: Wish, inputs: _Inputs) -> Simulation:
         *fleet_caveats(cycle),
         *decision_caveats(decision),
     )
-    return Simulation(wish.name, decision, tuple(map(wish.in_document, warnings)), inputs.judged_at)
+    told = tuple(map(wish.in_document, warnings))
+    return Simulation(wish.name, decision, told, inputs.wish.semantics, inputs.judged_at)

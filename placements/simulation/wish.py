@@ -10,7 +10,7 @@ from typing import Any
 
 from placements.scheduling.bindings import Binding
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.door.ocm_options import parse_ocm_options, refuse_weighted_limits
+from placements.scheduling.door.ocm_options import OcmOptions, parse_ocm_options, refuse_weighted_limits
 from placements.scheduling.faults import Caveat, format_path
 from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
@@ -24,6 +24,16 @@ from placements.scheduling.spec import (
 _REQUIRED = ("requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _TERMS = f"policy.affinity.clusterAffinity.{'.'.join(_REQUIRED)}"
+_WEIGHED = {
+    "steadyWeight": "Steady",
+    "balance": "Balance",
+    "balanceWeight": "Balance",
+    "cpuWeight": "ResourceAllocatableCPU",
+    "memoryWeight": "ResourceAllocatableMemory",
+    "domainWeights": "the weights of domains",
+}
+"""What the options that only `ocm` has are called in documents, where that is another name."""
+_WEIGHS_BY_DEFAULT = ("steadyWeight", "balanceWeight")
 _KUBERNETES_FIELDS = ("minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy")
 
 
@@ -92,7 +102,24 @@ def carried_over(wish: Wish, semantics: Semantics) -> Wish:
     options: Mapping[str, Any] = {}
     if semantics is Semantics.OCM:
         options = _checked(policy, wish.options)
-    return Wish(wish.name, policy, semantics, options, (*wish.caveats, *lost), wish.places)
+    places = {**_places_of_rows(wish), **wish.places}
+    return Wish(wish.name, policy, semantics, options, (*wish.caveats, *lost), places)
+
+
+def _places_of_rows(wish: Wish) -> dict[str, str]:
+    """Give the places of affinity rows for the preferred terms that are made of them."""
+    path, first = f"policy.affinity.clusterAffinity.{_PREFERRED}", len(wish.policy.preferred_terms)
+    rows = [term["topologyKey"] for term in _row_terms(wish) for _ in term["topologyWeights"]]
+    return {
+        f"{path}[{first + index}].preference": f"spec.spreadConstraints (Affinity to {key})"
+        for index, key in enumerate(rows)
+    }
+
+
+def _row_terms(wish: Wish) -> list[Mapping[str, Any]]:
+    """Give the affinity rows, by topology key, that can be carried over: those on labels."""
+    terms = wish.options.get("affinityTerms", ()) if wish.semantics is Semantics.OCM else ()
+    return [one for one in terms if one.get("topologyKeyType") != "Claim"]
 
 
 def _leave_out_kubernetes(plain: dict[str, Any], semantics: Semantics) -> Iterator[Caveat]:
@@ -118,11 +145,20 @@ def _leave_out_ocm(plain: dict[str, Any], wish: Wish, semantics: Semantics) -> I
         plain["topologySpreadConstraints"] = [one for one in constraints if "dropped" not in one]
     yield from _leave_out_claims(plain, semantics)
     yield from _prefer_rows(plain, wish, semantics)
-    weighed = [
-        name for name in ("steadyWeight", "balance", "balanceWeight", "domainWeights") if name in wish.options
-    ]
-    if wish.semantics is Semantics.OCM and weighed:
-        yield _left_out("options", semantics, " and ".join(weighed))
+    if lost := list(dict.fromkeys(_options_left_out(wish))):
+        *most, last = lost
+        yield _left_out("spec", semantics, f"{', '.join(most)} and {last}" if most else last)
+
+
+def _options_left_out(wish: Wish) -> Iterator[str]:
+    """Name what weighs, asked to or by default, and every other option that is not its default."""
+    if wish.semantics is not Semantics.OCM:
+        return
+    defaults = {**OcmOptions().to_plain(), "balance": {}, "domainWeights": {}}
+    for name, default in defaults.items():
+        value = wish.options.get(name, default)
+        if value != default or (name in _WEIGHS_BY_DEFAULT and value):
+            yield _WEIGHED.get(name, name)
 
 
 def _leave_out_claims(plain: dict[str, Any], semantics: Semantics) -> Iterator[Caveat]:
@@ -135,11 +171,10 @@ def _leave_out_claims(plain: dict[str, Any], semantics: Semantics) -> Iterator[C
 def _prefer_rows(plain: dict[str, Any], wish: Wish, semantics: Semantics) -> Iterator[Caveat]:
     """Turn affinity rows on labels into preferred terms of the same weights."""
     preferred = []
-    rows_of = wish.options.get("affinityTerms", ()) if wish.semantics is Semantics.OCM else ()
-    for term in rows_of:
-        if term.get("topologyKeyType") == "Claim":
-            yield _left_out("options.affinityTerms", semantics, "affinity to a claim")
-            continue
+    claims = len(wish.options.get("affinityTerms", ())) - len(_row_terms(wish))
+    if wish.semantics is Semantics.OCM and claims:
+        yield _left_out("spec.spreadConstraints", semantics, "affinity to a claim")
+    for term in _row_terms(wish):
         for row in term["topologyWeights"]:
             requirement = {
                 "key": term["topologyKey"],

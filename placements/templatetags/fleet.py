@@ -8,6 +8,7 @@ from typing import Any
 from django import template
 from django.http import QueryDict
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
 from placements.explain.charts.elapsed import clock_words, seconds_between
@@ -42,6 +43,14 @@ def age(moment: datetime | None) -> str:
         if seconds >= size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
+
+
+@register.filter
+def ageing(moment: datetime | None) -> str:
+    """Say the same, so that the page goes on counting (`app.js`); without scripts it stays as it was sent."""
+    if moment is None:
+        return NONE
+    return format_html('<span data-age="{}">{}</span>', int(moment.timestamp()), age(moment))
 
 
 @register.filter

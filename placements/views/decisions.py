@@ -204,7 +204,7 @@ def _head(row: AnyDecision) -> dict[str, Any]:
         **_scenario(row),
         "value": value,
         "headline": headline(value),
-        "sentence": policy_sentence(value.cycle.policy),
+        "sentence": policy_sentence(value.cycle.policy, value.cycle.semantics, value.cycle.options),
         "traps": traps_of(row),
         "ways": ways_of(row),
         "clusters_count": len(value.cycle.fleet),

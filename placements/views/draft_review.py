@@ -1,6 +1,6 @@
 """Reviewing a draft before it is saved: who moves, what changes, and the button that does it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import unified_diff
@@ -125,7 +125,7 @@ def _page(
         "outdated": outdated,
         "moved": moved_since(request, look.shown) if outdated == "fleet" and look.shown else [],
         "after": names_after(look.shown) if look.shown else "",
-        "was_sentence": policy_sentence(parse_placement(before).spec.policy) if before else "",
+        "was_sentence": _sentence(before) if before else "",
         "manifest_diff": list(_manifest_diff(before, look)),
         "other_reasons": _other_reasons(look.shown) if look.shown else [],
         "is_unchanged": before is not None and look.checked.data == before,
@@ -151,6 +151,11 @@ def _manifest_diff(before: dict[str, Any] | None, look: Look) -> Iterator[DiffLi
     for line in list(lines)[2:]:
         sorts = {"+": "added", "-": "removed", "@": "place"}
         yield DiffLine(sorts.get(line[:1], "same"), line)
+
+
+def _sentence(document: Mapping[str, Any]) -> str:
+    placement = parse_placement(document)
+    return policy_sentence(placement.spec.policy, placement.semantics, placement.spread_options)
 
 
 def _other_reasons(shown: DraftPreview) -> list[str]:

@@ -1,14 +1,17 @@
 """Draining a cluster: what it would do, how it is to go, how far it is, and what could come back."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from clusters.listing import cordoned_among
@@ -17,10 +20,7 @@ from clusters.operations.editing import cordon
 from fleetui.access import for_operators, for_readers
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.unchanged import unchanged_since
-from placements.models import Binding, Drain, DrainStep
-from placements.operations.emptying import EmptiesPlacementError
-from placements.operations.placements import UnknownPlacementError
-from placements.operations.rescheduling import reschedule
+from placements.models import Binding, Drain, DrainStep, Placement
 from placements.operations.rollouts.draining import AT_ONCE, MOST_AT_ONCE, Pace, cancel_drain, drain
 from placements.operations.rollouts.hands import HandRefusedError
 from placements.queries.disruptions import latest_drain, step_sentence, taken_over
@@ -90,12 +90,17 @@ def _version(cluster: str) -> str:
 
 @for_operators("drain clusters")
 def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
-    """Begin, pace or cancel a drain, cordon only, or bring a placement back."""
+    """Begin, pace or cancel a drain, or cordon only; what is to come back is asked on a page of its own."""
+    if request.POST.get("do") == "bring-back":
+        found = get_object_or_404(Placement, name=request.POST.get("placement", ""))
+        return redirect(
+            f"{reverse('pages:reschedule', args=[found.name])}?{urlencode({'back': cluster.name})}"
+        )
     try:
-        done = _WISHES.get(request.POST.get("do", ""), _begin)(request, cluster)
+        done = _wish(request.POST.get("do", ""))(request, cluster)
     except Faults as found:
         return _page(request, cluster, faults=found.faults, status=422)
-    except (HandRefusedError, EmptiesPlacementError, UnknownPlacementError) as refused:
+    except HandRefusedError as refused:
         return _page(request, cluster, refused=str(refused), status=409)
     messages.success(request, done)
     return redirect("pages:drain-cluster", cluster.name)
@@ -120,13 +125,15 @@ def _cancel(request: HttpRequest, cluster: MemberCluster) -> str:
     return f"The drain of {cluster.name} is cancelled; it stays cordoned."
 
 
-def _bring_back(request: HttpRequest, cluster: MemberCluster) -> str:
-    placement = request.POST.get("placement", "")
-    reschedule(placement, by=user_of(request), now=datetime.now(UTC))
-    return f"{placement} is decided from scratch; {cluster.name} may be picked again."
+_WISHES = {"begin": _begin, "cancel": _cancel}
 
 
-_WISHES = {"begin": _begin, "cancel": _cancel, "bring-back": _bring_back}
+def _wish(what: str) -> Callable[[HttpRequest, MemberCluster], str]:
+    if what not in _WISHES:
+        raise Faults(
+            [Fault("do", "not-one-of", f"{what!r} is nothing that can be done here", "begin or cancel")]
+        )
+    return _WISHES[what]
 
 
 def _pace(request: HttpRequest, *, now: datetime) -> Pace:

@@ -9,6 +9,7 @@ from placements.drafting.fields import slug
 from placements.drafting.form import Form
 from placements.drafting.hints import hints, offers
 from placements.explain.diffs import differences
+from placements.explain.previewing import Beginning, beginning
 from placements.explain.wording import counted
 from placements.models import Draft, Placement
 from placements.operations.placements import PLACEMENT
@@ -89,6 +90,7 @@ def decided(shown: DraftPreview, draft: ClusterResourcePlacement) -> dict[str, A
         "changes": _changes(shown),
         "warnings": _warnings(shown),
         "result_words": _result(shown),
+        "beginning": _beginning(shown),
         "waves_words": _waves(draft, shown),
         "more_picks": _more_picks(shown),
     }
@@ -100,9 +102,14 @@ def _words(look: Look, warnings: list[Caveat]) -> dict[str, Any]:
         "faults_words": counted(len(look.checked.faults), "fault"),
         "warnings_words": counted(len(warnings), "warning"),
         "result_words": _result(shown) if shown else "",
+        "beginning": _beginning(shown) if shown else None,
         "waves_words": _waves(look.checked.trial, shown) if shown else "",
         "more_picks": _more_picks(shown) if shown else 0,
     }
+
+
+def _beginning(shown: DraftPreview) -> Beginning:
+    return beginning(shown.preview.decision.cycle, is_incremental=shown.preview.is_incremental)
 
 
 def _result(shown: DraftPreview) -> str:
@@ -197,14 +204,17 @@ def _outermost(paths: Iterable[str]) -> list[str]:
 
 
 def _left_out(look: Look) -> list[str]:
-    """Name what the preview leaves out, as the form calls it."""
+    """Name what the preview leaves out, as the form calls it; by its path where there is no form for it."""
     form = look.checked.form
     nouns = {group.keys: group.noun for group in form.all_groups} if form else {}
     found = []
     for path in _outermost(look.checked.left_out):
         *around, last = split_path(path)
         noun = nouns.get(tuple(around))
-        found.append(f"{noun} {last + 1}" if noun and isinstance(last, int) else str(last))
+        if isinstance(last, int):
+            found.append(f"{noun} {last + 1}" if noun else path)
+        else:
+            found.append(last if form else path)
     return found
 
 

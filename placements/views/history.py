@@ -23,10 +23,10 @@ from placements.queries.comparing import (
     UnknownSideError,
     UnlikeSidesError,
     compare,
-    manifest_with,
-    number_under,
 )
 from placements.queries.history import Entry, EntryKind, History, cursor_above, history_of
+from placements.queries.restoring import Restoring, number_under, restoring
+from placements.scheduling.semantics import Semantics
 from placements.snapshots import policy_of
 from placements.views.lists import PAGE_SIZE
 
@@ -48,6 +48,7 @@ class HistoryRow:
     changes: list[Difference] = field(default_factory=list)
     restored: str = ""
     """The manifest that restoring it would bring to the editor."""
+    is_todays: bool = False
     rolls_back: bool = False
 
     @property
@@ -114,19 +115,30 @@ def _row(placement: Placement, entry: Entry) -> HistoryRow:
     return _decision_row(entry, entry.row)
 
 
+def _sentence(placement: Placement, row: PolicySnapshot) -> str:
+    policy = policy_of(row, number_under(placement, row))
+    return policy_sentence(policy, Semantics(row.semantics), row.options)
+
+
 def _policy_row(placement: Placement, entry: Entry, row: PolicySnapshot) -> HistoryRow:
     before = entry.before
     changes = differences(_asked(before), _asked(row)) if isinstance(before, PolicySnapshot) else []
-    restored = "" if row.is_latest else dump_yaml(manifest_with(placement, row))
+    found = Restoring(None, is_todays=False) if row.is_latest else restoring(placement, row)
     return HistoryRow(
         entry,
         f"policy #{row.number}",
         row.created_by,
-        "" if changes else policy_sentence(policy_of(row, number_under(placement, row))),
+        "" if changes else _sentence(placement, row),
         is_latest=row.is_latest,
         changes=changes[:_CHANGES_SHOWN],
-        restored=restored,
+        restored=_text(found),
+        is_todays=found.is_todays,
     )
+
+
+def _text(found: Restoring) -> str:
+    """Write the manifest that is worth bringing to the editor."""
+    return "" if found.manifest is None or found.is_todays else dump_yaml(found.manifest)
 
 
 def _asked(row: PolicySnapshot) -> dict[str, Any]:
@@ -213,10 +225,11 @@ def compare_two(request: HttpRequest, name: str, before: str, after: str) -> Htt
     return render(request, "placements/compare.html", context)
 
 
-def _restorable(placement: Placement, comparison: Comparison) -> list[tuple[Side, str]]:
-    """Give the sides whose policy is not the one in force, each with the manifest that restores it."""
-    older: dict[int, tuple[Side, str]] = {}
+def _restorable(placement: Placement, comparison: Comparison) -> list[tuple[Side, str, bool]]:
+    """Give the sides with an older policy, each with the manifest that restores it, and is that today's?"""
+    older: dict[int, tuple[Side, str, bool]] = {}
     for side in (comparison.before, comparison.after):
         if side.snapshot and not side.snapshot.is_latest:
-            older[side.snapshot.number] = (side, dump_yaml(manifest_with(placement, side.snapshot)))
+            found = restoring(placement, side.snapshot)
+            older[side.snapshot.number] = (side, _text(found), found.is_todays)
     return list(older.values())

@@ -181,7 +181,7 @@ def _lasting(placement: Placement) -> dict[str, Any]:
     identities: list[list[str]] = latest.identities if latest else []
     return {
         "may_reschedule": not reschedule_refusal(placement),
-        "sentence": policy_sentence(manifest.spec.policy),
+        "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
         "selectors": manifest.spec.resource_selectors,
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "policy_snapshots": placement.policy_snapshots.order_by("-number")[:_SHOWN],

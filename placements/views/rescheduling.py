@@ -8,10 +8,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
+from clusters.models import MemberCluster
 from fleetui.access import for_operators
 from fleetui.events import events_since
 from fleetui.models import Event
 from fleetui.revisions import StaleEditError
+from placements.explain.previewing import afresh_words
 from placements.models import Placement
 from placements.operations.as_seen import PreviewOutdatedError
 from placements.operations.emptying import EmptiesPlacementError
@@ -49,7 +51,14 @@ def schedule_afresh(request: HttpRequest, name: str) -> HttpResponse:
     except HandRefusedError:
         return _page(request, found, status=409)
     messages.success(request, f"{name} is decided from scratch.")
-    return redirect("pages:placement", name)
+    back = _back(request)
+    return redirect("pages:drain-cluster", back) if back else redirect("pages:placement", name)
+
+
+def _back(request: HttpRequest) -> str:
+    """Read to which cluster the placement is to be brought back, and from whose page this was opened."""
+    given = request.GET.get("back", "")
+    return given if MemberCluster.objects.filter(name=given).exists() else ""
 
 
 def _revision_seen(request: HttpRequest) -> int | None:
@@ -84,8 +93,10 @@ def _page(
         "events": happening_rows(since or ()),
         "empties": empties,
         "shown": None,
+        "afresh": "",
         "faults": (),
         "moved": [],
+        "back": _back(request),
         **_preview(request, placement),
     }
     return render(request, "placements/reschedule.html", context, status=status)
@@ -102,8 +113,10 @@ def _preview(request: HttpRequest, placement: Placement) -> dict[str, Any]:
     return {
         **decided(shown, parse_placement(placement.document)),
         "decision": preview.decision,
+        "afresh": afresh_words(preview.decision.cycle),
         "after": names_after(shown),
         "moved": moved_since(request, shown),
         "moves": bool(preview.joins or preview.leaves),
+        "placed": {one.cluster for one in preview.decision.bindings_after if one.is_active},
         "is_saved": True,
     }

@@ -10,10 +10,13 @@ from django.views.decorators.http import require_safe
 
 from fleetui.access import for_readers
 from fleetui.htmx import render_page
-from placements.explain.wording import difference_sentence, headline
+from placements.explain.difference_wording import apart_words, difference_parts, later_partings
+from placements.explain.wording import headline
 from placements.queries.records import AnyDecision, decision_of, decisions_named
 from placements.queries.semantics import SideBySide, side_by_side, side_by_side_of_draft
 from placements.queries.what_if import hypothetical_named
+from placements.scheduling.comparison import placed
+from placements.scheduling.decision import Decision
 from placements.scheduling.semantics import Semantics
 from placements.scheduling.spec import ClusterResourcePlacement
 
@@ -22,8 +25,9 @@ _MOST_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whom one semantics has at one place, and whether the others have somebody else there."""
+    """Whom one semantics has at one place, and whether that is whom the one they are compared with has."""
 
+    semantics: Semantics
     cluster: str
     is_kept: bool
     is_agreed: bool
@@ -36,6 +40,7 @@ class Column:
     semantics: Semantics
     is_own: bool
     headline: str
+    apart: str
     is_fulfilled: bool
     notes: list[str]
     refusal: str
@@ -67,9 +72,13 @@ def draft_sides(draft: ClusterResourcePlacement) -> dict[str, Any]:
 def sides_context(sides: SideBySide, *, own: Semantics) -> dict[str, Any]:
     """Give what `decisions/_sides.html` shows."""
     rows, difference = sides.comparison.rows, sides.comparison.first_difference
+    parts = difference_parts(sides.comparison)
     return {
         "columns": [_column(one, sides, own=own) for one in Semantics],
-        "sentence": difference_sentence(difference) if difference else "",
+        "parts": parts,
+        "base": sides.comparison.base,
+        "is_same_set": sides.comparison.is_same_set,
+        "partings": later_partings(sides.comparison) if parts else (),
         "differs_at": difference.place if difference else 0,
         "rows": [_choices(choices, sides) for choices in rows[:_MOST_ROWS]],
         "more_rows": max(0, len(rows) - _MOST_ROWS),
@@ -83,17 +92,25 @@ def _column(semantics: Semantics, sides: SideBySide, *, own: Semantics) -> Colum
         semantics,
         semantics is own,
         "" if decision is None else headline(decision),
+        "" if decision is None else _apart(decision, sides.comparison.decisions.get(own)),
         decision is not None and decision.is_fulfilled,
         [f"{one.path}: {one.message}" for one in sides.warnings.get(semantics, ())],
         refusal,
     )
 
 
+def _apart(decision: Decision, own: Decision | None) -> str:
+    """Say whom a semantics has in the end that the own one has not, and the other way round."""
+    if own is None or own is decision:
+        return ""
+    here, there = set(placed(decision)), set(placed(own))
+    return apart_words(sorted(here - there), sorted(there - here))
+
+
 def _choices(choices: dict[Semantics, str | None], sides: SideBySide) -> list[Choice]:
-    is_agreed = len(set(choices.values())) == 1
-    decisions = sides.comparison.decisions
+    decisions, own = sides.comparison.decisions, choices.get(sides.comparison.base)
     return [
-        Choice(name or "", name in decisions[one].kept, is_agreed)
+        Choice(one, name or "", name in decisions[one].kept, name == own)
         for one in Semantics
         for name in [choices.get(one)]
         if one in decisions

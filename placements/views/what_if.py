@@ -31,6 +31,7 @@ from placements.queries.what_if import (
     totals_in,
 )
 from placements.scheduling.faults import Fault, Faults
+from placements.scheduling.semantics import DEFAULT_SEMANTICS
 from placements.views.chart_tables import asked_table
 from placements.views.lists import PAGE_SIZE, page_from, unknown_words, word_from
 from placements.views.people import user_of
@@ -61,6 +62,12 @@ class OutcomeRow:
 
     outcome: HypotheticalDecision
     state: State
+
+    @property
+    def semantics(self) -> str:
+        """Name its rules where they are not those that hold without a word."""
+        named = self.outcome.placement.semantics if self.outcome.placement else DEFAULT_SEMANTICS
+        return "" if named == DEFAULT_SEMANTICS else named
 
 
 @for_readers

@@ -16,9 +16,10 @@ from placements.explain.step_wording import course_sentences
 from placements.manifests import dump_yaml
 from placements.queries.changed_documents import draft_with
 from placements.queries.records import AnyDecision, advice_of, decision_of
-from placements.scheduling.advice.changes import ChangeKind
+from placements.scheduling.advice.changes import Change, ChangeKind
 from placements.scheduling.advice.search import Suggestion
 from placements.scheduling.outcomes import Outcome
+from placements.views.cluster_changes import label_query
 from placements.views.outcomes import OutcomeRow, outcome_row
 
 _CLUSTER_CHANGES = (ChangeKind.LABEL, ChangeKind.LEAVE, ChangeKind.REPORT)
@@ -85,15 +86,19 @@ def chooser_of(row: AnyDecision, text: str) -> Chooser:
 def _help(row: AnyDecision, one: Suggestion) -> Help:
     change = one.change
     draft = draft_with(row, change)
-    on_cluster = change.facts["cluster"] if change.kind in _CLUSTER_CHANGES else ""
     return Help(
         change_words(change),
         effects_words(one),
         dump_yaml(draft) if draft else "",
-        _cluster_url(change.kind, on_cluster) if on_cluster else "",
+        _cluster_url(change) if change.kind in _CLUSTER_CHANGES else "",
     )
 
 
-def _cluster_url(kind: ChangeKind, cluster: str) -> str:
-    pages = {ChangeKind.LABEL: "pages:edit-cluster", ChangeKind.LEAVE: "pages:leave-cluster"}
-    return reverse(pages.get(kind, "pages:cluster"), args=[cluster])
+def _cluster_url(change: Change) -> str:
+    """Lead to where the change can be made: for a label to the form with that label filled in."""
+    facts = change.facts
+    if change.kind is ChangeKind.LABEL:
+        form = reverse("pages:edit-cluster", args=[facts["cluster"]])
+        return f"{form}?{label_query(facts['key'], facts['value'])}"
+    page = "pages:leave-cluster" if change.kind is ChangeKind.LEAVE else "pages:cluster"
+    return reverse(page, args=[facts["cluster"]])

@@ -67,9 +67,9 @@ document.addEventListener("htmx:afterRequest", (event) => {
   judge();
 });
 
-/* How long ago a moment was, in the words of the pages: "3 s", "12 min". */
+/* How long ago a moment, in seconds since 1970, was, in the words of the pages: "3 s", "12 min". */
 function age(moment) {
-  const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(moment)) / 1000));
+  const seconds = Math.max(0, Math.floor(Date.now() / 1000 - moment));
   const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([least]) => seconds >= least) ?? [1, "s"];
   return `${Math.floor(seconds / size)} ${unit}`;
 }

@@ -69,3 +69,16 @@ def test_what_nobody_asked_is_not_there(reader: APIClient) -> None:
     answer = reader.get("/api/v1/what-if/4711")
 
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:fleetui:problem:unknown-scenario")
+
+
+def test_its_decision_is_told_under_all_four_sets_of_rules(reader: APIClient) -> None:
+    number = reader.post("/api/v1/what-if", {"clusters": ["nimblefox"]}, format="json").json()["id"]
+    [row] = reader.get(f"/api/v1/what-if/{number}/placements?fate=moves").json()["items"]
+
+    sides = reader.get(f"/api/v1/decisions/{row['decision']}/semantics").json()
+
+    placed = {name: sorted(one["kept"] + one["picked"]) for name, one in sides["semantics"].items()}
+    assert placed == {
+        name: ["bravelion", "jumpingcat"] for name in ("fleet", "kubefleet", "ocm", "kubernetes")
+    }
+    assert (sides["comparedWith"], sides["sameClusters"]) == ("fleet", True)

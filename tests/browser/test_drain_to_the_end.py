@@ -55,6 +55,21 @@ def _drain(page: Page) -> None:
     page.get_by_role("button", name="Drain c000").click()
 
 
+def test_since_goes_on_between_two_events(page: Page, world: Drained) -> None:
+    _drain(page)
+    _catch_up(world)
+    world.pass_time(3)
+    page.clock.fast_forward(3_000)
+    ages = page.get_by_role("region", name="Progress of the drain").locator("[data-age]")
+    expect(ages).to_have_count(2)
+    page.route("**/drain/**", lambda route: route.fulfill(status=204))
+
+    page.clock.fast_forward(125_000)
+
+    expect(ages.first).to_have_text("2 min")
+    expect(page.locator("#progress")).to_contain_text("Begun 2 min ago")
+
+
 def test_a_cluster_is_drained_watched_uncordoned_and_filled_again(page: Page, world: Drained) -> None:
     _drain(page)
     expect(page.get_by_role("heading", name="How far it is")).to_be_visible()
@@ -84,7 +99,10 @@ def test_a_cluster_is_drained_watched_uncordoned_and_filled_again(page: Page, wo
     expect(back.get_by_role("row", name=re.compile("^all"))).to_contain_text("Is there.")
     expect(back.get_by_role("row", name=re.compile("^spread"))).to_contain_text("A fresh schedule would pick")
 
-    back.get_by_role("button", name="Bring spread back").click()
+    back.get_by_role("link", name="Bring spread back").click()
+    expect(page.get_by_role("main")).to_contain_text("c000 would be picked")
+    page.get_by_role("button", name="Schedule spread afresh").click()
+    expect(page).to_have_url(re.compile("/clusters/c000/drain/$"))
     expect(page.get_by_role("status").filter(has_text="spread is decided from scratch")).to_be_visible()
     _catch_up(world)
     world.pass_time(120)
@@ -101,9 +119,9 @@ def test_what_a_drain_took_off_is_scheduled_afresh_as_it_was_previewed(page: Pag
     page.get_by_role("main").get_by_role("button", name="Uncordon").click()
     _catch_up(world)
     world.pass_time(30)
-    page.goto("/clusters/c000/drain/")
 
-    page.get_by_role("link", name="See all that it changes of spread").click()
+    page.goto("/placements/spread/")
+    page.get_by_role("main").get_by_role("link", name="Schedule afresh").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Schedule spread afresh?")
     expect(page.locator(".versus .joins")).to_have_text("c000")
     page.get_by_role("button", name="Schedule spread afresh").click()

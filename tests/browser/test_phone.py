@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from placements.models import Decision
 from tests.rollouts.test_rolling import one_at_a_time
 from tests.rollouts.world import World
 
@@ -103,4 +104,19 @@ def test_that_nothing_needs_somebody_is_told_in_full(enter: Enter) -> None:
 
     assert told
     assert told["x"] + told["width"] < WIDTH
+    assert _fits(page)
+
+
+@pytest.mark.usefixtures("nine")
+def test_the_rules_side_by_side_fit_with_the_mark_of_the_first_difference(enter: Enter) -> None:
+    decision = Decision.objects.filter(placement_name="web").latest("number")
+    page = enter(f"/decisions/{decision.record.decision_id}/", "viewer", width=WIDTH)
+
+    page.get_by_role("link", name="Semantics", exact=True).first.click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("The same inputs under four sets of rules")
+    expect(page.locator(".partings li").first).to_contain_text("take quietheron rather than bravelion")
+    mark = page.get_by_text("first difference")
+    expect(mark).to_be_visible()
+    assert mark.evaluate("one => one.getBoundingClientRect().right") <= WIDTH
     assert _fits(page)

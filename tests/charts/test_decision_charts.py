@@ -15,6 +15,7 @@ from placements.explain.charts.funnel import funnel_chart, stages
 from placements.explain.charts.groups import group_chart
 from placements.explain.charts.heatmap import MOST_ROWS, heatmap_chart
 from placements.explain.charts.matrix import label_keys, matrix_chart
+from placements.explain.charts.skews import skew_chart
 from placements.explain.previewing import spread_bars
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import Decision
@@ -23,6 +24,7 @@ from placements.scheduling.policy import PlacementPolicy
 from placements.scheduling.scheduler import schedule
 from placements.scheduling.semantics import Semantics
 from tests.builders import (
+    binding,
     cluster,
     decide,
     fleet,
@@ -319,3 +321,50 @@ def test_the_groups_say_what_their_bars_mean_and_where_these_are_cut() -> None:
 
     assert chart is not None
     assert "outlined could be picked, open where there are more" in chart.caption
+
+
+def test_what_is_placed_does_not_count_where_every_cycle_chooses_anew() -> None:
+    one = fleet(*grouped("region", east="e1 e2", west="w1 w2"))
+    placed = (binding("e1"), binding("e2"))
+
+    chart = group_chart(decide(one, pick_n(2, spread=[spread("region")]), *placed, semantics="ocm"), 1)
+
+    assert chart is not None
+    assert [row[1:4] for row in chart.rows] == [("east", 1, 1), ("west", 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("semantics", "hard", "shaded"),
+    [("ocm", True, True), ("ocm", False, False), ("kubernetes", False, False), ("fleet", False, True)],
+)
+def test_a_band_is_drawn_only_where_there_is_a_limit(semantics: str, hard: bool, shaded: bool) -> None:
+    one = fleet(*grouped("region", east="e1 e2", west="w1 w2"))
+
+    chart = group_chart(decide(one, pick_n(2, spread=[spread("region", hard=hard)]), semantics=semantics))
+
+    assert chart is not None
+    assert ("shaded is within the limit" in chart.caption) == shaded
+    assert ("skew" in chart.caption.replace("max skew", "")) == (semantics == "fleet")
+
+
+def test_a_preview_measures_a_hard_limit_of_ocm_from_the_emptiest() -> None:
+    one = fleet(*grouped("region", east="e1 e2 e3", west="w1"))
+
+    [bars] = spread_bars(decide(one, pick_n(4, spread=[spread("region", 2)]), semantics="ocm"))
+
+    assert (bars.skew_words, bars.low, bars.high, bars.is_within) == ("gap 2", 1, 3, True)
+    assert [bar.is_in_band for bar in bars.bars] == [True, True]
+
+
+def test_as_many_constraints_as_a_policy_may_have_are_drawn() -> None:
+    keys = [f"k{number}" for number in range(60)]
+    members = fleet(*(cluster(f"c{index}", dict.fromkeys(keys, f"v{index % 2}")) for index in range(4)))
+    decided = decide(members, pick_n(2, spread=[spread(key, hard=False) for key in keys]))
+
+    skews, groups = skew_chart(decided), group_chart(decided)
+
+    assert skews is not None
+    assert groups is not None
+    assert len(skews.columns) == 62
+    assert len(json.loads(skews.json)["data"]) == 60
+    assert len({row[0] for row in groups.rows}) == 60

@@ -7,7 +7,7 @@ import pytest
 from placements.explain.charts import skews
 from placements.explain.charts.skews import skew_chart
 from placements.scheduling.policy import PlacementPolicy
-from tests.builders import decide, fleet, grouped, pick_all, pick_n, spread
+from tests.builders import cluster, decide, fleet, grouped, pick_all, pick_n, spread
 from tests.charts.checking import check_chart
 
 EAST_WEST = fleet(*grouped("region", east="e1 e2", west="w1"))
@@ -57,3 +57,32 @@ def test_a_long_decision_shows_its_last_steps_and_says_so(monkeypatch: pytest.Mo
     assert chart is not None
     assert [row[0] for row in chart.rows] == [2, 3]
     assert chart.caption.endswith("Shown are the last 2 of 3 steps.")
+
+
+NESTED = fleet(
+    *(cluster(f"{zone}{number}", region="east", zone=zone) for zone in "ab" for number in (1, 2)),
+    cluster("w1", region="west", zone="w"),
+    cluster("w2", region="west", zone="w"),
+)
+
+
+def test_nested_levels_are_drawn_by_the_gap_to_the_emptiest_sibling() -> None:
+    chart = skew_chart(decide(NESTED, pick_n(4, spread=[spread("region"), spread("zone")]), semantics="ocm"))
+
+    assert chart is not None
+    check_chart(chart)
+    assert chart.title == "Gap through the steps"
+    assert chart.columns == ("Step", "Picked", "region: gap", "zone: gap")
+    assert chart.rows == ((1, "a1", 1, 1), (2, "w1", 0, 1), (3, "b1", 1, 0), (4, "w2", 0, 0))
+    assert chart.caption.endswith("the fullest group above its emptiest sibling.")
+
+
+@pytest.mark.parametrize("semantics", ["ocm", "kubernetes"])
+def test_a_soft_constraint_that_is_no_limit_has_no_line(semantics: str) -> None:
+    decision = decide(EAST_WEST, pick_n(3, spread=[spread("region", hard=False)]), semantics=semantics)
+
+    chart = skew_chart(decision)
+
+    assert chart is not None
+    assert json.loads(chart.json)["layout"].get("shapes", []) == []
+    assert chart.caption.startswith("region (soft): ")

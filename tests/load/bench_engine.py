@@ -26,7 +26,7 @@ from placements.scheduling.reads import labels_read, properties_read
 from placements.scheduling.scheduler import schedule
 from placements.scheduling.storage import pack_fleet
 from tests.builders import expression, pick_n, spread
-from tests.load.goals import Goal, Results, exponent, goals, plain_seconds, warm_seconds
+from tests.load.goals import Compared, Goal, Results, exponent, goals, plain_seconds, warm_seconds
 from tests.load.measuring import Row, measure, timed
 from tests.load.million import Million
 from tests.load.problems import Problem
@@ -56,6 +56,7 @@ CASES = [
     Problem("selective", 10_000, 1_000, FEW_CELLS, is_selective=True),
     Problem("selective", 100_000, 10_000, FEW_CELLS, is_selective=True),
 ]
+SIDE_BY_SIDE = [*MAIN[2:5], replace(MAIN[2], hard=True, max_skew=1), replace(MAIN[3], hard=True, max_skew=1)]
 HEAD = (
     f"{'case':<15}{'rules':<10}{'C':>8}{'N':>7}{'T':>3}{'K':>8}{'picks':>7}{'warm p50':>10}{'p90':>9}"
     f"{'cold':>9}{'floor':>8}{'xfloor':>7}{'µs/pick':>9}{'plain ms/pick':>14}{'k':>6}{'ratio':>10}"
@@ -70,8 +71,8 @@ def main() -> None:
     rows = _measure(_quick() if arguments.quick else [*MAIN, *CASES])
     _print_records(row for row in rows if row.problem.name in ("main", "selective"))
     _print_fleet(rows[0].problem if arguments.quick else MAIN[-2])
-    _print_semantics(MAIN[:2] if arguments.quick else MAIN[2:4])
-    results = Results(rows, _many_placements(50 if arguments.quick else 1_000))
+    compared = _compare_semantics(MAIN[:2] if arguments.quick else SIDE_BY_SIDE)
+    results = Results(rows, _many_placements(50 if arguments.quick else 1_000), compared)
     _print_growth(results)
     if arguments.million:
         results = replace(results, million=_million())
@@ -147,21 +148,25 @@ def _print_fleet(problem: Problem) -> None:
     print(f"stored {size:.2f} MB")
 
 
-def _print_semantics(problems: Iterable[Problem]) -> None:
-    """Print the time of a warm run under each semantics, as a multiple of `fleet`."""
+def _compare_semantics(problems: Iterable[Problem]) -> list[Compared]:
+    """Print the time of a warm run under each semantics, and give it as a multiple of `fleet`."""
     print()
-    for problem in problems:
-        print(f"{problem.clusters:,} clusters, {problem.wanted:,} picks, domains {problem.domains}:", end=" ")
-        seconds = {semantics: _warm(replace(problem, semantics=semantics)) for semantics in Semantics}
-        parts = (
-            f"{semantics} {spent * 1e3:.1f} ms ({spent / seconds[Semantics.FLEET]:.1f}x)"
-            for semantics, spent in seconds.items()
-        )
-        print(", ".join(parts))
+    compared = [_compared(problem) for problem in problems]
+    for one in compared:
+        problem, hard = one.problem, "hard" if one.problem.hard else "soft"
+        print(f"{problem.clusters:,} clusters, {problem.wanted:,} picks, {hard}, domains {problem.domains}:")
+        print("  " + ", ".join(f"{name} {took * 1e3:.1f} ms" for name, took in one.seconds.items()))
+    return compared
 
 
-def _warm(problem: Problem) -> float:
-    cycle = problem.cycle(problem.fleet())
+def _compared(problem: Problem) -> Compared:
+    seconds = {str(semantics): _warm(replace(problem, semantics=semantics)) for semantics in Semantics}
+    weighted = replace(problem, semantics=Semantics.OCM)
+    return Compared(problem, seconds | {"ocm, weighted": _warm(weighted, mode="weighted")})
+
+
+def _warm(problem: Problem, **options: str) -> float:
+    cycle = replace(problem.cycle(problem.fleet()), options=options)
     schedule(cycle)
     return timed(lambda _: schedule(replace(cycle))).p50
 

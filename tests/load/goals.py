@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tests.load.measuring import Row
 from tests.load.million import Million
+from tests.load.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,24 @@ class Goal:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """One problem under every semantics: the seconds of a warm run by name."""
+
+    problem: Problem
+    seconds: dict[str, float]
+
+    def times_fleet(self, name: str) -> float:
+        """Give the time under other semantics as a multiple of that under `fleet`."""
+        return self.seconds[name] / self.seconds["fleet"]
+
+
+@dataclass(frozen=True)
 class Results:
     """All that a run of the benchmark measured."""
 
     rows: list[Row]
     thousand_placements: float
+    compared: list[Compared]
     million: Million | None = None
 
     def select(self, name: str, clusters: int, wanted: int | None = None) -> list[Row]:
@@ -72,6 +86,7 @@ def goals(results: Results) -> list[Goal]:
         *_selective(results),
         *_growth(results),
         *_ratios(results),
+        *_semantics(results),
         *_rates(results),
         *_records(results),
         *_worst_cases(results),
@@ -113,6 +128,14 @@ def _ratios(results: Results) -> Iterator[Goal]:
             yield _at_least(
                 f"{clusters:,}/{wanted:,}/3 over baseline", rows, lambda row: row.ratio, ratio, "x"
             )
+
+
+def _semantics(results: Results) -> Iterator[Goal]:
+    for one in results.compared:
+        for name in ("kubernetes", "ocm", "ocm, weighted"):
+            times = one.times_fleet(name)
+            size, hard = f"{one.problem.clusters // 1000}k, {one.problem.domains}", one.problem.hard
+            yield Goal(f"{name}{', hard' * hard}, {size}", "≤ 2x fleet", f"{times:.1f}x", times <= 2)
 
 
 def _rates(results: Results) -> Iterator[Goal]:

@@ -1,10 +1,11 @@
 """A suggested change written into a manifest: that change and nothing else."""
 
+import json
 from typing import Any
 
 import pytest
 
-from placements.queries.changed_documents import with_change
+from placements.queries.changed_documents import with_change, with_option
 from placements.scheduling.advice.changes import Change, ChangeKind
 from placements.scheduling.advice.search import why_not
 from placements.scheduling.cycle import Cycle
@@ -128,3 +129,18 @@ def test_a_change_of_the_fleet_is_none_of_the_policy() -> None:
     [change, *_] = [one for one in changes(pick_n(1), "aa") if one.kind is ChangeKind.LEAVE]
 
     assert change.edit is None
+
+
+@pytest.mark.parametrize(
+    ("notes", "options"),
+    [({}, {"u": 3}), ({"fleetui.io/spread-options": '{"mode": "weighted"}'}, {"mode": "weighted", "u": 3})],
+)
+def test_an_option_is_noted_beside_the_others(notes: dict[str, str], options: Document) -> None:
+    document = placement_document("web", spec(pick_n(1)))
+    document["metadata"]["annotations"] = {"fleetui.io/semantics": "ocm", **notes}
+
+    after = with_option(document, "u", 3)
+
+    assert json.loads(after["metadata"]["annotations"].pop("fleetui.io/spread-options")) == options
+    assert after["metadata"]["annotations"] == {"fleetui.io/semantics": "ocm"}
+    assert "u" not in document["metadata"]["annotations"].get("fleetui.io/spread-options", "")

@@ -396,7 +396,7 @@ def test_its_decision_compares_under_all_four_semantics() -> None:
         set(one.picked_names) in ({"a", "c"}, {"b", "c"}) for one in sides.comparison.decisions.values()
     )
     (left_out,) = sides.warnings[Semantics.FLEET]
-    assert (left_out.code, left_out.path) == ("left-out", "options")
+    assert (left_out.code, left_out.path) == ("left-out", "spec")
     assert sides.warnings[Semantics.OCM] == ()
 
 

@@ -100,3 +100,49 @@ def test_says_that_a_term_asks_for_nothing() -> None:
     )
 
     assert policy_sentence(empty) == "Pick 1 cluster; prefer every cluster alike (+3)."
+
+
+SPREAD = pick_n(4, spread=[spread("provider", 2), spread("zone", hard=False)])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "at most 2 above the emptiest provider (hard), and within it evenly across zone (soft)"),
+        (
+            {"nested": False, "unsetPolicy": "exclude", "unsatisfiable": "error"},
+            "at most 2 above the emptiest provider (hard) and evenly across zone (soft);"
+            " clusters without a key are left out; all of them or none",
+        ),
+        (
+            {"mode": "weighted", "u": 0.5, "domainWeights": {"zone": {"a": 2}}, "steadyWeight": 300},
+            "at most 2 above the emptiest provider (hard), and within it across zone by weight (a 2, others"
+            " 1); spread weighed against preference, u = 0.5; weights: Steady 3",
+        ),
+    ],
+)
+def test_a_spread_of_ocm_is_told_level_by_level(options: dict[str, object], words: str) -> None:
+    assert policy_sentence(SPREAD, Semantics.OCM, options) == f"Pick 4 clusters; {words}."
+
+
+def test_affinity_rows_of_ocm_are_told_as_what_is_preferred() -> None:
+    rows = [
+        {"weight": 20, "operator": "In", "values": ["a", "b"]},
+        {"weight": -5, "operator": "NotIn", "values": ["c"]},
+    ]
+    options = {"affinityTerms": [{"topologyKey": "region", "topologyWeights": rows}]}
+
+    said = policy_sentence(pick_n(1), Semantics.OCM, options)
+
+    assert said == "Pick 1 cluster; prefer region is a or b (+20), avoid region≠c (−5)."
+
+
+def test_a_spread_of_kubernetes_is_told_by_what_it_is_compared_with() -> None:
+    hard = {**spread("zone"), "minDomains": 3, "nodeTaintsPolicy": "Honor", "nodeAffinityPolicy": "Ignore"}
+    raw = {**SPREAD.canonical(), "topologySpreadConstraints": [hard, spread("node", hard=False)]}
+    policy = parse_policy(raw, semantics=Semantics.KUBERNETES)
+
+    assert policy_sentence(policy, Semantics.KUBERNETES) == (
+        "Pick 4 clusters; at most 1 above the smallest group of zone (hard, as from 0 below 3 groups, groups"
+        " out of the affinity count too, groups behind a taint do not count); evenly across node (soft)."
+    )

@@ -550,7 +550,7 @@ class TestSemantics:
         )
 
         assert run.status == 0
-        assert run.output.count("have no word for steadyWeight and balanceWeight; left out") == 3
+        assert run.output.count("have no word for Steady and Balance; left out") == 3
         assert run.output.splitlines()[0] == "web under 4 semantics"
 
     @pytest.mark.parametrize("extra", [("--step", 1), ("--why", "bravelion")])

@@ -137,6 +137,38 @@ def test_a_soft_term_of_ocm_has_no_limit_to_carry_over() -> None:
     assert (carried.max_skew, carried.when_unsatisfiable) == (1, "ScheduleAnyway")
 
 
+def test_every_option_that_other_semantics_lack_is_told() -> None:
+    memory = {"scoreCoordinate": {"builtIn": "ResourceAllocatableMemory"}, "weight": 2}
+    document = {
+        "apiVersion": "cluster.open-cluster-management.io/v1beta1",
+        "kind": "Placement",
+        "metadata": {
+            "name": "web",
+            "annotations": {"fleetui.io/spread-options": '{"unsetPolicy": "exclude"}'},
+        },
+        "spec": {"numberOfClusters": 1, "prioritizerPolicy": {"configurations": [memory]}},
+    }
+
+    caveats = carried_over(wish_of_placement(parse_placement(document)), Semantics.FLEET).caveats
+
+    words = "unsetPolicy, Steady, Balance and ResourceAllocatableMemory; left out"
+    assert [one.message for one in caveats if one.path == "spec"] == [
+        f"fleet semantics have no word for {words}"
+    ]
+
+
+def test_weights_of_a_key_that_nothing_spreads_over_are_told() -> None:
+    options = {"domainWeights": {"zon": {"a": 2}, "zone": {"a": 2}}}
+    soft = [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
+    annotations = {"fleetui.io/semantics": "ocm", "fleetui.io/spread-options": json.dumps(options)}
+    document = _placement({**WEB_POLICY, "topologySpreadConstraints": soft}, **annotations)
+
+    (caveat,) = wish_of_placement(parse_placement(document)).caveats
+
+    assert caveat.path == 'metadata.annotations["fleetui.io/spread-options"].domainWeights'
+    assert caveat.message == 'no constraint spreads over "zon", so its weights do nothing'
+
+
 def test_without_any_heartbeat_none_is_called_stale(write: Any) -> None:
     run = simulate("--clusters", write("c.json", _member("a", None)), "--placement", WEB)
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from placements.explain import advice_wording, wording
+from placements.explain import advice_wording, contest_wording, ranking, step_wording, wording
 from placements.explain.charts.chart import figure, whole_ticks
 from placements.explain.wording import counted, verb
+from placements.scheduling import fleet_caveats
 from placements.scheduling.advice.changes import Change, ChangeKind
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.door.ocm_options import parse_ocm_options
@@ -13,7 +14,8 @@ from placements.scheduling.outcomes import Outcomes
 from placements.scheduling.reasons import ReasonCode
 from placements.scheduling.replay import Replay
 from placements.scheduling.rounds import NAME_COLUMN, SpreadScore
-from placements.scheduling.spread.base import SpreadStrategy
+from placements.scheduling.semantics import Semantics
+from placements.scheduling.spread.base import Keyless, SpreadStrategy
 from placements.scheduling.spread.fleet import FleetSpread
 from placements.scheduling.spread.kubefleet import KubeFleetSpread
 from placements.scheduling.spread.kubernetes import KubernetesSpread
@@ -58,6 +60,11 @@ def test_every_code_has_words() -> None:
     ranked = {name for rules in STRATEGIES for name in rules.rank_names}
     assert wording.COLUMN_WORDS.keys() == {*ranked, NAME_COLUMN, None}
     assert advice_wording._REPORTS.keys() == set(EligibilityKind)
+    assert fleet_caveats._WITHOUT_KEY.keys() == set(Keyless)
+    assert contest_wording._NOTES.keys() == step_wording._EFFECTS.keys() == set(Semantics)
+    assert ranking._NOTES.keys() == wording._SCORED.keys() == set(Semantics)
+    told = {(rules.name, name) for rules in STRATEGIES for name in rules.rank_names if name != NAME_COLUMN}
+    assert {(str(one), column) for one, column in contest_wording._WORDS} == told
 
 
 @pytest.mark.parametrize("kind", CycleKind)

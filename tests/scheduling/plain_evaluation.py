@@ -60,6 +60,8 @@ def _preferred(policy: Case) -> list[Case]:
 def _matches_term(cluster: Case, term: Case) -> bool:
     if not _matches_labels(cluster.get("labels", {}), term.get("labelSelector")):
         return False
+    if not _matches_labels(cluster.get("properties", {}), term.get("claimSelector")):
+        return False
     requirements = term.get("propertySelector", {}).get("matchExpressions", [])
     return all(_compares(cluster, requirement) for requirement in requirements)
 
@@ -180,7 +182,7 @@ def plain_rounds(case: Case, *, kubefleet: bool = False) -> Iterator[PlainRound]
     ]
     affinity = affinity_scores(case["clusters"], policy)
     constraints = policy.get("topologySpreadConstraints", [])
-    taken, was_here = _placed(case, "current"), _placed(case, "obsolete")
+    taken, was_here = placed_on(case, "current"), placed_on(case, "obsolete")
 
     def rounds() -> Iterator[PlainRound]:
         here = was_here
@@ -201,7 +203,7 @@ def plain_picks(case: Case, *, wanted: int, kubefleet: bool = False) -> list[Ran
     return [one.winner for one in rounds if one.winner is not None]
 
 
-def _placed(case: Case, policy: str) -> set[str]:
+def placed_on(case: Case, policy: str) -> set[str]:
     """Give the clusters with a scheduled or bound binding; one whose cluster leaves or is gone dangles."""
     there = {one["name"] for one in case["clusters"] if not _is_leaving(one)}
     return {

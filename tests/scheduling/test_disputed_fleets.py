@@ -1,6 +1,7 @@
 """Fleets on which documents, code and other schedulers disagree, under the two readings of Fleet's rules.
 
 The fleets are those of `spec/other-schedulers.md` 6.2 and 6.3 and the two examples of `design/ui.md` 0.2.
+The same fleets under `ocm` and `kubernetes`, and where all four agree: `test_disputed_fleets_elsewhere.py`.
 """
 
 from collections import Counter
@@ -165,26 +166,6 @@ def test_d7_greedy_dead_end(semantics: str) -> None:
     decision = decide(one, policy, semantics=semantics)
 
     assert (decision.picked_names, decision.is_fulfilled) == (("m",), False)
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("sizes", "number", "hard", "zones"),
-    [
-        ({"a": 3, "b": 3}, 4, True, {"a": 2, "b": 2}),
-        ({"a": 3, "b": 3}, 4, False, {"a": 2, "b": 2}),
-        ({"a": 3, "b": 1, "c": 3}, 5, True, {"a": 2, "b": 1, "c": 2}),
-        ({"a": 1, "b": 4, "c": 4}, 5, True, {"a": 1, "b": 2, "c": 2}),
-    ],
-)
-def test_d8_where_all_agree(
-    sizes: dict[str, int], number: int, hard: bool, zones: dict[str, int], semantics: str
-) -> None:
-    decision = decide(
-        fleet(*_zones(**sizes)), pick_n(number, spread=[spread("zone", hard=hard)]), semantics=semantics
-    )
-
-    assert (_per_group(decision, "zone"), decision.is_fulfilled) == (zones, True)
 
 
 @BOTH

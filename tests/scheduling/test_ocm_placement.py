@@ -158,6 +158,16 @@ def test_prioritizers_set_the_weights(
             "spec.prioritizerPolicy.configurations[0].scoreCoordinate.type",
             "not-one-of",
         ),
+        (
+            {"prioritizerPolicy": {"configurations": [{"scoreCoordinate": {"builtIn": "Steady"}}] * 2}},
+            "spec.prioritizerPolicy.configurations[1].scoreCoordinate.builtIn",
+            "duplicate",
+        ),
+        (
+            {"predicates": [{"requiredClusterSelector": {"claimSelector": {"matchLabels": {"a": "b"}}}}]},
+            "spec.predicates[0].requiredClusterSelector.claimSelector.matchLabels",
+            "unknown-field",
+        ),
     ],
 )
 def test_refuses(spec: dict[str, Any], path: str, code: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from placements.explain.wording import reason_sentence
+from placements.explain.wording import headline, reason_sentence
 from placements.scheduling.advice.changes import ChangeKind
 from placements.scheduling.advice.feasibility import feasibility_bound
 from placements.scheduling.advice.search import why_not
@@ -13,13 +13,15 @@ from placements.scheduling.advice.traps import favoured_without_key, pinned_grou
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.door.ocm_options import parse_ocm_options
 from placements.scheduling.fleet import Fleet, ResourceUsage
+from placements.scheduling.fleet_caveats import decision_caveats
 from placements.scheduling.outcomes import Outcome, Outcomes
 from placements.scheduling.policy import Semantics, parse_policy
 from placements.scheduling.reasons import ReasonCode
 from placements.scheduling.replay import Replay
 from placements.scheduling.scheduler import schedule
 from placements.scheduling.storage import pack, unpack
-from tests.builders import Document, binding, cluster, fleet, labelled, spread, taint
+from placements.simulation.cases import failure_fault
+from tests.builders import Document, binding, cluster, fleet, labelled, prefer, spread, taint
 
 
 def _ocm(members: Fleet, plain: Document, *placed: Any, **options: Any) -> Cycle:
@@ -244,3 +246,23 @@ def test_a_limit_is_not_advised_where_the_door_refuses_it() -> None:
     advice = why_not(decision, "b")
 
     assert ChangeKind.WHEN_UNSATISFIABLE not in {one.change.kind for one in (*advice.helps, *advice.fails)}
+
+
+def test_a_wish_that_cannot_be_met_is_not_blamed_on_a_property_that_is_no_quantity() -> None:
+    """Under `ocm` such a property counts as absent (`spec/scheduler.md` 4.4, `other-schedulers.md` 6.6)."""
+    members = fleet(cluster("a", properties={"cost": "lots"}))
+    preferred = [prefer(1, {"propertySorter": {"name": "cost", "sortOrder": "Descending"}})]
+    affinity = {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    cycle = _ocm(members, {"numberOfClusters": 2, "affinity": affinity}, unsatisfiable="error")
+
+    decision = schedule(cycle)
+
+    assert decision.is_unsatisfiable
+    assert failure_fault(decision, "policy").code == "unsatisfiable"
+    assert (
+        headline(decision)
+        == "nothing is chosen: not all of 2 clusters can be picked, and fewer are not wanted"
+    )
+    assert [one.message for one in decision_caveats(decision)] == [
+        "no quantity on 1 cluster (a): it counts as absent"
+    ]

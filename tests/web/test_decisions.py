@@ -1,5 +1,6 @@
 """The page of one decision."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -8,7 +9,8 @@ from django.test import Client
 from placements.models import DecisionRecord, Placement
 from placements.operations.placements import delete_placement
 from placements.queries.records import decisions_named
-from tests.rows import NOW, decided, pick_n_spec
+from tests.builders import labelled, pick_n
+from tests.rows import NOW, decided, pick_n_spec, spec
 
 pytestmark = pytest.mark.django_db
 
@@ -38,6 +40,20 @@ def test_says_why_not_and_what_would_help(viewer: Client, text_of: Fetch, decisi
     assert "behind jumpingcat, by name" in page
     assert "numberOfClusters 3 (now 2)" in page
     assert "jumpingcat leaving the fleet" in page
+
+
+@pytest.mark.usefixtures("web")
+def test_advice_on_a_label_leads_to_the_form_with_it_filled_in(operator: Client, text_of: Fetch) -> None:
+    policy = pick_n(3, required=[labelled(region="east")]).to_plain()
+    eastern = decided("eastern", spec(policy)).decisions.get().record.decision_id
+    page = text_of(operator, f"/decisions/{eastern}/?cluster=jumpingcat")
+    [address] = re.findall(r'href="(/clusters/jumpingcat/edit/[^"]+)"', page)
+
+    form = text_of(operator, address)
+
+    assert address == "/clusters/jumpingcat/edit/?label=region%3Deast"
+    assert ">region=east</textarea>" in form
+    assert "eastern" in form
 
 
 def test_says_that_a_cluster_is_not_in_its_fleet(viewer: Client, text_of: Fetch, decision_id: str) -> None:

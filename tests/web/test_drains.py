@@ -12,6 +12,7 @@ from clusters.operations.editing import uncordon
 from placements.models import Binding, Drain, DrainStep, PolicySnapshot
 from placements.operations.demo import load_demo
 from placements.operations.rollouts.draining import Pace, advance_drains, drain
+from tests.rollouts.test_bring_back import drained
 from tests.rows import NOW, all_joined, decided, joined, pick_n_spec
 
 pytestmark = pytest.mark.django_db
@@ -107,6 +108,16 @@ def test_may_only_cordon(operator: Client) -> None:
 
 
 @pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("wish", [{}, {"do": "uncordon"}])
+def test_a_wish_that_it_does_not_know_begins_nothing(operator: Client, wish: dict[str, str]) -> None:
+    answer = operator.post(PAGE, {**wish, "how": "drain", "name": "nimblefox"})
+
+    assert (answer.status_code, Drain.objects.exists()) == (422, False)
+    assert "is nothing that can be done here" in answer.content.decode()
+    assert not ClusterTaint.objects.exists()
+
+
+@pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
@@ -191,17 +202,71 @@ def test_offers_to_bring_back_what_only_a_fresh_schedule_would(operator: Client,
     assert "The cluster is cordoned still" not in page
 
 
+def given_in(page: str) -> dict[str, str]:
+    """Read the hidden fields of the form that confirms a fresh schedule."""
+    return dict(
+        re.findall(r'name="(revision|decision|after)" value="([^"]*)"', page.partition('class="bar"')[2])
+    )
+
+
 @pytest.mark.usefixtures("nine")
-def test_brings_a_placement_back_by_a_fresh_schedule(operator: Client) -> None:
+def test_brings_a_placement_back_by_a_fresh_schedule_after_a_look_at_it(
+    operator: Client, text_of: Fetch
+) -> None:
     before = PolicySnapshot.objects.filter(placement__name="web").count()
+    cluster = PAGE.split("/")[2]
 
-    done = operator.post(PAGE, {"do": "bring-back", "placement": "web"})
-    refused = operator.post(PAGE, {"do": "bring-back", "placement": "config"})
+    asked = operator.post(PAGE, {"do": "bring-back", "placement": "web"})
+    assert PolicySnapshot.objects.filter(placement__name="web").count() == before
+    page = text_of(operator, asked["Location"])
+    done = operator.post(asked["Location"], given_in(page))
+    other = operator.post(PAGE, {"do": "bring-back", "placement": "config"})
+    refused = operator.post(other["Location"], {"revision": "1"})
 
-    assert (done.status_code, refused.status_code) == (302, 409)
+    assert asked["Location"] == f"/placements/web/reschedule/?back={cluster}"
+    assert f'<a href="{PAGE}">{cluster}</a>.' in page
+    assert (done.status_code, done["Location"]) == (302, PAGE)
     assert PolicySnapshot.objects.filter(placement__name="web").count() == before + 1
+    assert refused.status_code == 409
     assert "config names its clusters" in refused.content.decode()
+    assert operator.post(PAGE, {"do": "bring-back", "placement": "nobody"}).status_code == 404
+
+
+def test_bringing_back_shows_what_would_change_before_it_is_done(operator: Client, text_of: Fetch) -> None:
+    world = drained()
+    uncordon(["c000"], by=None, now=world.now)
+
+    page = text_of(operator, "/clusters/c000/drain/")
+    preview = text_of(operator, "/placements/spread/reschedule/?back=c000")
+
+    assert 'href="/placements/spread/reschedule/?back=c000">Bring spread back…</a>' in page
+    assert "c000 would be picked." in preview
+    assert re.findall(r"<dt>(\d \w+)</dt>", preview) == ["1 joins", "1 leaves", "1 stays"]
+    assert 'href="/clusters/c000/drain/">Leave it as it is</a>' in preview
+
+
+def test_says_when_a_fresh_schedule_would_not_bring_it_back(operator: Client, text_of: Fetch) -> None:
+    drained()
+
+    preview = text_of(operator, "/placements/spread/reschedule/?back=c000")
+
+    assert "As it stands, c000 would not be picked." in preview
+
+
+@pytest.mark.usefixtures("web")
+def test_a_cluster_to_come_back_to_that_is_not_there_is_left_out(operator: Client, text_of: Fetch) -> None:
+    assert "So that it may come back" not in text_of(operator, "/placements/web/reschedule/?back=<b>")
 
 
 def test_a_cluster_that_is_not_there_has_no_drain(operator: Client) -> None:
     assert operator.get("/clusters/nobody/drain/").status_code == 404
+
+
+def test_since_names_its_moment_so_that_the_page_counts_on(operator: Client, text_of: Fetch) -> None:
+    joined("nimblefox")
+    row = drain("nimblefox", by=None, now=NOW)
+    DrainStep.objects.create(drain=row, placement_name="web", state=DrainStep.State.WAITING, changed_at=NOW)
+
+    page = text_of(operator, PAGE)
+
+    assert re.findall(r'<span data-age="([^"]+)">\d+ \w+</span>', page).count(str(int(NOW.timestamp()))) == 2

@@ -13,9 +13,11 @@ from placements.manifests import load_documents
 from placements.models import Decision, Draft, Placement
 from placements.operations.placements import save_placement
 from placements.operations.resources import apply_resources
-from placements.queries.comparing import compare, manifest_with
+from placements.queries.comparing import compare
 from placements.queries.history import history_of
+from placements.queries.restoring import manifest_with, restoring
 from tests.builders import spread
+from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
 from tests.rows import NOW, config_map, pick_n_spec, placement_document, run_due
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]
@@ -222,7 +224,9 @@ def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
 def test_what_was_restored_is_the_old_policy_to_the_letter(past: Placement) -> None:
     old = past.policy_snapshots.get(number=1)
 
-    save_placement(manifest_with(past, old), by=None, now=LAST)
+    restored = manifest_with(past, old)
+    assert restored
+    save_placement(restored, by=None, now=LAST)
 
     assert past.policy_snapshots.get(is_latest=True).content_hash == old.content_hash
 
@@ -232,3 +236,41 @@ def test_a_viewer_reads_why_restoring_is_not_offered(viewer: Client, text_of: Fe
 
     assert 'name="manifest"' not in page
     assert "you can view, but not restore; ask a fleet operator" in page
+
+
+def test_a_policy_that_asks_for_what_holds_today_says_so(operator: Client, text_of: Fetch) -> None:
+    _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=1))
+
+    listed = text_of(operator, "/placements/web/history/")
+    compared = text_of(operator, "/placements/web/compare/p0..p1/")
+
+    assert re.findall(r">Restore policy #(\d)<", listed) == ["2", "0"]
+    assert listed.count("as today") == 1
+    assert re.findall(r">Restore policy #(\d)<", compared) == ["0"]
+    assert "Policy #1 asks for what is asked for today: there is nothing to restore." in compared
+
+
+def test_with_another_number_it_is_not_what_holds_today(past: Placement) -> None:
+    _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=1))
+    _save(pick_n_spec(1, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=2))
+
+    found = restoring(Placement.objects.get(pk=past.pk), past.policy_snapshots.get(number=1))
+
+    assert not found.is_todays
+
+
+def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None:
+    first = with_resources(ocm_document("edge", numberOfClusters=1, tolerations=[]), NAMESPACE)
+    changed = {
+        **first,
+        "spec": {"numberOfClusters": 2, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
+    }
+    for minute, document in enumerate((first, changed)):
+        save_placement(document, by=None, now=NOW + timedelta(minutes=minute))
+        run_due(after=timedelta(minutes=minute))
+    edge = Placement.objects.get(name="edge")
+
+    restored = manifest_with(edge, edge.policy_snapshots.get(number=0))
+
+    assert restored == first
+    assert restoring(edge, edge.policy_snapshots.get(number=1)).is_todays

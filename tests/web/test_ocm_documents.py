@@ -86,6 +86,21 @@ def test_a_fault_stands_beside_the_text_with_its_line(operator: Client) -> None:
     assert not Placement.objects.filter(name="shop").exists()
 
 
+def test_what_the_preview_leaves_out_is_named_by_its_path(operator: Client) -> None:
+    rows = [{"weight": 20, "operator": one, "values": ["east"]} for one in ("In", "Inn")]
+    affinity = {"type": "Affinity", "topologyKey": "region", "topologyWeights": rows}
+    wrong = {"type": "Even", "topologyKey": "region", "maxSkew": 0}
+
+    page = typed(
+        operator,
+        NEW,
+        dump_yaml(ocm_document(version="v1alpha1", numberOfClusters=2, spreadConstraints=[wrong, affinity])),
+    )
+
+    left_out = "Left out for now: spec.spreadConstraints[0], spec.spreadConstraints[1].topologyWeights[1]."
+    assert left_out in plain(page)
+
+
 def test_another_namespace_is_refused_beside_the_text(operator: Client) -> None:
     save_placement(ocm_document(), by=None, now=NOW)
     text = dump_yaml(ocm_document()).replace("namespace: apps", "namespace: ops")
@@ -93,3 +108,14 @@ def test_another_namespace_is_refused_beside_the_text(operator: Client) -> None:
     answer = typed(operator, "/placements/shop/edit/", text)
 
     assert "names are unique across namespaces" in plain(answer)
+
+
+def test_advice_on_it_opens_no_draft_that_no_door_would_take(operator: Client, text_of: Fetch) -> None:
+    save_placement(with_resources(ocm_document(numberOfClusters=1), NAMESPACE), by=None, now=NOW)
+    run_due()
+    decision = Placement.objects.get(name="shop").decisions.get().record.decision_id
+
+    page = text_of(operator, f"/decisions/{decision}/?cluster=nimblefox")
+
+    assert "numberOfClusters" in plain(page)
+    assert "Open as a draft" not in page

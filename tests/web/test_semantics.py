@@ -27,10 +27,20 @@ def web() -> str:
 def test_shows_whom_each_would_place_and_where_they_part(viewer: Client, text_of: Fetch, web: str) -> None:
     page = " ".join(text_of(viewer, f"/decisions/{web}/semantics/").split())
 
-    assert "They part at place 1: fleet and kubefleet take quietheron" in page
+    assert "They part at place 1." in page
+    assert "<strong>fleet and kubefleet</strong> take quietheron rather than bravelion" in page
+    assert "<strong>ocm</strong> takes the first name of equals where fleet takes the last" in page
     assert page.count("first difference") == 1
     assert "<strong>bravelion</strong>" in page
     assert "palemoth" in page
+
+
+def test_the_others_are_followed_one_by_one(viewer: Client, text_of: Fetch, web: str) -> None:
+    page = " ".join(text_of(viewer, f"/decisions/{web}/semantics/").split())
+
+    first, _, later = page.partition("Each compared with fleet alone, and followed further:")
+    assert "<strong>fleet and kubefleet</strong> take quietheron" in first
+    assert "<strong>kubefleet</strong> places the same clusters as fleet, in the same order" in later
 
 
 def test_the_decision_links_to_it(viewer: Client, text_of: Fetch, web: str) -> None:

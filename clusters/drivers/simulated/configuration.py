@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from placements.scheduling.door.fields import Flag, Moment, Text, listed, one_of, whole
 from placements.scheduling.door.parsing import Parsed, Raw, parse_model
 from placements.scheduling.faults import Problem
-from placements.scheduling.semantics import Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS
 
 MOST_FAULTS = 50
 _LONGEST_WAIT = 600_000
@@ -143,4 +143,4 @@ def parse_configuration(connection: object, *, path: str = "connection") -> Conf
     """Read the connection of a simulated cluster; raise Faults with all that is wrong."""
     if connection == {}:
         return USUAL
-    return parse_model(Configuration, connection, semantics=Semantics.FLEET, path=path)
+    return parse_model(Configuration, connection, semantics=DEFAULT_SEMANTICS, path=path)

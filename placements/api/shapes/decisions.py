@@ -4,6 +4,7 @@ from rest_framework import serializers
 
 from placements.api.shapes.manifests import AnyObject, AnyValue, CaveatShape
 from placements.api.shapes.rows import DecisionRow
+from placements.scheduling.semantics import Semantics
 
 
 def _names() -> serializers.ListField:
@@ -162,16 +163,28 @@ class SimulateShape(serializers.Serializer[object]):
     placement = AnyObject(help_text="A ClusterResourcePlacement, or an OCM Placement.")
     bindings = AnyValue(required=False, help_text="ClusterResourceBindings or plain cases.")
     snapshot = serializers.CharField(required=False)
-    semantics = serializers.ChoiceField(["fleet", "kubefleet", "ocm", "kubernetes", "all"], required=False)
+    semantics = serializers.ChoiceField([*Semantics, "all"], required=False)
     now = serializers.DateTimeField(required=False)
     strictHealth = serializers.BooleanField(required=False, default=False)
     step = serializers.IntegerField(required=False, min_value=1, max_value=10**9)
     why = serializers.CharField(required=False)
 
 
+class PartingShape(serializers.Serializer[object]):
+    """Where one semantics parts from that of the decision or the document, and why."""
+
+    semantics = serializers.CharField()
+    place = serializers.IntegerField(allow_null=True, help_text="null: the same clusters in the same order.")
+    byName = serializers.BooleanField(help_text="There they differ in the order of names only.")
+    words = serializers.CharField()
+
+
 class ComparisonShape(serializers.Serializer[object]):
     """The same inputs under several semantics, and where their choices part."""
 
     semantics = AnyObject()
+    sameClusters = serializers.BooleanField(help_text="In whichever order.")
     firstDifference = AnyValue(allow_null=True)
+    comparedWith = serializers.CharField(help_text="The semantics of the decision or the document.")
+    partings = PartingShape(many=True)
     refused = AnyObject(required=False)

@@ -1,4 +1,4 @@
-"""C7, score build-up: how is the affinity score of one cluster composed?"""
+"""C7, score build-up: of what is the preference for one cluster, or its affinity score, composed?"""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -6,67 +6,47 @@ from itertools import accumulate
 import plotly.graph_objects as go
 
 from placements.explain.charts.chart import ACCENT, ATTENTION, OK, Chart, figure
-from placements.explain.sentences import preference_words
+from placements.explain.preferences import Composition, composition
 from placements.explain.wording import counted, score_text, verb
 from placements.scheduling.decision import Decision
-from placements.scheduling.scores.preferred import observed_range, term_scores
-from placements.scheduling.semantics import Semantics
 
 MOST_TERMS = 8
 _ROW = 32
 
 
 def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
-    """Draw what each preferred term gives a cluster; None where nothing is preferred.
+    """Draw what each preferred term, and each other score that ranks, gives a cluster.
 
-    Raises KeyError when the fleet has no such cluster.
+    None where nothing is preferred. Raises KeyError when the fleet has no such cluster.
     """
-    position, parts = decision.cycle.fleet.positions[cluster], _parts(decision)
-    if not parts or decision.cycle.semantics is Semantics.OCM:
+    made = composition(decision, cluster)
+    if not made.rows:
         return None
-    rows = [(words, column[position]) for words, column in parts]
-    total = sum(points for _, points in rows)
     return Chart(
         name="build-up",
-        title=f"Affinity score of {cluster}",
-        caption=_caption(cluster, rows, total),
-        figure=_figure(_drawn(rows), total),
-        columns=("Preferred term", "Points"),
-        rows=(*rows, ("affinity score", total)),
+        title=f"{made.noun.capitalize()} of {cluster}",
+        caption=_caption(cluster, made),
+        figure=_figure(_drawn(list(made.rows)), made),
+        columns=(made.part.capitalize(), "Points"),
+        rows=(*made.rows, (made.noun, made.total)),
     )
 
 
-def _parts(decision: Decision) -> list[tuple[str, list[int]]]:
-    fleet = decision.cycle.fleet
-    found = []
-    for term in decision.cycle.policy.preferred_terms:
-        words, sorter = preference_words(term), term.preference.property_sorter
-        bounds = observed_range(sorter.name, fleet) if sorter else None
-        if bounds:
-            words += f", seen from {score_text(bounds[0])} to {score_text(bounds[1])}"
-        found.append((words, term_scores(term, fleet).tolist()))
-    return found
+def _caption(cluster: str, made: Composition) -> str:
+    given, parts = sum(1 for _, points in made.rows if points), len(made.rows)
+    article = "an" if made.noun[0] in "aeiou" else "a"
+    words = f"{cluster} has {article} {made.noun} of {_signed(made.total)}"
+    if given:
+        return f"{words}: {given} of {counted(parts, made.part)} {verb(given, 'gives')} points."
+    none = f"none of the {parts} {made.part}s gives it a point"
+    return f"{words}: {f'its {made.part} gives none' if parts == 1 else none}."
 
 
-def _caption(cluster: str, rows: Sequence[tuple[str, int]], total: int) -> str:
-    given = [points for _, points in rows if points]
-    words = f"{cluster} has an affinity score of {_signed(total)}"
-    if not given:
-        which = (
-            "its preferred term gives none"
-            if len(rows) == 1
-            else f"none of the {len(rows)} preferred terms gives it a point"
-        )
-        return f"{words}: {which}."
-    terms = counted(len(rows), "preferred term")
-    return f"{words}: {len(given)} of {terms} {verb(len(given), 'gives')} points."
+def _signed(points: float) -> str:
+    return score_text(points).replace("-", "−")
 
 
-def _signed(points: int) -> str:
-    return str(points).replace("-", "−")
-
-
-def _drawn(rows: list[tuple[str, int]]) -> list[tuple[str, int]]:
+def _drawn(rows: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """Give the rows to draw: beyond eight, those that weigh most, and the rest together."""
     if len(rows) <= MOST_TERMS:
         return rows
@@ -76,11 +56,11 @@ def _drawn(rows: list[tuple[str, int]]) -> list[tuple[str, int]]:
     return [*shown, (f"{len(rows) - len(shown)} other terms", rest)]
 
 
-def _figure(rows: list[tuple[str, int]], total: int) -> go.Figure:
-    points = [value for _, value in rows]
+def _figure(rows: Sequence[tuple[str, float]], made: Composition) -> go.Figure:
+    points, total = [value for _, value in rows], made.total
     starts = [0, *accumulate(points)][:-1]
     colours = [OK if value >= 0 else ATTENTION for value in points]
-    names = [*(_short(words) for words, _ in rows), "affinity score"]
+    names = [*(_short(words) for words, _ in rows), made.noun]
     ends = [0, *accumulate(points), total]
     span = max(1, max(ends) - min(ends))
     return figure(
@@ -112,7 +92,7 @@ def _figure(rows: list[tuple[str, int]], total: int) -> go.Figure:
     )
 
 
-def _beyond(end: int, span: int) -> float:
+def _beyond(end: float, span: float) -> float:
     """Leave room beyond an end of the bars for its number; none beyond zero, where nothing is written."""
     return end + span * 0.15 if end * span > 0 else 0
 

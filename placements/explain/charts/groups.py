@@ -1,7 +1,8 @@
 """C1, groups against the band: is the spread within its limits, and which group is short?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import plotly.graph_objects as go
@@ -25,7 +26,8 @@ from placements.scheduling.candidates import candidates_of
 from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.policy import PlacementType, TopologySpreadConstraint
-from placements.scheduling.spread.base import Groups, is_hard
+from placements.scheduling.profile import profile_of
+from placements.scheduling.spread.base import Groups, Outlook, is_hard
 
 MOST_GROUPS, FURTHEST = 24, 12
 _ROW, _HEAD, _NAMED_UP_TO, _ALL_UP_TO = 26, 44, 12, 4
@@ -35,9 +37,13 @@ _BAND = {"fillcolor": ACCENT, "opacity": 0.12, "line": {"width": 0}, "layer": "b
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One group: what it holds, what this step added, who could still be picked, who never could."""
+    """One group: what it holds, what this step added, who could still be picked, who never could.
+
+    `smallest` is the count that it is compared with.
+    """
 
     name: str
+    smallest: int
     before: int
     added: int
     left: int
@@ -52,7 +58,7 @@ class GroupRow:
     @property
     def is_pinned(self) -> bool:
         """Tell whether nobody in the group is placed or can be."""
-        return not self.placed and not self.left
+        return not self.placed and not self.left and not self.smallest
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,18 @@ class _Panel:
 
     constraint: TopologySpreadConstraint
     rows: tuple[GroupRow, ...]
+    limits_skew: bool = True
+    has_shares: bool = False
+
+    @property
+    def has_band(self) -> bool:
+        """Tell whether maxSkew is a limit, so that a band can say what is within it."""
+        return (is_hard(self.constraint) or self.limits_skew) and not self.has_shares
+
+    @property
+    def gap(self) -> int:
+        """Give how far a group is above what it is compared with, at most."""
+        return max((row.placed - row.smallest for row in self.rows), default=0)
 
     @property
     def smallest(self) -> int:
@@ -72,7 +90,9 @@ class _Panel:
 
     @property
     def highest_allowed(self) -> int:
-        return self.smallest + self.constraint.max_skew
+        """Give the most that any group may hold."""
+        smallest = max((row.smallest for row in self.rows), default=0)
+        return smallest + (self.constraint.max_skew if self.has_band else 0)
 
     @property
     def shown(self) -> list[GroupRow]:
@@ -120,11 +140,13 @@ def _panels(decision: Decision, step: int | None) -> list[_Panel]:
     before, added = _placed(decision, step)
     left = candidates.passes.copy()
     left[before] = left[added] = False
-    pairs = zip(candidates.constraints, candidates.groups, strict=True)
-    return [
-        _Panel(constraint, tuple(_rows(decision, groups, (before, added), left)))
-        for constraint, groups in pairs
-    ]
+    panels = []
+    for constraint, groups in zip(candidates.constraints, candidates.groups, strict=True):
+        counts = groups.count(before) + groups.count(added)
+        outlook = candidates.strategy.outlook(constraint, groups, counts)
+        rows = tuple(_rows(decision, groups, outlook, (before, added), left))
+        panels.append(_Panel(constraint, rows, outlook.is_skew, bool(groups.weights)))
+    return panels
 
 
 def _placed(decision: Decision, step: int | None) -> tuple[Ints, Codes]:
@@ -140,12 +162,15 @@ def _placed(decision: Decision, step: int | None) -> tuple[Ints, Codes]:
 
 
 def _counted(decision: Decision) -> Codes:
-    """Give whom the groups count before the first step."""
+    """Give whom the groups count before the first step: nobody where every cycle chooses anew."""
     assert decision.candidates is not None  # noqa: S101 -- only called for a decision with rounds
-    return decision.candidates.placed
+    placed = decision.candidates.placed
+    return placed[:0] if profile_of(decision.cycle).chooses_anew else placed
 
 
-def _rows(decision: Decision, groups: Groups, placed: tuple[Ints, Codes], left: Bools) -> list[GroupRow]:
+def _rows(
+    decision: Decision, groups: Groups, outlook: Outlook, placed: tuple[Ints, Codes], left: Bools
+) -> list[GroupRow]:
     before, added = (groups.count(positions) for positions in placed)
     remaining = groups.count(np.nonzero(left)[0])
     everybody = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
@@ -153,6 +178,7 @@ def _rows(decision: Decision, groups: Groups, placed: tuple[Ints, Codes], left: 
     return [
         GroupRow(
             name,
+            int(outlook.smallest[code]),
             int(before[code]),
             int(added[code]),
             int(remaining[code]),
@@ -182,14 +208,16 @@ def _key(panels: Sequence[_Panel]) -> str:
     is_cut = any(row.placed + row.left > _top(panel) for panel in panels for row in panel.shown)
     has_pinned = any(row.is_pinned for panel in panels for row in panel.shown)
     outlined = "outlined could be picked" + (", open where there are more" if is_cut else "")
-    hatched = "hatched cannot, " if has_pinned else ""
-    return f"Solid is placed, {outlined}, {hatched}shaded is within the limit."
+    hatched = ", hatched cannot" if has_pinned else ""
+    shaded = ", shaded is within the limit" if any(panel.has_band for panel in panels) else ""
+    return f"Solid is placed, {outlined}{hatched}{shaded}."
 
 
 def _panel_words(panel: _Panel) -> str:
-    limit = spread_limit_of(panel.constraint)
-    skew = panel.largest - panel.smallest
-    words = f"{limit}: {_holdings(panel)}, skew {skew} of {panel.constraint.max_skew}."
+    limit = spread_limit_of(panel.constraint, limits_skew=panel.limits_skew)
+    measure = "skew" if panel.limits_skew else "gap"
+    far = f", {measure} {panel.gap} of {panel.constraint.max_skew}" if panel.has_band else ""
+    words = f"{limit}: {_holdings(panel)}{far}."
     pinned = [row.name for row in panel.rows if row.is_pinned]
     if pinned and panel.smallest == 0 and is_hard(panel.constraint):
         holds = verb(len(pinned), "holds")
@@ -225,13 +253,24 @@ def _figure(panels: Sequence[_Panel]) -> go.Figure:
     for place, panel in enumerate(panels, start=1):
         for trace in _bars(panel):
             drawn.add_trace(trace, row=place, col=1)
-        drawn.add_vrect(x0=panel.smallest, x1=panel.highest_allowed, row=place, col=1, **_BAND)
+        for low, high, first, last in _bands(panel):
+            drawn.add_shape(
+                type="rect", x0=low, x1=high, y0=first - 0.5, y1=last + 0.5, row=place, col=1, **_BAND
+            )
         drawn.update_xaxes(row=place, col=1, **_count_axis(panel))
         drawn.update_yaxes(row=place, col=1, **_group_axis(panel))
     layout = drawn.layout.to_plotly_json()
     layout.pop("template", None)
     height = sum(heights) + _HEAD * len(panels)
     return figure(*drawn.data, height=height, barmode="stack", bargap=0.3, **layout)
+
+
+def _bands(panel: _Panel) -> Iterator[tuple[int, int, int, int]]:
+    """Give where counts may lie: from, to, and the rows from first to last that this holds for."""
+    rows = enumerate(panel.shown) if panel.has_band else ()
+    for smallest, run in groupby(rows, key=lambda pair: pair[1].smallest):
+        places = [place for place, _ in run]
+        yield smallest, smallest + panel.constraint.max_skew, places[0], places[-1]
 
 
 def _height(panel: _Panel) -> int:

@@ -10,7 +10,7 @@ from placements.explain.wording import spread_limit
 from placements.scheduling.decision import Decision
 from placements.scheduling.replay import Replay, Spread, Step
 
-_PANEL = 96
+_PANEL, _SPACING = 96, 0.24
 _NAMED_UP_TO = 40
 MOST_STEPS = 400
 """Lines are drawn, and rows listed, up to this many steps; a longer decision shows its last ones."""
@@ -26,15 +26,24 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
         return None
     return Chart(
         name="skews",
-        title="Skew through the steps",
+        title=f"{_measure(steps).capitalize()} through the steps",
         caption=_caption(steps, decision.number_of_rounds),
         figure=_figure(steps, current),
-        columns=("Step", "Picked", *(f"{spread.topology_key}: skew" for spread in steps[0].spreads)),
+        columns=(
+            "Step",
+            "Picked",
+            *(f"{spread.topology_key}: {_measure(steps)}" for spread in steps[0].spreads),
+        ),
         rows=tuple(
             (step.number, step.winner or "nobody", *(one.skew_after for one in step.spreads))
             for step in steps
         ),
     )
+
+
+def _measure(steps: Sequence[Step]) -> str:
+    """Call what the limits are on: the skew, or how far the fullest group is above the emptiest."""
+    return "skew" if steps[0].spreads[0].limits_skew else "gap"
 
 
 def _steps(decision: Decision, current: int | None) -> list[Step]:
@@ -55,17 +64,23 @@ def _constraint_words(steps: Sequence[Step], place: int) -> str:
     limit = steps[0].spreads[place]
     worst = max(step.spreads[place].skew_after for step in steps)
     ends = steps[-1].spreads[place].skew_after
-    return f"{spread_limit(limit)}: at most {worst} on the way, {ends} at the end"
+    words = f"{spread_limit(limit)}: at most {worst} on the way, {ends} at the end"
+    if limit.limits_skew:
+        return words
+    among = "its emptiest sibling" if limit.is_nested else "the emptiest"
+    return f"{words}, the fullest group above {among}"
 
 
 def _figure(steps: Sequence[Step], current: int | None) -> go.Figure:
     spreads = steps[0].spreads
-    panels = make_subplots(rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=0.12)
+    panels = make_subplots(
+        rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=_SPACING / len(spreads)
+    )
     for place, spread in enumerate(spreads):
         panels.add_trace(_line(steps, place), row=place + 1, col=1)
-        panels.add_hline(
-            y=spread.max_skew, row=place + 1, col=1, line={"color": ATTENTION, "dash": "dash", "width": 2}
-        )
+        if spread.is_hard or spread.limits_skew:
+            dashes = {"color": ATTENTION, "dash": "dash", "width": 2}
+            panels.add_hline(y=spread.max_skew, row=place + 1, col=1, line=dashes)
         if current is not None:
             panels.add_vline(x=current, row=place + 1, col=1, line={"color": TEXT, "dash": "dot", "width": 1})
         panels.update_yaxes(row=place + 1, col=1, **_skew_axis(steps, place, spread))
@@ -82,14 +97,15 @@ def _line(steps: Sequence[Step], place: int) -> go.Scatter:
         mode="lines+markers" if len(steps) <= _NAMED_UP_TO else "lines",
         line={"shape": "hv", "color": ACCENT, "width": 2},
         customdata=[step.winner or "nobody" for step in steps],
-        hovertemplate="step %{x}: %{customdata}<br>skew %{y}<extra></extra>",
+        hovertemplate=f"step %{{x}}: %{{customdata}}<br>{_measure(steps)} %{{y}}<extra></extra>",
     )
 
 
 def _skew_axis(steps: Sequence[Step], place: int, spread: Spread) -> dict[str, object]:
-    top = max(spread.max_skew, *(step.spreads[place].skew_after for step in steps))
+    limit = spread.max_skew if spread.is_hard or spread.limits_skew else 1
+    top = max(limit, *(step.spreads[place].skew_after for step in steps))
     return {
-        "title": f"{spread.topology_key} skew",
+        "title": f"{spread.topology_key} {_measure(steps)}",
         "range": [0, top * 1.15],
         **whole_ticks(top, most=4),
     }

@@ -21,7 +21,15 @@ from placements.scheduling.advice.search import Advice, why_not
 from placements.scheduling.comparison import Comparison
 from placements.scheduling.semantics import SUPPORTED_SEMANTICS, Semantics
 from placements.simulation.cases import answers, is_refusal
-from placements.simulation.request import BadInputError, Request, Simulation, Source, simulate, simulate_all
+from placements.simulation.request import (
+    BadInputError,
+    Request,
+    Simulation,
+    Source,
+    compared,
+    simulate,
+    simulate_all,
+)
 
 FULFILLED, NOT_FULFILLED, BAD_INPUT = 0, 1, 2
 STANDARD_INPUT = "-"
@@ -113,7 +121,7 @@ class Command(BaseCommand):
 
     def _compare(self, options: dict[str, Any]) -> int:
         simulations = simulate_all(_request(options))
-        comparison = Comparison({semantics: one.decision for semantics, one in simulations.items()})
+        comparison = compared(simulations)
         self._print(_render_all(simulations, comparison, options["output"]))
         return FULFILLED if comparison.is_fulfilled else NOT_FULFILLED
 
@@ -226,11 +234,21 @@ def _render_all(simulations: dict[Semantics, Simulation], comparison: Comparison
     if output == "csv":
         return comparison_csv(comparison)
     if output == "table":
-        told = [warning_note(one) for each in simulations.values() for one in each.warnings]
         placement = next(iter(simulations.values())).placement
-        return comparison_text(comparison, placement=placement, notes=dict.fromkeys(told))
+        return comparison_text(comparison, placement=placement, notes=_warnings_of_all(simulations))
     warnings = {semantics: one.warnings for semantics, one in simulations.items()}
     return _written(comparison_document(comparison, warnings=warnings), output)
+
+
+def _warnings_of_all(simulations: dict[Semantics, Simulation]) -> Iterator[str]:
+    """Give each warning once, with the names of those that it is about unless that is all of them."""
+    about: dict[str, list[str]] = {}
+    for semantics, one in simulations.items():
+        for warning in one.warnings:
+            about.setdefault(warning_note(warning), []).append(str(semantics))
+    for note, names in about.items():
+        is_of_all = len(names) == len(simulations)
+        yield note if is_of_all else note.replace("warning", f"warning ({', '.join(names)})", 1)
 
 
 def _written(document: dict[str, Any], output: str) -> str:

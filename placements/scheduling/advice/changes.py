@@ -10,18 +10,24 @@ from enum import StrEnum
 from typing import Any
 
 from placements.scheduling.cycle import Cycle
-from placements.scheduling.door.ocm_options import refuse_weighted_limits
 from placements.scheduling.fleet import ELIGIBLE
-from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
+from placements.scheduling.policy import PlacementPolicy, parse_policy
+from placements.scheduling.profile import profile_of
 
 Edit = Callable[[dict[str, Any]], None]
 
 
 class ChangeKind(StrEnum):
-    """The fixed menu of `design/ui.md` 6.2; combinations are not tried."""
+    """The fixed menu of `design/ui.md` 6.2, and what only some rules read; combinations are not tried.
+
+    COUNTED is who counts for a constraint, OPTION one of the options that go with the semantics.
+    """
 
     NUMBER = "number"
     MAX_SKEW = "max-skew"
+    MIN_DOMAINS = "min-domains"
+    COUNTED = "counted"
+    OPTION = "option"
     WHEN_UNSATISFIABLE = "when-unsatisfiable"
     DROP_CONSTRAINT = "drop-constraint"
     TOLERATION = "toleration"
@@ -46,21 +52,32 @@ POLICY_CHANGES = frozenset(ChangeKind) - {
 class Change:
     """One change: what it is, in facts, and the cycle as it would then run.
 
-    A change of the policy has the `edit` of its plain form; one of the fleet has none.
+    A change of the policy has the `edit` of its plain form, one of an option its name and value; one of the
+    fleet has neither.
     """
 
     kind: ChangeKind
     facts: Mapping[str, Any]
     changed: Callable[[], Cycle] = field(repr=False, compare=False)
     edit: Edit | None = field(default=None, repr=False, compare=False)
+    option: tuple[str, object] | None = None
 
 
 def with_policy(cycle: Cycle, policy: PlacementPolicy) -> Cycle:
     """Give the cycle as it runs after this policy was saved."""
-    bindings = cycle.bindings
     if policy.without_number() != cycle.policy.without_number():
-        bindings = tuple(replace(binding, is_current=False) for binding in bindings)
-    return replace(cycle, policy=policy, bindings=bindings)
+        cycle = _under_a_new_snapshot(cycle)
+    return replace(cycle, policy=policy)
+
+
+def with_option(cycle: Cycle, name: str, value: object) -> Cycle:
+    """Give the cycle as it runs after an option was saved, which makes a new policy snapshot too."""
+    return replace(_under_a_new_snapshot(cycle), options={**cycle.options, name: value})
+
+
+def _under_a_new_snapshot(cycle: Cycle) -> Cycle:
+    bindings = tuple(replace(binding, is_current=False) for binding in cycle.bindings)
+    return replace(cycle, bindings=bindings)
 
 
 def edited(cycle: Cycle, edit: Edit) -> Cycle:
@@ -68,8 +85,7 @@ def edited(cycle: Cycle, edit: Edit) -> Cycle:
     plain = cycle.policy.canonical()
     edit(plain)
     policy = parse_policy(plain, semantics=cycle.semantics)
-    if cycle.semantics is Semantics.OCM:
-        refuse_weighted_limits(policy, cycle.ocm_options)
+    profile_of(cycle).refuse(policy)
     return with_policy(cycle, policy)
 
 

@@ -5,9 +5,9 @@ from itertools import groupby
 
 import numpy as np
 
-from placements.scheduling.columns import ABSENT
+from placements.scheduling.columns import ABSENT, Bools
 from placements.scheduling.decision import Decision
-from placements.scheduling.spread.base import is_hard
+from placements.scheduling.spread.base import Keyless, is_hard, unevenness
 
 _MOST_CELLS = 400  # the search goes one call deeper per cell
 
@@ -49,11 +49,12 @@ class _Search:
         self.steps_left = most_steps
         self.fleet_names = decision.cycle.fleet.names
         hard = [index for index, one in enumerate(candidates.constraints) if is_hard(one)]
-        self.limits = [candidates.constraints[index].max_skew for index in hard]
+        self.strategy = candidates.strategy
+        self.judged = [(candidates.constraints[index], candidates.groups[index]) for index in hard]
         starts = candidates.starting_counts()
-        self.counts = [starts[index].tolist() for index in hard]
+        self.counts = [starts[index] for index in hard]
         columns = [candidates.groups[index].codes.tolist() for index in hard]
-        positions = np.nonzero(candidates.passes)[0].tolist()
+        positions = np.nonzero(self._may_be_taken(candidates.passes))[0].tolist()
         keyed = sorted((tuple(column[position] for column in columns), position) for position in positions)
         by_cell = groupby(keyed, key=lambda pair: pair[0])
         self.cells = [(key, [position for _, position in members]) for key, members in by_cell]
@@ -88,6 +89,16 @@ class _Search:
             if group != ABSENT:
                 counts[group] += by
 
+    def _may_be_taken(self, passes: Bools) -> Bools:
+        """Leave out the clusters without a key, where a hard constraint takes none of them."""
+        found = passes.copy()
+        for constraint, groups in self.judged:
+            if self.strategy.keyless(constraint) is Keyless.EXCLUDED:
+                found &= groups.codes != ABSENT
+        return found
+
     def _is_within_limits(self) -> bool:
-        pairs = zip(self.counts, self.limits, strict=True)
-        return all(not counts or max(counts) - min(counts) <= limit for counts, limit in pairs)
+        return all(
+            unevenness(counts, self.strategy.outlook(constraint, groups, counts)) <= constraint.max_skew
+            for counts, (constraint, groups) in zip(self.counts, self.judged, strict=True)
+        )

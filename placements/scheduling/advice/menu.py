@@ -5,8 +5,7 @@ that succeeds is the minimal one.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,13 +16,19 @@ from placements.scheduling.advice.changes import (
     edited,
     with_eligible,
     with_label,
+    with_option,
     without_cluster,
 )
 from placements.scheduling.decision import Decision
-from placements.scheduling.door.ocm_options import Unsatisfiable
 from placements.scheduling.filters.taints import untolerated
 from placements.scheduling.fleet import EligibilityKind
-from placements.scheduling.policy import PlacementType, Semantics, WhenUnsatisfiable
+from placements.scheduling.policy import (
+    InclusionPolicy,
+    PlacementType,
+    TopologySpreadConstraint,
+    WhenUnsatisfiable,
+)
+from placements.scheduling.profile import profile_of, without_failure
 from placements.scheduling.reads import labels_read
 from placements.scheduling.scheduler import schedule
 
@@ -45,6 +50,7 @@ def axes(decision: Decision, cluster: str) -> Iterator[Axis]:
     if placement_type is PlacementType.PICK_N:
         yield from _numbers(decision, cluster)
         yield from _constraints(decision)
+        yield from _options(decision)
         yield from _labels(decision, cluster)
         yield from _weights(decision)
         yield from _departures(decision, cluster)
@@ -55,6 +61,7 @@ def axes(decision: Decision, cluster: str) -> Iterator[Axis]:
 def fulfilment_axes(decision: Decision, pinned: Iterable[str]) -> Iterator[Axis]:
     """Give every axis worth trying for an unfulfilled placement, given the clusters of pinned groups."""
     yield from _constraints(decision)
+    yield from _options(decision)
     yield from _terms(decision)
     keys = {one.topology_key for one in decision.cycle.policy.topology_spread_constraints}
     for cluster in pinned:
@@ -161,10 +168,8 @@ def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
 
 
 def _reaches(decision: Decision, number: int, cluster: str) -> bool:
-    cycle = _number(decision, number).changed()
-    if cycle.semantics is Semantics.OCM:  # a cycle that fails as a whole reaches nobody on its way to more
-        cycle = replace(cycle, options={**cycle.options, "unsatisfiable": str(Unsatisfiable.FEWER)})
-    changed = schedule(cycle)
+    # A cycle that fails as a whole reaches nobody on its way to more.
+    changed = schedule(without_failure(_number(decision, number).changed()))
     return cluster in changed.picked_names or cluster in changed.kept
 
 
@@ -174,31 +179,82 @@ def _number(decision: Decision, number: int) -> Change:
 
 
 def _constraints(decision: Decision) -> Iterator[Axis]:
-    policy = decision.cycle.policy
-    most = max(policy.number_of_clusters or 0, len(decision.kept))
-    for index, constraint in enumerate(policy.topology_spread_constraints):
-        today, key = constraint.max_skew, constraint.topology_key
-        for values in (range(today + 1, max(most, today + 1) + 1), range(today - 1, 0, -1)):
-            yield map(partial(_max_skew, decision, index, key, today), values)
+    strategy = profile_of(decision.cycle).strategy
+    for index, constraint in enumerate(decision.cycle.policy.topology_spread_constraints):
+        heeds, key = strategy.heeds(constraint), constraint.topology_key
+        if "maxSkew" in heeds:
+            yield from _max_skews(decision, index, constraint)
         yield [_other_hardness(decision, index, key, constraint.when_unsatisfiable)]
         facts = {"constraint": index, "topologyKey": key}
         yield [_edit(decision, ChangeKind.DROP_CONSTRAINT, facts, partial(_drop_constraint, index=index))]
+        if "minDomains" in heeds and constraint.min_domains:
+            fewer = range(constraint.min_domains - 1, 0, -1)
+            yield map(partial(_min_domains, decision, index, constraint), fewer)
+        for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            if name in heeds:
+                yield [_other_counting(decision, index, constraint, name)]
+
+
+def _max_skews(decision: Decision, index: int, constraint: TopologySpreadConstraint) -> Iterator[Axis]:
+    most = max(decision.cycle.policy.number_of_clusters or 0, len(decision.kept))
+    today, key = constraint.max_skew, constraint.topology_key
+    for values in (range(today + 1, max(most, today + 1) + 1), range(today - 1, 0, -1)):
+        yield map(partial(_max_skew, decision, index, key, today), values)
 
 
 def _max_skew(decision: Decision, index: int, key: str, today: int, value: int) -> Change:
     facts = {"constraint": index, "topologyKey": key, "maxSkew": value, "today": today}
-    return _edit(decision, ChangeKind.MAX_SKEW, facts, partial(_set_constraint, index=index, maxSkew=value))
+    return _edit(
+        decision, ChangeKind.MAX_SKEW, facts, partial(_set_constraint, index=index, fields={"maxSkew": value})
+    )
+
+
+def _min_domains(decision: Decision, index: int, constraint: TopologySpreadConstraint, value: int) -> Change:
+    facts = {
+        "constraint": index,
+        "topologyKey": constraint.topology_key,
+        "minDomains": value,
+        "today": constraint.min_domains,
+    }
+    edit = partial(_set_constraint, index=index, fields={"minDomains": value})
+    return _edit(decision, ChangeKind.MIN_DOMAINS, facts, edit)
+
+
+def _other_counting(
+    decision: Decision, index: int, constraint: TopologySpreadConstraint, name: str
+) -> Change:
+    """Count those for the constraint whom the affinity or a taint rules out, or count them no longer."""
+    plain = constraint.to_plain()
+    default = InclusionPolicy.HONOR if name == "nodeAffinityPolicy" else InclusionPolicy.IGNORE
+    honors = plain.get(name, default) == InclusionPolicy.HONOR
+    value = str(InclusionPolicy.IGNORE if honors else InclusionPolicy.HONOR)
+    facts = {"constraint": index, "topologyKey": constraint.topology_key, "field": name, "value": value}
+    edit = partial(_set_constraint, index=index, fields={name: value})
+    return _edit(decision, ChangeKind.COUNTED, facts, edit)
+
+
+def _options(decision: Decision) -> Iterator[Axis]:
+    """Try the other values of the options that go with the semantics, the nearest first."""
+    cycle = decision.cycle
+    for name, today, values in profile_of(cycle).options_to_try(cycle):
+        yield [_option(decision, name, today, value) for value in values]
+
+
+def _option(decision: Decision, name: str, today: object, value: object) -> Change:
+    facts = {"option": name, "value": value, "today": today}
+    changed = partial(with_option, decision.cycle, name, value)
+    return Change(ChangeKind.OPTION, facts, changed, option=(name, value))
 
 
 def _other_hardness(decision: Decision, index: int, key: str, today: WhenUnsatisfiable) -> Change:
     hard, soft = WhenUnsatisfiable.DO_NOT_SCHEDULE.value, WhenUnsatisfiable.SCHEDULE_ANYWAY.value
     other = soft if today == hard else hard
     facts = {"constraint": index, "topologyKey": key, "whenUnsatisfiable": other}
-    edit = partial(_set_constraint, index=index, whenUnsatisfiable=other)
+    edit = partial(_set_constraint, index=index, fields={"whenUnsatisfiable": other})
     return _edit(decision, ChangeKind.WHEN_UNSATISFIABLE, facts, edit)
 
 
-def _set_constraint(plain: dict[str, Any], *, index: int, **fields: object) -> None:
+def _set_constraint(plain: dict[str, Any], *, index: int, fields: Mapping[str, object]) -> None:
     plain["topologySpreadConstraints"][index].update(fields)
 
 
@@ -254,7 +310,7 @@ def _worth_leaving(decision: Decision) -> list[str]:
     names = dict.fromkeys(decision.picked_names + decision.kept)
     if decision.number_of_rounds and decision.candidates is not None:
         for bid in decision.round(decision.number_of_rounds).bids:
-            at_minimum = set((bid.counts == bid.levels.smallest).nonzero()[0].tolist())
+            at_minimum = set((bid.counts == bid.outlook.smallest).nonzero()[0].tolist())
             for name, code in zip(decision.cycle.fleet.names, bid.groups.codes.tolist(), strict=True):
                 if code in at_minimum:
                     names.setdefault(name)

@@ -10,7 +10,7 @@ from placements.scheduling.columns import ABSENT
 from placements.scheduling.decision import CycleKind, Decision
 from placements.scheduling.rounds import Bid, Round
 from placements.scheduling.scheduler import schedule
-from placements.scheduling.spread.base import GroupStrategy, is_hard
+from placements.scheduling.spread.base import GroupStrategy, is_hard, is_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
         return ()
     bids = decision.round(1).bids
     return tuple(
-        OverLimit(bid.constraint.topology_key, bid.levels.skew, bid.constraint.max_skew)
+        OverLimit(bid.constraint.topology_key, bid.unevenness, bid.constraint.max_skew)
         for bid in bids
-        if bid.levels.skew > bid.constraint.max_skew
+        if bid.unevenness > bid.constraint.max_skew and is_limit(bid.constraint, bid.outlook)
     )
 
 
@@ -93,12 +93,8 @@ def stale_picks(decision: Decision) -> tuple[str, ...]:
 
 
 def dead_end(decision: Decision, *, most_steps: int = 20_000) -> LargerSet | None:
-    """Find a larger valid set where two or more hard constraints ended the run short, else None.
-
-    Only under rules that compare the fullest group with the emptiest; others mean something else by valid.
-    """
+    """Find a larger valid set where two or more hard constraints ended the run short, else None."""
     hard = [one for one in decision.cycle.policy.topology_spread_constraints if is_hard(one)]
-    is_flat = decision.candidates is not None and isinstance(decision.candidates.strategy, GroupStrategy)
-    if decision.is_fulfilled or not is_flat or len(hard) < 2:
+    if decision.is_fulfilled or decision.candidates is None or len(hard) < 2:
         return None
     return find_larger_set(decision, most_steps=most_steps)

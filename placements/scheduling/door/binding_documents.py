@@ -20,7 +20,7 @@ from placements.scheduling.door.parsing import (
     wrong_type,
 )
 from placements.scheduling.faults import Problem
-from placements.scheduling.semantics import Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS
 
 BINDING_KIND = "ClusterResourceBinding"
 _PARENT_LABEL = "kubernetes-fleet.io/parent-CRP"
@@ -161,14 +161,14 @@ class BindingDocument(_FromHub):
 
 def parse_case_bindings(raw: object, *, path: str = "") -> tuple[Binding, ...]:
     """Turn the `bindings` of a case into values. Raises Faults."""
-    parsed = parse_model(CaseBindings, {"bindings": raw}, semantics=Semantics.FLEET, path=path)
+    parsed = parse_model(CaseBindings, {"bindings": raw}, semantics=DEFAULT_SEMANTICS, path=path)
     return tuple(one.binding() for one in parsed.bindings)
 
 
 def parse_binding(document: object) -> BindingDocument:
     """Turn a ClusterResourceBinding object into a value. Raises Faults; only one for another kind."""
     refuse_other_kinds(document, BINDING_KIND)
-    return parse_model(BindingDocument, document, semantics=Semantics.FLEET, path="")
+    return parse_model(BindingDocument, document, semantics=DEFAULT_SEMANTICS, path="")
 
 
 def newest_snapshot(bindings: Iterable[BindingDocument]) -> str:

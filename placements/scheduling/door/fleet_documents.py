@@ -9,7 +9,7 @@ from placements.scheduling.door.kinds import ALPHA_VERSION, PLACEMENT_VERSIONS, 
 from placements.scheduling.door.metadata import ObjectMeta
 from placements.scheduling.door.parsing import Parsed, mapping_at, parse_model
 from placements.scheduling.faults import Fault
-from placements.scheduling.semantics import Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS
 
 Name: TypeAlias = Annotated[str, spelled(names.subdomain_problem, f"at most 253 {names.DNS_SUBDOMAIN}")]
 Namespace: TypeAlias = Annotated[str, spelled(names.dns_label_problem, names.DNS_LABEL)]
@@ -36,7 +36,7 @@ Model = TypeVar("Model", bound=FleetDocument)
 def parse_document(model: type[Model], document: object) -> Model:
     """Turn a document into a value; raise Faults with all that is wrong, one only for another kind."""
     refuse_other_kinds(document, model.noun)
-    return parse_model(model, document, semantics=Semantics.FLEET, path="")
+    return parse_model(model, document, semantics=DEFAULT_SEMANTICS, path="")
 
 
 def immutable_faults(before: FleetDocument, after: FleetDocument, *paths: tuple[str, ...]) -> Iterator[Fault]:

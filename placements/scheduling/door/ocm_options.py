@@ -4,11 +4,11 @@ Names, values and defaults are those of `conformance/README.md`; the last fields
 document says of its prioritizers (`spec/other-schedulers.md` 6.6).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationError
 
 from placements.scheduling.door import names
 from placements.scheduling.door.fields import (
@@ -25,6 +25,7 @@ from placements.scheduling.door.parsing import (
     failure,
     items_at,
     parse_model,
+    problems_in,
     shown,
     wrong_type,
 )
@@ -32,6 +33,8 @@ from placements.scheduling.door.terms import MOST_PREFERRED_TERMS, LabelOperator
 from placements.scheduling.faults import Fault, Faults, Problem
 from placements.scheduling.policy import KeyType, PlacementPolicy
 from placements.scheduling.semantics import Semantics
+
+T = TypeVar("T")
 
 MOST_STEADY = 1_000_000
 LARGEST_U = 1_000_000.0
@@ -62,27 +65,46 @@ class Unsatisfiable(StrEnum):
 
 
 def _positive(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LARGEST_U:
-        raise failure([wrong_type(value, f"a number from 0 to {LARGEST_U:.0f}")])
-    return value
+    return _number(value, 0, LARGEST_U)
 
 
 def _steady(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > MOST_STEADY:
-        raise failure([wrong_type(value, f"a number of at most {MOST_STEADY}")])
+    return _number(value, -MOST_STEADY, MOST_STEADY)
+
+
+def _number(value: object, low: float, high: float) -> float:
+    allowed = f"a number from {low:.0f} to {high:.0f}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise failure([wrong_type(value, allowed)])
+    if not low <= value <= high:
+        raise failure([Problem((), "out-of-range", f"{shown(value)} is out of range", allowed)])
     return value
 
 
 def _counts(value: object, low: int) -> dict[str, int]:
     if not isinstance(value, Mapping):
         raise failure([wrong_type(value, "an object of whole numbers")])
-    return {key: whole_number(number, low, 2**31 - 1) for key, number in value.items()}
+    return _each(value, lambda number: whole_number(number, low, 2**31 - 1))
 
 
 def _weights_by_key(value: object) -> dict[str, dict[str, int]]:
     if not isinstance(value, Mapping):
         raise failure([wrong_type(value, "an object of weights by topology key")])
-    return {key: _counts(weights, 1) for key, weights in value.items()}
+    return _each(value, lambda weights: _counts(weights, 1))
+
+
+def _each(found: Mapping[str, object], read: Callable[[object], T]) -> dict[str, T]:
+    """Read every value of an object; a fault has the key in its path."""
+    values: dict[str, T] = {}
+    problems: list[Problem] = []
+    for key, value in found.items():
+        try:
+            values[key] = read(value)
+        except ValidationError as error:
+            problems += [problem.under(key) for problem in problems_in(error)]
+    if problems:
+        raise failure(problems)
+    return values
 
 
 Weight: TypeAlias = Annotated[int, BeforeValidator(lambda value: whole_number(value, -10, 10))]

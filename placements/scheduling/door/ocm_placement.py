@@ -27,8 +27,8 @@ from placements.scheduling.door.ocm_spec import (
     SpreadPolicyTerm,
     SpreadTerm,
 )
-from placements.scheduling.door.parsing import parse_model
-from placements.scheduling.faults import Caveat
+from placements.scheduling.door.parsing import mapping_at, parse_model
+from placements.scheduling.faults import Caveat, Fault, Faults
 from placements.scheduling.policy import PlacementPolicy, parse_policy
 from placements.scheduling.semantics import Semantics
 
@@ -63,6 +63,7 @@ def parse_ocm_placement(
     spec_path = f"{path}.spec" if path else "spec"
     parsed = parse_model(OcmDocument, document, semantics=Semantics.OCM, path=path)
     given = parse_ocm_options(options, path=options_path).to_plain()
+    _refuse_said_twice(options, options_path)
     constraints = _constraints(parsed.spec)
     policy = parse_policy(
         _policy(parsed.spec, list(constraints.values())), semantics=Semantics.OCM, path=spec_path
@@ -71,6 +72,19 @@ def parse_ocm_placement(
     refuse_weighted_limits(policy, chosen, places=[f"{spec_path}.{place}" for place in constraints])
     caveats, places = tuple(_caveats(parsed.spec, spec_path)), _places(parsed.spec, constraints, spec_path)
     return OcmWish(parsed.metadata.name, policy, chosen, caveats, places)
+
+
+def _refuse_said_twice(options: object, path: str) -> None:
+    """Raise Faults for options that only a document without words of its own for them may have."""
+    given = mapping_at(options)
+    message = "is said by the document itself"
+    faults = [
+        Fault(f"{path}.{name}", "conflict", message, "no such field")
+        for name in ("affinityTerms", "balanceWeight", "cpuWeight", "memoryWeight")
+        if name in given
+    ]
+    if faults:
+        raise Faults(faults)
 
 
 def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, str]:

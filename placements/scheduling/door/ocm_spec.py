@@ -26,7 +26,7 @@ from placements.scheduling.door.ocm_options import (
     Weight,
     topology_key_problems,
 )
-from placements.scheduling.door.parsing import Parsed, Raw, Refusal, items_at, mapping_at
+from placements.scheduling.door.parsing import Parsed, Raw, Refusal, items_at, mapping_at, shown
 from placements.scheduling.door.terms import MOST_REQUIRED_TERMS, LabelSelector
 from placements.scheduling.faults import Problem
 from placements.scheduling.policy import MOST_TOLERATIONS, KeyType, Toleration, WhenUnsatisfiable
@@ -113,6 +113,13 @@ class RequiredClusterSelector(Parsed):
     label_selector: LabelSelector | None = None
     claim_selector: LabelSelector | None = None
 
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[Problem]:
+        """A claim selector has expressions only (`spec/other-schedulers.md` 1.2)."""
+        if "matchLabels" in mapping_at(raw, "claimSelector"):
+            message = "is not a field of a claim selector; a claim has no labels"
+            yield Problem(("claimSelector", "matchLabels"), "unknown-field", message, "matchExpressions")
+
 
 class Predicate(Parsed):
     """One of the predicates, of which a cluster must match any."""
@@ -165,6 +172,18 @@ class PrioritizerPolicy(Parsed):
 
     mode: Annotated[str, word_of("Additive", "Exact")] = "Additive"
     configurations: Annotated[tuple[PrioritizerConfig, ...], listed()] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[Problem]:
+        """Each prioritizer has one weight; of two the first would be passed over."""
+        seen: set[object] = set()
+        for index, item in enumerate(items_at(raw, "configurations")):
+            name = mapping_at(item, "scoreCoordinate").get("builtIn")
+            if isinstance(name, str) and name in seen:
+                place = ("configurations", index, "scoreCoordinate", "builtIn")
+                yield Problem(place, "duplicate", f"{shown(name)} has a weight above", "each name once")
+            elif isinstance(name, str):
+                seen.add(name)
 
 
 class OcmToleration(Toleration):

@@ -24,7 +24,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from placements.scheduling.door.amounts import IntOrPercent
 from placements.scheduling.door.plain import LARGEST_INTEGER, plain_problems
 from placements.scheduling.faults import Keys, Problem, faults_of
-from placements.scheduling.semantics import Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS, Semantics
 
 Raw: TypeAlias = Mapping[str, Any]
 Model = TypeVar("Model", bound="Parsed")
@@ -141,7 +141,7 @@ class Parsed(BaseModel):
         if not isinstance(raw, Mapping):
             raise failure([wrong_type(raw, "an object")])
         fields = raw if context else cls._by_alias(raw)
-        semantics = context["semantics"] if context else Semantics.FLEET
+        semantics = context["semantics"] if context else DEFAULT_SEMANTICS
         known = {key: fields[key] for key in cls._keys() if fields.get(key) is not None}
         problems = [*cls._unknown_keys(fields), *cls.rules_under(known, semantics)]
         try:

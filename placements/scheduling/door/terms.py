@@ -20,7 +20,7 @@ from placements.scheduling.door.intervals import Interval
 from placements.scheduling.door.parsing import Parsed, Raw, failure, items_at, mapping_at
 from placements.scheduling.faults import Problem
 from placements.scheduling.quantity import QuantityError, parse_quantity
-from placements.scheduling.semantics import Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS, Semantics
 
 MOST_REQUIRED_TERMS = 10
 MOST_PREFERRED_TERMS = 1000
@@ -197,7 +197,7 @@ class RequiredTerms(Parsed):
 
 def _weight(value: object, info: ValidationInfo) -> int:
     """Take a weight; the limit of 100 is Fleet's, other semantics weigh against other scores."""
-    semantics = (info.context or {}).get("semantics", Semantics.FLEET)
+    semantics = (info.context or {}).get("semantics", DEFAULT_SEMANTICS)
     is_fleet = semantics in (Semantics.FLEET, Semantics.KUBEFLEET)
     limit = LARGEST_WEIGHT if is_fleet else LARGEST_WEIGHT_ELSEWHERE
     return whole_number(value, -limit, limit)

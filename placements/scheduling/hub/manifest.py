@@ -14,7 +14,7 @@ from placements.scheduling.door.parsing import Parsed, Raw, mapping_at, parse_mo
 from placements.scheduling.door.resource_selectors import is_reserved_namespace
 from placements.scheduling.faults import Problem
 from placements.scheduling.hub.objects import HubObject, canonical_json
-from placements.scheduling.semantics import Semantics
+from placements.scheduling.semantics import DEFAULT_SEMANTICS
 
 __all__ = ["LARGEST_OBJECT", "HubObject", "parse_manifest"]
 
@@ -50,7 +50,7 @@ def parse_manifest(document: object) -> HubObject:
     A document of one of Fleet's own kinds has that one fault only.
     """
     refuse_fleet_kinds(document)
-    parse_model(_Manifest, document, semantics=Semantics.FLEET, path="", whole=_size_problems)
+    parse_model(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=_size_problems)
     return HubObject.of(mapping_at(document))
 
 

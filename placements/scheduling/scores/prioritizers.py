@@ -3,6 +3,8 @@
 Each aims at −100 to 100 (`spec/other-schedulers.md` 1.4, 2.2 and 6.6).
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from placements.scheduling.columns import Bools, Floats, LabelColumn
@@ -15,10 +17,15 @@ _FULL = 100.0
 
 def affinity_rows(options: OcmOptions, fleet: Fleet, candidates: Bools) -> Floats:
     """Give each cluster the weights of the rows it matches, stretched over the candidates to −100 to 100."""
+    return _stretched(raw_rows(options, fleet), candidates)
+
+
+def raw_rows(options: OcmOptions, fleet: Fleet) -> Floats:
+    """Give each cluster the sum of the weights of the rows it matches, not stretched yet."""
     raw = np.zeros(len(fleet), dtype=np.float64)
     for term in options.affinity_terms:
         raw += _raw(term, fleet)
-    return _stretched(raw, candidates)
+    return raw
 
 
 def _raw(term: AffinityTerm, fleet: Fleet) -> Floats:
@@ -49,12 +56,21 @@ def _stretched(raw: Floats, candidates: Bools) -> Floats:
 
 def prioritizers(options: OcmOptions, cycle: Cycle, candidates: Bools) -> Floats:
     """Give each cluster the weighted sum of Steady, Balance and the two resource scores."""
-    total = options.steady_weight * cycle.is_active.astype(np.float64)
-    total += options.balance_weight * _balance(options, cycle.fleet)
+    total = np.zeros(len(cycle.fleet), dtype=np.float64)
+    for _, weight, score in weighed(options, cycle, candidates):
+        total += weight * score
+    return total
+
+
+def weighed(options: OcmOptions, cycle: Cycle, candidates: Bools) -> Iterator[tuple[str, float, Floats]]:
+    """Give the name, the weight and the score of each of them that has a weight."""
+    if options.steady_weight:
+        yield "steady", options.steady_weight, cycle.is_active.astype(np.float64)
+    if options.balance_weight:
+        yield "balance", options.balance_weight, _balance(options, cycle.fleet)
     for resource, weight in (("cpu", options.cpu_weight), ("memory", options.memory_weight)):
         if weight:
-            total += weight * _allocatable(resource, cycle.fleet, candidates)
-    return total
+            yield resource, weight, _allocatable(resource, cycle.fleet, candidates)
 
 
 def _balance(options: OcmOptions, fleet: Fleet) -> Floats:

@@ -143,6 +143,20 @@ class Outlook:
     is_skew: bool
 
 
+def is_limit(constraint: TopologySpreadConstraint, outlook: Outlook) -> bool:
+    """Tell whether maxSkew limits anything; a soft one does only where it is the skew that is scored."""
+    return is_hard(constraint) or outlook.is_skew
+
+
+def unevenness(counts: Ints, outlook: Outlook) -> int:
+    """Give how far the fullest group is above what it is compared with.
+
+    That is the smallest group; the emptiest sibling where groups are nested; 0 with too few of them for
+    minDomains.
+    """
+    return int((counts - outlook.smallest).max(initial=0))
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What one constraint says of every entry: does a pick break the limit, and is it forbidden?"""
@@ -164,12 +178,14 @@ class SpreadStrategy(Protocol):
     """Whose spread rules apply: eight questions, each answered for whole columns.
 
     `rank_names` name the columns of `rank`, the first standing for as many as the spread score has; a tie
-    is ended by the name, larger or smaller as `smaller_name_wins` says. A GroupStrategy is picked faster.
+    is ended by the name, larger or smaller as `smaller_name_wins` says. `hard_ones_score` says whether hard
+    constraints score as well as forbid. A GroupStrategy is picked faster.
     """
 
     name: str
     smaller_name_wins: bool
     has_score_list: bool
+    hard_ones_score: bool
     was_here_in_first_round_only: bool
 
     @property
@@ -181,6 +197,9 @@ class SpreadStrategy(Protocol):
 
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
         """2. What are the counts at the start, given the positions of the current bindings?"""
+
+    def heeds(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
+        """Name the fields of a constraint that change what it does, beside its key and how hard it is."""
 
     def keyless(self, constraint: TopologySpreadConstraint) -> Keyless:
         """3., in a word. What may a cluster without the key expect?"""
@@ -222,6 +241,15 @@ class GroupStrategy(Protocol):
 
     def score(self, constraint: TopologySpreadConstraint, prospect: Prospect) -> Ints:
         """Score one more at each count."""
+
+
+def prefers_keyless(strategy: SpreadStrategy, constraint: TopologySpreadConstraint) -> bool:
+    """Tell whether, with one group only, a cluster in none goes before those in it."""
+    if not isinstance(strategy, GroupStrategy):
+        return False
+    counts, without = np.zeros(1, dtype=np.int64), strategy.keyless_score(constraint)
+    alone = int(strategy.score(constraint, Prospect(counts, levels_of(counts)))[0])
+    return without is not None and without > alone
 
 
 def is_hard(constraint: TopologySpreadConstraint) -> bool:

@@ -4,11 +4,12 @@ KEP-895 and what has come since, made exact in `spec/other-schedulers.md` 3 and 
 """
 
 from collections.abc import Sequence
-from math import log
+from functools import reduce
+from math import inf
 
 import numpy as np
 
-from placements.scheduling.columns import ABSENT, Bools, Codes, Floats, Ints
+from placements.scheduling.columns import ABSENT, Bools, Codes, Ints
 from placements.scheduling.policy import InclusionPolicy, TopologySpreadConstraint
 from placements.scheduling.spread.base import (
     Groups,
@@ -21,9 +22,17 @@ from placements.scheduling.spread.base import (
     at_entries,
     is_hard,
 )
-
-_BEST = 100
-_SPREAD_WEIGHT = 2  # of PodTopologySpread in the default profile
+from placements.scheduling.standings.base import Field, Standings
+from placements.scheduling.standings.kubernetes import KubernetesStandings
+from placements.scheduling.standings.kubernetes_rules import (
+    BEST,
+    SPREAD_WEIGHT,
+    is_too_many,
+    normalised,
+    rounded,
+    smallest_counted,
+    soft_cost,
+)
 
 
 class KubernetesSpread:
@@ -33,6 +42,7 @@ class KubernetesSpread:
     rank_names: tuple[str, ...] = ("score",)
     smaller_name_wins = True
     has_score_list = False
+    hard_ones_score = False
     was_here_in_first_round_only = False
 
     def groups(self, setting: Setting) -> tuple[Groups, ...]:
@@ -42,6 +52,11 @@ class KubernetesSpread:
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
         """Count the bindings of the current policy on the clusters that are counted at all."""
         return groups.count(placed)
+
+    def heeds(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
+        """All of them; minDomains only where the constraint is hard."""
+        soft = {"maxSkew", "nodeAffinityPolicy", "nodeTaintsPolicy"}
+        return frozenset(soft | {"minDomains"} if is_hard(constraint) else soft)
 
     def keyless(self, constraint: TopologySpreadConstraint) -> Keyless:
         """Rule it out, or give it the lowest score."""
@@ -58,8 +73,7 @@ class KubernetesSpread:
         verdicts = []
         for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True):
             if is_hard(constraint):
-                too_many = np.greater(self.outlook(constraint, groups, counts).after, constraint.max_skew)
-                forbids = at_entries(too_many, groups, keyless=True)
+                forbids = at_entries(is_too_many(constraint, counts), groups, keyless=True)
                 verdicts.append(Verdict(forbids, forbids))
             else:
                 verdicts.append(Verdict(nothing, nothing))
@@ -79,32 +93,26 @@ class KubernetesSpread:
         if not soft:
             return (np.zeros(size, dtype=np.int64),)
         has_keys = np.logical_and.reduce([race.groups[index].codes != ABSENT for index in soft])
-        costs = _rounded(np.sum(np.stack([scores[index] for index in soft]), axis=0))
+        costs = rounded(reduce(np.add, [scores[index] for index in soft]).astype(np.float64, copy=False))
         counted = costs[has_keys & contends]
-        largest, smallest = int(counted.max(initial=0)), int(counted.min(initial=_FAR))
+        largest, smallest = counted.max(initial=0), counted.min(initial=inf)
         if largest == 0:
-            return (np.where(has_keys, _BEST, 0),)
-        return (np.where(has_keys, _BEST * (largest + smallest - costs) // largest, 0),)
+            return (np.where(has_keys, BEST, 0),)
+        return (np.where(has_keys, normalised(costs, largest, smallest), 0).astype(np.int64),)
 
     def rank(
         self, *, spread: tuple[Scores, ...], preference: Scores, **_was_here: Ints
     ) -> tuple[Scores, ...]:
         """Rank by twice the spread score plus the affinity score; *was here* plays no part."""
-        return (_SPREAD_WEIGHT * spread[0] + preference,)
+        return (SPREAD_WEIGHT * spread[0] + preference,)
 
     def stops_without_candidate(self) -> bool:
         """Leave the rest pending."""
         return True
 
-
-_FAR = 1 << 62
-
-
-def smallest_counted(constraint: TopologySpreadConstraint, counts: Ints) -> int:
-    """Give the smallest count, which is 0 while there are fewer groups than minDomains."""
-    if len(counts) < (constraint.min_domains or 1):
-        return 0
-    return int(counts.min())
+    def standings(self, field: Field) -> Standings | None:
+        """Keep them where their numbers are exact."""
+        return KubernetesStandings(field) if KubernetesStandings.holds(field) else None
 
 
 def _groups(constraint: TopologySpreadConstraint, setting: Setting) -> Groups:
@@ -131,11 +139,4 @@ def _cost(constraint: TopologySpreadConstraint, groups: Groups, counts: Ints, co
     is_reached = np.zeros(len(groups) + 1, dtype=np.bool_)  # the last is for entries in no group
     is_reached[groups.codes[contends]] = True
     domains = int(np.count_nonzero(is_reached[:-1]))
-    costs: Floats = counts.astype(np.float64) * log(domains + 2) + (constraint.max_skew - 1)
-    return at_entries(costs, groups, keyless=0)
-
-
-def _rounded(costs: Scores) -> Ints:
-    """Round half away from zero; costs are never negative."""
-    whole = np.trunc(costs)
-    return (whole + (costs - whole >= 0.5)).astype(np.int64)
+    return at_entries(soft_cost(constraint, counts.astype(np.float64), domains), groups, keyless=0)

@@ -1,6 +1,7 @@
 """Semantics `ocm`: the spread proposal of Open Cluster Management (`spec/other-schedulers.md` 2 and 6.6)."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -19,11 +20,12 @@ from placements.scheduling.spread.base import (
     at_entries,
     is_hard,
 )
+from placements.scheduling.standings.base import Field, Standings
+from placements.scheduling.standings.ocm import GapStandings, WeightedStandings
+from placements.scheduling.standings.ocm_rules import EXACT_LEVELS, TOP_LEVEL, level_scores, stretched
 
 UNSET = "(unset)"
-_TOP_LEVEL = 63
 _LEVELS_IN_64_BITS = 10  # six bits a level
-_FULL = 100.0
 _KEYLESS = {
     UnsetPolicy.BUCKET: Keyless.OWN_GROUP,
     UnsetPolicy.EXCLUDE: Keyless.EXCLUDED,
@@ -37,6 +39,7 @@ class OcmSpread:
 
     name = "ocm"
     smaller_name_wins = True
+    hard_ones_score = True
     was_here_in_first_round_only = False
 
     def __init__(self, options: OcmOptions) -> None:
@@ -72,20 +75,24 @@ class OcmSpread:
     ) -> Groups:
         has_bucket = self.options.unset_policy is UnsetPolicy.BUCKET
         counted = passes if has_bucket else passes & column.is_present
-        owners, values, inverse = _pairs(family_of[counted], column, column.codes[counted])
+        owners, found, inverse = _pairs(family_of[counted], column, column.codes[counted])
         codes = np.full(len(passes), ABSENT, dtype=np.int32)
         codes[counted] = inverse
         return Groups(
-            tuple(f"{families[owner]}{value}" for owner, value in zip(owners, values, strict=True)),
+            _names(owners, families, column, found),
             codes,
             families=np.array(owners, dtype=np.int64),
             family_of=family_of,
-            weights=tuple(_weight(weights, value) for value in values) if weights else (),
+            weights=tuple(_weight(weights, column, code) for code in found) if weights else (),
         )
 
     def starting_counts(self, groups: Groups, _placed: Codes) -> Ints:
         """Start from nothing: every cycle chooses anew, and Steady protects what was chosen."""
         return np.zeros(len(groups), dtype=np.int64)
+
+    def heeds(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
+        """A hard one has a limit; a soft one is as even as it gets."""
+        return frozenset({"maxSkew"} if is_hard(constraint) else ())
 
     def keyless(self, _constraint: TopologySpreadConstraint) -> Keyless:
         """Do as the options say."""
@@ -121,8 +128,9 @@ class OcmSpread:
         width = np.int64 if len(scores) <= _LEVELS_IN_64_BITS else object
         total: Ints = np.zeros(len(race.left), dtype=width)
         for groups, counts in zip(race.groups, race.counts, strict=True):
-            total = total * (_TOP_LEVEL + 1) + _level_scores(groups, counts, contends)
-        return (_spread_out(total, contends),)
+            total = total * (TOP_LEVEL + 1) + _level_scores(groups, counts, contends)
+        even = _spread_out(total, contends)
+        return (even if len(scores) <= EXACT_LEVELS else _told_apart(even, total, contends),)
 
     def rank(
         self, *, spread: tuple[Scores, ...], preference: Scores, **_was_here: Ints
@@ -137,9 +145,18 @@ class OcmSpread:
         """Publish fewer clusters, or fail the cycle, as the options say."""
         return self.options.unsatisfiable is Unsatisfiable.FEWER
 
+    def standings(self, field: Field) -> Standings | None:
+        """Keep them but with domain weights, whose gaps depend on who contends, or too many levels."""
+        if any(groups.weights for groups in field.groups):
+            return None
+        if self.is_strict:
+            return GapStandings(field)
+        return WeightedStandings(field, self) if WeightedStandings.holds(field) else None
 
-def _weight(weights: dict[str, int], value: str) -> int:
-    return 1 if value == UNSET else weights.get(value, 1)
+
+def _weight(weights: dict[str, int], column: LabelColumn, code: int) -> int:
+    # By code, since a label may be called "(unset)" and have a weight.
+    return 1 if code == ABSENT else weights.get(column.values[code], 1)
 
 
 def _named(column: LabelColumn, code: int) -> str:
@@ -148,16 +165,21 @@ def _named(column: LabelColumn, code: int) -> str:
 
 def _below(column: LabelColumn, family_of: Ints, families: list[str]) -> tuple[Ints, list[str]]:
     """Number the families that one level's groups make for the next, and name them with what they share."""
-    owners, values, inverse = _pairs(family_of, column, column.codes)
-    return inverse, [f"{families[owner]}{value}/" for owner, value in zip(owners, values, strict=True)]
+    owners, found, inverse = _pairs(family_of, column, column.codes)
+    return inverse, [f"{name}/" for name in _names(owners, families, column, found)]
 
 
-def _pairs(family_of: Ints, column: LabelColumn, codes: Codes) -> tuple[list[int], list[str], Ints]:
-    """Give the pairs of family and value that occur, by family and value, and each entry's pair."""
+def _names(owners: list[int], families: list[str], column: LabelColumn, codes: list[int]) -> tuple[str, ...]:
+    return tuple(
+        f"{families[owner]}{_named(column, code)}" for owner, code in zip(owners, codes, strict=True)
+    )
+
+
+def _pairs(family_of: Ints, column: LabelColumn, codes: Codes) -> tuple[list[int], list[int], Ints]:
+    """Give the pairs of family and code that occur, by family and code, and each entry's pair."""
     width = len(column.values) + 1
     distinct, inverse = np.unique(family_of * width + (codes + 1), return_inverse=True)
-    owners, numbers = (distinct // width).tolist(), (distinct % width).tolist()
-    return owners, [_named(column, number - 1) for number in numbers], inverse
+    return (distinct // width).tolist(), (distinct % width - 1).tolist(), inverse
 
 
 def _smallest_sibling(counts: Ints, groups: Groups) -> Ints:
@@ -183,9 +205,8 @@ def _weighted_ranks(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     The next pick belongs to the largest weight / (2·count + 1), to fewer picks among equals; those equal
     in both share a rank.
     """
-    alive = set(groups.codes[contends].tolist()) - {ABSENT}
     ranks = np.zeros(len(groups), dtype=np.int64)
-    for members in _families(groups, alive):
+    for members in _families(groups, contends):
         quotient = {
             one: (-groups.weights[one] / (2 * int(counts[one]) + 1), int(counts[one])) for one in members
         }
@@ -195,12 +216,15 @@ def _weighted_ranks(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     return ranks
 
 
-def _families(groups: Groups, alive: set[int]) -> Iterator[list[int]]:
+def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
+    """Give the groups of those who contend, family by family."""
+    is_reached = np.zeros(len(groups) + 1, dtype=np.bool_)  # the last is for entries in no group
+    is_reached[groups.codes[contends]] = True
     siblings = groups.siblings.tolist()
     families: dict[int, list[int]] = {}
-    for one in sorted(alive):
+    for one in np.flatnonzero(is_reached[:-1]).tolist():
         families.setdefault(siblings[one], []).append(one)
-    return iter(families.values())
+    return families.values()
 
 
 def _level_scores(groups: Groups, counts: Ints, contends: Bools) -> Ints:
@@ -215,14 +239,20 @@ def _level_scores(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     np.maximum.at(highest, groups.siblings, gaps)
     family = groups.siblings if groups.family_of is None else groups.family_of
     own = at_entries(gaps, groups, keyless=0)
-    low, span = lowest[family], highest[family] - lowest[family]
-    return np.where(span > 0, _TOP_LEVEL * (own - low) // np.maximum(span, 1), 0)
+    return level_scores(own, lowest[family], highest[family])
 
 
 def _spread_out(total: Ints, contends: Bools) -> Floats:
     """Stretch the numbers of the contenders to −100 to 100; all equal, or a single one, is 0."""
     counted = total[contends]
-    if not len(counted) or counted.min() == counted.max():
-        return np.zeros(len(total), dtype=np.float64)
-    low, high = int(counted.min()), int(counted.max())
-    return (2 * _FULL * (total - low) / (high - low) - _FULL).astype(np.float64)
+    low, high = (int(counted.min()), int(counted.max())) if len(counted) else (0, 0)
+    return stretched(total, low, high)
+
+
+def _told_apart(even: Floats, total: Ints, contends: Bools) -> Floats:
+    """Keep contenders apart whose numbers differ by less than a double holds: the better is larger."""
+    exact = dict(zip(total[contends].tolist(), even[contends].tolist(), strict=True))
+    above = math.inf
+    for number in sorted(exact, reverse=True):
+        above = exact[number] = min(exact[number], math.nextafter(above, -math.inf))
+    return np.array([exact.get(number, value) for number, value in zip(total.tolist(), even, strict=True)])

@@ -28,6 +28,7 @@ class SkewRules:
     rank_names: tuple[str, ...] = ("topology", "affinity", "was-here")
     smaller_name_wins = False
     has_score_list = False
+    hard_ones_score = True
 
     def groups(self, setting: Setting) -> tuple[Groups, ...]:
         """Make one group per value that the key has on any cluster, eligible or not."""
@@ -37,6 +38,10 @@ class SkewRules:
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
         """Count the scheduled and bound bindings of the current policy."""
         return groups.count(placed)
+
+    def heeds(self, _constraint: TopologySpreadConstraint) -> frozenset[str]:
+        """A limit forbids, or costs a thousand."""
+        return frozenset({"maxSkew"})
 
     def keyless_score(self, _constraint: TopologySpreadConstraint) -> int | None:
         """Let a cluster without the key be picked, with score 0."""

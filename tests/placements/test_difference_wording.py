@@ -1,0 +1,205 @@
+"""Where sets of rules part, told in the rule that separates them.
+
+The fleets are D1 to D8 of `spec/other-schedulers.md` 6.3, and the single group of 6.2.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placements.explain.difference_wording import difference_sentence, later_partings, partings
+from placements.explain.wording import TIMES
+from placements.scheduling.comparison import Comparison
+from placements.scheduling.fleet import Cluster, Fleet
+from placements.scheduling.policy import PlacementPolicy
+from placements.scheduling.scheduler import schedule
+from placements.scheduling.semantics import Semantics
+from tests.builders import (
+    binding,
+    cluster,
+    decide,
+    fleet,
+    grouped,
+    labelled,
+    pick_n,
+    prefer,
+    spread,
+    taint,
+)
+
+FLEET, KUBEFLEET, OCM, KUBERNETES = Semantics
+
+
+def _zones(**sizes: int) -> list[Cluster]:
+    return [
+        cluster(f"{zone}-{number + 1}", zone=zone) for zone, size in sizes.items() for number in range(size)
+    ]
+
+
+def _compared(
+    of: Fleet, policy: PlacementPolicy, *placed: str, ocm: Mapping[str, Any] | None = None
+) -> Comparison:
+    """Decide under all four."""
+    decisions = {one: decide(of, policy, *map(binding, placed), semantics=one) for one in Semantics}
+    if ocm:
+        decisions[OCM] = schedule(replace(decisions[OCM].cycle, options=ocm))
+    return Comparison(decisions)
+
+
+def _two_levels() -> Fleet:
+    east = [cluster(f"e{zone}{number}", region="east", zone=zone) for zone in "abc" for number in (1, 2)]
+    return fleet(*east, *(cluster(f"w{number}", region="west", zone="w") for number in (1, 2, 3)))
+
+
+def _already_uneven() -> Comparison:
+    placed = ("z1-1", "z1-2", "z1-3", "z2-1", "z3-1")
+    return _compared(fleet(*_zones(z1=4, z2=4, z3=4)), pick_n(6, spread=[spread("zone")]), *placed)
+
+
+def _without_the_key() -> Comparison:
+    one = fleet(*grouped("region", east="east-1", west="west-1"), "yak", "zeta")
+    return _compared(one, pick_n(3, spread=[spread("region")]))
+
+
+def _stuck_half_way() -> Comparison:
+    return _compared(_two_levels(), pick_n(6, spread=[spread("region"), spread("zone")]))
+
+
+def _middle_group() -> Comparison:
+    policy = pick_n(4, spread=[spread("zone", 2, hard=False)])
+    return _compared(fleet(*_zones(a=2, b=2, c=3, d=4)), policy, "c-1", "d-1", "d-2")
+
+
+def _preference(**ocm: Any) -> Comparison:
+    terms = [prefer(100, labelled(zone="a")), prefer(20, labelled(zone="a"))]
+    policy = pick_n(9, spread=[spread("zone", hard=False)], prefer=terms)
+    return _compared(fleet(*_zones(a=8, b=8, c=8)), policy, ocm=ocm)
+
+
+def _unusable_group() -> Comparison:
+    one = fleet(*_zones(z1=3, z2=3), cluster("z3-1", zone="z3", taints=[taint("out-of-order")]))
+    return _compared(one, pick_n(3, spread=[spread("zone")]), "z1-1", "z2-1")
+
+
+def _dead_end() -> Comparison:
+    one = fleet(
+        cluster("m", x="x1", y="y1", first="yes"), cluster("a", x="x1", y="y2"), cluster("z", x="x2", y="y1")
+    )
+    likes = [prefer(10, labelled(first="yes"))]
+    return _compared(one, pick_n(2, spread=[spread("x"), spread("y")], prefer=likes))
+
+
+def _agreed() -> Comparison:
+    return _compared(fleet(*_zones(a=3, b=1, c=3)), pick_n(5, spread=[spread("zone")]))
+
+
+def _single_group() -> Comparison:
+    return _compared(fleet(*grouped("region", east="y z"), "a"), pick_n(1, spread=[spread("region")]))
+
+
+@pytest.mark.parametrize(
+    ("comparison", "rules"),
+    [
+        (_already_uneven(), ["ocm takes z2-1 rather than z1-2: it chooses anew and counts from 0"]),
+        (
+            _without_the_key(),
+            [
+                "take zeta rather than east-1: a cluster without the label region scores 0",
+                "east-1 rather than zeta: clusters without region are a group of their own, (unset)",
+                "zeta is out: it has no label region, and a hard limit takes only clusters that have it",
+            ],
+        ),
+        (
+            _unusable_group(),
+            [
+                "z3 does not count, as no cluster there passes",
+                "z3 holds the smallest count at 0, with nobody to pick",
+            ],
+        ),
+        (
+            _dead_end(),
+            [
+                "ocm takes z: groups of y are compared within one x only",
+                "one more in y=y1 makes the skew 2 (the smallest group has 0), limit 1",
+                "one more in y=y1 would be 2 above the emptiest group (0), limit 1",
+            ],
+        ),
+        (
+            _single_group(),
+            [
+                "z rather than a: every score is the same, and the last name of the alphabet wins",
+                "one more in region=east raises the skew to 1 and scores -1",
+            ],
+        ),
+    ],
+    ids=["D1", "D2", "D6", "D7", "6.2"],
+)
+def test_the_first_difference_names_the_rules_that_separate(comparison: Comparison, rules: list[str]) -> None:
+    sentence = difference_sentence(comparison)
+
+    assert [rule for rule in rules if rule not in sentence] == []
+
+
+@pytest.mark.parametrize(
+    ("comparison", "other", "rules"),
+    [
+        (_already_uneven(), KUBEFLEET, ["no more than before, and only a pick that adds to it is forbidden"]),
+        (
+            _stuck_half_way(),
+            OCM,
+            ["groups of zone are compared within one region only", "fleet finds nobody"],
+        ),
+        (
+            _middle_group(),
+            KUBERNETES,
+            ["only a change of the skew scores, and one more in zone=c (1) or a (0) changes it alike"],
+        ),
+        (_preference(), KUBERNETES, ["spread comes before affinity", "the affinity outweighs the spread"]),
+        (
+            _preference(mode="weighted", u=0.5),
+            OCM,
+            [f"a-1 rather than c-8: u {TIMES} spread + preference is 170 = 0.5 {TIMES} (-100) + 220"],
+        ),
+        (_agreed(), OCM, ["takes the first name of equals where fleet takes the last", "they choose alike"]),
+    ],
+    ids=["D1", "D3", "D4", "D5", "D5 weighted", "D8"],
+)
+def test_each_is_followed_to_where_the_rules_part(
+    comparison: Comparison, other: Semantics, rules: list[str]
+) -> None:
+    (found,) = [one.words for one in partings(comparison) if one.semantics is other]
+
+    assert [rule for rule in rules if rule not in found] == []
+
+
+def test_what_the_first_difference_tells_is_not_told_again() -> None:
+    assert [one.semantics for one in later_partings(_already_uneven())] == [KUBEFLEET, KUBERNETES]
+    assert [one.semantics for one in later_partings(_single_group())] == [OCM, KUBERNETES]
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [_already_uneven(), _without_the_key(), _stuck_half_way(), _middle_group(), _preference(), _agreed()],
+)
+@pytest.mark.parametrize("base", list(Semantics))
+def test_the_words_are_those_of_whose_rules_they_tell(comparison: Comparison, base: Semantics) -> None:
+    seen = partings(Comparison(comparison.decisions, base))
+
+    for clause in (clause for one in seen for clause in re.split(r"\. |: (?=fleet|kube|ocm)", one.words)):
+        if re.match(r"(ocm|kubernetes)\b", clause):
+            assert "skew" not in clause
+        if re.match(r"(fleet|kubefleet)\b", clause):
+            assert "sibling" not in clause
+            assert "preference" not in clause
+
+
+def test_the_same_clusters_in_another_order_are_no_other_choice() -> None:
+    one = _compared(fleet(*grouped("region", east="a", west="b")), pick_n(2, spread=[spread("region")]))
+
+    assert one.is_same_set
+    assert difference_sentence(one).startswith(
+        "all place the same clusters, in another order from place 1 on: fleet and kubefleet take b"
+    )

@@ -1,0 +1,229 @@
+"""Every page speaks the language of the rules that decided: no word of another system, none of the code's."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from placements.explain.charts.groups import group_chart
+from placements.explain.charts.skews import skew_chart
+from placements.explain.previewing import afresh_words, beginning
+from placements.explain.ranking import ranking_of
+from placements.explain.sentences import policy_sentence
+from placements.explain.step_wording import course_sentences, step_sentences
+from placements.explain.text import decision_text
+from placements.explain.wording import headline, reason_sentence
+from placements.scheduling.bindings import Binding
+from placements.scheduling.cycle import Cycle
+from placements.scheduling.decision import Decision
+from placements.scheduling.fleet import Fleet
+from placements.scheduling.outcomes import Outcomes
+from placements.scheduling.policy import PlacementPolicy, parse_policy
+from placements.scheduling.reasons import ReasonCode
+from placements.scheduling.replay import Replay
+from placements.scheduling.scheduler import schedule
+from placements.scheduling.semantics import Semantics
+from tests.builders import (
+    Document,
+    binding,
+    cluster,
+    expression,
+    fleet,
+    grouped,
+    labelled,
+    measured,
+    pick_all,
+    pick_fixed,
+    pick_n,
+    prefer,
+    spread,
+    taint,
+)
+
+FLEET, KUBEFLEET, OCM, KUBERNETES = Semantics
+FOREIGN = {
+    FLEET: r"sibling|\bgap|\(unset\)|Steady|Balance|preference|minDomains|u [x×]",  # noqa: RUF001
+    KUBEFLEET: r"sibling|\bgap|\(unset\)|Steady|Balance|preference|minDomains|u [x×]",  # noqa: RUF001
+    OCM: r"(?<!max )skew \d|the skew|\bkept\b(?! out)|was here|minDomains|largest minus",
+    KUBERNETES: r"the skew|(?<!max )skew \d|sibling|\(unset\)|Steady|Balance|preference|was here|u [x×]",  # noqa: RUF001
+}
+"""Words that no page of a decision under these rules may use; "max skew" is the name of a field in all."""
+INTERNAL = re.compile(
+    r"topologySpreadScore|decidedBy|own-group|steadyWeight|balanceWeight|\bNone\b|StrEnum|_"
+)
+
+
+def _fleet() -> Fleet:
+    sizes = {("aws", "us-east"): 4, ("aws", "us-west"): 2, ("alibaba", "cn-hangzhou"): 2}
+    spread_out = [
+        cluster(f"{region}-{number}", provider=provider, region=region, env="prod")
+        for (provider, region), size in sizes.items()
+        for number in range(size)
+    ]
+    return fleet(
+        *spread_out,
+        cluster("keyless-1", env="prod"),
+        cluster("keyless-2", env="prod"),
+        cluster("tainted", provider="aws", region="eu", env="prod", taints=[taint("broken")]),
+        cluster("elsewhere", provider="aws", region="us-east", env="test"),
+    )
+
+
+def _policy(number: int, *constraints: Document) -> PlacementPolicy:
+    return pick_n(
+        number,
+        required=[expression("env", "In", "prod")],
+        prefer=[prefer(30, labelled(region="us-east"))],
+        spread=list(constraints),
+    )
+
+
+HARD_SOFT = (spread("provider"), spread("region", hard=False))
+DECISIONS: dict[str, tuple[PlacementPolicy, dict[str, object]]] = {
+    "hard and soft": (_policy(9, *HARD_SOFT), {}),
+    "two soft": (_policy(5, spread("provider", hard=False), spread("region", hard=False)), {}),
+    "two hard": (_policy(9, spread("provider"), spread("region")), {}),
+    "no spread": (_policy(3), {}),
+}
+OF_OCM: dict[str, dict[str, object]] = {
+    "weighted": {"mode": "weighted", "u": 0.5},
+    "weights of domains": {"domainWeights": {"region": {"us-east": 2}}},
+    "exclude": {"unsetPolicy": "exclude"},
+    "free": {"unsetPolicy": "free"},
+    "flat": {"nested": False},
+    "resources": {"cpuWeight": 1, "memoryWeight": 2},
+}
+OF_KUBERNETES: dict[str, dict[str, object]] = {
+    "minDomains": {"minDomains": 7},
+    "policies": {"nodeTaintsPolicy": "Honor", "nodeAffinityPolicy": "Ignore"},
+}
+PLACED = ("us-east-0", "us-east-1", "tainted")
+
+
+def _decisions() -> Iterator[tuple[str, Decision]]:
+    for semantics in Semantics:
+        for name, (policy, options) in DECISIONS.items():
+            for placed in ((), PLACED):
+                cycle = Cycle(_fleet(), policy, tuple(map(binding, placed)), semantics, options)
+                yield f"{semantics} {name}, {len(placed)} placed", schedule(cycle)
+        yield f"{semantics} all", schedule(Cycle(_fleet(), pick_all(), (), semantics))
+    for name, options in OF_OCM.items():
+        yield f"ocm {name}", schedule(Cycle(_fleet(), _policy(6, *HARD_SOFT), (), OCM, options))
+    for name, fields in OF_KUBERNETES.items():
+        raw = {**_policy(9).canonical(), "topologySpreadConstraints": [{**spread("region"), **fields}]}
+        policy = parse_policy(raw, semantics=KUBERNETES)
+        yield f"kubernetes {name}", schedule(Cycle(_fleet(), policy, (), KUBERNETES))
+
+
+DECIDED = dict(_decisions())
+
+
+def _told(decision: Decision) -> Iterator[str]:
+    """Give all that is said about a decision: its head, each step, each cluster, each chart."""
+    cycle, replay = decision.cycle, Replay(decision)
+    yield headline(decision)
+    yield policy_sentence(cycle.policy, cycle.semantics, cycle.options)
+    for step in replay:
+        yield from step_sentences(replay, step)
+        ranking = ranking_of(replay, step.number)
+        yield from (*ranking.columns, *ranking.notes)
+        yield from (row.words for row in (*ranking.rows, *ranking.forbidden))
+        yield from (row.decided_by for row in ranking.rows)
+    for outcome in Outcomes(decision):
+        yield from map(reason_sentence, outcome.reasons)
+        yield from course_sentences(decision, outcome.cluster)
+    for chart in (group_chart(decision), skew_chart(decision)):
+        if chart is not None:
+            yield from (chart.title, chart.caption, *chart.columns)
+    yield decision_text(decision, placement="web")
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_a_decision_is_told_in_the_words_of_its_rules(name: str) -> None:
+    decision = DECIDED[name]
+    foreign = re.compile(FOREIGN[decision.cycle.semantics])
+
+    told = [line for words in _told(decision) for line in words.splitlines()]
+
+    assert [line for line in told if foreign.search(line) or INTERNAL.search(line)] == []
+
+
+def _rare() -> Iterator[Decision]:
+    """Decide what seldom happens: removals only, nothing to do, names, a failing cycle."""
+    clusters = fleet(
+        "a", "b", cluster("gone", not_eligible="leaving"), cluster("bad", properties={"cores": "x"})
+    )
+    placed = tuple(map(binding, ("a", "b", "gone")))
+    odd = pick_n(2, required=[measured("cores", "Gt", "1")])
+    for semantics in Semantics:
+        for policy, bindings in (
+            (pick_n(1), placed),
+            (pick_n(2), placed[:2]),
+            (pick_n(1), (*map(_obsolete, "ab"), placed[2])),
+            (pick_fixed("a"), ()),
+            (pick_fixed(), ()),
+            (odd, ()),
+        ):
+            yield schedule(Cycle(clusters, policy, bindings, semantics))
+    five = pick_n(5, spread=[spread("region")])
+    several = [*grouped("region", east="a b c", west="d"), cluster("keyless")]
+    for options in ({"unsatisfiable": "error"}, {"unsetPolicy": "exclude"}):
+        yield schedule(Cycle(fleet(*several), five, (), OCM, options))
+
+
+def _obsolete(name: str) -> Binding:
+    return binding(name, obsolete=True)
+
+
+NEVER_GIVEN = {
+    FLEET: {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
+    KUBEFLEET: {"already-placed", "chosen-anew", "missing-topology-key"},
+    OCM: {"already-placed", "kept", "nothing-to-do", "scaled-down", "scaling-down"},
+    KUBERNETES: {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
+}
+"""What each set of rules has no use for: that a cluster is placed already never stands in an outcome."""
+
+
+def test_every_reason_has_words_under_all_rules_that_can_give_it() -> None:
+    seen: dict[Semantics, set[str]] = {one: set() for one in Semantics}
+    for decision in (*DECIDED.values(), *_rare()):
+        semantics = decision.cycle.semantics
+        foreign = re.compile(FOREIGN[semantics])
+        for outcome in Outcomes(decision):
+            seen[semantics] |= {str(one.code) for one in outcome.reasons}
+            told = [reason_sentence(one) for one in outcome.reasons]
+            assert [words for words in told if not words or foreign.search(words)] == []
+
+    assert {one: {*map(str, ReasonCode)} - codes for one, codes in seen.items()} == NEVER_GIVEN
+
+
+def test_a_cycle_that_wants_all_or_none_says_so() -> None:
+    one = fleet(*grouped("region", east="a b c", west="d"))
+    policy = pick_n(4, spread=[spread("region")])
+
+    decision = schedule(Cycle(one, policy, (), OCM, {"unsatisfiable": "error"}))
+
+    assert (
+        headline(decision)
+        == "nothing is chosen: not all of 4 clusters can be picked, and fewer are not wanted"
+    )
+    assert reason_sentence(Outcomes(decision).of("a").reasons[0]) == (
+        "nobody is chosen: fewer than are wanted can be picked, and all or none are to be"
+    )
+
+
+@pytest.mark.parametrize(
+    ("semantics", "kept", "anew"),
+    [
+        (Semantics.FLEET, "incremental", "what is placed only wins ties"),
+        (Semantics.KUBEFLEET, "incremental", "what is placed only wins ties"),
+        (Semantics.KUBERNETES, "incremental", "that a cluster is placed counts for nothing"),
+        (Semantics.OCM, "chooses anew", "Steady alone speaks for what is placed"),
+    ],
+)
+def test_what_being_placed_is_worth(semantics: Semantics, kept: str, anew: str) -> None:
+    cycle = Cycle(fleet("a"), pick_n(1), (), semantics)
+
+    assert beginning(cycle, is_incremental=True).name == kept
+    assert anew in beginning(cycle, is_incremental=False).words
+    assert anew in afresh_words(cycle)
