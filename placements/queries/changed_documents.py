@@ -2,23 +2,28 @@
 
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 from placements.queries.records import AnyDecision, decision_of
 from placements.scheduling.advice.changes import Change
+from placements.scheduling.door import ocm_edits
+from placements.scheduling.door.ocm_placement import is_ocm_placement
 from placements.scheduling.faults import Faults
-from placements.scheduling.policy import PlacementPolicy, parse_policy
+from placements.scheduling.policy import PlacementPolicy, TopologySpreadConstraint, parse_policy
+from placements.scheduling.profile import profile_of
 from placements.scheduling.semantics import Semantics
 from placements.scheduling.spec import SPREAD_OPTIONS_ANNOTATION, parse_placement
 
 Document = dict[str, Any]
+Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
 
 
 def draft_with(row: AnyDecision, change: Change) -> Document | None:
     """Give the manifest of the decided placement with one change of its policy, everything else as written.
 
     None for a change of the fleet, when the placement is gone or its policy is no longer the decided one, as
-    the advice was tried on that policy only, and where its kind of document says a policy in another way.
+    the advice was tried on that policy only, and where its kind of document cannot say the change.
     """
     if (change.edit is None and change.option is None) or row.placement is None:
         return None
@@ -39,7 +44,18 @@ def _asks_for(document: Document, change: Change) -> bool:
         return False
     name, value = change.option or ("", None)
     has_option = change.option is None or asked.spread_options.get(name) == value
-    return has_option and asked.spec.policy == change.changed().policy
+    wanted = change.changed()
+    heeds = profile_of(wanted).strategy.heeds
+    return has_option and _heeded(asked.spec.policy, heeds) == _heeded(wanted.policy, heeds)
+
+
+def _heeded(policy: PlacementPolicy, heeds: Heeds) -> PlacementPolicy:
+    """Leave out of a policy the limits that nothing reads: not every kind of document can say them."""
+    limits = tuple(
+        one if "maxSkew" in heeds(one) else one.model_copy(update={"max_skew": 1})
+        for one in policy.topology_spread_constraints
+    )
+    return policy.model_copy(update={"topology_spread_constraints": limits})
 
 
 def with_option(document: Document, name: str, value: object) -> Document:
@@ -58,6 +74,8 @@ def with_change(document: Document, change: Change) -> Document:
     the policy is written out in full.
     """
     wanted = change.changed()
+    if is_ocm_placement(document):
+        return ocm_edits.with_policy(document, wanted.policy)
     changed = copy.deepcopy(document)
     spec = changed["spec"]
     policy = _edited(spec.get("policy") or {}, change, wanted.semantics)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from html import unescape
 
 import pytest
 from django.test import Client
@@ -17,7 +18,7 @@ from tests.ocm_documents import (
     proposed_document,
     with_resources,
 )
-from tests.rows import NOW, run_due
+from tests.rows import NOW, placed, run_due
 from tests.web.editing import confirmed, draft_address, reviewed, typed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
@@ -110,12 +111,19 @@ def test_another_namespace_is_refused_beside_the_text(operator: Client) -> None:
     assert "names are unique across namespaces" in plain(answer)
 
 
-def test_advice_on_it_opens_no_draft_that_no_door_would_take(operator: Client, text_of: Fetch) -> None:
-    save_placement(with_resources(ocm_document(numberOfClusters=1), NAMESPACE), by=None, now=NOW)
+def test_advice_on_it_opens_as_a_draft_in_its_own_words(operator: Client, text_of: Fetch) -> None:
+    soft = {"topologyKey": "region", "whenUnsatisfiable": "ScheduleAnyway"}
+    written = ocm_document(numberOfClusters=1, spreadPolicy={"spreadConstraints": [soft]})
+    save_placement(with_resources(written, NAMESPACE), by=None, now=NOW)
     run_due()
     decision = Placement.objects.get(name="shop").decisions.get().record.decision_id
-
     page = text_of(operator, f"/decisions/{decision}/?cluster=nimblefox")
+    [fields] = re.findall(r"numberOfClusters 3 .*?<form[^>]*>(.*?)</form>", page, re.DOTALL)
+    given = {name: unescape(value) for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', fields)}
 
-    assert "numberOfClusters" in plain(page)
-    assert "Open as a draft" not in page
+    operator.post("/placements/shop/edit/", {**given, "do": "draft"})
+    confirmed(operator, reviewed(operator))
+    run_due()
+
+    assert Placement.objects.get(name="shop").document["spec"] == {**written["spec"], "numberOfClusters": 3}
+    assert "nimblefox" in placed(Placement.objects.get(name="shop"))

@@ -134,11 +134,12 @@ def _drop_term(plain: dict[str, Any], *, index: int) -> None:
 
 def _requirements(term: dict[str, Any]) -> list[tuple[tuple[str, str, Any], str]]:
     """Give where each requirement of a term stands, and its name; a lone one goes with its term."""
-    labels, properties = term.get("labelSelector", {}), term.get("propertySelector", {})
+    labels = term.get("labelSelector", {})
     found: list[tuple[tuple[str, str, Any], str]] = [
         *((("labelSelector", "matchLabels", key), key) for key in labels.get("matchLabels", {})),
         *_listed("labelSelector", labels, "key"),
-        *_listed("propertySelector", properties, "name"),
+        *_listed("propertySelector", term.get("propertySelector", {}), "name"),
+        *_listed("claimSelector", term.get("claimSelector", {}), "key"),
     ]
     return found if len(found) > 1 else []
 
