@@ -1,6 +1,6 @@
 """A decision as one plain document, for JSON and YAML: the same record that the pages read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from placements.explain.advice_wording import change_words
@@ -15,7 +15,7 @@ from placements.scheduling.faults import Caveat
 from placements.scheduling.outcomes import ClusterOutcome, Outcomes
 from placements.scheduling.policy import Semantics
 from placements.scheduling.reasons import Reason
-from placements.scheduling.replay import Candidate, Replay, Step
+from placements.scheduling.replay import Candidate, Replay, Spread, Step
 
 Plain = dict[str, Any]
 
@@ -73,12 +73,17 @@ def scores_of(decision: Decision) -> Plain:
 
 
 def round_document(step: Step) -> Plain:
-    """Give one round: its groups and skews, the winner, the next best."""
+    """Give one round: its groups and skews, the winner, the next best.
+
+    `measures` says what `skewBefore` and `skewAfter` are: the skew, or the gap to the emptiest group.
+    """
+    spreads = dict(zip(_names(step.spreads), step.spreads, strict=True))
     plain: Plain = {
         "round": step.number,
-        "groups": {spread.topology_key: spread.before for spread in step.spreads},
-        "skewBefore": {spread.topology_key: spread.skew_before for spread in step.spreads},
-        "skewAfter": {spread.topology_key: spread.skew_after for spread in step.spreads},
+        "groups": {name: spread.before for name, spread in spreads.items()},
+        "measures": {name: "skew" if spread.limits_skew else "gap" for name, spread in spreads.items()},
+        "skewBefore": {name: spread.skew_before for name, spread in spreads.items()},
+        "skewAfter": {name: spread.skew_after for name, spread in spreads.items()},
         "winner": step.winner,
         "runnerUp": step.runner_up,
         "decidedBy": step.decided_by,
@@ -91,6 +96,12 @@ def round_document(step: Step) -> Plain:
             "decidedBy": step.cut.decided_by,
         }
     return plain
+
+
+def _names(spreads: Sequence[Spread]) -> list[str]:
+    """Name each constraint by its key, and by its place as well where several have one key."""
+    keys = [one.topology_key for one in spreads]
+    return [f"{key}[{index}]" if keys.count(key) > 1 else key for index, key in enumerate(keys)]
 
 
 def candidate_document(one: Candidate) -> Plain:

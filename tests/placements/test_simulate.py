@@ -101,6 +101,7 @@ class TestOutputs:
                 "region": {"east": 0, "north": 0, "south": 0, "west": 1},
                 "env": {"canary": 0, "prod": 1},
             },
+            "measures": {"region": "skew", "env": "skew"},
             "skewBefore": {"region": 1, "env": 1},
             "skewAfter": {"region": 1, "env": 0},
             "winner": "smartfish",

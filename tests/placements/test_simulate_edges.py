@@ -244,3 +244,17 @@ def test_a_closed_output_is_told_and_not_taken_for_an_answer() -> None:
 
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == "CommandError: cannot write: standard output is closed\n"
+
+
+def test_constraints_that_share_a_key_do_not_hide_each_other(write: Any) -> None:
+    claim = {"topologyKey": "region", "topologyKeyType": "Claim"}
+    policy = {**WEB_POLICY, "topologySpreadConstraints": [{"topologyKey": "region"}, claim]}
+    wish = write("p.json", _placement(policy, **{"fleetui.io/semantics": "ocm"}))
+
+    [first] = json.loads(simulate("--clusters", NINE, "--placement", wish, "-o", "json").output)["rounds"]
+
+    assert set(first["groups"]["region[0]"]) == {"east", "north", "south", "west"}
+    assert set(first["groups"]["region[1]"]) == {
+        f"{region}/(unset)" for region in first["groups"]["region[0]"]
+    }
+    assert first["measures"] == {"region[0]": "gap", "region[1]": "gap"}

@@ -34,7 +34,10 @@ class RoundShape(serializers.Serializer[object]):
     """One step: the groups and skews, who won, who came next."""
 
     round = serializers.IntegerField()
-    groups = AnyObject()
+    groups = AnyObject(
+        help_text="Clusters per group, by topology key; key[index] where constraints share one."
+    )
+    measures = AnyObject(help_text="What the two below are, by key: skew, or gap to the emptiest group.")
     skewBefore = AnyObject()
     skewAfter = AnyObject()
     winner = serializers.CharField(allow_null=True)
