@@ -10,9 +10,9 @@ from placements.explain.charts.skews import skew_chart
 from placements.explain.previewing import afresh_words, beginning
 from placements.explain.ranking import ranking_of
 from placements.explain.sentences import policy_sentence
-from placements.explain.step_wording import course_sentences, step_sentences
+from placements.explain.step_wording import course_sentences, step_sentences, verdict_sentence
 from placements.explain.text import decision_text
-from placements.explain.wording import headline, reason_sentence
+from placements.explain.wording import headline, reason_sentence, round_sentence
 from placements.scheduling.bindings import Binding
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import Decision
@@ -227,3 +227,67 @@ def test_what_being_placed_is_worth(semantics: Semantics, kept: str, anew: str) 
     assert beginning(cycle, is_incremental=True).name == kept
     assert anew in beginning(cycle, is_incremental=False).words
     assert anew in afresh_words(cycle)
+
+
+def _step_words(decision: Decision) -> list[str]:
+    replay = Replay(decision)
+    return [words for step in replay for words in step_sentences(replay, step)]
+
+
+def _two_keys(*, hard: bool) -> Decision:
+    """Spread over two labels; one cluster has the first of them only."""
+    one = fleet(cluster("a", region="east", zone="1"), cluster("y", region="west"))
+    limits = [spread("region", hard=hard), spread("zone", hard=hard)]
+    return schedule(Cycle(one, pick_n(2, spread=limits), (), KUBERNETES))
+
+
+def test_a_label_that_a_cluster_has_is_not_said_to_be_missing() -> None:
+    soft, hard = _two_keys(hard=False), _two_keys(hard=True)
+
+    steps = _step_words(soft)
+    assert "y has no label zone: its spread score is 0, the lowest." in steps
+    assert "y does not count for region, for want of another label: its spread score is 0." in steps
+    steps = _step_words(hard)
+    assert "1 cluster could not be picked without the label zone, which a hard limit needs." in steps
+    assert "without the label region" not in " ".join(steps)
+    (row,) = ranking_of(Replay(hard), 1).forbidden
+    assert row.words == "has no label zone, which the spread needs"
+    assert course_sentences(hard, "y") == [
+        "It never competed, kept out by its missing label zone in steps 1 and 2."
+    ]
+
+
+def test_a_missing_label_breaks_no_limit() -> None:
+    last = Replay(_two_keys(hard=True)).step(2)
+    assert round_sentence(last) == "nobody left: every cluster that is left lacks the label zone"
+
+    one = fleet(*grouped("zone", a="a1 a2 a3", b="b1"), "y")
+    both = schedule(Cycle(one, pick_n(5, spread=[spread("zone")]), (), KUBERNETES))
+    assert round_sentence(Replay(both).step(4)) == (
+        "nobody left: every pick would break zone (max skew 1, hard), or lacks the label zone"
+    )
+
+
+def test_a_skew_that_another_group_makes_is_not_blamed_on_this_one() -> None:
+    one = fleet(*grouped("zone", a="a1 a2 a3 a4", b="b1 b2", c="c1"))
+    placed = tuple(map(binding, ("a1", "a2", "a3")))
+    hard, soft = (
+        schedule(Cycle(one, pick_n(4, spread=[spread("zone", 2, hard=is_hard)]), placed, KUBEFLEET))
+        for is_hard in (True, False)
+    )
+
+    verdict = Replay(hard).candidate(1, "b1").constraints[0]
+    assert verdict_sentence(verdict) == "zone=b would be 1 and the skew 3, max skew 2"
+    assert course_sentences(soft, "b1")[-1] == (
+        "Last time, in step 1, c1 came first by name: one more in zone=b leaves the skew at 3; that exceeds"
+        " the soft limit 2 and costs 1000."
+    )
+
+
+def test_having_been_here_stands_only_where_it_ranks() -> None:
+    for semantics in Semantics:
+        cycle = Cycle(fleet("a", "b"), pick_n(1), (_obsolete("b"),), semantics)
+        ranks = semantics in (FLEET, KUBEFLEET)
+
+        assert ("was here" in ranking_of(Replay(schedule(cycle)), 1).columns) == ranks
+        assert ("was here" in decision_text(schedule(cycle), placement="web", step=1)) == ranks
