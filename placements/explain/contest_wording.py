@@ -21,6 +21,7 @@ from placements.scheduling.profile import profile_of
 from placements.scheduling.replay import Candidate, Replay, Verdict
 from placements.scheduling.rounds import NAME_COLUMN, Round, SpreadScore
 from placements.scheduling.semantics import Semantics
+from placements.scheduling.spread.base import Groups
 from placements.scheduling.spread.ocm import UNSET
 from placements.scheduling.standings.kubernetes_rules import SPREAD_WEIGHT
 
@@ -164,21 +165,19 @@ def _skew_effect(verdict: Verdict) -> str:
 
 def _gap_words(contest: Contest) -> str:
     """OCM, level by level: the first level on which the gaps differ."""
-    for one, other in contest.pairs:
+    for (one, other), groups in zip(contest.pairs, contest.round.candidates.groups, strict=True):
         if one.score != other.score:
-            return f"{_gap(contest, one)}, {_gap(contest, other)}{_spread_first(contest, 'preference')}"
+            return f"{_gap(one, groups)}, {_gap(other, groups)}{_spread_first(contest, 'preference')}"
     return COLUMN_WORDS["topology"] or ""
 
 
-def _gap(contest: Contest, verdict: Verdict) -> str:
+def _gap(verdict: Verdict, groups: Groups) -> str:
     key = verdict.topology_key
     if verdict.group is None:
         return f"a cluster without the {key_words(verdict)} has no gap"
     place = f"{key}={verdict.group}"
-    index = [one.topology_key for one in contest.ahead.constraints].index(key)
-    weights = contest.round.candidates.groups[index].weights
-    if weights:
-        weight = weights[contest.round.candidates.groups[index].values.index(verdict.group)]
+    if groups.weights:
+        weight = groups.weights[groups.values.index(verdict.group)]
         return f"{place} has {verdict.count} for its weight {weight}"
     return f"{place} is {(verdict.count or 0) - verdict.smallest} above {smallest_words(verdict)}"
 

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from django.template.loader import render_to_string
 
 from placements.explain.charts.groups import group_chart
 from placements.explain.charts.skews import skew_chart
-from placements.explain.previewing import afresh_words, beginning
+from placements.explain.previewing import afresh_words, beginning, spread_bars
 from placements.explain.ranking import ranking_of
 from placements.explain.sentences import policy_sentence
 from placements.explain.step_wording import course_sentences, step_sentences, verdict_sentence
@@ -291,3 +292,30 @@ def test_having_been_here_stands_only_where_it_ranks() -> None:
 
         assert ("was here" in ranking_of(Replay(schedule(cycle)), 1).columns) == ranks
         assert ("was here" in decision_text(schedule(cycle), placement="web", step=1)) == ranks
+
+
+def test_a_label_and_a_claim_of_one_name_have_shares_of_their_own() -> None:
+    one = fleet(*(cluster(claim, site="x", properties={"site": claim}) for claim in "pq"))
+    by_label = spread("site", hard=False)
+    constraints = [by_label, {**by_label, "topologyKeyType": "Claim"}]
+    raw = {**pick_n(1).canonical(), "topologySpreadConstraints": constraints}
+    policy = parse_policy(raw, semantics=OCM)
+    decision = schedule(Cycle(one, policy, (), OCM, {"domainWeights": {"site": {"p": 2}}}))
+
+    assert course_sentences(decision, "q")[-1] == (
+        "Last time, in step 1, p came first: site=x/p has 0 for its weight 2, site=x/q has 0 for its weight 1."
+    )
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_a_cluster_that_has_the_label_is_not_without_it_in_a_preview() -> None:
+    one = fleet(cluster("a", region="east", taints=[taint("gpu")]), cluster("b", region="east"))
+    constraint = {**spread("region"), "nodeTaintsPolicy": "Honor"}
+    raw = {**pick_n(2).canonical(), "topologySpreadConstraints": [constraint]}
+    decision = schedule(Cycle(one, parse_policy(raw, semantics=KUBERNETES), (binding("a"),), KUBERNETES))
+
+    (bars,) = spread_bars(decision)
+    page = render_to_string("drafts/_spread.html", {"one": bars})
+
+    assert "1 in no group" in page
+    assert "without the label" not in page
