@@ -303,7 +303,8 @@ def test_a_label_and_a_claim_of_one_name_have_shares_of_their_own() -> None:
     decision = schedule(Cycle(one, policy, (), OCM, {"domainWeights": {"site": {"p": 2}}}))
 
     assert course_sentences(decision, "q")[-1] == (
-        "Last time, in step 1, p came first: site=x/p has 0 for its weight 2, site=x/q has 0 for its weight 1."
+        "Last time, in step 1, p came first: site=x/p has 0 for its weight 2,"
+        " site=x/q has 0 for its weight 1."
     )
 
 
