@@ -40,6 +40,7 @@ from tests.builders import (
     spread,
     taint,
 )
+from tests.scheduling.other_cycles import kubernetes, ocm
 
 FLEET, KUBEFLEET, OCM, KUBERNETES = Semantics
 FOREIGN = {
@@ -320,3 +321,31 @@ def test_a_cluster_that_has_the_label_is_not_without_it_in_a_preview() -> None:
 
     assert "1 in no group" in page
     assert "without the label" not in page
+
+
+def test_what_being_placed_is_worth_is_told_only_where_clusters_are_ranked() -> None:
+    for semantics in Semantics:
+        for policy in (pick_all(), pick_fixed("a")):
+            cycle = Cycle(fleet("a"), policy, (), semantics)
+            said = [beginning(cycle, is_incremental=False).words, afresh_words(cycle)]
+
+            assert not re.search("ties|Steady|nothing", " ".join(said))
+
+
+@pytest.mark.parametrize(("weight", "words"), [(0, "counts for nothing"), (-50, "speaks against what is")])
+def test_steady_speaks_as_it_is_weighed(weight: int, words: str) -> None:
+    cycle = Cycle(fleet("a"), pick_n(1), (), OCM, {"steadyWeight": weight})
+
+    assert words in beginning(cycle, is_incremental=True).words
+
+
+def test_a_pick_into_the_emptiest_group_is_not_above_it_afterwards() -> None:
+    one = fleet(*grouped("region", east="a b", west="c"))
+    for decision in (ocm(one, 3, [spread("region")]), kubernetes(one, 3, [spread("region")])):
+        words = _step_words(schedule(decision))
+
+        assert any(
+            "region=west goes from 0 to 1, by the counts before it 1 above the emptiest group (0), limit 1"
+            in line
+            for line in words
+        )
