@@ -259,7 +259,22 @@ def _affinity_words(contest: Contest) -> str:
 
 def _by_name(contest: Contest) -> str:
     which = "first" if profile_of(contest.replay.decision.cycle).strategy.smaller_name_wins else "last"
-    return f"every score is the same, and the {which} name of the alphabet wins"
+    same = tied_words(contest.ahead, contest.behind)
+    return f"{same} is the same, and the {which} name of the alphabet wins"
+
+
+def tied_words(one: Candidate, other: Candidate) -> str:
+    """Name what is the same where the name decides: every score, or only what they add up to."""
+    told = [(each.topology_spread_score, each.affinity_score) for each in (one, other)]
+    if told[0] != told[1]:
+        *_, column = one.combined
+        return _SUMS[column]
+    pairs = zip(one.constraints, other.constraints, strict=True)
+    adds_up = any(mine.limits_skew and mine.score != theirs.score for mine, theirs in pairs)
+    return "the sum of the scores" if adds_up else "every score"
+
+
+_SUMS = {"preference": "the preference", "score": COLUMN_WORDS["score"]}
 
 
 def _notes(contest: Contest) -> Iterator[str]:

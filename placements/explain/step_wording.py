@@ -6,7 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from placements.explain.contest_wording import contest_words, key_words, smallest_words
+from placements.explain.contest_wording import contest_words, key_words, smallest_words, tied_words
 from placements.explain.wording import (
     COLUMN_WORDS,
     counted,
@@ -108,7 +108,8 @@ def _contest(replay: Replay, step: Step) -> Iterator[str]:
         yield f"{step.winner} was the only one left."
         return
     if step.decided_by == "name":
-        yield f"{step.winner} and {step.runner_up} tie on every score; the name decides."
+        pair = (replay.candidate(step.number, name) for name in (step.winner, step.runner_up))
+        yield f"{step.winner} and {step.runner_up} tie on {tied_words(*pair)}; the name decides."
         return
     yield f"{step.winner} comes before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}."
     if step.decided_by in _MADE_OF_PARTS:

@@ -8,12 +8,13 @@ from django.template.loader import render_to_string
 
 from placements.explain.charts.groups import group_chart
 from placements.explain.charts.skews import skew_chart
+from placements.explain.contest_wording import contest_words
 from placements.explain.previewing import afresh_words, beginning, spread_bars
 from placements.explain.ranking import ranking_of
 from placements.explain.sentences import policy_sentence
 from placements.explain.step_wording import course_sentences, step_sentences, verdict_sentence
 from placements.explain.text import decision_text
-from placements.explain.wording import headline, reason_sentence, round_sentence
+from placements.explain.wording import TIMES, headline, reason_sentence, round_sentence
 from placements.scheduling.bindings import Binding
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import Decision
@@ -349,3 +350,28 @@ def test_a_pick_into_the_emptiest_group_is_not_above_it_afterwards() -> None:
             in line
             for line in words
         )
+
+
+def test_sums_that_tie_are_not_called_scores_that_do() -> None:
+    likes = [prefer(100, labelled(zone="a")), prefer(100, expression("zone", "In", "a"))]
+    zoned = fleet(*grouped("zone", a="a1 a2", b="b1"))
+    by_sum = schedule(
+        Cycle(
+            zoned,
+            pick_n(2, prefer=likes, spread=[spread("zone", hard=False)]),
+            (binding("a1"),),
+            KUBERNETES,
+        )
+    )
+    crossed = fleet(cluster("p", x="1", y="1"), cluster("c", x="1", y="2"), cluster("d", x="2", y="1"))
+    both = pick_n(2, spread=[spread("x", hard=False), spread("y", hard=False)])
+    by_parts = schedule(Cycle(crossed, both, (binding("p"),), FLEET))
+
+    assert contest_words(by_sum, by_sum.round(1), "a2", "b1") == (
+        f"2 {TIMES} spread + affinity is the same, and the first name of the alphabet wins"
+    )
+    assert f"a2 and b1 tie on 2 {TIMES} spread + affinity; the name decides." in _step_words(by_sum)
+    assert contest_words(by_parts, by_parts.round(1), "d", "c") == (
+        "the sum of the scores is the same, and the last name of the alphabet wins"
+    )
+    assert "d and c tie on the sum of the scores; the name decides." in _step_words(by_parts)
