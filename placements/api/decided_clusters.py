@@ -64,7 +64,6 @@ def _last_round(decision: Decision, name: str) -> int:
     outcome = Outcomes(decision).of(name)
     if outcome.outcome is Outcome.PICKED:
         return outcome.round or 0
-    contended = outcome.outcome in (Outcome.OUTRANKED, Outcome.FILTERED)
     position = decision.cycle.fleet.positions[name]
     passed = decision.candidates is not None and bool(decision.candidates.passes[position])
-    return decision.number_of_rounds if contended and passed else 0
+    return decision.number_of_rounds if passed else 0

@@ -107,7 +107,10 @@ def _over_limits(decision: Decision) -> Iterator[str]:
     for over in over_limits(decision):
         is_skew = all(one.limits_skew for one in Replay(decision).step(1).spreads)
         was = f"the skew was {over.skew}"
-        if not is_skew:
+        if over.lacks_domains:
+            few = f"which counts as the emptiest with fewer than {over.lacks_domains} groups"
+            was = f"the fullest group was {over.skew} above 0, {few},"
+        elif not is_skew:
             was = f"the fullest group was {over.skew} above the emptiest"
         yield f"{over.topology_key}: {was} before the first pick, limit {over.max_skew}"
 

@@ -21,6 +21,7 @@ from placements.scheduling.profile import profile_of
 from placements.scheduling.replay import Candidate, Replay, Verdict
 from placements.scheduling.rounds import NAME_COLUMN, Round, SpreadScore
 from placements.scheduling.semantics import Semantics
+from placements.scheduling.spread.base import Groups
 from placements.scheduling.spread.ocm import UNSET
 from placements.scheduling.standings.kubernetes_rules import SPREAD_WEIGHT
 
@@ -71,30 +72,44 @@ def contest_words(
 def out_words(decision: Decision, step: Round, cluster: str) -> str:
     """Say what keeps a cluster out of a step: a hard limit, or a filter. Raises KeyError."""
     one = Replay(decision).candidate_in(step, cluster)
-    forbidden = [forbidden_words(verdict) for verdict in one.constraints if verdict.is_forbidden]
-    if forbidden:
-        return f"{cluster} is out: {joined(forbidden)}"
+    forbidden = [
+        forbidden_words(verdict)
+        for verdict in one.constraints
+        if verdict.is_forbidden and not verdict.has_key
+    ]
+    return f"{cluster} is out: {joined(forbidden)}" if forbidden else passed_over_words(decision, cluster)
+
+
+def passed_over_words(decision: Decision, cluster: str) -> str:
+    """Say which filter a cluster fails, also of one that was placed before. Raises KeyError."""
     outcome = Outcomes(decision).of(cluster)
     if outcome.outcome is Outcome.KEPT:
         return f"{cluster} is placed already"
-    return f"{cluster} {reason_sentence(outcome.reasons[0])}"
+    deciding, *others = outcome.reasons
+    reason = others[0] if others and outcome.outcome is Outcome.UNSCHEDULED else deciding
+    return f"{cluster} {reason_sentence(reason)}"
 
 
 def forbidden_words(verdict: Verdict) -> str:
     """Say why a hard limit forbids one more, as its rules measure it."""
     if verdict.group is None:
-        return f"it has no label {verdict.topology_key}, and a hard limit takes only clusters that have it"
+        return f"it has no {key_words(verdict)}, and a hard limit takes only clusters that have it"
     return f"{_measure_words(verdict)}, limit {verdict.max_skew}"
 
 
 def allowed_words(verdict: Verdict) -> str:
     """Say why a hard limit lets one more in, as its rules measure it."""
     if verdict.group is None:
-        return f"no limit holds for a cluster without the label {verdict.topology_key}"
+        return f"no limit holds for a cluster without the {key_words(verdict)}"
     after = verdict.skew_after or 0
     if after > verdict.max_skew:
         return f"{_measure_words(verdict)}, no more than before, and only a pick that adds to it is forbidden"
     return f"{_measure_words(verdict)}, within the limit {verdict.max_skew}"
+
+
+def key_words(verdict: Verdict) -> str:
+    """Name what a constraint groups by: "label zone", "claim zone"."""
+    return f"{'claim' if verdict.is_claim else 'label'} {verdict.topology_key}"
 
 
 def _measure_words(verdict: Verdict) -> str:
@@ -150,21 +165,19 @@ def _skew_effect(verdict: Verdict) -> str:
 
 def _gap_words(contest: Contest) -> str:
     """OCM, level by level: the first level on which the gaps differ."""
-    for one, other in contest.pairs:
+    for (one, other), groups in zip(contest.pairs, contest.round.candidates.groups, strict=True):
         if one.score != other.score:
-            return f"{_gap(contest, one)}, {_gap(contest, other)}{_spread_first(contest, 'preference')}"
+            return f"{_gap(one, groups)}, {_gap(other, groups)}{_spread_first(contest, 'preference')}"
     return COLUMN_WORDS["topology"] or ""
 
 
-def _gap(contest: Contest, verdict: Verdict) -> str:
+def _gap(verdict: Verdict, groups: Groups) -> str:
     key = verdict.topology_key
     if verdict.group is None:
-        return f"a cluster without the label {key} has no gap"
+        return f"a cluster without the {key_words(verdict)} has no gap"
     place = f"{key}={verdict.group}"
-    index = [one.topology_key for one in contest.ahead.constraints].index(key)
-    weights = contest.round.candidates.groups[index].weights
-    if weights:
-        weight = weights[contest.round.candidates.groups[index].values.index(verdict.group)]
+    if groups.weights:
+        weight = groups.weights[groups.values.index(verdict.group)]
         return f"{place} has {verdict.count} for its weight {weight}"
     return f"{place} is {(verdict.count or 0) - verdict.smallest} above {smallest_words(verdict)}"
 
@@ -246,7 +259,22 @@ def _affinity_words(contest: Contest) -> str:
 
 def _by_name(contest: Contest) -> str:
     which = "first" if profile_of(contest.replay.decision.cycle).strategy.smaller_name_wins else "last"
-    return f"every score is the same, and the {which} name of the alphabet wins"
+    same = tied_words(contest.ahead, contest.behind)
+    return f"{same} is the same, and the {which} name of the alphabet wins"
+
+
+def tied_words(one: Candidate, other: Candidate) -> str:
+    """Name what is the same where the name decides: every score, or only what they add up to."""
+    told = [(each.topology_spread_score, each.affinity_score) for each in (one, other)]
+    if told[0] != told[1]:
+        *_, column = one.combined
+        return _SUMS[column]
+    pairs = zip(one.constraints, other.constraints, strict=True)
+    adds_up = any(mine.limits_skew and mine.score != theirs.score for mine, theirs in pairs)
+    return "the sum of the scores" if adds_up else "every score"
+
+
+_SUMS = {"preference": "the preference", "score": COLUMN_WORDS["score"]}
 
 
 def _notes(contest: Contest) -> Iterator[str]:
@@ -270,7 +298,9 @@ def nesting_words(key: str, above: str) -> str:
 
 
 def _note_of_skew(one: Verdict, other: Verdict) -> Iterator[str]:
-    if one.group is None or other.group is None or one.count == other.count or one.score != other.score:
+    if one.group is None or other.group is None or one.count == other.count:
+        return
+    if (one.score, one.skew_after) != (other.score, other.skew_after):
         return
     yield (
         f"only a change of the skew scores, and one more in {one.topology_key}={one.group} ({one.count}) or"
@@ -281,7 +311,7 @@ def _note_of_skew(one: Verdict, other: Verdict) -> Iterator[str]:
 def _note_of_hard(one: Verdict, other: Verdict) -> Iterator[str]:
     if one.is_hard and one.count != other.count:
         yield f"the hard limit on {one.topology_key} filters, and scores nothing"
-    if not one.is_hard and (one.group is None) != (other.group is None):
+    if not one.is_hard and one.lacks_key != other.lacks_key:
         yield f"a cluster without the label {one.topology_key} has the lowest spread score, 0"
 
 

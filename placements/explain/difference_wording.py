@@ -8,8 +8,10 @@ from placements.explain.contest_wording import (
     contest_words,
     nesting_words,
     out_words,
+    passed_over_words,
 )
-from placements.explain.wording import joined, verb
+from placements.explain.wording import headline, joined, verb
+from placements.scheduling.columns import Bools
 from placements.scheduling.comparison import Comparison, Difference, last_followed, placed, turn_of
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import CycleKind, Decision
@@ -17,6 +19,7 @@ from placements.scheduling.profile import profile_of
 from placements.scheduling.replay import Replay, Verdict
 from placements.scheduling.rounds import NAME_COLUMN, Bid, Round
 from placements.scheduling.semantics import Semantics
+from placements.scheduling.spread.ocm import UNSET
 
 _NAMES_SHOWN = 5
 
@@ -198,10 +201,14 @@ class _Side:
         return f"would {verb(2, singular)}" if self.would else verb(many, singular)
 
     def _why_nobody(self, rival: str | None) -> Iterable[str]:
-        if self.decision.kind is not CycleKind.PICK:
+        if self.decision.is_failed:
+            return [headline(self.decision)]
+        if self.decision.kind in (CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.NO_NAMES):
             return ["no more are wanted"]
-        if rival is None or self.step is None:
+        if rival is None:
             return ["nobody passes the filters"]
+        if self.step is None:
+            return [passed_over_words(self.decision, rival)]
         return [out_words(self.decision, self.step, rival), *self._pins(self.step, rival)]
 
     def _pins(self, step: Round, rival: str) -> Iterator[str]:
@@ -210,13 +217,14 @@ class _Side:
         for bid, verdict in zip(step.bids, verdicts, strict=True):
             names = _held_down(bid, verdict, step)
             if names:
-                holds = verb(len(names), "holds")
-                yield f"{joined(names)} {holds} the smallest count at {verdict.smallest}, with nobody to pick"
+                holds = f"{joined(_first(names))} {verb(len(names), 'holds')}"
+                yield f"{holds} the smallest count at {verdict.smallest}, with nobody to pick"
 
     def _why(self, rival: "_Side") -> Iterator[str]:
         """Say what put the choice first, and what let it in where the rival's rules keep it out."""
         if self.decision.cycle.live_bindings and not self.decision.kept and rival.decision.kept:
-            yield "it chooses anew and counts from 0"
+            has_counts = bool(self.decision.cycle.policy.topology_spread_constraints)
+            yield f"it chooses anew{' and counts from 0' if has_counts else ''}"
         if self.step is None:
             return
         yield from self._allowed(self.step, rival)
@@ -231,11 +239,17 @@ class _Side:
         ours = Replay(self.decision).candidate_in(step, str(self.choice)).constraints
         theirs = Replay(rival.decision).candidate_in(rival.step, str(self.choice)).constraints
         for bid, own in zip(step.bids, ours, strict=True):
-            their = [one for one in theirs if one.topology_key == own.topology_key and one.is_forbidden]
+            their = [one for one in theirs if _is_same_key(one, own) and one.is_forbidden]
             if their and own.is_hard:
                 yield from _nesting(ours, own, their[0])
                 yield allowed_words(own)
-                yield from _uncounted(bid, rival.step)
+                yield from _uncounted(bid, self._fits(step), rival.step)
+
+    def _fits(self, step: Round) -> Bools:
+        """Mark the clusters that pass the filters, and those that stay."""
+        positions, fits = self.decision.cycle.fleet.positions, step.candidates.passes.copy()
+        fits[[positions[name] for name in self.decision.kept if name in positions]] = True
+        return fits
 
 
 def _held_down(bid: Bid, verdict: Verdict, step: Round) -> list[str]:
@@ -253,14 +267,25 @@ def _nesting(ours: Sequence[Verdict], own: Verdict, their: Verdict) -> Iterator[
         yield nesting_words(own.topology_key, above[-1])
 
 
-def _uncounted(bid: Bid, rival: Round) -> Iterator[str]:
+def _is_same_key(one: Verdict, other: Verdict) -> bool:
+    return (one.topology_key, one.is_claim) == (other.topology_key, other.is_claim)
+
+
+def _uncounted(bid: Bid, fits: Bools, rival: Round) -> Iterator[str]:
     """Name the groups that the rival counts and these rules do not."""
-    key = bid.constraint.topology_key
-    theirs = [one.groups.values for one in rival.bids if one.constraint.topology_key == key]
-    counted = {_last(value) for value in bid.groups.values}
-    missing = sorted({_last(value) for values in theirs for value in values} - counted)
-    if missing:
-        yield f"{joined(missing)} {verb(len(missing), 'does')} not count, as no cluster there passes"
+    key, counted = bid.constraint.topology_key, {_last(value) for value in bid.groups.values}
+    theirs = [one.groups for one in rival.bids if one.constraint.topology_key == key]
+    passing = {
+        _last(value): bool(fits[groups.codes == code].any())
+        for groups in theirs
+        for code, value in enumerate(groups.values)
+        if _last(value) not in counted
+    }
+    if passing.pop(UNSET, None) is not None:
+        yield f"clusters without {key} are in no group"
+    if names := sorted(passing):
+        why = "" if any(passing.values()) else ", as no cluster there passes"
+        yield f"{joined(_first(names))} {verb(len(names), 'does')} not count{why}"
 
 
 def _last(value: str) -> str:

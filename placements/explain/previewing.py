@@ -95,10 +95,10 @@ class Beginning:
 def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
     """Say whether what is placed is kept, as the rules of a cycle have it."""
     if profile_of(cycle).chooses_anew:
-        return Beginning("ok", "chooses anew", f"as every cycle under these rules; {worth_of_placed(cycle)}")
+        return Beginning("ok", "chooses anew", f"as every cycle under these rules{_worth(cycle)}")
     if is_incremental:
         return Beginning("ok", "incremental", "what is placed is kept")
-    words = f"more than the number changed; {worth_of_placed(cycle)}"
+    words = f"more than the number changed{_worth(cycle)}"
     return Beginning("attention", "reschedules from scratch", words)
 
 
@@ -106,16 +106,23 @@ def afresh_words(cycle: Cycle) -> str:
     """Say what deciding from scratch means."""
     if profile_of(cycle).chooses_anew:
         anew = "Under these rules every decision chooses among all clusters, and this makes one now"
-        return f"{anew}; {worth_of_placed(cycle)}."
+        return f"{anew}{_worth(cycle)}."
     ordinary = "An ordinary decision keeps what is placed, even where other clusters would be better by now"
-    return f"{ordinary}. From scratch means: every cluster is a candidate, and {worth_of_placed(cycle)}."
+    return f"{ordinary}. From scratch means: every cluster is a candidate{_worth(cycle, ', and ')}."
+
+
+def _worth(cycle: Cycle, joint: str = "; ") -> str:
+    """Go on with what being placed is worth, where clusters are ranked at all."""
+    is_ranked = cycle.policy.placement_type is PlacementType.PICK_N
+    return f"{joint}{worth_of_placed(cycle)}" if is_ranked else ""
 
 
 def worth_of_placed(cycle: Cycle) -> str:
     """Say what being placed is worth where all clusters are candidates (`spec/other-schedulers.md` 6.1)."""
     profile = profile_of(cycle)
-    if profile.chooses_anew:
-        return "Steady alone speaks for what is placed"
+    steady = cycle.ocm_options.steady_weight if profile.chooses_anew else 0
+    if steady:
+        return f"Steady alone speaks {'for' if steady > 0 else 'against'} what is placed"
     if "was-here" in profile.strategy.rank_names:
         return "what is placed only wins ties"
     return "that a cluster is placed counts for nothing"

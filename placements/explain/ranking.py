@@ -134,7 +134,7 @@ def _columns(decision: Decision, one: Round) -> Iterator[tuple[str, str]]:
     if one.bids:
         yield "topology", "topology"
     yield "affinity", "affinity"
-    if decision.cycle.standing.obsolete:
+    if decision.cycle.standing.obsolete and "was-here" in one.candidates.strategy.rank_names:
         yield "was-here", "was here"
     for name in one.candidates.strategy.rank_names:
         if name not in ("topology", "affinity", "was-here"):
@@ -217,7 +217,7 @@ def _forbidden_rows(table: _Table, positions: Ints, codes: Ints) -> tuple[RankRo
 
 
 def _row(table: _Table, one: Candidate, *, alike: int = 0, gap: int = 0, is_cut: bool = False) -> RankRow:
-    out = [verdict_sentence(verdict) for verdict in one.constraints if verdict.is_forbidden]
+    out = [verdict_sentence(it) for it in one.constraints if it.is_forbidden and not it.has_key]
     is_in = one.rank is not None and one.rank <= table.size
     return RankRow(
         rank=one.rank,

@@ -44,8 +44,8 @@ def policy_sentence(
 
     How it spreads is said in the words of its semantics; `options` are those of `ocm`.
     """
-    spread, added = _SPREADS[semantics](policy, options or {})
-    parts = [_pick(policy), *spread, *_preference(policy), *added, *_tolerations(policy)]
+    spread, preferred = _SPREADS[semantics](policy, options or {})
+    parts = [_pick(policy), *spread, *preferred, *_tolerations(policy)]
     return "; ".join(parts) + "."
 
 
@@ -109,23 +109,25 @@ def _property(requirement: PropertyRequirement) -> str:
 
 
 _Said = tuple[list[str], list[str]]
-"""How it spreads, and what is preferred beside the preferred terms."""
+"""How it spreads, and what is preferred."""
 
 
 def _apart(policy: PlacementPolicy, _options: Mapping[str, Any]) -> _Said:
     limits = [_limit(one) for one in policy.topology_spread_constraints]
     if not limits:
-        return [], []
-    return ["at most " + joined([limits[0].replace(" across", " apart across", 1), *limits[1:]])], []
+        return [], [*_preference(policy)]
+    apart = "at most " + joined([limits[0].replace(" across", " apart across", 1), *limits[1:]])
+    return [apart], [*_preference(policy)]
 
 
 def _counted(policy: PlacementPolicy, _options: Mapping[str, Any]) -> _Said:
-    return [_limit_on_count(one) for one in policy.topology_spread_constraints], []
+    return [_limit_on_count(one) for one in policy.topology_spread_constraints], [*_preference(policy)]
 
 
 def _levelled(policy: PlacementPolicy, options: Mapping[str, Any]) -> _Said:
     chosen = parse_ocm_options(dict(options))
-    return [*_even(policy, chosen)], [*_weighed(chosen)]
+    terms = () if chosen.affinity_terms else _preference(policy)
+    return [*_even(policy, chosen)], [*terms, *_weighed(chosen)]
 
 
 _SPREADS: Mapping[Semantics, Callable[[PlacementPolicy, Mapping[str, Any]], _Said]] = {
@@ -138,7 +140,8 @@ _SPREADS: Mapping[Semantics, Callable[[PlacementPolicy, Mapping[str, Any]], _Sai
 
 def _limit_on_count(constraint: TopologySpreadConstraint) -> str:
     """Say what Kubernetes makes of a constraint: a limit above the smallest group, or an even spread."""
-    sort = [] if constraint.min_domains is None else [f"as from 0 below {constraint.min_domains} groups"]
+    fewest = constraint.min_domains or 1
+    sort = [f"as from 0 below {fewest} groups"] if fewest > 1 else []
     if constraint.node_affinity_policy is InclusionPolicy.IGNORE:
         sort.append("groups out of the affinity count too")
     if constraint.node_taints_policy is InclusionPolicy.HONOR:
@@ -182,6 +185,7 @@ def _weighed(options: OcmOptions) -> Iterator[str]:
         _row_words(term, row.weight, row.operator, row.values)
         for term in options.affinity_terms
         for row in term.topology_weights
+        if row.weight
     ]
     if rows:
         yield ", ".join(rows)

@@ -6,7 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from placements.explain.contest_wording import contest_words, smallest_words
+from placements.explain.contest_wording import contest_words, key_words, smallest_words, tied_words
 from placements.explain.wording import (
     COLUMN_WORDS,
     counted,
@@ -68,12 +68,13 @@ def _effects_on_gap(step: Step, winner: Candidate) -> Iterator[str]:
     for spread, verdict in zip(step.spreads, winner.constraints, strict=True):
         key = verdict.topology_key
         if verdict.group is None:
-            yield f"{winner.cluster} has no {key}, so it is free there, as if level with the emptiest group."
+            level = "so it is free there, as if level with the emptiest group"
+            yield f"{winner.cluster} has no {key_words(verdict)}, {level}."
             continue
         limit = f", limit {verdict.max_skew}" if spread.is_hard else ""
         yield (
-            f"{key}={verdict.group} goes from {verdict.count} to {(verdict.count or 0) + 1}, then"
-            f" {verdict.skew_after} above {smallest_words(verdict)}{limit}."
+            f"{key}={verdict.group} goes from {verdict.count} to {(verdict.count or 0) + 1}, by the counts"
+            f" before it {verdict.skew_after} above {smallest_words(verdict)}{limit}."
         )
 
 
@@ -81,11 +82,15 @@ def _effects_on_cost(step: Step, winner: Candidate) -> Iterator[str]:
     """Say what a hard limit makes of the pick, and what a soft one makes it cost (`kubernetes`)."""
     for spread, verdict in zip(step.spreads, winner.constraints, strict=True):
         key, group, count = verdict.topology_key, verdict.group, verdict.count or 0
-        if group is None:
+        if verdict.lacks_key:
             yield f"{winner.cluster} has no label {key}: its spread score is 0, the lowest."
+        elif group is None:
+            want = "for want of another label"
+            yield f"{winner.cluster} does not count for {key}, {want}: its spread score is 0."
         elif spread.is_hard:
             above = f"{verdict.skew_after} above {smallest_words(verdict)}, limit {verdict.max_skew}"
-            yield f"{key}={group} goes from {count} to {count + 1}, then {above}, which scores nothing."
+            grows = f"{key}={group} goes from {count} to {count + 1}, by the counts before it"
+            yield f"{grows} {above}, which scores nothing."
         else:
             yield f"{key}={group} goes from {count} to {count + 1}, at a cost of {score_text(verdict.score)}."
 
@@ -103,7 +108,8 @@ def _contest(replay: Replay, step: Step) -> Iterator[str]:
         yield f"{step.winner} was the only one left."
         return
     if step.decided_by == "name":
-        yield f"{step.winner} and {step.runner_up} tie on every score; the name decides."
+        pair = (replay.candidate(step.number, name) for name in (step.winner, step.runner_up))
+        yield f"{step.winner} and {step.runner_up} tie on {tied_words(*pair)}; the name decides."
         return
     yield f"{step.winner} comes before {step.runner_up} by {COLUMN_WORDS[step.decided_by]}."
     if step.decided_by in _MADE_OF_PARTS:
@@ -150,9 +156,16 @@ def verdict_sentence(verdict: Verdict) -> str:
         return f"has no label {verdict.topology_key}, which the spread needs"
     sort = "claim " if verdict.is_claim else ""
     would = f"{sort}{verdict.topology_key}={verdict.group} would be {(verdict.count or 0) + 1}"
+    if verdict.limits_skew and _is_outgrown(verdict):
+        return f"{would} and the skew {verdict.skew_after}, max skew {verdict.max_skew}"
     if verdict.limits_skew:
         return f"{would}, the emptiest group {verdict.smallest}, max skew {verdict.max_skew}"
     return f"{would}, {verdict.skew_after} above {smallest_words(verdict)}, limit {verdict.max_skew}"
+
+
+def _is_outgrown(verdict: Verdict) -> bool:
+    """Tell whether another group than this one would make the skew."""
+    return verdict.skew_after != (verdict.count or 0) + 1 - verdict.smallest
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +209,7 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
 def _keeps_out(decision: Decision, cluster: str, forbidden: Sequence[int]) -> str:
     """Name what kept a cluster out: a missing label in every step, or the count of its group in some."""
     verdicts = Replay(decision).verdicts(forbidden[0], cluster)
-    lacking = [one.topology_key for one in verdicts if one.is_forbidden and one.group is None]
+    lacking = [one.topology_key for one in verdicts if one.is_forbidden and one.lacks_key]
     return f"its missing label {joined(lacking)}" if lacking else "a hard limit"
 
 
@@ -239,5 +252,9 @@ def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
 
 def _cost(verdict: Verdict) -> str:
     limit = f"that exceeds the soft limit {verdict.max_skew} and costs {-SOFT_VIOLATION_SCORE}"
-    grown = f"{verdict.topology_key}={verdict.group} would be {(verdict.count or 0) + 1}"
+    place = f"{verdict.topology_key}={verdict.group}"
+    if _is_outgrown(verdict):
+        does = "raises the skew to" if verdict.skew_after != verdict.skew_before else "leaves the skew at"
+        return f"one more in {place} {does} {verdict.skew_after}; {limit}"
+    grown = f"{place} would be {(verdict.count or 0) + 1}"
     return f"{grown} against {verdict.smallest} in the emptiest group; {limit}"

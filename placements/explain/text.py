@@ -13,8 +13,8 @@ from placements.scheduling.comparison import Comparison, Difference
 from placements.scheduling.decision import CycleKind, Decision, Picked
 from placements.scheduling.faults import Caveat
 from placements.scheduling.outcomes import ClusterOutcome, Outcome, Outcomes
+from placements.scheduling.profile import profile_of
 from placements.scheduling.replay import Candidate, Replay, Spread, Step
-from placements.scheduling.semantics import Semantics
 
 _ROUNDS_SHOWN = 20
 _CANDIDATES_SHOWN = 5
@@ -95,7 +95,7 @@ def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[st
         most = max(most, min(step.cut.size + 2, _CLUSTERS_SHOWN))
     if step.candidates:
         candidates_shown = replay.candidates(number, most=most)
-        rows = _candidate_table(candidates_shown, step, replay.decision.cycle.semantics)
+        rows = _candidate_table(candidates_shown, step, replay.decision)
         yield from (f"  {line}" for line in rows)
     if step.candidates > most:
         yield f"  … {step.candidates - most} more: --step {number}"
@@ -118,8 +118,9 @@ def _change(before: int, after: int) -> str:
     return str(before) if before == after else f"{before}→{after}"
 
 
-def _candidate_table(candidates: Sequence[Candidate], step: Step, semantics: Semantics) -> list[str]:
-    has_history = any(one.was_here for one in candidates)
+def _candidate_table(candidates: Sequence[Candidate], step: Step, decision: Decision) -> list[str]:
+    semantics, rank_names = decision.cycle.semantics, profile_of(decision.cycle).strategy.rank_names
+    has_history = "was-here" in rank_names and any(one.was_here for one in candidates)
     combined = list(dict.fromkeys(name for one in candidates for name in one.combined))
     scored = (wording.scored_heading(spread.topology_key, semantics) for spread in step.spreads)
     header = ["rank", "cluster", *scored, "topology", "affinity"]

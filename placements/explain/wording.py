@@ -147,9 +147,13 @@ def _cut_sentence(step: Step) -> str:
 
 
 def _nobody(step: Step) -> str:
-    limits = [spread_limit(one) for one in step.spreads if one.forbids]
+    limits = [spread_limit(one) for one in step.spreads if one.forbids > one.without_key]
+    keys = [one.topology_key for one in step.spreads if one.without_key]
+    if keys and not limits:
+        return f"every cluster that is left lacks the label {joined(keys, 'or')}"
     if limits:
-        return "every pick would break " + " or ".join(limits)
+        lacking = f", or lacks the label {joined(keys, 'or')}" if keys else ""
+        return f"every pick would break {' or '.join(limits)}{lacking}"
     if step.number > 1:
         return "every cluster that passes the filters is picked"
     return "no cluster passes the filters"

@@ -7,13 +7,18 @@ from typing import Any
 
 from placements.queries.records import AnyDecision, decision_of
 from placements.scheduling.advice.changes import Change
+from placements.scheduling.cycle import Cycle
 from placements.scheduling.door import ocm_edits
 from placements.scheduling.door.ocm_placement import is_ocm_placement
 from placements.scheduling.faults import Faults
 from placements.scheduling.policy import PlacementPolicy, TopologySpreadConstraint, parse_policy
 from placements.scheduling.profile import profile_of
 from placements.scheduling.semantics import Semantics
-from placements.scheduling.spec import SPREAD_OPTIONS_ANNOTATION, parse_placement
+from placements.scheduling.spec import (
+    SPREAD_OPTIONS_ANNOTATION,
+    ClusterResourcePlacement,
+    parse_placement,
+)
 
 Document = dict[str, Any]
 Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
@@ -28,13 +33,19 @@ def draft_with(row: AnyDecision, change: Change) -> Document | None:
     if (change.edit is None and change.option is None) or row.placement is None:
         return None
     document, cycle = row.placement.document, decision_of(row).cycle
-    now = parse_placement(document)
-    if now.semantics is not cycle.semantics or now.spec.policy.canonical() != cycle.policy.canonical():
+    if not _is_decided(parse_placement(document), cycle):
         return None
     changed = (
         with_change(document, change) if change.option is None else with_option(document, *change.option)
     )
     return changed if _asks_for(changed, change) else None
+
+
+def _is_decided(now: ClusterResourcePlacement, cycle: Cycle) -> bool:
+    """Tell whether a placement asks for what was decided; the balance is what others have, not asked for."""
+    options, decided = ({**one, "balance": None} for one in (now.spread_options, cycle.options))
+    has_rules = now.semantics is cycle.semantics and options == decided
+    return has_rules and now.spec.policy.canonical() == cycle.policy.canonical()
 
 
 def _asks_for(document: Document, change: Change) -> bool:

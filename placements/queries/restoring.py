@@ -1,10 +1,13 @@
 """An older policy of a placement as a manifest: what restoring it would bring to the editor."""
 
 import json
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from django.db.models import Max
 
 from fleetui.models import Event
 from placements.models import Placement, PolicySnapshot
@@ -25,19 +28,36 @@ class Restoring:
 
 def restoring(placement: Placement, snapshot: PolicySnapshot) -> Restoring:
     """Say what restoring a policy snapshot would bring."""
+    return restorings(placement, [snapshot])[snapshot.number]
+
+
+def restorings(placement: Placement, snapshots: Iterable[PolicySnapshot]) -> dict[int, Restoring]:
+    """Say the same of several, by their numbers."""
+    older = list(snapshots)
     latest = placement.policy_snapshots.get(is_latest=True)
-    is_same = snapshot.content_hash == latest.content_hash
-    is_todays = is_same and number_under(placement, snapshot) == placement.number_of_clusters
-    return Restoring(manifest_with(placement, snapshot), is_todays)
+    numbers = _numbers_under(placement, [one.number for one in older])
+    return {
+        one.number: Restoring(
+            _manifest(placement, one, number),
+            is_todays=one.content_hash == latest.content_hash and number == placement.number_of_clusters,
+        )
+        for one in older
+        for number in [numbers[one.number]]
+    }
 
 
 def manifest_with(placement: Placement, snapshot: PolicySnapshot) -> Document | None:
-    """Give today's manifest with the policy of a snapshot; None where no note of what was written is left.
+    """Give today's manifest with the policy of a snapshot; None where no note of what was written is left."""
+    return _manifest(placement, snapshot, number_under(placement, snapshot))
+
+
+def _manifest(placement: Placement, snapshot: PolicySnapshot, number: int | None) -> Document | None:
+    """Give the manifest for a number of clusters.
 
     The policy of a ClusterResourcePlacement is one part of it and can be written from the snapshot. That of
     a Placement of OCM is all of its spec, in other words than the snapshot's, and comes from its last save.
     """
-    document, number = deepcopy(placement.document), number_under(placement, snapshot)
+    document = deepcopy(placement.document)
     options = json.dumps(snapshot.options) if snapshot.options else ""
     if is_ocm_placement(document):
         return _with_spec_of(document, saved_until(placement, snapshot.created_at), number)
@@ -75,8 +95,15 @@ def saved_until(placement: Placement, moment: datetime) -> Document | None:
 
 def number_under(placement: Placement, snapshot: PolicySnapshot) -> int | None:
     """Give how many clusters were wanted last under a policy; another number makes no snapshot of its own."""
-    decision = decisions_under(placement, snapshot.number).first()
-    return decision.wanted if decision else placement.number_of_clusters
+    return _numbers_under(placement, [snapshot.number])[snapshot.number]
+
+
+def _numbers_under(placement: Placement, policies: Sequence[int]) -> dict[int, int | None]:
+    """Give the same by the number of the policy."""
+    made = placement.decisions.filter(policy_number__in=policies)
+    last = made.values("policy_number").annotate(last=Max("number")).values("last")
+    rows = placement.decisions.filter(number__in=last).values_list("policy_number", "wanted")
+    return dict.fromkeys(policies, placement.number_of_clusters) | dict(rows)
 
 
 def decisions_under(placement: Placement, number: int) -> Any:

@@ -5,13 +5,13 @@ kept per round.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 
 import numpy as np
 
-from placements.scheduling.columns import ABSENT
+from placements.scheduling.columns import ABSENT, Bools
 from placements.scheduling.decision import Decision
 from placements.scheduling.policy import KeyType
 from placements.scheduling.rounds import Bid, Entry, Round, SpreadScore
@@ -27,6 +27,7 @@ class Verdict:
     else how far the group would then be above the smallest; `skew_before` is the same before the pick.
     `is_nested` says that only groups with the same values above are compared; `lacks_domains` is minDomains
     where there are fewer groups, so that the smallest counts as 0; `is_claim` that the key names a claim.
+    `has_key` says of a cluster in no group that it has the key, and does not count for another reason.
     """
 
     topology_key: str
@@ -44,6 +45,12 @@ class Verdict:
     is_nested: bool = False
     lacks_domains: int | None = None
     is_claim: bool = False
+    has_key: bool = False
+
+    @property
+    def lacks_key(self) -> bool:
+        """Tell whether the cluster is in no group for want of the key."""
+        return self.group is None and not self.has_key
 
     @property
     def facts(self) -> dict[str, object]:
@@ -97,7 +104,8 @@ class Spread:
 
     `skew_before` and `skew_after` are measured as the limit is: largest minus smallest where `limits_skew`,
     else how far the fullest group is above the smallest that it is compared with. `forbids` counts the
-    clusters that could otherwise have been picked in this round, `without_key` those of them without the key.
+    clusters that could otherwise have been picked in this round, `without_key` those of them without the key;
+    whoever has the key and is in no group lacks another key, and is counted there.
     """
 
     topology_key: str
@@ -159,7 +167,7 @@ class Replay:
             winner=None if first is None else self.names[first],
             runner_up=None if second is None else self.names[second],
             decided_by=None if first is None or second is None else one.decided_by(first, second),
-            spreads=tuple(_spread(bid, one, first) for bid in one.bids),
+            spreads=tuple(_spread(bid, one, first, self._has_key(bid)) for bid in one.bids),
             cut=None if one.bids else self._cut(one),
             candidates=int(np.count_nonzero(one.is_left)),
         )
@@ -193,8 +201,19 @@ class Replay:
 
         Raises IndexError, KeyError.
         """
-        entry = self.decision.round(number).alone(self.decision.cycle.fleet.positions[cluster])
-        return tuple(verdict(bid, entry.index) for bid in entry.bids)
+        position = self.decision.cycle.fleet.positions[cluster]
+        entry = self.decision.round(number).alone(position)
+        return tuple(self._verdict(bid, entry.index, position) for bid in entry.bids)
+
+    def _verdict(self, bid: Bid, index: int, position: int) -> Verdict:
+        has_key = bid.groups.codes[index] == ABSENT and self._has_key(bid)[position]
+        return replace(verdict(bid, index), has_key=bool(has_key))
+
+    def _has_key(self, bid: Bid) -> Bools:
+        """Mark the clusters of the fleet that have the key of a constraint."""
+        constraint = bid.constraint
+        fleet = self.decision.cycle.fleet
+        return fleet.topology(constraint.topology_key, constraint.topology_key_type).is_present
 
     def _candidate(self, one: Round, entry: Entry, rank: int | None) -> Candidate:
         position = entry.index
@@ -206,7 +225,7 @@ class Replay:
             affinity_score=one.candidates.affinity[position].item(),
             was_here=int(one.candidates.was_here_in(one.number)[position]),
             decided_by=None if winner is None else one.decided_by(winner, position),
-            constraints=tuple(verdict(bid, position) for bid in entry.bids),
+            constraints=tuple(self._verdict(bid, position, position) for bid in entry.bids),
             preferred=self.term_scores(position),
             combined={} if entry.is_forbidden else one.combined(position),
         )
@@ -252,7 +271,7 @@ def verdict(bid: Bid, index: int) -> Verdict:
         violates=bool(bid.violates[index]),
         is_forbidden=bool(bid.is_forbidden[index]),
         is_nested=_is_nested(bid.groups),
-        lacks_domains=_lacking(bid),
+        lacks_domains=bid.lacks_domains,
         is_claim=bid.constraint.topology_key_type is KeyType.CLAIM,
     )
 
@@ -261,17 +280,12 @@ def _is_nested(groups: Groups) -> bool:
     return bool(groups.siblings.any())
 
 
-def _lacking(bid: Bid) -> int | None:
-    """Give minDomains where there are fewer groups, and the smallest is therefore taken for 0."""
-    smallest = int(bid.outlook.smallest.max(initial=0))
-    return bid.constraint.min_domains if smallest < bid.levels.smallest else None
-
-
-def _spread(bid: Bid, one: Round, winner: int | None) -> Spread:
+def _spread(bid: Bid, one: Round, winner: int | None, has_key: Bools) -> Spread:
     after = bid.counts.copy()
     if winner is not None and bid.groups.codes[winner] >= 0:
         after[bid.groups.codes[winner]] += 1
-    is_out = bid.is_forbidden & one.is_left
+    is_keyless = (bid.groups.codes == ABSENT) & ~has_key
+    is_out = bid.is_forbidden & one.is_left & ((bid.groups.codes != ABSENT) | is_keyless)
     return Spread(
         topology_key=bid.constraint.topology_key,
         max_skew=bid.constraint.max_skew,
@@ -281,7 +295,7 @@ def _spread(bid: Bid, one: Round, winner: int | None) -> Spread:
         skew_before=bid.unevenness,
         skew_after=unevenness(after, one.candidates.strategy.outlook(bid.constraint, bid.groups, after)),
         forbids=int(np.count_nonzero(is_out)),
-        without_key=int(np.count_nonzero(is_out & (bid.groups.codes == ABSENT))),
+        without_key=int(np.count_nonzero(is_out & is_keyless)),
         limits_skew=bid.outlook.is_skew,
         is_nested=_is_nested(bid.groups),
     )

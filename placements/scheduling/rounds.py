@@ -54,6 +54,12 @@ class Bid:
         """Give how uneven the groups are before the pick, as the strategy compares them."""
         return unevenness(self.counts, self.outlook)
 
+    @property
+    def lacks_domains(self) -> int | None:
+        """Give minDomains where there are fewer groups, and the smallest is therefore taken for 0."""
+        smallest = int(self.outlook.smallest.max(initial=0))
+        return self.constraint.min_domains if smallest < self.levels.smallest else None
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -1,6 +1,7 @@
 """The past of a placement: what it was asked and what was decided, and any two of those side by side."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ from placements.queries.comparing import (
     compare,
 )
 from placements.queries.history import Entry, EntryKind, History, cursor_above, history_of
-from placements.queries.restoring import Restoring, number_under, restoring
+from placements.queries.restoring import Restoring, number_under, restoring, restorings
 from placements.scheduling.semantics import Semantics
 from placements.snapshots import policy_of
 from placements.views.lists import PAGE_SIZE
@@ -64,11 +65,12 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     found = get_object_or_404(Placement, name=name)
     wanted = _wanted(request)
     page = _page_with(found, wanted) if wanted else _page(request, found)
+    older = restorings(found, _older_policies(page.entries))
     context = {
         "placement": found,
         "at": f"p{wanted}",
         "missed": wanted if all(entry.key != f"p{wanted}" for entry in page.entries) else "",
-        "rows": [_row(found, entry) for entry in page.entries],
+        "rows": [_row(found, entry, older) for entry in page.entries],
         "after": page.after,
         **_two_latest(page.entries),
     }
@@ -106,10 +108,16 @@ def _page_with(placement: Placement, number: str) -> History:
     return first if cursor is None else history_of(placement, size=PAGE_SIZE, after=cursor)
 
 
-def _row(placement: Placement, entry: Entry) -> HistoryRow:
+def _older_policies(entries: list[Entry]) -> list[PolicySnapshot]:
+    rows = (entry.row for entry in entries)
+    return [row for row in rows if isinstance(row, PolicySnapshot) and not row.is_latest]
+
+
+def _row(placement: Placement, entry: Entry, older: Mapping[int, Restoring]) -> HistoryRow:
     match entry.row:
         case PolicySnapshot():
-            return _policy_row(placement, entry, entry.row)
+            found = older.get(entry.row.number, Restoring(None, is_todays=False))
+            return _policy_row(placement, entry, entry.row, found)
         case ResourceSnapshot():
             return _resource_row(placement, entry, entry.row)
     return _decision_row(entry, entry.row)
@@ -120,10 +128,9 @@ def _sentence(placement: Placement, row: PolicySnapshot) -> str:
     return policy_sentence(policy, Semantics(row.semantics), row.options)
 
 
-def _policy_row(placement: Placement, entry: Entry, row: PolicySnapshot) -> HistoryRow:
+def _policy_row(placement: Placement, entry: Entry, row: PolicySnapshot, found: Restoring) -> HistoryRow:
     before = entry.before
     changes = differences(_asked(before), _asked(row)) if isinstance(before, PolicySnapshot) else []
-    found = Restoring(None, is_todays=False) if row.is_latest else restoring(placement, row)
     return HistoryRow(
         entry,
         f"policy #{row.number}",

@@ -77,6 +77,7 @@ def sides_context(sides: SideBySide, *, own: Semantics) -> dict[str, Any]:
         "columns": [_column(one, sides, own=own) for one in Semantics],
         "parts": parts,
         "base": sides.comparison.base,
+        "all_words": "All that can be asked" if sides.refused else "All",
         "is_same_set": sides.comparison.is_same_set,
         "partings": later_partings(sides.comparison) if parts else (),
         "differs_at": difference.place if difference else 0,

@@ -7,6 +7,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from placements.models import Decision, DecisionRecord, Placement
+from tests.builders import labelled, prefer
 from tests.rows import all_joined, decided, joined, pick_n_spec
 
 SPREAD = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
@@ -95,6 +96,21 @@ def test_a_picked_cluster_competed_until_it_was_picked(reader: APIClient, decisi
 
     assert [one["round"] for one in outcome["candidacies"]] == [1]
     assert outcome["next"] is None
+
+
+def test_a_cluster_that_lost_its_place_competed_for_it(reader: APIClient) -> None:
+    for name in ("a", "b"):
+        joined(name, tier=name)
+    decided("web", pick_n_spec(1))
+    terms = [prefer(20, labelled(tier="a"))]
+    affinity = {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    decided("web", pick_n_spec(1, affinity=affinity))
+    decision = Decision.objects.latest("number").record.decision_id
+
+    outcome = reader.get(f"{DECISIONS}/{decision}/clusters/b").json()
+
+    assert outcome["outcome"] == "unscheduled"
+    assert [one["round"] for one in outcome["candidacies"]] == [1]
 
 
 def test_candidacies_go_on(reader: APIClient, decision: str) -> None:

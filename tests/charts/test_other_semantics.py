@@ -13,7 +13,7 @@ from placements.scheduling.advice.traps import over_limits
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.replay import Replay
 from placements.scheduling.scheduler import schedule
-from tests.builders import cluster, fleet, grouped, spread
+from tests.builders import cluster, fleet, grouped, spread, taint
 from tests.scheduling.other_cycles import kubernetes, ocm
 
 J2 = fleet(
@@ -119,3 +119,10 @@ def test_the_skews_through_the_steps_never_leave_a_limit_that_was_kept() -> None
 
     assert chart is not None
     assert "zone (max skew 1, hard): at most 1 on the way, 0 at the end" in chart.caption
+
+
+def test_nobody_who_passes_is_not_nobody_with_the_label() -> None:
+    tainted = [cluster(name, region="east", taints=[taint("broken")]) for name in "ab"]
+
+    assert "no cluster carries the label" not in _caption(ocm(fleet(*tainted), 1, [spread("region")]))
+    assert "no group counts" in _caption(ocm(fleet(*tainted), 1, [spread("region")]))

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from placements.queries.changed_documents import with_change, with_option
+from placements.models import Decision
+from placements.queries.changed_documents import draft_with, with_change, with_option
+from placements.queries.records import decision_of
 from placements.scheduling.advice.changes import Change, ChangeKind
 from placements.scheduling.advice.search import why_not
 from placements.scheduling.cycle import Cycle
@@ -13,7 +15,7 @@ from placements.scheduling.fleet import Fleet
 from placements.scheduling.policy import parse_policy
 from placements.scheduling.scheduler import schedule
 from tests.builders import cluster, fleet, labelled, prefer, spread, taint
-from tests.rows import placement_document, spec
+from tests.rows import decided, joined, pick_n_spec, placement_document, saved, spec
 
 Document = dict[str, Any]
 FLEET = fleet(
@@ -144,3 +146,18 @@ def test_an_option_is_noted_beside_the_others(notes: dict[str, str], options: Do
     assert json.loads(after["metadata"]["annotations"].pop("fleetui.io/spread-options")) == options
     assert after["metadata"]["annotations"] == {"fleetui.io/semantics": "ocm"}
     assert "u" not in document["metadata"]["annotations"].get("fleetui.io/spread-options", "")
+
+
+@pytest.mark.django_db
+def test_advice_on_other_options_is_no_draft() -> None:
+    joined("a", region="east")
+    wanted = pick_n_spec(1, topologySpreadConstraints=[spread("region")])
+    decided("web", wanted, semantics="ocm", spread_options='{"mode": "weighted", "u": 2}')
+    row = Decision.objects.select_related("record", "placement").latest("number")
+    change = Change(ChangeKind.OPTION, {}, lambda: decision_of(row).cycle, option=("nested", False))
+    assert draft_with(row, change) is not None
+
+    saved("web", wanted, semantics="ocm", spread_options='{"mode": "weighted", "u": 5}')
+    row.refresh_from_db()
+
+    assert draft_with(row, change) is None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from placements.explain.contest_wording import contest_words, out_words
 from placements.explain.difference_wording import difference_sentence, later_partings, partings
 from placements.explain.wording import TIMES
 from placements.scheduling.comparison import Comparison
@@ -24,11 +25,14 @@ from tests.builders import (
     fleet,
     grouped,
     labelled,
+    measured,
+    pick_all,
     pick_n,
     prefer,
     spread,
     taint,
 )
+from tests.scheduling.other_cycles import kubernetes
 
 FLEET, KUBEFLEET, OCM, KUBERNETES = Semantics
 
@@ -203,3 +207,115 @@ def test_the_same_clusters_in_another_order_are_no_other_choice() -> None:
     assert difference_sentence(one).startswith(
         "all place the same clusters, in another order from place 1 on: fleet and kubefleet take b"
     )
+
+
+def _told(comparison: Comparison) -> str:
+    """Give all that is said of where each parts from each."""
+    bases = [Comparison(comparison.decisions, base) for base in Semantics]
+    return "\n".join(one.words for base in bases for one in partings(base))
+
+
+def test_a_cycle_that_fails_is_not_one_that_wants_no_more() -> None:
+    one = fleet(cluster("a", properties={"cores": "x"}), cluster("b", properties={"cores": "2"}))
+
+    told = _told(_compared(one, pick_n(1, required=[measured("cores", "Gt", "1")])))
+
+    assert "kubefleet finds nobody: the cycle failed: a property value is no quantity" in told
+    assert "no more are wanted" not in told
+
+
+def test_all_or_none_says_that_it_wants_no_fewer() -> None:
+    one = fleet(*grouped("region", east="a b c", west="d"))
+
+    told = _told(_compared(one, pick_n(4, spread=[spread("region")]), ocm={"unsatisfiable": "error"}))
+
+    assert "ocm finds nobody: nothing is chosen: not all of 4 clusters can be picked" in told
+    assert "no more are wanted" not in told
+
+
+def test_a_cluster_that_leaves_is_told_by_the_filter_that_it_fails() -> None:
+    one = fleet(cluster("a", taints=[taint("broken")]), "b", "c")
+
+    told = _told(_compared(one, pick_all(), "a"))
+    first = _told(_compared(one, pick_n(2, spread=[spread("region")]), "a"))
+
+    assert "a has a taint that nothing tolerates: broken" in first
+    assert "not chosen again" not in told + first
+
+
+def test_where_all_are_picked_somebody_is_missing_for_what_it_fails() -> None:
+    one = fleet("a", cluster("b", taints=[taint("broken")]))
+
+    told = _told(_compared(one, pick_all(), "a", "b"))
+
+    assert "ocm finds nobody: b has a taint that nothing tolerates: broken" in told
+    assert "no more are wanted" not in told
+
+
+def test_nothing_is_counted_where_nothing_is_spread() -> None:
+    one = fleet(cluster("a", tier="edge"), "b")
+
+    told = _told(_compared(one, pick_n(1, prefer=[prefer(100, labelled(tier="edge"))]), "b"))
+
+    assert "counts from 0" not in told
+
+
+def test_a_bucket_is_no_group_that_no_cluster_passes() -> None:
+    one = fleet(*grouped("region", east="a b c", west="d e f"), "g")
+
+    told = _told(_compared(one, pick_n(7, spread=[spread("region")]), "g"))
+
+    assert "(unset) holds the smallest count at 1, with nobody to pick" in told
+    assert "(unset) does not count" not in told
+    assert "clusters without region are in no group" in told
+
+
+def test_a_group_out_of_the_count_is_not_said_to_pass_nobody() -> None:
+    others = [
+        cluster(f"{one}{number}", region=one, zone="1") for one in ("east", "south") for number in range(3)
+    ]
+    one = fleet(*others, cluster("y", region="west"))
+
+    told = _told(_compared(one, pick_n(7, spread=[spread("region"), spread("zone")]), "y"))
+
+    assert "kubernetes would take east0" in told
+    assert "west does not count" in told
+    assert "west does not count, as no cluster there passes" not in told
+
+
+def test_only_a_label_that_is_missing_is_called_missing() -> None:
+    one = fleet(cluster("a", region="east", zone="1"), cluster("y", region="west"))
+    policy = pick_n(2, spread=[spread("region"), spread("zone", 2)])
+
+    told = _told(_compared(one, policy))
+
+    assert "y is out: it has no label zone, and a hard limit takes only clusters that have it" in told
+    assert "no label region" not in told
+
+
+def test_an_untolerated_taint_is_no_missing_label() -> None:
+    one = fleet(cluster("a", region="east", taints=[taint("gpu")]), cluster("b", region="east"))
+    constraint = {**spread("region"), "nodeTaintsPolicy": "Honor"}
+    decision = schedule(kubernetes(one, 1, [constraint]))
+
+    assert out_words(decision, decision.round(1), "a") == "a has a taint that nothing tolerates: gpu"
+
+
+def test_a_limit_that_scores_a_thousand_twice_is_not_changed_alike() -> None:
+    one = fleet(*_zones(a=5, b=2, c=3))
+    policy = pick_n(5, spread=[spread("zone", 1, hard=False)], prefer=[prefer(5, labelled(zone="a"))])
+
+    comparison = _compared(one, policy, "a-1", "a-2", "a-3", "c-1")
+    decision = comparison.decisions[KUBEFLEET]
+
+    assert "changes it alike" not in contest_words(decision, decision.round(1), "a-5", "c-3", with_rules=True)
+
+
+def test_groups_beyond_counting_are_told_by_the_first_of_them() -> None:
+    tainted = [cluster(f"t{one:02}", zone=f"t{one:02}", taints=[taint("broken")]) for one in range(30)]
+    one = fleet(*_zones(a=3, b=3), *tainted)
+
+    told = _told(_compared(one, pick_n(5, spread=[spread("zone")])))
+
+    assert "t00, t01, t02, t03, t04 and 25 more hold the smallest count at 0" in told
+    assert "t00, t01, t02, t03, t04 and 25 more do not count, as no cluster there passes" in told

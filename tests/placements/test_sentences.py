@@ -146,3 +146,18 @@ def test_a_spread_of_kubernetes_is_told_by_what_it_is_compared_with() -> None:
         "Pick 4 clusters; at most 1 above the smallest group of zone (hard, as from 0 below 3 groups, groups"
         " out of the affinity count too, groups behind a taint do not count); evenly across node (soft)."
     )
+
+
+def test_one_group_is_told_as_one() -> None:
+    raw = {**pick_n(4).canonical(), "topologySpreadConstraints": [{**spread("zone"), "minDomains": 1}]}
+    policy = parse_policy(raw, semantics=Semantics.KUBERNETES)
+
+    assert "groups" not in policy_sentence(policy, Semantics.KUBERNETES)
+
+
+def test_rows_take_the_place_of_the_preferred_terms() -> None:
+    rows = [{"weight": 20, "operator": "In", "values": ["a"]}, {"weight": 0, "operator": "Exists"}]
+    options = {"affinityTerms": [{"topologyKey": "region", "topologyWeights": rows}]}
+    policy = pick_n(1, prefer=[prefer(30, labelled(tier="edge"))])
+
+    assert policy_sentence(policy, Semantics.OCM, options) == "Pick 1 cluster; prefer region=a (+20)."

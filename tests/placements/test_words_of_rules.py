@@ -4,15 +4,17 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from django.template.loader import render_to_string
 
 from placements.explain.charts.groups import group_chart
 from placements.explain.charts.skews import skew_chart
-from placements.explain.previewing import afresh_words, beginning
+from placements.explain.contest_wording import contest_words
+from placements.explain.previewing import afresh_words, beginning, spread_bars
 from placements.explain.ranking import ranking_of
 from placements.explain.sentences import policy_sentence
-from placements.explain.step_wording import course_sentences, step_sentences
+from placements.explain.step_wording import course_sentences, step_sentences, verdict_sentence
 from placements.explain.text import decision_text
-from placements.explain.wording import headline, reason_sentence
+from placements.explain.wording import TIMES, headline, reason_sentence, round_sentence
 from placements.scheduling.bindings import Binding
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.decision import Decision
@@ -39,6 +41,7 @@ from tests.builders import (
     spread,
     taint,
 )
+from tests.scheduling.other_cycles import kubernetes, ocm
 
 FLEET, KUBEFLEET, OCM, KUBERNETES = Semantics
 FOREIGN = {
@@ -227,3 +230,148 @@ def test_what_being_placed_is_worth(semantics: Semantics, kept: str, anew: str) 
     assert beginning(cycle, is_incremental=True).name == kept
     assert anew in beginning(cycle, is_incremental=False).words
     assert anew in afresh_words(cycle)
+
+
+def _step_words(decision: Decision) -> list[str]:
+    replay = Replay(decision)
+    return [words for step in replay for words in step_sentences(replay, step)]
+
+
+def _two_keys(*, hard: bool) -> Decision:
+    """Spread over two labels; one cluster has the first of them only."""
+    one = fleet(cluster("a", region="east", zone="1"), cluster("y", region="west"))
+    limits = [spread("region", hard=hard), spread("zone", hard=hard)]
+    return schedule(Cycle(one, pick_n(2, spread=limits), (), KUBERNETES))
+
+
+def test_a_label_that_a_cluster_has_is_not_said_to_be_missing() -> None:
+    soft, hard = _two_keys(hard=False), _two_keys(hard=True)
+
+    steps = _step_words(soft)
+    assert "y has no label zone: its spread score is 0, the lowest." in steps
+    assert "y does not count for region, for want of another label: its spread score is 0." in steps
+    steps = _step_words(hard)
+    assert "1 cluster could not be picked without the label zone, which a hard limit needs." in steps
+    assert "without the label region" not in " ".join(steps)
+    (row,) = ranking_of(Replay(hard), 1).forbidden
+    assert row.words == "has no label zone, which the spread needs"
+    assert course_sentences(hard, "y") == [
+        "It never competed, kept out by its missing label zone in steps 1 and 2."
+    ]
+
+
+def test_a_missing_label_breaks_no_limit() -> None:
+    last = Replay(_two_keys(hard=True)).step(2)
+    assert round_sentence(last) == "nobody left: every cluster that is left lacks the label zone"
+
+    one = fleet(*grouped("zone", a="a1 a2 a3", b="b1"), "y")
+    both = schedule(Cycle(one, pick_n(5, spread=[spread("zone")]), (), KUBERNETES))
+    assert round_sentence(Replay(both).step(4)) == (
+        "nobody left: every pick would break zone (max skew 1, hard), or lacks the label zone"
+    )
+
+
+def test_a_skew_that_another_group_makes_is_not_blamed_on_this_one() -> None:
+    one = fleet(*grouped("zone", a="a1 a2 a3 a4", b="b1 b2", c="c1"))
+    placed = tuple(map(binding, ("a1", "a2", "a3")))
+    hard, soft = (
+        schedule(Cycle(one, pick_n(4, spread=[spread("zone", 2, hard=is_hard)]), placed, KUBEFLEET))
+        for is_hard in (True, False)
+    )
+
+    verdict = Replay(hard).candidate(1, "b1").constraints[0]
+    assert verdict_sentence(verdict) == "zone=b would be 1 and the skew 3, max skew 2"
+    assert course_sentences(soft, "b1")[-1] == (
+        "Last time, in step 1, c1 came first by name: one more in zone=b leaves the skew at 3; that exceeds"
+        " the soft limit 2 and costs 1000."
+    )
+
+
+def test_having_been_here_stands_only_where_it_ranks() -> None:
+    for semantics in Semantics:
+        cycle = Cycle(fleet("a", "b"), pick_n(1), (_obsolete("b"),), semantics)
+        ranks = semantics in (FLEET, KUBEFLEET)
+
+        assert ("was here" in ranking_of(Replay(schedule(cycle)), 1).columns) == ranks
+        assert ("was here" in decision_text(schedule(cycle), placement="web", step=1)) == ranks
+
+
+def test_a_label_and_a_claim_of_one_name_have_shares_of_their_own() -> None:
+    one = fleet(*(cluster(claim, site="x", properties={"site": claim}) for claim in "pq"))
+    by_label = spread("site", hard=False)
+    constraints = [by_label, {**by_label, "topologyKeyType": "Claim"}]
+    raw = {**pick_n(1).canonical(), "topologySpreadConstraints": constraints}
+    policy = parse_policy(raw, semantics=OCM)
+    decision = schedule(Cycle(one, policy, (), OCM, {"domainWeights": {"site": {"p": 2}}}))
+
+    assert course_sentences(decision, "q")[-1] == (
+        "Last time, in step 1, p came first: site=x/p has 0 for its weight 2,"
+        " site=x/q has 0 for its weight 1."
+    )
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_a_cluster_that_has_the_label_is_not_without_it_in_a_preview() -> None:
+    one = fleet(cluster("a", region="east", taints=[taint("gpu")]), cluster("b", region="east"))
+    constraint = {**spread("region"), "nodeTaintsPolicy": "Honor"}
+    raw = {**pick_n(2).canonical(), "topologySpreadConstraints": [constraint]}
+    decision = schedule(Cycle(one, parse_policy(raw, semantics=KUBERNETES), (binding("a"),), KUBERNETES))
+
+    (bars,) = spread_bars(decision)
+    page = render_to_string("drafts/_spread.html", {"one": bars})
+
+    assert "1 in no group" in page
+    assert "without the label" not in page
+
+
+def test_what_being_placed_is_worth_is_told_only_where_clusters_are_ranked() -> None:
+    for semantics in Semantics:
+        for policy in (pick_all(), pick_fixed("a")):
+            cycle = Cycle(fleet("a"), policy, (), semantics)
+            said = [beginning(cycle, is_incremental=False).words, afresh_words(cycle)]
+
+            assert not re.search("ties|Steady|nothing", " ".join(said))
+
+
+@pytest.mark.parametrize(("weight", "words"), [(0, "counts for nothing"), (-50, "speaks against what is")])
+def test_steady_speaks_as_it_is_weighed(weight: int, words: str) -> None:
+    cycle = Cycle(fleet("a"), pick_n(1), (), OCM, {"steadyWeight": weight})
+
+    assert words in beginning(cycle, is_incremental=True).words
+
+
+def test_a_pick_into_the_emptiest_group_is_not_above_it_afterwards() -> None:
+    one = fleet(*grouped("region", east="a b", west="c"))
+    for decision in (ocm(one, 3, [spread("region")]), kubernetes(one, 3, [spread("region")])):
+        words = _step_words(schedule(decision))
+
+        assert any(
+            "region=west goes from 0 to 1, by the counts before it 1 above the emptiest group (0), limit 1"
+            in line
+            for line in words
+        )
+
+
+def test_sums_that_tie_are_not_called_scores_that_do() -> None:
+    likes = [prefer(100, labelled(zone="a")), prefer(100, expression("zone", "In", "a"))]
+    zoned = fleet(*grouped("zone", a="a1 a2", b="b1"))
+    by_sum = schedule(
+        Cycle(
+            zoned,
+            pick_n(2, prefer=likes, spread=[spread("zone", hard=False)]),
+            (binding("a1"),),
+            KUBERNETES,
+        )
+    )
+    crossed = fleet(cluster("p", x="1", y="1"), cluster("c", x="1", y="2"), cluster("d", x="2", y="1"))
+    both = pick_n(2, spread=[spread("x", hard=False), spread("y", hard=False)])
+    by_parts = schedule(Cycle(crossed, both, (binding("p"),), FLEET))
+
+    assert contest_words(by_sum, by_sum.round(1), "a2", "b1") == (
+        f"2 {TIMES} spread + affinity is the same, and the first name of the alphabet wins"
+    )
+    assert f"a2 and b1 tie on 2 {TIMES} spread + affinity; the name decides." in _step_words(by_sum)
+    assert contest_words(by_parts, by_parts.round(1), "d", "c") == (
+        "the sum of the scores is the same, and the last name of the alphabet wins"
+    )
+    assert "d and c tie on the sum of the scores; the name decides." in _step_words(by_parts)

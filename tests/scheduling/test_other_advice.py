@@ -152,3 +152,26 @@ def test_a_dead_end_takes_nobody_whom_a_hard_constraint_rejects() -> None:
 
     assert found is not None
     assert "n" not in (found.clusters or ())
+
+
+def test_a_group_pins_its_siblings_only() -> None:
+    west = [cluster("w1", region="west", zone="w")]
+    east = [
+        cluster(f"e{zone}{number}", region="east", zone=zone) for zone, number in ("a1", "a2", "a3", "b1")
+    ]
+    cycle = ocm(fleet(*east, *west), 5, [spread("region", 9), spread("zone")])
+
+    assert [words for words in trap_sentences(schedule(cycle)) if "pinned" in words] == [
+        "pinned group: zone=east/b holds the minimum at 1: its clusters are used up"
+    ]
+
+
+def test_what_stands_above_nobody_is_not_above_the_emptiest() -> None:
+    cycle = kubernetes(zones(a=3, b=3), 4, [{**spread("zone"), "minDomains": 3}], "a-1", "a-2", "b-1")
+
+    told = [words for words in trap_sentences(schedule(cycle)) if "before the first pick" in words]
+
+    assert told == [
+        "zone: the fullest group was 2 above 0, which counts as the emptiest with fewer than 3 groups, before"
+        " the first pick, limit 1"
+    ]

@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from placements.manifests import load_documents
 from placements.models import Decision, Draft, Placement
@@ -274,3 +276,17 @@ def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None
 
     assert restored == first
     assert restoring(edge, edge.policy_snapshots.get(number=1)).is_todays
+
+
+def test_more_policies_take_no_more_queries(viewer: Client) -> None:
+    seen = []
+    for minute in (1, 2):
+        for more in (1, 2):
+            at = LAST + timedelta(minutes=10 * minute + more)
+            skew = spread("region", max_skew=10 * minute + more)
+            _save(pick_n_spec(2, topologySpreadConstraints=[skew]), at=at)
+        with CaptureQueriesContext(connection) as queries:
+            viewer.get("/placements/web/history/")
+        seen.append(len(queries))
+
+    assert seen[0] == seen[1]

@@ -8,6 +8,7 @@ from django.test import Client
 from placements.manifests import dump_yaml
 from placements.models import Decision, Placement
 from placements.operations.demo import load_demo
+from placements.scheduling.spec import SPREAD_OPTIONS_ANNOTATION
 from tests.rows import NOW
 from tests.web.editing import draft_address, typed
 
@@ -89,3 +90,18 @@ def test_a_text_at_fault_is_not_compared(operator: Client) -> None:
 
     assert "(this text)" not in answer.content.decode()
     assert "is not valid YAML" in answer.content.decode()
+
+
+@pytest.mark.usefixtures("web")
+def test_rules_that_cannot_be_asked_are_not_counted_as_agreeing(operator: Client) -> None:
+    document = Placement.objects.get(name="web").document
+    document["metadata"]["name"] = "named"
+    document["spec"]["policy"] = {"placementType": "PickFixed", "clusterNames": ["smartfish"]}
+    document["metadata"]["annotations"] = {SPREAD_OPTIONS_ANNOTATION: '{"mode": "sideways"}'}
+    typed(operator, "/placements/new/", dump_yaml(document))
+
+    page = operator.get(f"{draft_address()}review/?rules=all").content.decode()
+
+    assert "cannot be asked" in page
+    assert "All four" not in page
+    assert "All that can be asked place the same clusters" in " ".join(page.split())

@@ -229,7 +229,7 @@ def _panel_words(panel: _Panel) -> str:
 
 def _holdings(panel: _Panel) -> str:
     if not panel.rows:
-        return "no cluster carries the label"
+        return "no cluster carries the label" if panel.limits_skew else "no group counts"
     if panel.smallest == panel.largest:
         return f"each of {counted(len(panel.rows), 'group')} holds {panel.smallest:,}"
     fullest = [row.name for row in panel.rows if row.placed == panel.largest]

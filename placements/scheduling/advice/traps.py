@@ -28,11 +28,15 @@ class PinnedGroup:
 
 @dataclass(frozen=True, slots=True)
 class OverLimit:
-    """The skew was above the limit of a constraint before the first pick."""
+    """The skew was above the limit of a constraint before the first pick.
+
+    `lacks_domains` is minDomains where there are fewer groups, so that the smallest counts as 0.
+    """
 
     topology_key: str
     skew: int
     max_skew: int
+    lacks_domains: int | None = None
 
 
 def pinned_groups(decision: Decision) -> tuple[PinnedGroup, ...]:
@@ -40,18 +44,21 @@ def pinned_groups(decision: Decision) -> tuple[PinnedGroup, ...]:
     if decision.is_fulfilled or not decision.number_of_rounds:
         return ()
     last = decision.round(decision.number_of_rounds)
-    return tuple(pinned for bid in last.bids if _blocks(bid, last) for pinned in _pinned(bid, last))
+    return tuple(pinned for bid in last.bids for pinned in _pinned(bid, last))
 
 
-def _blocks(bid: Bid, last: Round) -> bool:
-    return bool((bid.is_forbidden & last.is_left & (bid.groups.codes != ABSENT)).any())
+def _blocked_families(bid: Bid, last: Round) -> set[int]:
+    """Give the families of groups in which somebody who is left cannot be picked."""
+    codes = bid.groups.codes[bid.is_forbidden & last.is_left]
+    return set(bid.groups.siblings[codes[codes != ABSENT]].tolist())
 
 
 def _pinned(bid: Bid, last: Round) -> Iterator[PinnedGroup]:
+    blocked = _blocked_families(bid, last)
     left = set(bid.groups.codes[last.is_left].tolist())
     ever = set(bid.groups.codes[last.candidates.passes].tolist())
     for group in np.nonzero(bid.counts == bid.outlook.smallest)[0].tolist():
-        if group not in left:
+        if group not in left and int(bid.groups.siblings[group]) in blocked:
             name = bid.groups.values[group]
             yield PinnedGroup(bid.constraint.topology_key, name, int(bid.counts[group]), group in ever)
 
@@ -62,7 +69,7 @@ def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
         return ()
     bids = decision.round(1).bids
     return tuple(
-        OverLimit(bid.constraint.topology_key, bid.unevenness, bid.constraint.max_skew)
+        OverLimit(bid.constraint.topology_key, bid.unevenness, bid.constraint.max_skew, bid.lacks_domains)
         for bid in bids
         if bid.unevenness > bid.constraint.max_skew and is_limit(bid.constraint, bid.outlook)
     )
