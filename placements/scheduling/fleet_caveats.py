@@ -28,6 +28,9 @@ def fleet_caveats(cycle: Cycle) -> tuple[Caveat, ...]:
     for index, term in enumerate(policy.required_terms):
         found += _unknown_names(term, fleet, f"{required}[{index}]")
     preferred = f"{path}.{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
+    if policy.preferred_terms and not profile_of(cycle).preference.reads_terms:
+        found.append(Caveat("not-read", preferred, "the affinity rows of the options stand in their place"))
+        return tuple(found)
     for index, wish in enumerate(policy.preferred_terms):
         found += _preference(wish.preference, fleet, f"{preferred}[{index}].preference")
     return tuple(found)

@@ -49,6 +49,10 @@ class Addend:
 class Preference(Protocol):
     """What ranks clusters apart from their spread; `candidates` marks those that pass every filter."""
 
+    @property
+    def reads_terms(self) -> bool:
+        """Tell whether the preferred terms of the policy count."""
+
     def affinity(self, cycle: Cycle, candidates: Bools) -> Scores:
         """Give the affinity score: what people are told."""
 
@@ -67,6 +71,8 @@ class Preference(Protocol):
 
 class TermPreference:
     """The sum of the preferred terms, and nothing else."""
+
+    reads_terms = True
 
     def affinity(self, cycle: Cycle, _candidates: Bools) -> Scores:
         """Add up the preferred terms."""
@@ -95,11 +101,16 @@ class WeighedPreference:
     def __init__(self, options: OcmOptions) -> None:
         self.options = options
 
+    @property
+    def reads_terms(self) -> bool:
+        """Tell whether there are no rows, which take their place."""
+        return not self.options.affinity_terms
+
     def affinity(self, cycle: Cycle, candidates: Bools) -> Scores:
         """Stretch the rows' sums over the candidates; without rows, add up the preferred terms."""
-        if self.options.affinity_terms:
-            return affinity_rows(self.options, cycle.fleet, candidates)
-        return affinity(cycle)
+        if self.reads_terms:
+            return affinity(cycle)
+        return affinity_rows(self.options, cycle.fleet, candidates)
 
     def ranking(self, cycle: Cycle, candidates: Bools, told: Scores) -> Scores:
         """Add the other scores, each by its weight."""
@@ -107,11 +118,11 @@ class WeighedPreference:
 
     def addends(self, cycle: Cycle, candidates: Bools) -> Iterator[Addend]:
         """Give the rows together or each preferred term, then the other scores."""
-        if self.options.affinity_terms:
+        if self.reads_terms:
+            yield from _terms(cycle)
+        else:
             raw = raw_rows(self.options, cycle.fleet)
             yield Addend(Source.ROWS, self.affinity(cycle, candidates), raw=raw)
-        else:
-            yield from _terms(cycle)
         for name, weight, score in weighed(self.options, cycle, candidates):
             yield Addend(Source(name), weight * score, weight=weight)
 

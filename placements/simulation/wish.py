@@ -108,10 +108,10 @@ def carried_over(wish: Wish, semantics: Semantics) -> Wish:
 
 def _places_of_rows(wish: Wish) -> dict[str, str]:
     """Give the places of affinity rows for the preferred terms that are made of them."""
-    path, first = f"policy.affinity.clusterAffinity.{_PREFERRED}", len(wish.policy.preferred_terms)
+    path = f"policy.affinity.clusterAffinity.{_PREFERRED}"
     rows = [term["topologyKey"] for term in _row_terms(wish) for _ in term["topologyWeights"]]
     return {
-        f"{path}[{first + index}].preference": f"spec.spreadConstraints (Affinity to {key})"
+        f"{path}[{index}].preference": f"spec.spreadConstraints (Affinity to {key})"
         for index, key in enumerate(rows)
     }
 
@@ -120,6 +120,10 @@ def _row_terms(wish: Wish) -> list[Mapping[str, Any]]:
     """Give the affinity rows, by topology key, that can be carried over: those on labels."""
     terms = wish.options.get("affinityTerms", ()) if wish.semantics is Semantics.OCM else ()
     return [one for one in terms if one.get("topologyKeyType") != "Claim"]
+
+
+def _has_rows(wish: Wish) -> bool:
+    return wish.semantics is Semantics.OCM and bool(wish.options.get("affinityTerms"))
 
 
 def _leave_out_kubernetes(plain: dict[str, Any], semantics: Semantics) -> Iterator[Caveat]:
@@ -169,23 +173,24 @@ def _leave_out_claims(plain: dict[str, Any], semantics: Semantics) -> Iterator[C
 
 
 def _prefer_rows(plain: dict[str, Any], wish: Wish, semantics: Semantics) -> Iterator[Caveat]:
-    """Turn affinity rows on labels into preferred terms of the same weights."""
-    preferred = []
-    claims = len(wish.options.get("affinityTerms", ())) - len(_row_terms(wish))
-    if wish.semantics is Semantics.OCM and claims:
+    """Turn affinity rows on labels into preferred terms of the same weights, in whose place they stood."""
+    if not _has_rows(wish):
+        return
+    affinity, rows = plain.get("affinity", {}).get("clusterAffinity", {}), _row_terms(wish)
+    if affinity.pop(_PREFERRED, None):
+        path = f"policy.affinity.clusterAffinity.{_PREFERRED}"
+        yield Caveat("left-out", path, "the affinity rows stand in their place; left out")
+    if len(rows) < len(wish.options["affinityTerms"]):
         yield _left_out("spec.spreadConstraints", semantics, "affinity to a claim")
-    for term in _row_terms(wish):
-        for row in term["topologyWeights"]:
-            requirement = {
-                "key": term["topologyKey"],
-                "operator": row["operator"],
-                "values": row.get("values", []),
-            }
-            selector = {"labelSelector": {"matchExpressions": [requirement]}}
-            preferred.append({"weight": row["weight"], "preference": selector})
-    if preferred and plain["placementType"] == "PickN":
-        affinity = plain.setdefault("affinity", {}).setdefault("clusterAffinity", {})
-        affinity[_PREFERRED] = [*affinity.get(_PREFERRED, []), *preferred]
+    if rows and plain["placementType"] == "PickN":
+        preferred = [_preferred(term["topologyKey"], row) for term in rows for row in term["topologyWeights"]]
+        plain.setdefault("affinity", {}).setdefault("clusterAffinity", {})[_PREFERRED] = preferred
+
+
+def _preferred(key: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    requirement = {"key": key, "operator": row["operator"], "values": row.get("values", [])}
+    selector = {"labelSelector": {"matchExpressions": [requirement]}}
+    return {"weight": row["weight"], "preference": selector}
 
 
 def _left_out(path: str, semantics: Semantics, what: str = "this field") -> Caveat:

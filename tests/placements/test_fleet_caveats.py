@@ -1,9 +1,12 @@
 """Warnings at the door: accepted, but perhaps not what was meant."""
 
+from typing import Any
+
 from placements.scheduling.cycle import Cycle
 from placements.scheduling.faults import Caveat
 from placements.scheduling.fleet_caveats import decision_caveats, fleet_caveats
 from placements.scheduling.policy import PlacementPolicy
+from placements.scheduling.semantics import Semantics
 from tests.builders import (
     cluster,
     decide,
@@ -107,3 +110,18 @@ def test_malformed_values_are_told_with_their_effect() -> None:
         ),
     )
     assert decision_caveats(failed)[0].message.endswith("the cycle fails")
+
+
+def test_preferred_terms_beside_affinity_rows_are_not_read() -> None:
+    rows = [{"topologyKey": "zone", "topologyWeights": [{"weight": 5, "operator": "In", "values": ["a"]}]}]
+    policy = pick_n(2, prefer=[prefer(5, labelled(zone="b"))])
+    options: dict[str, Any] = {"affinityTerms": rows}
+
+    [caveat] = fleet_caveats(Cycle(ZONES, policy, semantics=Semantics.OCM, options=options))
+
+    assert (caveat.code, caveat.path) == (
+        "not-read",
+        "policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution",
+    )
+    assert "in their place" in caveat.message
+    assert fleet_caveats(Cycle(ZONES, policy, semantics=Semantics.OCM)) == ()

@@ -258,3 +258,17 @@ def test_constraints_that_share_a_key_do_not_hide_each_other(write: Any) -> None
         f"{region}/(unset)" for region in first["groups"]["region[0]"]
     }
     assert first["measures"] == {"region[0]": "gap", "region[1]": "gap"}
+
+
+def test_affinity_rows_are_carried_over_in_the_place_of_preferred_terms() -> None:
+    term = {"weight": 7, "preference": {"labelSelector": {"matchLabels": {"env": "prod"}}}}
+    preferred = {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+    row = {"weight": 20, "operator": "In", "values": ["east"]}
+    options = {"affinityTerms": [{"topologyKey": "region", "topologyWeights": [row]}]}
+    notes = {"fleetui.io/semantics": "ocm", "fleetui.io/spread-options": json.dumps(options)}
+    document = _placement({**WEB_POLICY, "affinity": preferred}, **notes)
+
+    carried = carried_over(wish_of_placement(parse_placement(document)), Semantics.FLEET)
+
+    assert [one.weight for one in carried.policy.preferred_terms] == [20]
+    assert any("stand in their place" in one.message for one in carried.caveats)
