@@ -73,8 +73,8 @@ def _effects_on_gap(step: Step, winner: Candidate) -> Iterator[str]:
             continue
         limit = f", limit {verdict.max_skew}" if spread.is_hard else ""
         yield (
-            f"{key}={verdict.group} goes from {verdict.count} to {(verdict.count or 0) + 1}, by the counts"
-            f" before it {verdict.skew_after} above {smallest_words(verdict)}{limit}."
+            f"{key}={verdict.group} goes from {verdict.count} to {(verdict.count or 0) + 1}; measured"
+            f" before the pick that is {verdict.skew_after} above {smallest_words(verdict)}{limit}."
         )
 
 
@@ -89,8 +89,8 @@ def _effects_on_cost(step: Step, winner: Candidate) -> Iterator[str]:
             yield f"{winner.cluster} does not count for {key}, {want}: its spread score is 0."
         elif spread.is_hard:
             above = f"{verdict.skew_after} above {smallest_words(verdict)}, limit {verdict.max_skew}"
-            grows = f"{key}={group} goes from {count} to {count + 1}, by the counts before it"
-            yield f"{grows} {above}, which scores nothing."
+            grows = f"{key}={group} goes from {count} to {count + 1}; measured before the pick that is"
+            yield f"{grows} {above}, and scores nothing."
         else:
             yield f"{key}={group} goes from {count} to {count + 1}, at a cost of {score_text(verdict.score)}."
 

@@ -346,8 +346,8 @@ def test_a_pick_into_the_emptiest_group_is_not_above_it_afterwards() -> None:
         words = _step_words(schedule(decision))
 
         assert any(
-            "region=west goes from 0 to 1, by the counts before it 1 above the emptiest group (0), limit 1"
-            in line
+            "region=west goes from 0 to 1; measured before the pick that is 1 above the emptiest group (0),"
+            " limit 1" in line
             for line in words
         )
 
