@@ -221,8 +221,12 @@ def _go(request: HttpRequest, address: str) -> HttpResponse:
 
 
 def _page(request: HttpRequest, subject: Subject, more: dict[str, Any] | None = None) -> HttpResponse:
+    """Show the editor, a text that no form can show as YAML."""
     mode = Mode.YAML if request.GET.get("as") == Mode.YAML else Mode.FORM
-    return render(request, "drafts/edit.html", _context(subject, mode) | (more or {}))
+    context = _context(subject, mode) | (more or {})
+    if context["form"] is None and mode is Mode.FORM:
+        context |= {"mode": str(Mode.YAML), "trouble": context["checked"].no_form}
+    return render(request, "drafts/edit.html", context)
 
 
 def _context(subject: Subject, mode: Mode, *, trouble: str = "", focus: str = "") -> dict[str, Any]:

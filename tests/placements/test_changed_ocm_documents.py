@@ -106,9 +106,15 @@ def test_a_soft_constraint_becomes_hard_where_it_stands() -> None:
     assert after == [soft[0], {**soft[1], "maxSkew": 1}], "region comes first, by its order"
 
 
-def test_the_last_constraint_goes_with_its_list() -> None:
-    document = ocm_document(version="v1alpha1", numberOfClusters=4, spreadConstraints=[ALPHA])
-
+@pytest.mark.parametrize(
+    "document",
+    [
+        ocm_document(version="v1alpha1", numberOfClusters=4, spreadConstraints=[ALPHA]),
+        ocm_document(numberOfClusters=4, spreadPolicy={"spreadConstraints": [BETA]}),
+    ],
+    ids=["proposal", "merged"],
+)
+def test_the_last_constraint_goes_with_what_held_it(document: Spec) -> None:
     assert changed(document, "dd", ChangeKind.DROP_CONSTRAINT, NARROW) == {"numberOfClusters": 4}
 
 

@@ -151,6 +151,8 @@ def test_a_document_of_ocm_has_no_form(operator: Client) -> None:
     page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
 
     assert "This is an OCM document: edit it as YAML." in page
+    assert 'value="yaml" aria-current="true"' in page
+    assert 'name="manifest"' in page
 
 
 def test_rows_come_and_go_with_buttons(operator: Client) -> None:

@@ -60,11 +60,11 @@ def _at(document: Document, place: Keys) -> Any:
 
 
 def _remove(document: Document, place: Keys) -> None:
-    """Take an entry out of its list, and the list as well when it was the only one."""
-    entries = _at(document, place[:-1])
-    del entries[place[-1]]
-    if not entries:
-        del _at(document, place[:-2])[place[-2]]
+    """Take something out, and what held it as well when nothing else is in there; the spec stays."""
+    holder = _at(document, place[:-1])
+    del holder[place[-1]]
+    if not holder and len(place) > 2:
+        _remove(document, place[:-1])
 
 
 def _limit(entry: Document, wanted: TopologySpreadConstraint) -> None:
