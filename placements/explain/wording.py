@@ -156,7 +156,7 @@ def _nobody(step: Step) -> str:
         return f"every pick would break {' or '.join(limits)}{lacking}"
     if step.number > 1:
         return "every cluster that passes the filters is picked"
-    return "no cluster passes the filters"
+    return f"no {'other ' if step.others_stay else ''}cluster passes the filters"
 
 
 def spread_limit(spread: Spread) -> str:

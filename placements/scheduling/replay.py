@@ -135,7 +135,8 @@ class Cut:
 class Step:
     """One round as a person reads it; `winner` is None when nobody could be picked.
 
-    `candidates` counts who was left to pick from, those that a constraint forbids among them.
+    `candidates` counts who was left to pick from, those that a constraint forbids among them; `others_stay`
+    says that clusters are placed already, who are no candidates.
     """
 
     number: int
@@ -145,6 +146,7 @@ class Step:
     spreads: tuple[Spread, ...]
     cut: Cut | None
     candidates: int
+    others_stay: bool = False
 
 
 class Replay:
@@ -170,6 +172,7 @@ class Replay:
             spreads=tuple(_spread(bid, one, first, self._has_key(bid)) for bid in one.bids),
             cut=None if one.bids else self._cut(one),
             candidates=int(np.count_nonzero(one.is_left)),
+            others_stay=bool(self.decision.kept),
         )
 
     def candidates(self, number: int, *, most: int | None = None) -> list[Candidate]:

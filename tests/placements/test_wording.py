@@ -148,6 +148,12 @@ def test_a_round_that_found_nobody_names_the_limits() -> None:
     assert wording.round_sentence(last) == "nobody left: every pick would break zone (max skew 1, hard)"
 
 
+def test_a_round_that_found_nobody_does_not_forget_who_is_placed() -> None:
+    [step] = Replay(decide(fleet("a"), pick_n(2, spread=[spread("zone")]), binding("a")))
+
+    assert wording.round_sentence(step) == "nobody left: no other cluster passes the filters"
+
+
 def test_a_round_that_found_nobody_left_does_not_blame_a_limit() -> None:
     *_, last = Replay(decide(fleet("a"), pick_n(2, spread=[spread("zone")])))
 
