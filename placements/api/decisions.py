@@ -22,11 +22,11 @@ from placements.api.shapes.queries import (
 from placements.api.shapes.rows import DecisionRow
 from placements.explain.advice_wording import trap_sentences
 from placements.explain.document import (
+    bounded_document,
     candidate_document,
     comparison_document,
     outcome_document,
     round_document,
-    summary_document,
 )
 from placements.explain.tables import outcome_csv
 from placements.queries.lists import decisions_of
@@ -37,7 +37,6 @@ from placements.scheduling.fleet_caveats import decision_caveats, fleet_caveats
 from placements.scheduling.outcomes import Outcomes as OutcomesOf
 from placements.scheduling.replay import Replay
 
-MANY_ROUNDS, MANY_CLUSTERS = 50, 200
 _CYCLES_SHOWN = 20
 
 
@@ -80,18 +79,11 @@ class DecisionCsv(Endpoint):
 
 
 def _document(key: int, decision: Value) -> dict[str, Any]:
-    rounds, clusters = decision.number_of_rounds, len(decision.cycle.fleet)
     warnings = (*fleet_caveats(decision.cycle), *decision_caveats(decision))
     return {
-        **summary_document(decision, warnings=warnings),
+        **bounded_document(decision, warnings=warnings),
         "traps": list(trap_sentences(decision)),
         "cycles": rows_as(DecisionRow, cycles_of(key)[:_CYCLES_SHOWN]),
-        "numberOfRounds": rounds,
-        "numberOfClusters": clusters,
-        "rounds": [round_document(one) for one in Replay(decision)] if rounds <= MANY_ROUNDS else None,
-        "outcomes": [outcome_document(one) for one in OutcomesOf(decision)]
-        if clusters <= MANY_CLUSTERS
-        else None,
     }
 
 
@@ -103,7 +95,7 @@ class DecisionSemantics(Endpoint):
         """Decide once more under each semantics; give the decisions, and where their choices part."""
         asked(request, NoQuery)
         sides = side_by_side(recorded(decision)[1], name=decision)
-        document = comparison_document(sides.comparison, warnings=sides.warnings)
+        document = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
         return Response({**document, "refused": {str(one): why for one, why in sides.refused.items()}})
 
 

@@ -14,7 +14,7 @@ from placements.api.permissions import MayRead
 from placements.api.placements import Placement
 from placements.api.shapes.decisions import ComparisonShape, PreviewShape
 from placements.api.shapes.manifests import PlacementManifest
-from placements.explain.document import caveat_document, comparison_document
+from placements.explain.document import bounded_document, caveat_document, comparison_document
 from placements.queries.preview import Preview as Found
 from placements.queries.preview import preview
 from placements.queries.semantics import side_by_side_of_draft
@@ -49,7 +49,7 @@ class PreviewSemantics(Endpoint):
         """Decide a draft once under each semantics; give the decisions, and where their choices part."""
         with Placed(document_of(request)) as document:
             sides = side_by_side_of_draft(parse_placement(document))
-        found = comparison_document(sides.comparison, warnings=sides.warnings)
+        found = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
         return Response({**found, "refused": {str(one): why for one, why in sides.refused.items()}})
 
 

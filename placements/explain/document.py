@@ -1,6 +1,6 @@
 """A decision as one plain document, for JSON and YAML: the same record that the pages read."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from placements.explain.advice_wording import change_words
@@ -18,6 +18,7 @@ from placements.scheduling.reasons import Reason
 from placements.scheduling.replay import Candidate, Replay, Spread, Step
 
 Plain = dict[str, Any]
+MANY_ROUNDS, MANY_CLUSTERS = 50, 200
 
 
 def decision_document(
@@ -33,6 +34,19 @@ def decision_document(
         **summary_document(decision, warnings=warnings),
         "rounds": rounds,
         "outcomes": [outcome_document(one) for one in Outcomes(decision)],
+    }
+
+
+def bounded_document(decision: Decision, *, warnings: Iterable[Caveat] = ()) -> Plain:
+    """Give a decision with how many rounds and clusters it has, and these themselves unless they are many."""
+    rounds, clusters = decision.number_of_rounds, len(decision.cycle.fleet)
+    has_rounds, has_outcomes = rounds <= MANY_ROUNDS, clusters <= MANY_CLUSTERS
+    return {
+        **summary_document(decision, warnings=warnings),
+        "numberOfRounds": rounds,
+        "numberOfClusters": clusters,
+        "rounds": [round_document(one) for one in Replay(decision)] if has_rounds else None,
+        "outcomes": [outcome_document(one) for one in Outcomes(decision)] if has_outcomes else None,
     }
 
 
@@ -175,13 +189,16 @@ def _change(one: Change) -> Plain:
 
 
 def comparison_document(
-    comparison: Comparison, *, warnings: Mapping[Semantics, Iterable[Caveat]] | None = None
+    comparison: Comparison,
+    *,
+    warnings: Mapping[Semantics, Iterable[Caveat]] | None = None,
+    write: Callable[..., Plain] = decision_document,
 ) -> Plain:
-    """Give the decisions under several semantics, and where their choices part."""
+    """Give the decisions under several semantics, each as `write` gives it, and where their choices part."""
     difference = comparison.first_difference
     return {
         "semantics": {
-            str(semantics): decision_document(decision, warnings=(warnings or {}).get(semantics, ()))
+            str(semantics): write(decision, warnings=(warnings or {}).get(semantics, ()))
             for semantics, decision in comparison.decisions.items()
         },
         "sameClusters": comparison.is_same_set,

@@ -50,6 +50,18 @@ def test_large_records_are_fetched_in_parts(reader: APIClient) -> None:
     assert rest["next"] is None
 
 
+def test_large_records_side_by_side_leave_rounds_and_outcomes_out(reader: APIClient) -> None:
+    all_joined(*(f"c{number:03}" for number in range(201)))
+    soft = {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}
+    decided("web", pick_n_spec(60, topologySpreadConstraints=[soft]))
+
+    sides = reader.get(f"{DECISIONS}/{DecisionRecord.objects.get().decision_id}/semantics").json()
+
+    for one in sides["semantics"].values():
+        assert (one["numberOfRounds"], one["numberOfClusters"], len(one["picked"])) == (60, 201, 60)
+        assert (one["rounds"], one["outcomes"]) == (None, None)
+
+
 @pytest.mark.parametrize("length", [4, 12, 32])
 def test_the_beginning_of_an_id_will_do(reader: APIClient, decision: str, length: int) -> None:
     assert reader.get(f"{DECISIONS}/{decision[: 2 + length]}").json()["id"] == decision

@@ -185,7 +185,9 @@ class PartingShape(serializers.Serializer[object]):
 class ComparisonShape(serializers.Serializer[object]):
     """The same inputs under several semantics, and where their choices part."""
 
-    semantics = AnyObject()
+    semantics = AnyObject(
+        help_text="Decisions by their rules; where many, rounds and outcomes are null unless simulated."
+    )
     sameClusters = serializers.BooleanField(help_text="In whichever order.")
     firstDifference = AnyValue(allow_null=True)
     comparedWith = serializers.CharField(help_text="The semantics of the decision or the document.")
