@@ -76,7 +76,7 @@ def test_a_signal_takes_everything_down(number: signal.Signals) -> None:
         up.process.send_signal(number)
 
         assert up.process.wait(timeout=10) == 0
-        eventually(lambda: all(map(is_gone, everyone)), seconds=2)
+        assert all(map(is_gone, everyone))
 
 
 def test_what_does_not_end_by_itself_is_killed() -> None:

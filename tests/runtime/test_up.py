@@ -84,7 +84,7 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
 
         up.process.terminate()
         assert up.process.wait(timeout=10) == 0
-        eventually(lambda: not living_with(f"FLEETUI_VAR_DIR={folder}"), seconds=2)
+        assert living_with(f"FLEETUI_VAR_DIR={folder}") == {}
 
 
 @linux
