@@ -3,13 +3,13 @@ PYTHON ?= python3
 PORT ?= 8000
 BIN := .venv/bin
 STAMP := .venv/.made-from-lock
-LOCK := --group dev --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+LOCK := --group dev --group docs --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
-.PHONY: help up test lint fmt bench screenshots lock clean
+.PHONY: help up test test-all lint fmt bench docs screenshots lock clean
 
 help: ## show this list
-	@sed -n "s/^\([a-z]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
+	@sed -n "s/^\([a-z-]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
 
 up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make up PORT=8001)
 	@exec $(BIN)/python manage.py up --port $(PORT)
@@ -18,36 +18,45 @@ test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests aga
 	@.ci/suite
 	@.ci/test-on-servers
 
+test-all: test ## `make test`, then what it leaves out: more of the browser, and tests that compare times
+	@.ci/suite -m nightly
+	@$(BIN)/python -m pytest -m timing
+
 lint: $(STAMP) ## the checks that run no code
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
-fmt: $(STAMP) ## put the code in order
+fmt: $(STAMP) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## measure the scheduling engine, the console on its database, and tabs that poll it
+bench: $(STAMP) ## compare times, and measure the scheduling engine, the console on its database, and tabs that poll it
+	@$(BIN)/python -m pytest -m timing
 	@$(BIN)/python -m tests.load.bench_engine
 	@$(BIN)/python -m tests.load.bench_console
 	@$(BIN)/python -m tests.load.bench_polling
 
-screenshots: $(STAMP) ## photograph the main pages of all demo fleets into var/screenshots (make screenshots FLEETS="4 9")
+docs: $(STAMP) ## build the documentation into var/docs; warnings are errors
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs var/docs
+	@echo "Open var/docs/index.html"
+
+screenshots: $(STAMP) ## take screenshots of the main pages of all demo fleets into var/screenshots (make screenshots FLEETS="4 9")
 	@$(BIN)/python -m tests.screenshots $(FLEETS)
 
-# A uv of its own where there is none: only this target needs one.
-lock: ## write requirements.lock anew, keeping its pins (take newer ones: make lock UPGRADE=--upgrade)
+# Installs uv where there is none: only this target needs it.
+lock: ## write requirements.lock, keeping its pins (newer versions: make lock UPGRADE=--upgrade)
 	@uv=$$(command -v uv) || { $(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install -q uv && uv=.venv-lock/bin/uv; }; \
 	$$uv pip compile --quiet $(LOCK) $(UPGRADE) -o requirements.lock pyproject.toml
 	@rm -rf .venv-lock
 
-clean: ## remove what the tools made; the data in var/ stays
+clean: ## remove what the tools created; the data in var/ stays
 	@rm -rf .venv .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache var/static
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Made anew whenever the lock is newer, so that nothing stays installed that it no longer names.
-# pip takes over where uv is missing or cannot reach the packages; both check every hash.
+# Created again whenever the lock is newer, so that no package stays installed that it no longer names.
+# pip is used where uv is missing or cannot reach the packages; both check every hash.
 $(STAMP): requirements.lock
 	@$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit(\"FleetUI needs Python 3.11 or newer: make PYTHON=python3.11\")"
 	@echo "Installing requirements.lock into .venv"

@@ -1,4 +1,3 @@
-#!/usr/bin/env python
 """The command line of FleetUI: `python manage.py <command>`."""
 
 import os
@@ -6,7 +5,9 @@ import sys
 
 from django.core.management import execute_from_command_line
 
-from fleetui.environment import SettingRefused
+from fleetui.env import SettingRefused
+
+#!/usr/bin/env python
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The clusters app, as Django knows it."""
+"""Configuration of the app."""
 
 from django.apps import AppConfig
 

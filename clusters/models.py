@@ -1,11 +1,11 @@
-"""Member clusters, and the counters that say when the fleet changed."""
+"""Member clusters, and the counters of changes of the fleet."""
 
 from typing import Any
 
 from django.db import models
 
 from clusters.drivers.registry import SIMULATED
-from fleetui.written import WrittenField
+from fleetui.fields import OrderedJSONField
 
 LONGEST_CLUSTER_NAME = 63
 LONGEST_LABEL_KEY = 317  # a DNS prefix of 253, a slash, a name of 63
@@ -15,7 +15,7 @@ CORDON_KEY, CORDON_VALUE = "cordon-key", "cordon-value"
 
 
 class Membership(models.TextChoices):
-    """How far a cluster is with belonging to the fleet."""
+    """Membership of a cluster in the fleet."""
 
     JOINING = "joining"
     JOINED = "joined"
@@ -25,8 +25,8 @@ class Membership(models.TextChoices):
 class FleetState(models.Model):
     """The counters of the fleet, in its one row.
 
-    `version` moves with labels, taints, membership and verdicts; `readings` with properties and usage.
-    `observing_since` is when the present unbroken time of observation began (`spec/lifecycle.md` A.15).
+    `version` changes with labels, taints, membership and verdicts; `readings` with properties and usage.
+    `observing_since` is the start of the current uninterrupted observation (`spec/lifecycle.md` A.15).
     """
 
     version = models.PositiveBigIntegerField(default=1)
@@ -38,12 +38,11 @@ class FleetState(models.Model):
         constraints = [models.CheckConstraint(condition=models.Q(id=1), name="fleet_state_has_one_row")]
 
     def __str__(self) -> str:
-        """Name the counters."""
         return f"version {self.version}, readings {self.readings}"
 
 
 class FleetChange(models.Model):
-    """Something changed that placements may have to answer to; gone once they were asked.
+    """A change of the fleet that may affect placements; deleted once these are enqueued.
 
     `opens`: clusters joined, or taints or verdicts changed. `gone`: names that left or are leaving.
     """
@@ -55,7 +54,6 @@ class FleetChange(models.Model):
     reason = models.CharField(max_length=200)
 
     def __str__(self) -> str:
-        """Say what changed."""
         return self.reason
 
 
@@ -64,12 +62,12 @@ class MemberCluster(models.Model):
 
     `document` is its manifest as it was written, without status; the rows of labels and taints are an index
     over it, written by the same operation. `verdict` is the kind of ineligibility (`spec/scheduler.md` 2),
-    empty when the cluster may be picked. Without a driver nobody observes the cluster, so its report is
-    judged as of the moment of the import (`as_of`); one that never reported and need not is eligible.
+    empty when the cluster may be picked. Without a driver the cluster is not observed, so its report is
+    judged as of the import (`as_of`); a cluster that never reported and need not is eligible.
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME, unique=True)
-    document = WrittenField()
+    document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     membership = models.CharField(max_length=8, choices=Membership.choices, default=Membership.JOINING)
     joined_at = models.DateTimeField()
@@ -116,22 +114,18 @@ class MemberCluster(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Give its name."""
         return self.name
 
     @property
     def is_eligible(self) -> bool:
-        """Tell whether the cluster may be picked."""
         return not self.verdict
 
     @property
     def is_simulated(self) -> bool:
-        """Tell whether the cluster exists only here."""
         return self.driver == SIMULATED
 
     @property
     def annotations(self) -> dict[str, Any]:
-        """Give the annotations of its manifest."""
         found: dict[str, Any] = self.document.get("metadata", {}).get("annotations") or {}
         return found
 
@@ -151,7 +145,6 @@ class ClusterLabel(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Write it as Kubernetes does."""
         return f"{self.key}={self.value}"
 
 
@@ -172,15 +165,14 @@ class ClusterTaint(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Write it as Kubernetes does."""
         return f"{self.key}={self.value}:{self.effect}"
 
 
 class SimulatedState(models.Model):
-    """What a simulated cluster holds, and its book (`clusters.drivers.simulated`); no row, nothing yet.
+    """The state of a simulated cluster with its call log (`clusters.drivers.simulated`).
 
-    `revision` moves with every write, and a write says from which one it started. The content is bounded by
-    the driver.
+    `revision` increases with every write, and a write names the revision that it is based on. The driver
+    bounds the size of the content.
     """
 
     cluster = models.OneToOneField(MemberCluster, models.CASCADE, related_name="simulated_state")
@@ -188,5 +180,4 @@ class SimulatedState(models.Model):
     content = models.JSONField()
 
     def __str__(self) -> str:
-        """Name the revision."""
         return f"revision {self.revision}"

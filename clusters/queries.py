@@ -1,19 +1,53 @@
-"""Reading the fleet: as the scheduler sees it, and as its manifests say."""
+"""The fleet as values for the scheduler, and as manifests."""
 
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
+from clusters.health import LIMITS, AgentReport, judge, leaving
 from clusters.models import FleetState, MemberCluster, Membership
-from placements.scheduling.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
+
+
+def _not_before(moment: datetime | None, start: datetime | None) -> datetime | None:
+    return max(moment, start) if moment and start else moment
+
+
+def _report(cluster: MemberCluster, observing_since: datetime | None) -> AgentReport | None:
+    if not cluster.has_reported:
+        return None
+    heartbeat, healthy_since = cluster.heartbeat_at, cluster.healthy_since
+    if cluster.verdict != EligibilityKind.STALE_HEARTBEAT:
+        heartbeat = _not_before(heartbeat, observing_since)
+    if cluster.verdict != EligibilityKind.UNHEALTHY:
+        healthy_since = _not_before(healthy_since, observing_since)
+    return AgentReport(
+        heartbeat=heartbeat,
+        joined=cluster.agent_joined or None,
+        healthy=cluster.agent_healthy or None,
+        healthy_since=healthy_since,
+    )
+
+
+def eligibility(cluster: MemberCluster, *, now: datetime, observing_since: datetime | None) -> Eligibility:
+    """Return the eligibility; only time in which the hub was observing counts against it (lifecycle A.15)."""
+    if cluster.membership == Membership.LEAVING:
+        return leaving()
+    if not cluster.expects_report:
+        return ELIGIBLE
+    if not cluster.driver:
+        return judge(_report(cluster, None), now=cluster.as_of or now, limits=LIMITS)
+    return judge(_report(cluster, observing_since), now=now, limits=LIMITS)
+
 
 _COLUMNS = ("name", "document", "properties", "usage", "verdict", "verdict_reason")
 _NO_USAGE = ResourceUsage()
 
 
 @dataclass(frozen=True, slots=True)
-class FleetView:
+class FleetSnapshot:
     """The fleet at one pair of counters; shared by all placements of this process."""
 
     version: int
@@ -22,31 +56,30 @@ class FleetView:
 
 
 _lock = threading.Lock()
-_latest: FleetView | None = None
+_latest: FleetSnapshot | None = None
 
 
 def counters() -> tuple[int, int]:
-    """Give the fleet's version and readings."""
     row = FleetState.objects.filter(id=1).values_list("version", "readings").first()
     return row or (0, 0)
 
 
-def fleet_now() -> FleetView:
-    """Give the fleet as it is, loaded once per pair of counters.
+def current_fleet() -> FleetSnapshot:
+    """Return the current fleet, loaded once per pair of counters.
 
-    The counters are read first: what is read may be newer than they say, never older, and whoever writes
-    a decision compares them again.
+    The counters are read first: the clusters may be newer than the counters, never older, and the writer of
+    a decision compares the counters again.
     """
     global _latest  # noqa: PLW0603 -- one fleet per process is the point
     version, readings = counters()
     with _lock:
         if _latest is None or (_latest.version, _latest.readings) != (version, readings) or not version:
-            _latest = FleetView(version, readings, Fleet(_clusters()))
+            _latest = FleetSnapshot(version, readings, Fleet(_clusters()))
         return _latest
 
 
-def fleet_unkept() -> Fleet:
-    """Give the fleet as this transaction sees it; what is loaded is not kept, as it may be rolled back."""
+def load_fleet() -> Fleet:
+    """Return the fleet as this transaction sees it; not cached, as it may be rolled back."""
     with _lock:
         if _latest is not None and _latest.version and (_latest.version, _latest.readings) == counters():
             return _latest.fleet
@@ -54,13 +87,12 @@ def fleet_unkept() -> Fleet:
 
 
 def forget_cached_fleet() -> None:
-    """Drop what this process keeps of the fleet: for tests, where rows vanish."""
     global _latest  # noqa: PLW0603 -- see above
     _latest = None
 
 
 def cluster_of(row: MemberCluster) -> Cluster:
-    """Give one cluster as the scheduler sees it; the row need not be saved."""
+    """Return the scheduler's value of a row, which need not be saved."""
     return next(_values([tuple(getattr(row, column) for column in _COLUMNS)]))
 
 
@@ -71,7 +103,10 @@ def _clusters() -> Iterator[Cluster]:
 def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
     taints_of: dict[tuple[Any, ...], tuple[Taint, ...]] = {}
     for name, document, properties, usage, verdict, reason in rows:
-        taints = tuple(_taint(one) for one in document["spec"].get("taints") or ())
+        taints = tuple(
+            Taint(one["key"], one.get("value") or "", one["effect"])
+            for one in document["spec"].get("taints") or ()
+        )
         yield Cluster(
             name,
             document["metadata"].get("labels") or {},
@@ -82,25 +117,28 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
         )
 
 
-def _taint(written: dict[str, str]) -> Taint:
-    return Taint(written["key"], written.get("value") or "", written["effect"])
-
-
 def manifest_of(cluster: MemberCluster) -> dict[str, Any]:
-    """Give the manifest as it was written, with our status."""
     return {**cluster.document, "status": status_of(cluster)}
 
 
 def status_of(cluster: MemberCluster) -> dict[str, Any]:
-    """Give the status in the words of the MemberCluster API (`spec/lifecycle.md` B.1.6).
+    """Return the status of the MemberCluster API (`spec/lifecycle.md` B.1.6).
 
-    `simulated` is a word of ours: a cluster that exists only here says so wherever it appears.
+    `simulated` is an extension: it marks a cluster that exists only in this console.
     """
     status: dict[str, Any] = {}
     if cluster.expects_report:
-        status["conditions"] = [_joined(cluster)]
+        is_joined = cluster.membership == Membership.JOINED
+        status["conditions"] = [
+            {"type": "Joined", "status": str(is_joined), "reason": cluster.membership.capitalize()}
+        ]
     if cluster.has_reported:
-        status["agentStatus"] = [_agent_status(cluster)]
+        conditions = [{"type": "Joined", "status": cluster.agent_joined}] if cluster.agent_joined else []
+        if cluster.agent_healthy:
+            since = {"lastTransitionTime": _written(cluster.healthy_since)} if cluster.healthy_since else {}
+            conditions.append({"type": "Healthy", "status": cluster.agent_healthy, **since})
+        heartbeat = {"lastReceivedHeartbeat": _written(cluster.heartbeat_at)} if cluster.heartbeat_at else {}
+        status["agentStatus"] = [{"type": "MemberAgent", "conditions": conditions, **heartbeat}]
     if cluster.properties:
         status["properties"] = {name: {"value": value} for name, value in cluster.properties.items()}
     if cluster.usage:
@@ -108,20 +146,6 @@ def status_of(cluster: MemberCluster) -> dict[str, Any]:
     if cluster.is_simulated:
         status["simulated"] = True
     return status
-
-
-def _joined(cluster: MemberCluster) -> dict[str, str]:
-    is_joined = cluster.membership == Membership.JOINED
-    return {"type": "Joined", "status": str(is_joined), "reason": cluster.membership.capitalize()}
-
-
-def _agent_status(cluster: MemberCluster) -> dict[str, Any]:
-    conditions = [{"type": "Joined", "status": cluster.agent_joined}] if cluster.agent_joined else []
-    if cluster.agent_healthy:
-        since = {"lastTransitionTime": _written(cluster.healthy_since)} if cluster.healthy_since else {}
-        conditions.append({"type": "Healthy", "status": cluster.agent_healthy, **since})
-    heartbeat = {"lastReceivedHeartbeat": _written(cluster.heartbeat_at)} if cluster.heartbeat_at else {}
-    return {"type": "MemberAgent", "conditions": conditions, **heartbeat}
 
 
 def _written(moment: Any) -> str:

@@ -1,6 +1,9 @@
-"""The project: settings, addresses and servers. Wiring only, nothing about fleets."""
+"""The project: settings, URLs, servers, and what both apps share; no domain code."""
 
-# Here, so that every process knows the application before it meets the first task.
 from fleetui.celery import app as celery_app
 
+# Imported here, so that every process has the application before its first task.
+
 __all__ = ["celery_app"]
+
+__version__ = "0.1.0"

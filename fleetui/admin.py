@@ -8,13 +8,13 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
 from fleetui.models import Event
-from fleetui.roles import may_read
+from fleetui.permissions import may_read
 
 _EVENTS_SHOWN = 12
 
 
 class FleetAdminSite(AdminSite):
-    """Open to everyone who may read; what one may change there is decided object by object."""
+    """Open to all roles; permissions to change are checked by object."""
 
     site_header = "FleetUI"
     site_title = "FleetUI admin"
@@ -24,10 +24,9 @@ class FleetAdminSite(AdminSite):
     """Django's own for the admin lets only staff in."""
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Let in whoever has a role, staff or not."""
         return may_read(request.user)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        """Show what there is, and what happened last."""
+        """Show the models and the latest events."""
         latest = Event.objects.defer("before", "after").order_by("-pk")[:_EVENTS_SHOWN]
         return super().index(request, {**(extra_context or {}), "latest_events": latest})

@@ -33,7 +33,11 @@ class Channel(virtual.Channel):
         self._claims = self._folder / "claims"
         self._listed: dict[str, deque[Path]] = {}
         self._make_folders()
-        self._put_back_abandoned()
+        for claim in _abandoned(self._claims):
+            with suppress(FileNotFoundError):
+                claim.rename(self._folder / claim.name)
+        for draft in _abandoned(self._drafts):
+            draft.unlink(missing_ok=True)
 
     def _put(self, queue: str, message: Any, **_options: Any) -> None:
         # The name sorts by age.
@@ -70,7 +74,7 @@ class Channel(virtual.Channel):
         return count
 
     def _waiting(self, queue: str) -> Iterator[Path]:
-        """Give the waiting messages, the oldest first.
+        """Return the waiting messages, the oldest first.
 
         The folder is listed again only when the last list is used up; else reading n messages would cost n².
         """
@@ -91,14 +95,6 @@ class Channel(virtual.Channel):
     def _make_folders(self) -> None:
         for folder in (self._drafts, self._claims):
             folder.mkdir(parents=True, exist_ok=True)
-
-    def _put_back_abandoned(self) -> None:
-        """Return what a reader claimed that died before it read, and drop what a writer never finished."""
-        for claim in _abandoned(self._claims):
-            with suppress(FileNotFoundError):
-                claim.rename(self._folder / claim.name)
-        for draft in _abandoned(self._drafts):
-            draft.unlink(missing_ok=True)
 
 
 def _abandoned(folder: Path) -> Iterator[Path]:
@@ -122,21 +118,18 @@ class Transport(virtual.Transport):
     default_connection_params: dict[str, Any] = {}  # there is no host that could be missing
 
     def drain_events(self, connection: Any, timeout: float | None = None, **_options: Any) -> None:
-        """Wait for a message, but never long: in between the worker learns that it shall stop."""
         super().drain_events(connection, timeout=min(timeout or _LONGEST_WAIT, _LONGEST_WAIT))
 
     def driver_version(self) -> str:
-        """Give the version of the format: how files are named."""
         return "1"
 
 
 def is_folder(url: str) -> bool:
-    """Tell whether a broker URL means this transport."""
     return url.startswith(f"{SCHEME}://")
 
 
 def transport_options(url: str, *, folder: Path) -> dict[str, Any]:
-    """Give the options under which kombu uses a broker; the folder matters where no server is named."""
+    """Return the options under which kombu uses a broker; the folder matters where no server is named."""
     if is_folder(url):
         return {"folder": folder, "polling_interval": 0.1}
     if url.startswith("redis"):
@@ -146,5 +139,4 @@ def transport_options(url: str, *, folder: Path) -> dict[str, Any]:
 
 
 def register() -> None:
-    """Make the scheme known to kombu, and with it to Celery."""
     TRANSPORT_ALIASES[SCHEME] = "fleetui.broker:Transport"

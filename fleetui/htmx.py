@@ -10,7 +10,7 @@ from django_htmx.middleware import HtmxDetails
 
 
 def wants_fragment(request: HttpRequest) -> bool:
-    """Tell whether htmx asks for a part of the page; going back in its history takes the whole page."""
+    """Return whether htmx requests a fragment; its history restore requires the whole page."""
     details: HtmxDetails | None = getattr(request, "htmx", None)
     if not details:
         return False
@@ -25,7 +25,7 @@ def render_page(
     fragment: str | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """Render the page, or for htmx the fragment alone; both from the same context."""
+    """Render the page, or for htmx only the fragment, from the same context."""
     part = fragment if fragment and wants_fragment(request) else page
     response = render(request, part, dict(context), status=status)
     patch_vary_headers(response, ["HX-Request"])

@@ -5,16 +5,16 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
-from fleetui.written import WrittenField
+from fleetui.fields import OrderedJSONField
 
 LONGEST_NAME = 253
 
 
 class Event(models.Model):
-    """Something happened to one object; never changed afterwards.
+    """An action on one object; immutable.
 
-    `revision` is the object's own after the change, so that what came after a given one can be listed.
-    Without an actor it was the console itself.
+    `revision` is that of the object after the change, so that events after a revision can be listed.
+    Without an actor the console acted.
     """
 
     at = models.DateTimeField()
@@ -24,8 +24,8 @@ class Event(models.Model):
     kind = models.CharField(max_length=20)
     name = models.CharField(max_length=700)
     revision = models.PositiveBigIntegerField(null=True)
-    before = WrittenField(null=True)
-    after = WrittenField(null=True)
+    before = OrderedJSONField(null=True)
+    after = OrderedJSONField(null=True)
 
     class Meta:
         indexes = [
@@ -40,20 +40,17 @@ class Event(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Write the event in one line."""
         return f"{self.actor_name} {self.verb} {self.kind} {self.name}"
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Give who, what and when as plain data."""
         return {"by": self.actor_name, "what": self.verb, "at": self.at, "revision": self.revision}
 
 
-class Pulse(models.Model):
+class WorkerHeartbeat(models.Model):
     """When a worker last answered; one row."""
 
     at = models.DateTimeField()
 
     def __str__(self) -> str:
-        """Give the moment."""
         return self.at.isoformat()

@@ -7,7 +7,7 @@ from pathlib import Path
 from django.utils.functional import SimpleLazyObject
 
 from fleetui import broker
-from fleetui.environment import (
+from fleetui.env import (
     keep_secret,
     read_broker,
     read_database,
@@ -18,7 +18,7 @@ from fleetui.environment import (
     read_secret,
     read_text,
 )
-from fleetui.security import https_origins
+from fleetui.middleware import https_origins
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -30,7 +30,7 @@ ALLOWED_HOSTS = read_hosts(
     os.environ, "FLEETUI_ALLOWED_HOSTS", default=("localhost", ".localhost", "127.0.0.1", "[::1]")
 )
 
-# A proxy in front speaks HTTPS and says so; then nothing of ours goes over plain HTTP.
+# A proxy terminates HTTPS and sets the header; all responses require HTTPS then.
 HTTPS = read_flag(os.environ, "FLEETUI_HTTPS", default=False)
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
@@ -63,14 +63,14 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "fleetui.request_ids.RequestIdMiddleware",
+    "fleetui.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # After the static files: a picture may bring a style of its own.
-    "fleetui.security.ContentSecurityPolicyMiddleware",
-    "fleetui.security.NoNullsMiddleware",
+    "fleetui.middleware.ContentSecurityPolicyMiddleware",
+    "fleetui.middleware.NoNullsMiddleware",
     # Ahead of the session, which it saves reading.
-    "fleetui.unchanged.UnchangedMiddleware",
+    "fleetui.polling.UnchangedMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -78,7 +78,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "placements.views.unreadable.UnreadableRecordMiddleware",
+    "placements.web.record_middleware.UnreadableRecordMiddleware",
 ]
 
 ROOT_URLCONF = "fleetui.urls"
@@ -95,7 +95,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "placements.views.shell.shell",
+                "placements.web.layout.base_context",
             ],
         },
     },
@@ -109,7 +109,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CELERY_BROKER_URL = read_broker(os.environ, "CELERY_BROKER_URL", default=f"{broker.SCHEME}://")
 CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options(CELERY_BROKER_URL, folder=VAR_DIR / "queue")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# What became of a task stands in the database; a task may run twice, and then does nothing the second time.
+# Results are in the database; a task may run twice and does nothing the second time.
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
@@ -160,7 +160,7 @@ STORAGES = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "fleetui.request_ids.RequestIdFilter"}},
+    "filters": {"request_id": {"()": "fleetui.middleware.RequestIdFilter"}},
     "formatters": {"plain": {"format": "%(message)s%(request_id)s"}},
     "handlers": {
         "console": {"class": "logging.StreamHandler", "filters": ["request_id"], "formatter": "plain"}
@@ -177,16 +177,17 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["placements.api.permissions.MayReadOrOperate"],
+    # Every viewset has its own; one without is for administrators only.
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAdminUser"],
     "DEFAULT_PARSER_CLASSES": [
-        "placements.api.bodies.JsonParser",
-        "placements.api.bodies.YamlParser",
-        "placements.api.bodies.OldYamlParser",
-        "placements.api.bodies.TextYamlParser",
+        "placements.api.parsers.JsonParser",
+        "placements.api.parsers.YamlParser",
+        "placements.api.parsers.OldYamlParser",
+        "placements.api.parsers.TextYamlParser",
     ],
     "DEFAULT_RENDERER_CLASSES": [
         "rest_framework.renderers.JSONRenderer",
-        "placements.api.rendering.YamlRenderer",
+        "placements.api.renderers.YamlRenderer",
     ],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_METADATA_CLASS": None,
@@ -204,5 +205,5 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "ENUM_NAME_OVERRIDES": {"PlacementVersion": "placements.scheduling.door.kinds.PLACEMENT_VERSIONS"},
+    "ENUM_NAME_OVERRIDES": {"PlacementVersion": "fleetui.apimachinery.kinds.PLACEMENT_VERSIONS"},
 }

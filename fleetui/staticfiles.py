@@ -13,9 +13,9 @@ PREFIX = "vendor"
 
 
 class PlotlyFinder(BaseFinder):
-    """Finds `vendor/plotly.min.js` in the installed plotly, so that script and Python side are one version.
+    """Finds `vendor/plotly.min.js` in the installed plotly, so that script and Python code have one version.
 
-    The package is not imported, only asked where it is.
+    Only located, not imported.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -28,16 +28,14 @@ class PlotlyFinder(BaseFinder):
         self.storage.prefix = PREFIX  # type: ignore[attr-defined]  # how collectstatic learns where a file goes
 
     def check(self, **kwargs: Any) -> list[Any]:
-        """Tell what is wrong with the settings: nothing can be."""
         return []
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
-        """Give the file's place, for the one path that is known here; else an empty list, as others do."""
+        """Return the location of the file; an empty list for any other path, as Django requires."""
         if path != f"{PREFIX}/{SCRIPT}":
             return []
         place = str(self.folder / SCRIPT)
         return [place] if find_all else place
 
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, Storage]]:
-        """Give the one file of the package that pages use."""
         yield SCRIPT, self.storage

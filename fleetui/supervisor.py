@@ -1,7 +1,7 @@
-"""Keeps processes running: starts again what ends, and takes all of them down together.
+"""Runs web server, worker and beat: restarts a process that ends, and stops all of them together.
 
-Each part leads a session of its own, so that a Ctrl-C in the terminal reaches the supervisor alone, and what
-a dead part leaves behind can be found. On Linux the parts end, too, when the supervisor is killed.
+Each process leads a session of its own, so that Ctrl-C reaches the supervisor alone and what a dead process
+leaves behind can be found. On Linux the processes end, too, when the supervisor is killed.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import IO, TextIO
 
-from fleetui import tether
+from fleetui import broker, tether
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
 _STEADY_SECONDS = 30.0
@@ -31,7 +31,7 @@ class AlreadyRunningError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SupervisedProcess:
     """A process to keep running, and the open files that it inherits."""
 
     name: str
@@ -65,7 +65,7 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 
 def pause_before_restart(quick_ends: int) -> float:
-    """Give the seconds to wait after so many ends in a row that came soon after the start."""
+    """Return the seconds to wait after so many ends in a row that came soon after the start."""
     return min(_FIRST_PAUSE * 2 ** min(quick_ends, 10), _LONGEST_PAUSE)
 
 
@@ -77,7 +77,7 @@ class Output:
         self._lock = threading.Lock()
 
     def say(self, name: str, line: str, *, is_error: bool = False) -> None:
-        """Write one line; where nobody listens any more, processes go on all the same."""
+        """Write one line; a closed stream does not stop the processes."""
         target = self._err if is_error else self._out
         with self._lock, suppress(OSError, ValueError):
             target.write(f"{name:<{self._width}} | {line}\n")
@@ -97,16 +97,16 @@ class Output:
 
 
 class Supervisor:
-    """Runs parts until a signal asks to stop.
+    """Runs processes until a signal stops it.
 
-    One thread decides everything: what happened, a process that ended or a signal, comes through a queue as
-    the function that handles it. It must be the main thread, since that one gets the signals, and since the
+    One thread handles all events: the end of a process or a signal arrives in a queue as the function that
+    handles it. It must be the main thread, since that one gets the signals, and since the
     kernel takes the end of the thread that started a part for the end of its parent.
     """
 
     def __init__(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[SupervisedProcess],
         *,
         environ: Mapping[str, str],
         folder: Path,
@@ -127,35 +127,32 @@ class Supervisor:
         with self._listening_to_signals():
             try:
                 while not self._signals:
-                    self._start_what_is_due()
+                    for name in [name for name, when in self._due.items() if when <= time.monotonic()]:
+                        del self._due[name]
+                        part = self._parts[name]
+                        leash = (sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()))
+                        process = subprocess.Popen(  # noqa: S603  # our own command lines
+                            [*leash, *part.command],
+                            stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE,
+                            cwd=self._folder,
+                            env=self._environ,
+                            pass_fds=part.inherits,
+                            start_new_session=True,
+                        )
+                        pumps = [
+                            self._output.pump(part.name, stream, is_error=stream is process.stderr)
+                            for stream in (process.stdout, process.stderr)
+                            if stream
+                        ]
+                        self._children[part.name] = _Child(process, time.monotonic(), pumps)
+                        threading.Thread(
+                            target=self._report_end, args=(part.name, process), daemon=True
+                        ).start()
                     self._handle_one_event(until=min(self._due.values(), default=None))
             finally:
                 self._stop()
-
-    def _start_what_is_due(self) -> None:
-        for name in [name for name, when in self._due.items() if when <= time.monotonic()]:
-            del self._due[name]
-            self._start(self._parts[name])
-
-    def _start(self, part: Part) -> None:
-        leash = (sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()))
-        process = subprocess.Popen(  # noqa: S603  # our own command lines
-            [*leash, *part.command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self._folder,
-            env=self._environ,
-            pass_fds=part.inherits,
-            start_new_session=True,
-        )
-        pumps = [
-            self._output.pump(part.name, stream, is_error=stream is process.stderr)
-            for stream in (process.stdout, process.stderr)
-            if stream
-        ]
-        self._children[part.name] = _Child(process, time.monotonic(), pumps)
-        threading.Thread(target=self._report_end, args=(part.name, process), daemon=True).start()
 
     def _report_end(self, name: str, process: subprocess.Popen[bytes]) -> None:
         process.wait()
@@ -173,7 +170,9 @@ class Supervisor:
         pause = pause_before_restart(quick_ends)
         self._quick_ends[name] = quick_ends + 1
         self._due[name] = time.monotonic() + pause
-        self._output.say("up", f"{name} {_how_it_ended(child.process)}; again in {pause:g} s", is_error=True)
+        code = child.process.returncode
+        ended = f"ended with {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+        self._output.say("up", f"{name} {ended}; again in {pause:g} s", is_error=True)
 
     def _handle_one_event(self, *, until: float | None) -> None:
         timeout = None if until is None else max(0.0, until - time.monotonic())
@@ -181,7 +180,7 @@ class Supervisor:
             self._events.get(timeout=timeout)()
 
     def _stop(self) -> None:
-        """Ask every part to end; kill what has not when patience is out, or a second signal comes."""
+        """Terminate all processes; kill them after the timeout or at a second signal."""
         deadline = time.monotonic() + self._patience
         for child in self._children.values():
             child.process.terminate()
@@ -214,6 +213,57 @@ def _kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
-    code = process.returncode
-    return f"ended with {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """Sizes and log levels of the processes."""
+
+    web_processes: int
+    web_threads: int
+    worker_slots: int
+    log_level: str
+    broker_url: str
+    beat_file: Path
+    listener: int | None
+
+
+def web(wishes: ProcessOptions) -> SupervisedProcess:
+    """Return the web server, which inherits its open port from the supervisor.
+
+    The port stays open during a restart, so that browsers wait instead of failing.
+    """
+    if wishes.listener is None:
+        raise ValueError("a web server needs an open port")
+    command = (
+        *(sys.executable, "-m", "gunicorn", "fleetui.wsgi", "--bind", f"fd://{wishes.listener}"),
+        # Longer than the slow tick of a page: a polling tab keeps its connection.
+        *("--keep-alive", "20"),
+        *("--worker-class", "gthread", "--no-control-socket", "--graceful-timeout", "5"),
+        *("--workers", str(wishes.web_processes), "--threads", str(wishes.web_threads)),
+        *("--log-level", wishes.log_level),
+    )
+    return SupervisedProcess("web", command, (wishes.listener,))
+
+
+def worker(wishes: ProcessOptions) -> SupervisedProcess:
+    """Return the worker: threads with the folder broker: a killed pool process would stop the others."""
+    pool = "threads" if broker.is_folder(wishes.broker_url) else "prefork"
+    command = (
+        *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "worker"),
+        *("--pool", pool, "--concurrency", str(wishes.worker_slots)),
+        *("--without-gossip", "--without-mingle", "--hostname", f"worker-{os.getpid()}@%h"),
+        *("--loglevel", wishes.log_level),
+    )
+    return SupervisedProcess("worker", command)
+
+
+def beat(wishes: ProcessOptions) -> SupervisedProcess:
+    """Return the Celery beat process."""
+    command = (
+        *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "beat"),
+        *("--pidfile=", "--schedule", str(wishes.beat_file)),
+        *("--loglevel", wishes.log_level),
+    )
+    return SupervisedProcess("beat", command)
+
+
+PARTS: dict[str, Callable[[ProcessOptions], SupervisedProcess]] = {"web": web, "worker": worker, "beat": beat}

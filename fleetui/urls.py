@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
-handler500 = "placements.views.errors.server_error"
+handler500 = "placements.web.errors.server_error"
 
 urlpatterns = [
     path("admin/", admin.site.urls),

@@ -12,13 +12,14 @@ case in the form of the conformance files.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placements.scheduling.bindings import Binding, BindingState
-from placements.scheduling.cycle import Cycle
-from placements.scheduling.decision import Decision
-from placements.scheduling.door.ocm_options import parse_ocm_options
-from placements.scheduling.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
-from placements.scheduling.policy import PlacementPolicy, Semantics, parse_policy
-from placements.scheduling.scheduler import schedule
+from clusters.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
+from fleetui.apimachinery.model import Semantics
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
+from placements.manifests.binding import BindingState, PlacedBinding
+from placements.manifests.ocm_options import parse_ocm_options
+from placements.manifests.policy import PlacementPolicy, parse_policy
 
 Document = dict[str, Any]
 
@@ -151,10 +152,10 @@ def binding(
     scores: tuple[float, float] | None = None,
     was: str = "Scheduled",
     deleting: bool = False,
-) -> Binding:
+) -> PlacedBinding:
     """Make a binding; `scores` are (topology spread, affinity), `was` the state before Unscheduled."""
     topology_spread, affinity = scores or (None, None)
-    return Binding(
+    return PlacedBinding(
         cluster,
         BindingState(state),
         is_current=not obsolete,
@@ -166,14 +167,14 @@ def binding(
 
 
 def cycle(
-    fleet: Fleet, policy: PlacementPolicy | None = None, *bindings: Binding, semantics: str = "fleet"
+    fleet: Fleet, policy: PlacementPolicy | None = None, *bindings: PlacedBinding, semantics: str = "fleet"
 ) -> Cycle:
     """Make the inputs of one scheduling cycle."""
     return Cycle(fleet, policy or PlacementPolicy(), bindings, Semantics(semantics))
 
 
 def decide(
-    fleet: Fleet, policy: PlacementPolicy | None = None, *bindings: Binding, semantics: str = "fleet"
+    fleet: Fleet, policy: PlacementPolicy | None = None, *bindings: PlacedBinding, semantics: str = "fleet"
 ) -> Decision:
     """Run one scheduling cycle."""
     return schedule(cycle(fleet, policy, *bindings, semantics=semantics))
@@ -204,9 +205,9 @@ def _cluster_of(document: Mapping[str, Any]) -> Cluster:
     )
 
 
-def _binding_of(document: Mapping[str, Any]) -> Binding:
+def _binding_of(document: Mapping[str, Any]) -> PlacedBinding:
     score = document.get("topologySpreadScore")
-    return Binding(
+    return PlacedBinding(
         document["cluster"],
         BindingState(document["state"]),
         is_current=document["policy"] == "current",

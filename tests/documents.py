@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 
-from placements.scheduling.door.disruption_documents import parse_disruption_budget, parse_eviction
-from placements.scheduling.door.override_documents import parse_cluster_override, parse_override
-from placements.scheduling.door.staged_documents import (
-    parse_approval_request,
-    parse_staged_run,
-    parse_staged_strategy,
-)
-from placements.scheduling.faults import CODES, Faults
-from placements.scheduling.member import parse_member
+from clusters.manifest import parse_member
+from fleetui.apimachinery.errors import CODES, InvalidManifest
+from placements.manifests.disruption import parse_disruption_budget, parse_eviction
+from placements.manifests.override import parse_cluster_override, parse_override
+from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
 
 Document = dict[str, Any]
 
@@ -76,7 +72,7 @@ def changed(document: Document, *keys: str | int, to: Any) -> Document:
 
 def faults_in(parse: Callable[..., object], *arguments: Any, **options: Any) -> list[tuple[str, str]]:
     """Give path and code of every fault that parsing finds."""
-    with pytest.raises(Faults) as raised:
+    with pytest.raises(InvalidManifest) as raised:
         parse(*arguments, **options)
     assert {fault.code for fault in raised.value.faults} <= CODES
     return [(fault.path, fault.code) for fault in raised.value.faults]

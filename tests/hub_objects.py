@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from placements.scheduling.hub.manifest import HubObject, parse_manifest
+from fleetui.apimachinery.secrets import HubObject
+from placements.engine.resource_manifest import parse_hub_object
 
 __all__ = ["HubObject", "hub_object", "manifest"]
 
@@ -24,7 +25,7 @@ def manifest(kind: str, name: str, namespace: str = "", *, version: str = "", **
 
 def hub_object(kind: str, name: str, namespace: str = "", *, version: str = "", **fields: Any) -> HubObject:
     """Give an object on the hub, through its door."""
-    return parse_manifest(manifest(kind, name, namespace, version=version, **fields))
+    return parse_hub_object(manifest(kind, name, namespace, version=version, **fields))
 
 
 USUAL_VERSIONS = {

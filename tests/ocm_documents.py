@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placements.manifests import load_documents
+from fleetui.apimachinery.yaml import load_documents
 from tests.documents import SHARED
 
 PROPOSAL = SHARED / "guides" / "ocm-spread-policy-proposal.md"

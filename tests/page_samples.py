@@ -7,17 +7,17 @@ from datetime import datetime
 
 from django.contrib.auth.models import User
 
+from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
-from placements.manifests import dump_yaml
 from placements.models import Decision, Placement, Resource
-from placements.operations.drafts import start_draft
-from placements.operations.rollouts.advancing import advance_due
-from placements.operations.scenarios import ask_what_if
-from placements.operations.staged.starting import start_run
-from placements.operations.staged.strategies import save_strategy
-from placements.views.search import resource_url
-from tests.rollouts.staged import staged_spec, strategy_document
+from placements.services.editor.operations import start_draft
+from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.rollouts.staged_runs import start_run
+from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.what_if.operations import create_scenario
+from placements.web.events import resource_url
 from tests.rows import decided
+from tests.services.rollouts.staged import staged_spec, strategy_document
 
 SAMPLES = {
     "overview": "/",
@@ -25,71 +25,71 @@ SAMPLES = {
     "activity": "/activity/",
     "event": "/activity/{event}/",
     "help": "/help/semantics/",
-    "remove-demo": "/demo/remove/",
+    "demo-remove": "/demo/remove/",
     "clusters": "/clusters/",
-    "import-clusters": "/clusters/import/",
+    "cluster-import": "/clusters/import/",
     "cluster": "/clusters/{cluster}/",
-    "edit-cluster": "/clusters/{cluster}/edit/",
-    "cordon-cluster": "/clusters/{cluster}/cordon/",
-    "uncordon-cluster": "/clusters/{cluster}/uncordon/",
-    "leave-cluster": "/clusters/{cluster}/leave/",
-    "rehearse-cluster": "/clusters/{cluster}/rehearse/",
+    "cluster-edit": "/clusters/{cluster}/edit/",
+    "cluster-cordon": "/clusters/{cluster}/cordon/",
+    "cluster-uncordon": "/clusters/{cluster}/uncordon/",
+    "cluster-leave": "/clusters/{cluster}/leave/",
+    "cluster-inject-fault": "/clusters/{cluster}/inject-fault/",
     "placements": "/placements/",
-    "new-placement": "/placements/new/",
+    "placement-new": "/placements/new/",
     "placement": "/placements/{placement}/",
-    "edit-placement": "/placements/{placement}/edit/",
-    "delete-placement": "/placements/{placement}/delete/",
-    "reschedule": "/placements/{placement}/reschedule/",
-    "history": "/placements/{placement}/history/",
-    "compare": "/placements/{placement}/compare/p0..p1/",
-    "plan": "/placements/{placement}/plan/",
-    "pause-placement": "/placements/{placement}/pause/",
-    "resume-placement": "/placements/{placement}/resume/",
-    "stop-placement": "/placements/{placement}/stop/",
-    "start-placement": "/placements/{placement}/start/",
-    "release-placement": "/placements/{placement}/release/",
-    "roll-back": "/placements/{placement}/roll-back/",
-    "retry": "/placements/{placement}/retry/{cluster}/",
+    "placement-edit": "/placements/{placement}/edit/",
+    "placement-delete": "/placements/{placement}/delete/",
+    "placement-reschedule": "/placements/{placement}/reschedule/",
+    "placement-history": "/placements/{placement}/history/",
+    "comparison": "/placements/{placement}/compare/p0..p1/",
+    "placement-plan": "/placements/{placement}/plan/",
+    "placement-pause": "/placements/{placement}/pause/",
+    "placement-resume": "/placements/{placement}/resume/",
+    "placement-stop": "/placements/{placement}/stop/",
+    "placement-start": "/placements/{placement}/start/",
+    "placement-unpin": "/placements/{placement}/unpin/",
+    "placement-roll-back": "/placements/{placement}/roll-back/",
+    "placement-retry": "/placements/{placement}/retry/{cluster}/",
     "rollouts": "/rollouts/",
     "rollout": "/rollouts/{placement}/1/",
-    "start-staged": "/placements/shelf/staged-run/?strategy=careful",
+    "staged-run-create": "/placements/shelf/staged-run/?strategy=careful",
     "staged-run": "/rollouts/staged/runs/one/",
-    "resume-staged-run": "/rollouts/staged/runs/one/resume/",
-    "approve-stage": "/rollouts/staged/runs/one/approve/all/",
-    "stop-staged-run": "/rollouts/staged/runs/one/stop/",
-    "abandon-staged-run": "/rollouts/staged/runs/one/abandon/",
-    "skip-staged-wait": "/rollouts/staged/runs/one/skip-wait/all/",
-    "retry-staged": "/rollouts/staged/runs/one/retry/{cluster}/",
+    "staged-run-resume": "/rollouts/staged/runs/one/resume/",
+    "staged-run-approve": "/rollouts/staged/runs/one/approve/all/",
+    "staged-run-stop": "/rollouts/staged/runs/one/stop/",
+    "staged-run-abandon": "/rollouts/staged/runs/one/abandon/",
+    "staged-run-skip-wait": "/rollouts/staged/runs/one/skip-wait/all/",
+    "staged-run-retry": "/rollouts/staged/runs/one/retry/{cluster}/",
     "staged-strategies": "/rollouts/staged/strategies/",
-    "new-staged-strategy": "/rollouts/staged/new-strategy/",
+    "staged-strategy-new": "/rollouts/staged/new-strategy/",
     "staged-strategy": "/rollouts/staged/strategies/careful/",
-    "edit-staged-strategy": "/rollouts/staged/strategies/careful/edit/",
-    "delete-staged-strategy": "/rollouts/staged/strategies/careful/delete/",
+    "staged-strategy-edit": "/rollouts/staged/strategies/careful/edit/",
+    "staged-strategy-delete": "/rollouts/staged/strategies/careful/delete/",
     "draft": "/drafts/{draft}/",
-    "review-draft": "/drafts/{draft}/review/",
-    "drain-cluster": "/clusters/{cluster}/drain/",
+    "draft-review": "/drafts/{draft}/review/",
+    "cluster-drain": "/clusters/{cluster}/drain/",
     "topology": "/topology/?key=region&key2=env",
     "what-if": "/what-if/?label=region:east",
     "scenario": "/what-if/{scenario}/",
-    "decided-cluster": "/decisions/{decision}/clusters/{cluster}/",
+    "decision-cluster": "/decisions/{decision}/clusters/{cluster}/",
     "decision": "/decisions/{decision}/?cluster={cluster}",
-    "semantics": "/decisions/{decision}/semantics/",
+    "decision-semantics": "/decisions/{decision}/semantics/",
     "resources": "/resources/",
-    "apply": "/resources/apply/",
+    "resource-apply": "/resources/apply/",
     "resource": "{resource}",
-    "delete-resource": "{resource}delete/",
+    "resource-delete": "{resource}delete/",
 }
 NO_PAGE = {
     *(
-        "load-demo",
+        "demo-load",
         "placement-yaml",
-        "choose-two",
-        "newest-rollout",
-        "prefer-theme",
-        "prefer-rows",
-        "prefer-keys",
+        "comparison-select",
+        "rollout-latest",
+        "theme-set",
+        "rows-set",
+        "keys-set",
     ),
-    *("discard-draft", "rebase-draft"),
+    *("draft-discard", "draft-rebase"),
 }
 """Addresses that show nothing of their own: they redirect, or hand out a file."""
 
@@ -100,9 +100,9 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
     `by` is an operator and approver, and has a draft.
     """
     _begin_staged_run(by=by, now=now)
-    while advance_due(now=now):
+    while sync_due_rollouts(now=now):
         pass
-    scenario = ask_what_if(names=[cluster], labels=[], by=by, now=now)
+    scenario = create_scenario(names=[cluster], labels=[], by=by, now=now)
     row = Placement.objects.get(name=placement)
     draft = start_draft(dump_yaml(row.document), placement=row, by=by, now=now)
     decision = Decision.objects.filter(placement_name=placement).latest("number")

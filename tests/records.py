@@ -3,9 +3,9 @@
 import zlib
 from dataclasses import replace
 
+from placements.engine.scheduling.record import pack
 from placements.models import Decision, DecisionRecord
-from placements.queries.records import decision_of, forget_cached_records
-from placements.scheduling.storage import pack
+from placements.services.decisions.records import decision_of, forget_cached_records
 
 OLD_ID = f"d-{'0' * 32}"
 

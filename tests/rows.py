@@ -12,11 +12,11 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 
 from clusters.models import MemberCluster
-from clusters.operations.joining import Wanted, put_clusters
+from clusters.operations.join import ClusterSpec, upsert_clusters
+from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement
-from placements.operations.placements import save_placement
-from placements.operations.scheduling import schedule_due
-from placements.scheduling.bindings import BindingState
+from placements.services.placements import save_placement
+from placements.services.scheduling import schedule_due
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 CONFIG_MAP = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
@@ -34,20 +34,20 @@ def member_document(name: str, labels: Mapping[str, str] | None = None, **more: 
 
 def joined(name: str, **labels: str) -> MemberCluster:
     """Let a cluster join; nobody observes it, so it is eligible."""
-    put_clusters([Wanted(member_document(name, labels))], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(member_document(name, labels))], by=None, now=NOW)
     return MemberCluster.objects.get(name=name)
 
 
 def all_joined(*names: str) -> None:
     """Let several clusters without labels join."""
-    put_clusters([Wanted(member_document(name)) for name in names], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(member_document(name)) for name in names], by=None, now=NOW)
 
 
 def simulated(name: str, *, fault: str | None = None, now: datetime = NOW, **labels: str) -> MemberCluster:
     """Let a simulated cluster join; it is observed from then on."""
     connection = {"fault": fault} if fault else {}
-    wanted = Wanted(member_document(name, labels), driver="simulated", connection=connection)
-    put_clusters([wanted], by=None, now=now)
+    wanted = ClusterSpec(member_document(name, labels), driver="simulated", connection=connection)
+    upsert_clusters([wanted], by=None, now=now)
     return MemberCluster.objects.get(name=name)
 
 

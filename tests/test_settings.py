@@ -11,7 +11,7 @@ import pytest
 from django.db import connections
 from django.db.utils import ConnectionHandler
 
-from fleetui.environment import (
+from fleetui.env import (
     SettingRefused,
     keep_secret,
     read_broker,

@@ -1,15 +1,15 @@
-"""What a driver can be asked, what it answers, and how it may fail.
+"""The interface of drivers: calls, results, errors.
 
-A driver speaks to one member cluster. Every call is bounded by its `timeout` in seconds and raises one of
-two things: DriverUnavailable when there was no answer, so that nobody knows whether the call took effect
-and asking again is right; DriverRejected when the answer was no. A call may be repeated at will.
+A driver connects to one member cluster. Every call is bounded by its `timeout` in seconds and raises one of
+two errors: DriverUnavailable without a response, so that the effect is unknown and a retry is right;
+DriverRejected when the cluster rejected the call. All calls are idempotent.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from clusters.drivers.readiness import Readiness, least_ready
+from clusters.drivers.readiness import Readiness, overall_readiness
 
 USUAL_TIMEOUT = 10.0
 """Seconds after which a call gives up, unless its caller says otherwise."""
@@ -17,7 +17,7 @@ USUAL_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectRef:
-    """What tells an object from the others of its cluster; in another API version it is the same one."""
+    """The identity of an object in its cluster, independent of the API version."""
 
     group: str
     kind: str
@@ -26,13 +26,11 @@ class ObjectRef:
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> "ObjectRef":
-        """Read it off a manifest or a live object."""
         metadata = manifest["metadata"]
         group = manifest["apiVersion"].rpartition("/")[0]
         return cls(group, manifest["kind"], metadata.get("namespace") or "", metadata["name"])
 
     def __str__(self) -> str:
-        """Write it as people call it, such as `Deployment shop/web`."""
         place = f"{self.namespace}/" if self.namespace else ""
         return f"{self.kind} {place}{self.name}"
 
@@ -50,11 +48,11 @@ class DriverError(Exception):
     """A call to a cluster failed."""
 
 
-class DriverUnavailable(DriverError):  # noqa: N818 -- the design's word for it
+class DriverUnavailable(DriverError):
     """The cluster did not answer in time, or cannot be reached; asking again later may help."""
 
 
-class DriverRejected(DriverError):  # noqa: N818 -- the design's word for it
+class DriverRejected(DriverError):
     """The cluster answered, and refuses: the objects in `refusals`, or without any the whole call.
 
     What of a version it does not refuse it has taken on (`spec/lifecycle.md` B.6.2).
@@ -74,9 +72,9 @@ class UnknownDriverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a placement is to be on a cluster (`spec/lifecycle.md` A.1).
+    """The desired content of a placement on a cluster (`spec/lifecycle.md` A.1).
 
-    `id` is opaque and stands for the content: equal ids, equal manifests. Manifests are ready to apply.
+    `id` is opaque; equal ids have equal manifests. The manifests are ready to apply.
     """
 
     id: str
@@ -118,21 +116,20 @@ class PlacementSeen:
 
     @property
     def is_applied(self) -> bool:
-        """Tell whether the cluster took every object of the version."""
         return not self.refusals
 
     @property
     def readiness(self) -> Readiness:
-        """Sum up the objects that were taken; says nothing while `is_applied` is False."""
-        return least_ready(one.readiness for one in self.unready)
+        """Return the readiness of the applied objects; meaningless while `is_applied` is False."""
+        return overall_readiness(one.readiness for one in self.unready)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a driver saw of a cluster: its health, readings where it reports any, and what was asked for.
+    """Health of a cluster, its readings if any, and the requested placements.
 
-    A driver that answers means that the agent reports and has joined; its health is the health condition.
-    `placements` holds those that were asked for and are on the cluster.
+    A result means that the agent reports and has joined; its health is the health condition.
+    `placements` has those requested placements that are on the cluster.
     """
 
     is_healthy: bool
@@ -141,34 +138,34 @@ class Observation:
     placements: tuple[PlacementSeen, ...] = ()
 
     def of(self, placement: str) -> PlacementSeen | None:
-        """Give what was seen of a placement; None when the cluster has nothing of it."""
+        """Return the state of a placement; None if the cluster has nothing of it."""
         return next((one for one in self.placements if one.placement == placement), None)
 
 
 class Driver(Protocol):
-    """Speaks to one member cluster; `timeout` is in seconds, everywhere."""
+    """Connects to one member cluster; all timeouts are in seconds."""
 
     def apply(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> Applied:
-        """Make the cluster have exactly this of the placement: objects of an older version go.
+        """Apply a version of a placement, and remove the objects of its older versions.
 
-        The same version again changes nothing, but retries what was refused. Raises DriverUnavailable,
+        The same version changes nothing, but retries rejected objects. Raises DriverUnavailable,
         DriverRejected.
         """
 
     def observe(self, *placements: str, timeout: float = USUAL_TIMEOUT) -> Observation:
-        """Look at the cluster and at these placements on it; without any this is cheap: a heartbeat.
+        """Observe the cluster and these placements; without placements a cheap heartbeat.
 
         Raises DriverUnavailable, DriverRejected.
         """
 
     def remove(self, placement: str, *, timeout: float = USUAL_TIMEOUT) -> bool:
-        """Take away all that a placement has there; tell whether there was anything.
+        """Remove all objects of a placement; return whether there were any.
 
         Raises DriverUnavailable, DriverRejected.
         """
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
-        """Tell the cluster that it leaves the fleet; what is placed there stays.
+        """Notify the cluster that it leaves the fleet; workloads stay.
 
         Raises DriverUnavailable, DriverRejected.
         """

@@ -17,17 +17,17 @@ class Readiness(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ReadinessResult:
     """A verdict, and the facts it rests on where the object is not simply available."""
 
     readiness: Readiness
     reason: str = ""
 
 
-AVAILABLE = Judged(Readiness.AVAILABLE)
+AVAILABLE = ReadinessResult(Readiness.AVAILABLE)
 
 
-def readiness_of(live: Live) -> Judged:
+def readiness_of(live: Live) -> ReadinessResult:
     """Judge an object as the cluster gives it, with its status. The API version's group counts."""
     group = str(live.get("apiVersion") or "").rpartition("/")[0]
     sort = (group, str(live.get("kind") or ""))
@@ -37,14 +37,13 @@ def readiness_of(live: Live) -> Judged:
     return judge(live) if judge else _not_trackable(f"nothing tells when a {sort[1]} is available")
 
 
-def least_ready(several: Iterable[Readiness]) -> Readiness:
-    """Sum up: one that is not yet available holds up all, one that is not trackable marks all."""
+def overall_readiness(several: Iterable[Readiness]) -> Readiness:
     found = set(several)
     ranked = (Readiness.NOT_YET, Readiness.NOT_TRACKABLE)
     return next((one for one in ranked if one in found), Readiness.AVAILABLE)
 
 
-def _deployment(live: Live) -> Judged:
+def _deployment(live: Live) -> ReadinessResult:
     status, wanted = _of(live, "status"), _replicas(live)
     available, updated = _number(status, "availableReplicas"), _number(status, "updatedReplicas")
     unavailable = _number(status, "unavailableReplicas")
@@ -57,7 +56,7 @@ def _deployment(live: Live) -> Judged:
     )
 
 
-def _stateful_set(live: Live) -> Judged:
+def _stateful_set(live: Live) -> ReadinessResult:
     status, wanted = _of(live, "status"), _replicas(live)
     available = _number(status, "availableReplicas")
     current, updated = _number(status, "currentReplicas"), _number(status, "updatedReplicas")
@@ -69,7 +68,7 @@ def _stateful_set(live: Live) -> Judged:
     return _not_yet(f"{available} of {wanted} replicas available, {updated} updated, {current} current")
 
 
-def _daemon_set(live: Live) -> Judged:
+def _daemon_set(live: Live) -> ReadinessResult:
     status = _of(live, "status")
     available, wanted = _number(status, "numberAvailable"), _number(status, "desiredNumberScheduled")
     current, updated = _number(status, "currentNumberScheduled"), _number(status, "updatedNumberScheduled")
@@ -80,7 +79,7 @@ def _daemon_set(live: Live) -> Judged:
     return _not_yet(f"{available} of {wanted} pods available, {updated} of {current} updated")
 
 
-def _service(live: Live) -> Judged:
+def _service(live: Live) -> ReadinessResult:
     spec = _of(live, "spec")
     kind = spec.get("type") or "ClusterIP"
     if kind in ("ClusterIP", "NodePort"):
@@ -93,12 +92,12 @@ def _service(live: Live) -> Judged:
     return _not_trackable(f"nothing tells when a Service of type {kind} is available")
 
 
-def _custom_resource_definition(live: Live) -> Judged:
+def _custom_resource_definition(live: Live) -> ReadinessResult:
     missing = [name for name in ("Established", "NamesAccepted") if _condition(live, name) != "True"]
     return _not_yet(f"not {' and not '.join(missing)}") if missing else AVAILABLE
 
 
-def _disruption_budget(live: Live) -> Judged:
+def _disruption_budget(live: Live) -> ReadinessResult:
     allowed = _number(_of(live, "status"), "disruptionsAllowed")
     if _is_unseen(live):
         return _UNSEEN
@@ -107,12 +106,12 @@ def _disruption_budget(live: Live) -> Judged:
     return _not_yet("its conditions are not up to date")
 
 
-def _not_yet(reason: str) -> Judged:
-    return Judged(Readiness.NOT_YET, reason)
+def _not_yet(reason: str) -> ReadinessResult:
+    return ReadinessResult(Readiness.NOT_YET, reason)
 
 
-def _not_trackable(reason: str) -> Judged:
-    return Judged(Readiness.NOT_TRACKABLE, reason)
+def _not_trackable(reason: str) -> ReadinessResult:
+    return ReadinessResult(Readiness.NOT_TRACKABLE, reason)
 
 
 _UNSEEN = _not_yet("its controller has not seen the newest generation")
@@ -162,7 +161,7 @@ _AT_ONCE = {
     ("apps", "ControllerRevision"),
     ("scheduling.k8s.io", "PriorityClass"),
 }
-_JUDGES: Mapping[tuple[str, str], Callable[[Live], Judged]] = {
+_JUDGES: Mapping[tuple[str, str], Callable[[Live], ReadinessResult]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,

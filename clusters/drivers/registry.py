@@ -16,7 +16,7 @@ REPORTED = "reported"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class DriverContext:
     """What a driver may need besides its connection."""
 
     clock: Callable[[], datetime]
@@ -24,22 +24,22 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class DriverSort:
+class DriverInfo:
     """One sort of driver: `check` raises Faults where a connection is malformed, with its path."""
 
-    make: Callable[[Mapping[str, Any], Surroundings], Driver]
+    make: Callable[[Mapping[str, Any], DriverContext], Driver]
     check: Callable[[Mapping[str, Any]], object]
 
 
-def _simulated(connection: Mapping[str, Any], around: Surroundings) -> Driver:
+def _simulated(connection: Mapping[str, Any], around: DriverContext) -> Driver:
     return SimulatedDriver(connection, around.store, around.clock)
 
 
-DRIVERS: Mapping[str, DriverSort] = {SIMULATED: DriverSort(_simulated, parse_configuration)}
+DRIVERS: Mapping[str, DriverInfo] = {SIMULATED: DriverInfo(_simulated, parse_configuration)}
 
 
-def driver_named(name: str, connection: Mapping[str, Any], around: Surroundings) -> Driver:
-    """Make the driver that a connection names. Raises UnknownDriverError, Faults."""
+def driver_named(name: str, connection: Mapping[str, Any], around: DriverContext) -> Driver:
+    """Create a driver by name. Raises UnknownDriverError, Faults."""
     if name not in DRIVERS:
         raise UnknownDriverError(name, tuple(DRIVERS))
     return DRIVERS[name].make(connection, around)

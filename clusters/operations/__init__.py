@@ -1,1 +1,1 @@
-"""Everything that changes member clusters; each operation is one wish, and every door calls it."""
+"""Operations on member clusters; page, REST, admin, command and task call the same ones."""

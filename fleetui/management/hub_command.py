@@ -1,22 +1,31 @@
-"""What commands that need the console's database share: plain words when it is not there yet."""
+"""The base of commands that need the console's database: common exit codes, a message without the tables."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
 from fleetui.models import Event
 
+REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
 NOT_PREPARED = 3
 
 
 class HubCommand(BaseCommand):
-    """A command on the hub; without its tables it says how to make them."""
+    """A command on the hub; it ends with an exit code for each of these errors."""
+
+    exit_codes: ClassVar[Mapping[type[Exception], int]] = {}
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Run, and turn a missing database into a message."""
+        """Run, and turn expected errors and a missing database into messages."""
         try:
             return super().execute(*args, **options)
+        except tuple(self.exit_codes) as error:
+            code = next(code for kind, code in self.exit_codes.items() if isinstance(error, kind))
+            raise CommandError(
+                "\n".join(map(str, getattr(error, "faults", [error]))), returncode=code
+            ) from error
         except DatabaseError as error:
             if _is_prepared():
                 raise

@@ -1,5 +1,5 @@
-"""The admin of fleet and hub; it has the clusters too, as their actions show what placements would do."""
+"""The admin of fleet and hub; it has the clusters too, as their actions show the impact on placements."""
 
-from placements.admin import clusters, disruptions, hub, people
+from placements.admin import clusters, placements, users
 
-__all__ = ["clusters", "disruptions", "hub", "people"]
+__all__ = ["clusters", "placements", "users"]

@@ -1,4 +1,4 @@
-"""Bulk actions on clusters: each says first what it would do to placements, then an operation does it."""
+"""Actions on many clusters at once: each shows its impact on placements before an operation runs."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,6 +10,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -19,60 +20,74 @@ from django.utils import timezone
 
 from clusters.drivers.registry import SIMULATED
 from clusters.drivers.simulated.configuration import parse_configuration
+from clusters.fleet import NO_SCHEDULE, Cluster, Fleet, Taint
+from clusters.health import leaving
+from clusters.manifest import parse_member
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster
-from clusters.operations import editing
-from clusters.operations.faults import NotSimulatedError, faults_of
-from clusters.operations.joining import Did
-from clusters.operations.leaving import leave
-from clusters.queries import fleet_now
-from fleetui.roles import may_operate
-from placements.admin.cluster_import import import_view
-from placements.admin.drains import DRAIN, drain_all, drains_foreseen, tell_all
-from placements.explain.wording import counted
-from placements.queries.impact import Impact, impact_of
-from placements.scheduling.agent import leaving
-from placements.scheduling.door.json_text import load_json
-from placements.scheduling.door.kinds import MEMBER_KIND, MEMBER_VERSIONS
-from placements.scheduling.faults import Fault, Faults
-from placements.scheduling.fleet import NO_SCHEDULE, Cluster, Fleet, Taint
-from placements.scheduling.member import parse_member
+from clusters.operations.edit import CORDON, add_taint, change_labels, cordon, remove_taint, uncordon
+from clusters.operations.fault_injection import NotSimulatedError, faults_of, set_faults
+from clusters.operations.join import JoinOutcome, JoinResult
+from clusters.operations.leave import leave
+from clusters.queries import current_fleet
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
+from fleetui.apimachinery.yaml import load_json
+from fleetui.permissions import may_operate
+from placements.explain.vocabulary import counted
+from placements.services.disruption.drains import drain
+from placements.services.disruption.impact import drain_impact
+from placements.services.fleet.impact import impact_of
 
 Given = Mapping[str, str]
+Run = Callable[[Sequence[str], Given, User, datetime], int]
 _NAMES_SHOWN = 30
+_DRAINS_SHOWN = 10
 
 
-class NothingForm(forms.Form):
-    """An action that needs to know no more."""
+class ActionForm(forms.Form):
+    """The input of an action on the clusters `names`; here none."""
 
     def __init__(self, data: Any = None, *, names: Collection[str]) -> None:
         super().__init__(data)
         self.names = names
 
+    def check_manifest(self, *, metadata: Mapping[str, Any] | None = None, **spec: Any) -> None:
+        """Add the errors that a manifest with these fields would have."""
+        document = {
+            "apiVersion": MEMBER_VERSIONS[0],
+            "kind": MEMBER_KIND,
+            "metadata": {"name": "any", **(metadata or {})},
+            "spec": {"identity": {"kind": "User", "name": "any"}, **spec},
+        }
+        try:
+            parse_member(document)
+        except InvalidManifest as faults:
+            for fault in faults.faults:
+                self.add_error(None, str(fault))
 
-class LabelForm(NothingForm):
+
+class LabelForm(ActionForm):
     """The label to set."""
 
     key = forms.CharField(required=False)
     value = forms.CharField(required=False)
 
     def clean(self) -> dict[str, Any]:
-        """Ask the parser of manifests, so that its words are the same everywhere."""
         typed: dict[str, Any] = self.cleaned_data
-        _refuse(self, {"labels": {typed.get("key", ""): typed.get("value", "")}}, {})
+        self.check_manifest(metadata={"labels": {typed.get("key", ""): typed.get("value", "")}})
         return typed
 
 
 class TaintForm(LabelForm):
-    """The taint to set."""
+    """The taint to add."""
 
     def clean(self) -> dict[str, Any]:
-        """Ask the parser of manifests."""
-        _refuse(self, {}, {"taints": [_taint(self.cleaned_data)]})
+        self.check_manifest(taints=[_taint(self.cleaned_data)])
         return self.cleaned_data
 
 
-class KeyForm(NothingForm):
-    """A label key of the chosen clusters."""
+class KeyForm(ActionForm):
+    """A label key of the selected clusters."""
 
     key = forms.ChoiceField()
 
@@ -82,8 +97,8 @@ class KeyForm(NothingForm):
         self.fields["key"].choices = [(key, key) for key in keys.order_by("key")]  # type: ignore[attr-defined]
 
 
-class OldTaintForm(NothingForm):
-    """A taint of the chosen clusters, as `key=value`."""
+class OldTaintForm(ActionForm):
+    """A taint of the selected clusters, as `key=value`."""
 
     taint = forms.ChoiceField()
 
@@ -94,80 +109,78 @@ class OldTaintForm(NothingForm):
         self.fields["taint"].choices = [(one, one) for one in taints]  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
-        """Split the choice again."""
         key, _, value = self.cleaned_data.get("taint", "").partition("=")
         return {**self.cleaned_data, "key": key, "value": value}
 
 
-class FaultsForm(NothingForm):
-    """What simulated clusters are told to fail with, as JSON; nothing ends all faults."""
+class FaultsForm(ActionForm):
+    """The faults to inject into simulated clusters, as JSON; an empty text ends all faults."""
 
     faults = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 12, "cols": 80}))
 
     def __init__(self, data: Any = None, *, names: Collection[str]) -> None:
         super().__init__(data, names=names)
         first = MemberCluster.objects.filter(name__in=names, driver=SIMULATED).order_by("name").first()
-        found = faults_of(first) if first else []
-        self.fields["faults"].initial = json.dumps(found, indent=2) if found else ""
+        faults = faults_of(first) if first else []
+        self.fields["faults"].initial = json.dumps(faults, indent=2) if faults else ""
 
     def clean(self) -> dict[str, Any]:
-        """Ask the simulation, so that its words are the same everywhere."""
-        chosen = MemberCluster.objects.filter(name__in=self.names)
-        for cluster in chosen.exclude(driver=SIMULATED).order_by("name")[:_NAMES_SHOWN]:
+        clusters = MemberCluster.objects.filter(name__in=self.names)
+        for cluster in clusters.exclude(driver=SIMULATED).order_by("name")[:_NAMES_SHOWN]:
             self.add_error(None, str(NotSimulatedError(cluster.name)))
         try:
             parse_configuration({"faults": typed_faults(self.cleaned_data)}, path="")
-        except Faults as faults:
+        except InvalidManifest as faults:
             for fault in faults.faults:
                 self.add_error("faults", str(fault))
         return self.cleaned_data
 
 
 def typed_faults(given: Mapping[str, Any]) -> list[Any]:
-    """Give the faults that were typed. Raises Faults."""
+    """Return the faults of the form. Raise Faults."""
     text = str(given.get("faults") or "").strip()
-    found = load_json(text) if text else []
-    if not isinstance(found, list):
-        raise Faults([Fault("faults", "wrong-type", "is not a list of faults", "a list of objects")])
-    return found
-
-
-def _refuse(form: forms.Form, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-    document = {
-        "apiVersion": MEMBER_VERSIONS[0],
-        "kind": MEMBER_KIND,
-        "metadata": {"name": "any", **metadata},
-        "spec": {"identity": {"kind": "User", "name": "any"}, **spec},
-    }
-    try:
-        parse_member(document)
-    except Faults as faults:
-        for fault in faults.faults:
-            form.add_error(None, str(fault))
-
-
-Do = Callable[[Sequence[str], Given, User, datetime], int]
-Choose = Callable[[Any, HttpRequest, QuerySet[MemberCluster]], HttpResponse]
+    faults = load_json(text) if text else []
+    if not isinstance(faults, list):
+        raise InvalidManifest(
+            [FieldError("faults", "wrong-type", "is not a list of faults", "a list of objects")]
+        )
+    return faults
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAction:
-    """An action: what it asks for, what it does, and what a cluster is afterwards, for the preview."""
+    """An action: its form, its operation, and each cluster afterwards, for the preview.
+
+    `run` returns the number of clusters that it changed.
+    """
 
     name: str
     title: str
-    do: Do
+    run: Run
     after: Callable[[Cluster, Given], Cluster]
-    form: type[NothingForm] = NothingForm
-    is_farewell: bool = False
+    form: type[ActionForm] = ActionForm
     verb: str = "changed"
 
 
-def _edit(edit: Callable[[Sequence[str], Given, User, datetime], list[editing.Put]]) -> Do:
-    def do(names: Sequence[str], given: Given, by: User, now: datetime) -> int:
-        return sum(put.did is Did.CHANGED for put in edit(names, given, by, now))
+def _count_changes(edit: Callable[[Sequence[str], Given, dict[str, Any]], list[JoinResult]]) -> Run:
+    def run(names: Sequence[str], given: Given, by: User, now: datetime) -> int:
+        return sum(put.result is JoinOutcome.CHANGED for put in edit(names, given, {"by": by, "now": now}))
 
-    return do
+    return run
+
+
+@transaction.atomic
+def drain_clusters(names: Sequence[str], given: Given, by: User, now: datetime) -> int:  # noqa: ARG001 -- as Run
+    """Drain clusters; return how many were not being drained already."""
+    return sum(drain(name, by=by, now=now).started_at == now for name in names)
+
+
+@transaction.atomic
+def inject_faults(names: Sequence[str], given: Given, by: User, now: datetime) -> int:
+    """Inject the same faults into simulated clusters; return how many had others."""
+    faults = typed_faults(given)
+    before = dict(MemberCluster.objects.filter(name__in=names).values_list("name", "revision"))
+    return sum(set_faults(name, faults, by=by, now=now).revision != before[name] for name in names)
 
 
 def _taint(given: Given) -> dict[str, str]:
@@ -185,161 +198,139 @@ def _without_taint(cluster: Cluster, given: Given) -> Cluster:
     return cluster._replace(taints=tuple(one for one in cluster.taints if one != taint))
 
 
-def _with_label(cluster: Cluster, given: Given) -> Cluster:
-    return cluster._replace(labels={**cluster.labels, given["key"]: given["value"]})
-
-
-def _without_label(cluster: Cluster, given: Given) -> Cluster:
-    return cluster._replace(labels={key: one for key, one in cluster.labels.items() if key != given["key"]})
-
-
 ACTIONS: Mapping[str, ClusterAction] = {
     one.name: one
     for one in (
         ClusterAction(
             "add-label",
-            "Set a label",
-            _edit(
-                lambda names, given, by, now: editing.change_labels(
-                    names, put={given["key"]: given["value"]}, by=by, now=now
-                )
+            "Set label",
+            _count_changes(
+                lambda names, given, how: change_labels(names, put={given["key"]: given["value"]}, **how)
             ),
-            _with_label,
+            lambda cluster, given: cluster._replace(labels={**cluster.labels, given["key"]: given["value"]}),
             LabelForm,
         ),
         ClusterAction(
             "remove-label",
-            "Remove a label",
-            _edit(
-                lambda names, given, by, now: editing.change_labels(
-                    names, put={}, remove=[given["key"]], by=by, now=now
-                )
+            "Remove label",
+            _count_changes(
+                lambda names, given, how: change_labels(names, put={}, remove=[given["key"]], **how)
             ),
-            _without_label,
+            lambda cluster, given: cluster._replace(
+                labels={key: one for key, one in cluster.labels.items() if key != given["key"]}
+            ),
             KeyForm,
         ),
         ClusterAction(
             "add-taint",
-            "Add a taint",
-            _edit(lambda names, given, by, now: editing.add_taint(names, _taint(given), by=by, now=now)),
+            "Add taint",
+            _count_changes(lambda names, given, how: add_taint(names, _taint(given), **how)),
             _with_taint,
             TaintForm,
         ),
         ClusterAction(
             "remove-taint",
-            "Remove a taint",
-            _edit(lambda names, given, by, now: editing.remove_taint(names, _taint(given), by=by, now=now)),
+            "Remove taint",
+            _count_changes(lambda names, given, how: remove_taint(names, _taint(given), **how)),
             _without_taint,
             OldTaintForm,
         ),
         ClusterAction(
             "cordon",
             "Cordon",
-            _edit(lambda names, _given, by, now: editing.cordon(names, by=by, now=now)),
-            lambda cluster, _given: _with_taint(cluster, editing.CORDON),
+            _count_changes(lambda names, _, how: cordon(names, **how)),
+            lambda cluster, _: _with_taint(cluster, CORDON),
         ),
         ClusterAction(
             "uncordon",
             "Uncordon",
-            _edit(lambda names, _given, by, now: editing.uncordon(names, by=by, now=now)),
-            lambda cluster, _given: _without_taint(cluster, editing.CORDON),
+            _count_changes(lambda names, _, how: uncordon(names, **how)),
+            lambda cluster, _: _without_taint(cluster, CORDON),
         ),
         ClusterAction(
-            DRAIN,
+            "drain",
             "Drain",
-            lambda names, _given, by, now: drain_all(names, by, now),
-            lambda cluster, _given: _with_taint(cluster, editing.CORDON),
-            verb="begin to be drained",
+            drain_clusters,
+            lambda cluster, _: _with_taint(cluster, CORDON),
+            verb="draining",
         ),
         ClusterAction(
             "leave",
-            "Leave the fleet",
-            lambda names, _given, by, now: len(leave(names, by=by, now=now)),
-            lambda cluster, _given: cluster._replace(eligibility=leaving()),
-            is_farewell=True,
-            verb="begin to leave",
+            "Remove from fleet",
+            lambda names, _, by, now: len(leave(names, by=by, now=now)),
+            lambda cluster, _: cluster._replace(eligibility=leaving()),
+            verb="leaving",
         ),
-        ClusterAction(
-            "faults",
-            "Tell to fail",
-            lambda names, given, by, now: tell_all(names, typed_faults(given), by, now),
-            lambda cluster, _given: cluster,
-            FaultsForm,
-        ),
+        ClusterAction("faults", "Inject faults", inject_faults, lambda cluster, _: cluster, FaultsForm),
     )
 }
 
 
-def admin_action(action: ClusterAction) -> Choose:
-    """Make the entry of the list's action menu: it opens the action's own page with the selection."""
+def admin_action(action: ClusterAction) -> Callable[..., HttpResponse]:
+    """Return the entry of the list's action menu: it opens the page of the action for the selection."""
 
     def choose(model_admin: Any, request: HttpRequest, rows: QuerySet[MemberCluster]) -> HttpResponse:
         names = list(rows.order_by("name").values_list("name", flat=True))
-        return _page(model_admin, request, action, names, action.form(names=names))
+        return _action_page(model_admin, request, action, names, action.form(names=names))
 
     choose.__name__ = action.name
-    return admin.action(choose, permissions=["change"], description=f"{action.title} …")
+    return admin.action(choose, permissions=["change"], description=action.title)
 
 
-def cluster_urls(model_admin: Any) -> list[Any]:
-    """Give the addresses of the actions' pages, and of the import."""
+def action_urls(model_admin: Any) -> list[Any]:
+    """Return the addresses of the actions' pages."""
 
     def act(request: HttpRequest, name: str) -> HttpResponse:
         if name not in ACTIONS:
             raise Http404
         return act_view(model_admin, request, ACTIONS[name])
 
-    def bring(request: HttpRequest) -> HttpResponse:
-        return import_view(model_admin, request)
-
-    inside = model_admin.admin_site.admin_view
-    return [
-        path("act/<str:name>/", inside(act), name="clusters_membercluster_act"),
-        path("import/", inside(bring), name="clusters_membercluster_import"),
-    ]
+    view = model_admin.admin_site.admin_view(act)
+    return [path("act/<str:name>/", view, name="clusters_membercluster_act")]
 
 
 def act_view(model_admin: Any, request: HttpRequest, action: ClusterAction) -> HttpResponse:
-    """Ask for what is missing, preview, and on `apply` do it; the selection travels along as names."""
+    """Show the form, the preview, and on `apply` run the action; the selection is passed on as names."""
     if not may_operate(request.user):
         raise PermissionDenied
-    names = _there(request.POST.get("names", "").split() or request.GET.getlist("name"))
+    given = request.POST.get("names", "").split() or request.GET.getlist("name")
+    rows = MemberCluster.objects.filter(name__in=given)
+    names = list(rows.order_by("name").values_list("name", flat=True))
     if not names:
-        messages.warning(request, "None of the chosen clusters is in the fleet any more.")
+        messages.warning(request, "The selected clusters are no longer in the fleet.")
         return redirect("admin:clusters_membercluster_changelist")
     form = action.form(request.POST if request.method == "POST" else None, names=names)
     if request.method == "POST" and "apply" in request.POST and form.is_valid():
         try:
-            changed = action.do(names, form.cleaned_data, request.user, timezone.now())  # type: ignore[arg-type]
-        except Faults as faults:
+            changed = action.run(names, form.cleaned_data, request.user, timezone.now())  # type: ignore[arg-type]
+        except InvalidManifest as faults:
             for fault in faults.faults:
                 form.add_error(None, str(fault))
         else:
-            messages.success(request, _said(action, form.cleaned_data, changed, len(names)))
+            typed, same = form.cleaned_data, len(names) - changed
+            value = f"={typed['value']}" if "value" in typed else ""
+            what = f"{action.title} {typed.get('key', '')}{value}".rstrip()
+            unchanged = f"; {same} unchanged" if same else ""
+            messages.success(request, f"{what}: {counted(changed, 'cluster')} {action.verb}{unchanged}.")
             return redirect("admin:clusters_membercluster_changelist")
-    return _page(model_admin, request, action, names, form)
+    return _action_page(model_admin, request, action, names, form)
 
 
-def _there(names: Collection[str]) -> list[str]:
-    rows = MemberCluster.objects.filter(name__in=names)
-    return list(rows.order_by("name").values_list("name", flat=True))
-
-
-def _said(action: ClusterAction, given: Given, changed: int, chosen: int) -> str:
-    label = f" {given['key']}={given['value']}" if "value" in given else f" {given.get('key', '')}".rstrip()
-    verb = action.verb
-    same = chosen - changed
-    left = f"; {same} already as wanted" if same else ""
-    return f"{action.title}{label}: {counted(changed, 'cluster')} {verb}{left}."
-
-
-def _page(
-    model_admin: Any, request: HttpRequest, action: ClusterAction, names: Sequence[str], form: NothingForm
+def _action_page(
+    model_admin: Any, request: HttpRequest, action: ClusterAction, names: Sequence[str], form: ActionForm
 ) -> TemplateResponse:
-    asks = bool(form.fields)
-    is_ready = not asks or (form.is_bound and "back" not in request.POST and form.is_valid())
-    given = form.cleaned_data if asks and is_ready else {}
-    impact, changing = _foreseen(action, names, given) if is_ready else (None, 0)
+    """Show the form; once it is valid, the impact on the fleet as it would be."""
+    impact, changing, drains = None, 0, []
+    is_ready = not form.fields or (form.is_bound and "back" not in request.POST and form.is_valid())
+    given = form.cleaned_data if form.fields and is_ready else {}
+    if is_ready:
+        chosen, fleet = set(names), current_fleet().fleet
+        after = [action.after(one, given) if one.name in chosen else one for one in fleet]
+        changing = sum(one != before for one, before in zip(after, fleet, strict=True))
+        impact = impact_of(Fleet(after), gone=names if action.name == "leave" else ())
+        if action.name == "drain":
+            now = timezone.now()
+            drains = [drain_impact(name, now=now, beside=names) for name in names[:_DRAINS_SHOWN]]
     context = {
         **model_admin.admin_site.each_context(request),
         "title": action.title,
@@ -352,17 +343,9 @@ def _page(
         "hidden": max(len(names) - _NAMES_SHOWN, 0),
         "given": given,
         "impact": impact,
-        "drains": drains_foreseen(names, now=timezone.now()) if action.name == DRAIN else (),
+        "drains": drains,
         "changing": changing,
         "same": len(names) - changing,
     }
     template = "admin/clusters/membercluster/act.html"
     return TemplateResponse(request, template, context, status=422 if form.errors else 200)
-
-
-def _foreseen(action: ClusterAction, names: Sequence[str], given: Given) -> tuple[Impact, int]:
-    """Schedule on the fleet as it would be; tell too how many clusters would differ."""
-    chosen, fleet = set(names), fleet_now().fleet
-    after = [action.after(one, given) if one.name in chosen else one for one in fleet]
-    changing = sum(one != before for one, before in zip(after, fleet, strict=True))
-    return impact_of(Fleet(after), gone=names if action.is_farewell else ()), changing

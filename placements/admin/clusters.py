@@ -1,75 +1,252 @@
-"""Member clusters in the admin: the list, the form, the actions; every change is an operation's."""
+"""Member clusters in the admin: the list with its filters, two forms; changes are made by operations."""
 
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db import transaction
-from django.db.models import Count, IntegerField, OuterRef, Prefetch, QuerySet, Subquery
+from django.db.models import Count, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from clusters.drivers.registry import SIMULATED
+from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, groups_of, label_keys
 from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterLabel, ClusterTaint, MemberCluster, Membership
-from clusters.operations.fleet_changes import lock_fleet
-from clusters.operations.joining import CLUSTER, put_cluster
+from clusters.operations.change_log import lock_fleet
+from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, put_cluster
 from clusters.queries import manifest_of
-from placements.admin.access import ByRole
-from placements.admin.cluster_actions import ACTIONS, admin_action, cluster_urls
-from placements.admin.cluster_filters import (
-    DemoFilter,
-    LabelFilter,
-    StateFilter,
-    VerdictFilter,
-    matching_words,
-)
-from placements.admin.cluster_forms import ClusterForm, ClusterRows, LabelRow, TaintRow
-from placements.admin.display import NONE, age, badge, block, chips, structured, table
-from placements.explain.wording import ELIGIBILITY_WORDS
-from placements.manifests import dump_yaml
+from fleetui.apimachinery.errors import InvalidManifest, split_path
+from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.concurrency import RevisionConflict, check_revision
+from placements.admin.base import NONE, ByRole, age, badge, block, chips, structured, table
+from placements.admin.cluster_actions import ACTIONS, action_urls, admin_action
+from placements.explain.vocabulary import ELIGIBILITY_WORDS
+from placements.manifests.binding import BindingState
 from placements.models import Binding
-from placements.scheduling.bindings import BindingState
 
 _LABELS_SHOWN = 6
+_KEYS_SHOWN = 15
 _BLOBS = ("document", "connection", "properties", "usage")
+_FIELDS: Mapping[tuple[str | int, ...], str] = {
+    ("metadata", "name"): "name",
+    ("spec", "identity"): "identity_name",
+    ("spec", "identity", "kind"): "identity_kind",
+    ("spec", "identity", "name"): "identity_name",
+    ("spec", "identity", "namespace"): "identity_namespace",
+    ("spec", "identity", "apiGroup"): "identity_group",
+    ("spec", "heartbeatPeriodSeconds"): "heartbeat_period",
+}
+_IDENTITY = {"kind": "kind", "name": "name", "namespace": "namespace", "apiGroup": "group"}
 
 
-class RowInline(ByRole, admin.TabularInline):
-    """Rows of the form that operators may add and take out."""
+class StateFilter(admin.SimpleListFilter):
+    """By status: ready, cordoned, joining, leaving."""
 
-    formset = ClusterRows
-    extra = 1
+    title = "status"
+    parameter_name = "state"
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Let operators take rows out of the form."""
-        return self.has_change_permission(request, obj)
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [
+            (ClusterFilterState.ELIGIBLE, "Ready"),
+            (ClusterFilterState.NOT_ELIGIBLE, "Not ready"),
+            (ClusterFilterState.CORDONED, "Cordoned"),
+            (ClusterFilterState.JOINING, "Joining"),
+            (ClusterFilterState.LEAVING, "Leaving"),
+        ]
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
+        value = self.value()
+        if value not in set(ClusterFilterState):
+            return rows
+        return rows.filter(
+            pk__in=clusters_matching(ClusterFilter(state=ClusterFilterState(value))).values("pk")
+        )
 
 
-class LabelInline(RowInline):
-    """The labels of a cluster."""
+class VerdictFilter(admin.SimpleListFilter):
+    """By the reason why a cluster is not ready."""
 
-    model, form = ClusterLabel, LabelRow
-    ordering = ("key",)
-    verbose_name, verbose_name_plural = "label", "labels"
+    title = "not-ready reason"
+    parameter_name = "verdict"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(kind.value, words) for kind, words in ELIGIBILITY_WORDS.items()]
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
+        return rows.filter(verdict=self.value()) if self.value() else rows
 
 
-class TaintInline(RowInline):
-    """The taints of a cluster."""
+class DemoFilter(admin.SimpleListFilter):
+    """By whether a cluster belongs to a demo."""
 
-    model, form = ClusterTaint, TaintRow
-    ordering = ("pk",)
-    verbose_name, verbose_name_plural = "taint", "taints (NoSchedule)"
+    title = "demo"
+    parameter_name = "demo"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "Demo"), ("no", "Not demo")]
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
+        return rows.filter(is_demo=self.value() == "yes") if self.value() in ("yes", "no") else rows
+
+
+class LabelFilter(admin.ListFilter):
+    """By labels: `label=region:east`, or `label=region` for any value; all of several have to match.
+
+    Offers keys first, then the values of a chosen key, so that thousands of values do no harm.
+    """
+
+    title = "label"
+    parameter_name = "label"
+    template = "admin/clusters/membercluster/label_filter.html"
+
+    def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
+        super().__init__(request, params, model, model_admin)
+        given = (one.strip() for one in params.pop(self.parameter_name, []))
+        self.labels = tuple(dict.fromkeys(one for one in given if one and "\0" not in one))
+        if self.labels:
+            self.used_parameters[self.parameter_name] = list(self.labels)
+
+    def has_output(self) -> bool:
+        return True
+
+    def expected_parameters(self) -> list[str | None]:
+        return [self.parameter_name]
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
+        if not self.labels:
+            return rows
+        return rows.filter(pk__in=clusters_matching(ClusterFilter(labels=self.labels)).values("pk"))
+
+    def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:
+        """Yield the whole filter for its template: what is chosen, and what may be chosen next."""
+        yield {
+            "name": self.parameter_name,
+            "chosen": [
+                {"display": one, "query_string": self._link(changelist, without=one)} for one in self.labels
+            ],
+            "next": list(self._next(changelist)),
+            "kept": [(name, value) for name, values in changelist.filter_params.items() for value in values],
+        }
+
+    def _next(self, changelist: ChangeList) -> Iterator[dict[str, str | int]]:
+        keys = [one for one in self.labels if ":" not in one]
+        for key in keys:
+            for value, count in groups_of([key], most=_KEYS_SHOWN)[key]:
+                link = self._link(changelist, without=key, plus=f"{key}:{value}")
+                yield {"display": f"{key}:{value}", "count": count, "query_string": link}
+        if keys:
+            return
+        taken = {one.partition(":")[0] for one in self.labels}
+        by_use = sorted(label_keys(), key=lambda row: (-row[1], row[0]))
+        for key, count in [row for row in by_use if row[0] not in taken][:_KEYS_SHOWN]:
+            yield {"display": key, "count": count, "query_string": self._link(changelist, plus=key)}
+
+    def _link(self, changelist: ChangeList, *, without: str = "", plus: str = "") -> str:
+        labels = [*(one for one in self.labels if one != without), *([plus] if plus else [])]
+        return changelist.get_query_string({self.parameter_name: labels or None})
+
+
+class ClusterForm(forms.ModelForm):
+    """Edits the member agent of a cluster; writes the manifest that the operation saves."""
+
+    identity_kind = forms.CharField(required=False, initial="User", label="Kind")
+    identity_name = forms.CharField(
+        required=False, label="Name", help_text="Identity of the member agent on the hub"
+    )
+    identity_namespace = forms.CharField(required=False, label="Namespace")
+    identity_group = forms.CharField(required=False, label="API group")
+    heartbeat_period = forms.IntegerField(
+        required=False, label="Heartbeat period", help_text="Seconds between heartbeats (default: 60)"
+    )
+    started_from = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = MemberCluster
+        fields: tuple[str, ...] = ()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            spec = self.instance.document["spec"]
+            identity = spec.get("identity") or {}
+            values = {f"identity_{field}": identity.get(key, "") for key, field in _IDENTITY.items()}
+            values["heartbeat_period"] = spec.get("heartbeatPeriodSeconds")
+            self.initial = {**self.initial, **values, "started_from": self.instance.revision}
+
+    def _post_clean(self) -> None:
+        """Leave the instance as it is in the database."""
+
+    def clean(self) -> dict[str, Any]:
+        """Check the revision and the manifest; each error is shown at its field."""
+        typed: dict[str, Any] = super().clean() or self.cleaned_data
+        name, revision = self.instance.name or typed.get("name", ""), self.instance.revision
+        if not self.instance.pk:
+            rows = MemberCluster.objects.filter(name=name)
+            revision = rows.values_list("revision", flat=True).first() or 0
+        try:
+            check_revision(CLUSTER, name, expected=typed.get("started_from") or 0, revision=revision)
+            parse_cluster(self.manifest(typed))
+        except RevisionConflict as error:
+            self.add_error("name" if "name" in self.fields else None, str(error))
+        except InvalidManifest as faults:
+            for fault in faults.faults:
+                field = _FIELDS.get(split_path(fault.path))
+                self.add_error(field if field in self.fields else None, str(fault))
+        return typed
+
+    def manifest(self, typed: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the manifest; what did not change stays as it was written."""
+        document: dict[str, Any] = {
+            "apiVersion": MEMBER_VERSIONS[0],
+            "kind": MEMBER_KIND,
+            "metadata": {"name": typed.get("name", "")},
+            "spec": {},
+        }
+        if self.instance.pk:
+            document = deepcopy(self.instance.document)
+        spec = document["spec"]
+        identity = spec.setdefault("identity", {})
+        for key, field in _IDENTITY.items():
+            value = typed.get(f"identity_{field}", "")
+            if value != identity.get(key, "") or key in ("kind", "name"):
+                identity[key] = value
+        if typed.get("heartbeat_period") != spec.get("heartbeatPeriodSeconds"):
+            spec["heartbeatPeriodSeconds"] = typed["heartbeat_period"]
+            if typed["heartbeat_period"] is None:
+                del spec["heartbeatPeriodSeconds"]
+        return document
+
+
+class JoinForm(ClusterForm):
+    """Adds a member cluster."""
+
+    name = forms.CharField(
+        required=False, help_text="DNS label, max. 63 characters. Cannot be changed later."
+    )
+    driver = forms.ChoiceField(
+        required=False,
+        choices=[("", "None (not monitored)"), (SIMULATED, "Simulated")],
+        help_text="Connection driver.",
+    )
+
+    class Meta(ClusterForm.Meta):
+        fields = ("name", "driver")
 
 
 class ClusterChangeList(ChangeList):
     """The list without the large columns, with labels and taints fetched at once."""
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[MemberCluster]:
-        """Give the rows of the list."""
         rows: QuerySet[MemberCluster] = super().get_queryset(request, exclude_parameters)
         return rows.defer(*_BLOBS).prefetch_related(
             Prefetch("labels", ClusterLabel.objects.order_by("key")),
@@ -79,7 +256,7 @@ class ClusterChangeList(ChangeList):
 
 @admin.register(MemberCluster)
 class MemberClusterAdmin(ByRole, admin.ModelAdmin):
-    """Operators work here; viewers and approvers look."""
+    """Member clusters; labels, taints, cordon, drain and import have their own pages in the console."""
 
     list_display = ("name", "state", "label_chips", "taint_list", "heartbeat", "placements_here", "demo")
     list_filter = (StateFilter, LabelFilter, VerdictFilter, DemoFilter)
@@ -87,65 +264,58 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
     list_max_show_all = 500
     ordering = ("name",)
     search_fields = ("name",)
-    search_help_text = "Part of a name, the value of a label, or key:value. Every word has to match."
+    search_help_text = "Part of a name, the value of a label, or key:value. All terms must match."
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     save_on_top = False
     actions = [admin_action(one) for one in ACTIONS.values()]
-    form = ClusterForm
-    inlines = (LabelInline, TaintInline)
     readonly_fields = (
-        "state",
-        "heartbeat",
-        "placements_here",
-        "demo",
-        "identity",
-        "property_table",
-        "usage_table",
-        "manifest",
+        *("page", "state", "heartbeat", "placements_here", "demo", "label_chips", "taint_list"),
+        *("driver_name", "identity", "property_table", "usage_table", "manifest"),
     )
 
     def get_urls(self) -> list[Any]:
-        """Give the pages of the actions and of the import ahead of Django's own."""
-        return [*cluster_urls(self), *super().get_urls()]
+        return [*action_urls(self), *super().get_urls()]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Give the list without the large columns."""
         return ClusterChangeList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemberCluster]:
-        """Give the clusters with how many placements each has."""
         here = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(state=BindingState.UNSCHEDULED)
-        counted = here.order_by().values("cluster_name").annotate(count=Count("pk")).values("count")
+        counts = here.order_by().values("cluster_name").annotate(count=Count("pk")).values("count")
         rows: QuerySet[MemberCluster] = super().get_queryset(request)
-        return rows.annotate(bindings_count=Coalesce(Subquery(counted, output_field=IntegerField()), 0))
+        return rows.annotate(bindings_count=Coalesce(Subquery(counts, output_field=IntegerField()), 0))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Search names and labels; no row comes twice."""
-        return matching_words(queryset, search_term), False
+        """Search names and labels; no row occurs twice."""
+        for word in search_term.split():
+            key, colon, value = word.replace("=", ":", 1).partition(":")
+            labels = ClusterLabel.objects.filter(value=word)
+            if colon:
+                labels = ClusterLabel.objects.filter(key=key, value__startswith=value)
+            queryset = queryset.filter(Q(name__contains=word.lower()) | Q(pk__in=labels.values("cluster_id")))
+        return queryset, False
 
-    def get_readonly_fields(self, request: HttpRequest, obj: MemberCluster | None = None) -> tuple[str, ...]:
-        """Keep name and driver once the cluster has joined."""
-        return (*self.readonly_fields, "name", "driver_name") if obj else self.readonly_fields
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        return super().get_form(request, obj, change, form=ClusterForm if obj else JoinForm, **kwargs)
 
     def get_fieldsets(self, request: HttpRequest, obj: MemberCluster | None = None) -> Any:
-        """Give what is typed first, then what is only read."""
         identity = ("identity_kind", "identity_name", "identity_namespace", "identity_group")
-        typed = (identity, "heartbeat_period", "started_from")
+        agent = (identity, "heartbeat_period", "started_from")
         if obj is None:
-            return ((None, {"fields": ("name", "driver")}), ("Member agent", {"fields": typed}))
+            return ((None, {"fields": ("name", "driver")}), ("Member agent", {"fields": agent}))
         may_change = self.has_change_permission(request, obj)
+        overview = ("page", ("state", "heartbeat"), ("driver_name", "placements_here", "demo"))
         return (
-            (None, {"fields": ("name", ("state", "heartbeat"), ("driver_name", "placements_here", "demo"))}),
-            ("Member agent", {"fields": typed if may_change else ("identity",)}),
+            (None, {"fields": (*overview, "label_chips", "taint_list")}),
+            ("Member agent", {"fields": agent if may_change else ("identity",)}),
             ("Reported", {"fields": ("property_table", "usage_table")}),
             ("Manifest", {"fields": ("manifest",), "classes": ("collapse",)}),
         )
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, str] | None = None) -> Any:
-        """Show the list under its own name."""
         return super().changelist_view(request, {"title": "Member clusters", **(extra_context or {})})
 
     def changeform_view(
@@ -155,90 +325,92 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        """Show or save; while saving nobody else changes the fleet, so what was checked still holds."""
+        """Show or save; the fleet is locked while saving, so that what was checked still holds."""
+        context = {**(extra_context or {}), **({} if object_id else {"title": "Add member cluster"})}
         if request.method != "POST":
-            return super().changeform_view(request, object_id, form_url, extra_context)
+            return super().changeform_view(request, object_id, form_url, context)
         with transaction.atomic():
             lock_fleet()
-            return super().changeform_view(request, object_id, form_url, extra_context)
+            return super().changeform_view(request, object_id, form_url, context)
 
     def save_form(self, request: HttpRequest, form: Any, change: bool) -> MemberCluster:
-        """Give the instance untouched."""
         instance: MemberCluster = form.instance
         return instance
 
     def save_model(self, request: HttpRequest, obj: MemberCluster, form: Any, change: bool) -> None:
-        """Save by the operation; the instance learns what it became."""
-        expected = form.cleaned_data.get("started_from") or 0
-        put = put_cluster(form.wanted, by=request.user, now=timezone.now(), expected=expected)  # type: ignore[arg-type]
+        """Save by the operation; the instance gets its name and key."""
+        typed = form.cleaned_data
+        spec = ClusterSpec(form.manifest(typed), driver=None if change else typed["driver"])
+        expected = typed.get("started_from") or 0
+        put = put_cluster(spec, by=request.user, now=timezone.now(), expected=expected)  # type: ignore[arg-type]
         obj.name = put.name
         obj.pk = MemberCluster.objects.values_list("pk", flat=True).get(name=put.name)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Save nothing: labels and taints went with the manifest."""
+        """Save nothing: the operation did."""
 
     def construct_change_message(
         self, request: HttpRequest, form: Any, formsets: Any, add: Any = False
     ) -> Any:
-        """Say nothing: the operation's event does."""
         return []
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """Leave it to the operation's event."""
+        """Log nothing: the operation records an event."""
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """Leave it to the operation's event."""
+        """Log nothing: the operation records an event."""
 
-    def history_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        extra_context: Any = None,
-    ) -> HttpResponse:
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Show the events of the cluster."""
         cluster = self.get_object(request, object_id)
         query = urlencode({"kind": CLUSTER, "name": cluster.name if cluster else ""})
         return redirect(f"{reverse('admin:fleetui_event_changelist')}?{query}")
 
-    @admin.display(description="state", ordering="verdict")
+    @admin.display(description="page")
+    def page(self, cluster: MemberCluster) -> SafeString:
+        url = reverse("web:cluster", args=[cluster.name])
+        return format_html('<a href="{}">Open in the console</a>', url)
+
+    @admin.display(description="status", ordering="verdict")
     def state(self, cluster: MemberCluster) -> SafeString:
-        """Say in words whether the cluster may be picked, and why not."""
         if cluster.membership == Membership.LEAVING:
             return badge("off", "Leaving")
         if cluster.is_eligible:
-            return badge("good", "Eligible")
-        why = dict(ELIGIBILITY_WORDS.items()).get(cluster.verdict, cluster.verdict_reason)  # type: ignore[call-overload]
+            return badge("good", "Ready")
+        words: dict[str, str] = dict(ELIGIBILITY_WORDS.items())
+        why = words.get(cluster.verdict, cluster.verdict_reason)
         joining = cluster.membership == Membership.JOINING
-        return badge("off", "Joining", why) if joining else badge("bad", "Not eligible", why)
+        return badge("off", "Joining", why) if joining else badge("bad", "Not ready", why)
 
     @admin.display(description="labels")
     def label_chips(self, cluster: MemberCluster) -> SafeString | str:
-        """Show the first labels; each leads to the clusters that share it."""
-        labels = list(cluster.labels.all())
+        """Show the first labels; each links to the clusters that share it."""
+        labels = sorted(cluster.labels.all(), key=lambda one: one.key)
+        if not labels:
+            return NONE
+        url = reverse("admin:clusters_membercluster_changelist")
         links = [
-            (f"?{urlencode({'label': f'{one.key}:{one.value}'})}", str(one)) for one in labels[:_LABELS_SHOWN]
+            (f"{url}?{urlencode({'label': f'{one.key}:{one.value}'})}", f"{one.key}={one.value}")
+            for one in labels[:_LABELS_SHOWN]
         ]
-        return chips(links, hidden=max(len(labels) - _LABELS_SHOWN, 0)) if labels else NONE
+        return chips(links, hidden=max(len(labels) - _LABELS_SHOWN, 0))
 
     @admin.display(description="taints")
     def taint_list(self, cluster: MemberCluster) -> SafeString | str:
-        """Show taints; that of the drain tool is called by its name."""
-        taints = list(cluster.taints.all())
-        others = ", ".join(f"{one.key}={one.value}" for one in taints if not _is_cordon(one))
-        if any(map(_is_cordon, taints)):
-            return badge("off", "Cordoned", others)
-        return others or NONE
+        taints = [(one.key, one.value) for one in cluster.taints.all()]
+        cordon = (CORDON_KEY, CORDON_VALUE)
+        others = ", ".join(f"{key}={value}" for key, value in taints if (key, value) != cordon)
+        return badge("off", "Cordoned", others) if cordon in taints else others or NONE
 
     @admin.display(description="heartbeat", ordering="heartbeat_at")
     def heartbeat(self, cluster: MemberCluster) -> str:
-        """Say how old the last heartbeat is; without a driver nobody waits for one."""
         if cluster.heartbeat_at is None and not cluster.expects_report:
-            return "not observed"
+            return "Not monitored"
         return age(cluster.heartbeat_at, now=timezone.now())
 
-    @admin.display(description="placements here", ordering="bindings_count")
+    @admin.display(description="placements", ordering="bindings_count")
     def placements_here(self, cluster: MemberCluster) -> SafeString | str:
-        """Count the placements; the number leads to their bindings."""
+        """Count the placements; the number links to their bindings."""
         count: int = getattr(cluster, "bindings_count", 0)
         if not count:
             return "0"
@@ -247,34 +419,24 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
 
     @admin.display(description="driver")
     def driver_name(self, cluster: MemberCluster) -> str:
-        """Name the driver."""
-        return cluster.driver or "none: nobody observes it"
+        return cluster.driver or "None (not monitored)"
 
     @admin.display(description="demo", ordering="is_demo")
     def demo(self, cluster: MemberCluster) -> str:
-        """Mark what a demo brought."""
-        return "demo" if cluster.is_demo else NONE
+        return "Demo" if cluster.is_demo else NONE
 
     @admin.display(description="identity")
     def identity(self, cluster: MemberCluster) -> SafeString:
-        """Show who the member agent is."""
         return table(cluster.document["spec"].get("identity") or {})
 
     @admin.display(description="properties")
     def property_table(self, cluster: MemberCluster) -> SafeString:
-        """Show the properties last reported."""
         return table(cluster.properties)
 
     @admin.display(description="usage")
     def usage_table(self, cluster: MemberCluster) -> SafeString:
-        """Show the resources last reported."""
         return structured(cluster.usage)
 
     @admin.display(description="manifest")
     def manifest(self, cluster: MemberCluster) -> SafeString:
-        """Show the manifest as it was written, with our status."""
         return block(dump_yaml(manifest_of(cluster)))
-
-
-def _is_cordon(taint: ClusterTaint) -> bool:
-    return (taint.key, taint.value) == (CORDON_KEY, CORDON_VALUE)

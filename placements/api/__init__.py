@@ -1,1 +1,1 @@
-"""The door for programs: REST under `/api/v1/`, as thin as the pages."""
+"""The REST API under `/api/v1/`; it calls the same operations and queries as the pages."""

@@ -1,84 +1,175 @@
-"""Clusters: the list, and one as its manifest."""
+"""Member clusters: manifests, labels, taints, cordon, heartbeat, bindings."""
 
+from typing import Any
+
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.listing import ClusterFilter, State, clusters_matching, cordoned_among
+from clusters.drivers.base import Observation
+from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, cordoned_among
+from clusters.manifest import parse_heartbeat
 from clusters.models import MemberCluster
-from clusters.operations.joining import Did, Wanted, put_cluster
-from clusters.operations.leaving import leave
+from clusters.operations.edit import (
+    UnknownClusterError,
+    change_labels,
+    cordon,
+    set_labels,
+    set_taints,
+    uncordon,
+)
+from clusters.operations.heartbeat import report
+from clusters.operations.join import ClusterSpec, put_cluster
+from clusters.operations.leave import leave
 from clusters.queries import status_of
-from placements.api.bodies import Placed, document_of
-from placements.api.describing import described, page_shape
-from placements.api.endpoint import Endpoint, caller, refuse_other_names
-from placements.api.lists import asked, listed, page_asked, rows_as
-from placements.api.lookups import cluster_named
-from placements.api.preconditions import answered, expected_revision, tag_of
-from placements.api.shapes.manifests import ClusterManifest
-from placements.api.shapes.queries import ClusterQuery
-from placements.api.shapes.rows import ClusterRow
-from placements.queries.lists import placements_on
+from placements.api.base import BaseViewSet, actor, get_cluster, query_params
+from placements.api.filters import ClusterQuery, PageQuery
+from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read_document
+from placements.api.preconditions import etag, etag_response, expected_revision
+from placements.api.schema import documented, documented_put, page_serializer
+from placements.api.serializers import (
+    LABEL_PATCH,
+    LABELS,
+    BindingSerializer,
+    ClusterManifestSerializer,
+    ClusterSerializer,
+    EligibilitySerializer,
+    HeartbeatSerializer,
+    TaintSerializer,
+)
+from placements.services.filters import bindings_on, placements_on
+
+TAINTS = TaintSerializer(many=True)
 
 
-class Clusters(Endpoint):
+class ClusterViewSet(BaseViewSet):
     """The fleet."""
 
-    @described("list_clusters", {200: page_shape(ClusterRow)}, query=ClusterQuery)
-    def get(self, request: Request) -> Response:
+    queryset = MemberCluster.objects.all()
+    not_found = UnknownClusterError
+
+    def manifest_and_status(self, row: MemberCluster) -> tuple[Any, dict[str, Any]]:
+        return row.document, status_of(row)
+
+    @documented("list_clusters", {200: page_serializer(ClusterSerializer)}, query=ClusterQuery)
+    def list(self, request: Request) -> Response:
         """List clusters."""
-        wanted = asked(request, ClusterQuery)
-        state = wanted.get("state")
-        rows = clusters_matching(
-            ClusterFilter(
-                wanted["q"],
-                tuple(wanted["label"]),
-                State(state) if state else None,
-                wanted.get("verdict", ""),
-            )
+        params = query_params(request, ClusterQuery)
+        state = params.get("state")
+        labels = tuple(params["label"])
+        chosen = ClusterFilter(
+            params["q"], labels, ClusterFilterState(state) if state else None, params.get("verdict", "")
         )
-        page = page_asked(rows, wanted, order=wanted["order"])
-        known = {
-            "cordoned": cordoned_among(page.rows),
-            "placements": placements_on(row.name for row in page.rows),
-        }
-        return listed(request, rows_as(ClusterRow, page.rows, **known), page.after)
+        return self.list_response(
+            clusters_matching(chosen),
+            ClusterSerializer,
+            params,
+            order=params["order"],
+            context=lambda rows: {
+                "cordoned": cordoned_among(rows),
+                "placements": placements_on(row.name for row in rows),
+            },
+        )
 
+    @documented("get_cluster", {200: ClusterManifestSerializer}, has_tag=True)
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Get the manifest of a cluster with its status."""
+        return self.manifest_response()
 
-class Cluster(Endpoint):
-    """One cluster, as its manifest."""
+    @documented_put("put_cluster", ClusterManifestSerializer)
+    def update(self, request: Request, name: str) -> Response:
+        """Create or update a member cluster; the same manifest again changes nothing."""
+        return self.put_manifest(lambda document, **how: put_cluster(ClusterSpec(document), **how))[1]
 
-    @described("get_cluster", {200: ClusterManifest}, has_tag=True)
-    def get(self, request: Request, name: str) -> Response:
-        """Give the manifest with its status."""
-        return answer_cluster(request, cluster_named(name))
+    @documented("delete_cluster", {202: ClusterManifestSerializer}, is_edit=True)
+    def destroy(self, request: Request, name: str) -> Response:
+        """Remove a cluster from the fleet; its placements stay on it."""
+        leave([name], **actor(request), expected=expected_revision(request))
+        return self.manifest_response(status=202)
 
-    @described(
-        "put_cluster",
-        {200: ClusterManifest, 201: ClusterManifest},
-        body=ClusterManifest,
+    @documented("get_cluster_labels", {200: LABELS}, has_tag=True)
+    @action(detail=True, url_path="labels", url_name="cluster-labels", parser_classes=PATCH_PARSERS)
+    def labels(self, request: Request, name: str) -> Response:
+        """Get the labels of a cluster."""
+        row = self.get_object()
+        return etag_response(request, row.document["metadata"].get("labels") or {}, etag(row.revision))
+
+    @documented("put_cluster_labels", {200: LABELS}, body=LABELS, is_edit=True, has_tag=True)
+    @labels.mapping.put
+    def put_labels(self, request: Request, name: str) -> Response:
+        """Replace the labels of a cluster."""
+        expected = expected_revision(request)
+        with read_document(request) as document:
+            labels = object_in(document, what="an object of labels")
+            set_labels(name, labels, **actor(request), expected=expected)
+        return self.labels(request, name)
+
+    @documented(
+        "patch_cluster_labels",
+        {200: LABELS},
+        body=LABEL_PATCH,
+        media_types=("application/merge-patch+json", "application/json"),
         is_edit=True,
         has_tag=True,
     )
-    def put(self, request: Request, name: str) -> Response:
-        """Let a cluster join, or give it a new manifest; the same again changes nothing."""
-        exists = MemberCluster.objects.filter(name=name).exists()
-        expected = expected_revision(request, exists=exists)
-        with Placed(document_of(request)) as document:
-            refuse_other_names(document, {"metadata.name": name})
-            put = put_cluster(Wanted(document), **caller(request), expected=expected)
-        status = 201 if put.did is Did.JOINED else 200
-        return answer_cluster(request, cluster_named(put.name), status=status)
+    @labels.mapping.patch
+    def patch_labels(self, request: Request, name: str) -> Response:
+        """Set labels, and remove those that are null (a merge patch)."""
+        expected = expected_revision(request)
+        with read_document(request) as document:
+            patch = object_in(document, what="a merge patch of labels")
+            put = {key: value for key, value in patch.items() if value is not None}
+            remove = patch.keys() - put.keys()
+            change_labels([name], put=put, remove=remove, **actor(request), expected=expected)
+        return self.labels(request, name)
 
-    @described("delete_cluster", {202: ClusterManifest}, is_edit=True)
-    def delete(self, request: Request, name: str) -> Response:
-        """Send a cluster out of the fleet; what is placed on it stays there."""
-        leave([name], **caller(request), expected=expected_revision(request))
-        return answer_cluster(request, cluster_named(name), status=202)
+    @documented("get_cluster_taints", {200: TAINTS}, has_tag=True)
+    @action(detail=True, url_name="cluster-taints")
+    def taints(self, request: Request, name: str) -> Response:
+        """Get the taints of a cluster."""
+        row = self.get_object()
+        return etag_response(request, row.document["spec"].get("taints") or [], etag(row.revision))
 
+    @documented("put_cluster_taints", {200: TAINTS}, body=TAINTS, is_edit=True, has_tag=True)
+    @taints.mapping.put
+    def put_taints(self, request: Request, name: str) -> Response:
+        """Replace the taints of a cluster."""
+        expected = expected_revision(request)
+        with read_document(request) as taints:
+            check_objects(taints, what="a list of taints")
+            set_taints(name, taints, **actor(request), expected=expected)
+        return self.taints(request, name)
 
-def answer_cluster(request: Request, row: MemberCluster, *, status: int = 200) -> Response:
-    """Answer with a cluster's manifest."""
-    written = status_of(row)
-    return answered(
-        request, {**row.document, "status": written}, tag_of(row.revision, written), status=status
-    )
+    @documented("cordon_cluster", {200: ClusterManifestSerializer}, is_edit=True, has_tag=True)
+    @action(detail=True, methods=["post"], url_name="cluster-cordon")
+    def cordon(self, request: Request, name: str) -> Response:
+        """Cordon a cluster; its placements stay."""
+        cordon([name], **actor(request), expected=expected_revision(request))
+        return self.manifest_response()
+
+    @documented("uncordon_cluster", {200: ClusterManifestSerializer}, is_edit=True, has_tag=True)
+    @action(detail=True, methods=["post"], url_name="cluster-uncordon")
+    def uncordon(self, request: Request, name: str) -> Response:
+        """Uncordon a cluster."""
+        uncordon([name], **actor(request), expected=expected_revision(request))
+        return self.manifest_response()
+
+    @documented("report_heartbeat", {200: EligibilitySerializer}, body=HeartbeatSerializer)
+    @action(detail=True, methods=["post"], url_name="cluster-heartbeat")
+    def heartbeat(self, request: Request, name: str) -> Response:
+        """Report a heartbeat; from the first one on, the cluster has to report regularly."""
+        with read_document(request) as document:
+            heartbeat = parse_heartbeat(document)
+        usage = heartbeat.usage.to_plain() if heartbeat.usage else None
+        observation = Observation(heartbeat.healthy, heartbeat.properties, usage)
+        return Response(EligibilitySerializer(report(name, observation, **actor(request))).data)
+
+    @documented("list_cluster_bindings", {200: page_serializer(BindingSerializer)}, query=PageQuery)
+    @action(detail=True, url_name="cluster-bindings")
+    def bindings(self, request: Request, name: str) -> Response:
+        """List the bindings of a cluster by placement; one that left may still have some."""
+        params = query_params(request, PageQuery)
+        rows = bindings_on(name)
+        if not rows.exists():
+            get_cluster(name)
+        return self.list_response(rows, BindingSerializer, params, order="owner", unique="owner")

@@ -1,125 +1,119 @@
-"""Decisions: the records, and why each cluster was picked or not."""
+"""Decisions: their records, rounds and outcomes, and advice."""
 
 from typing import Any
 
 from django.http import Http404
+from rest_framework.decorators import action
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.describing import OF_A_RECORD, described, page_shape
-from placements.api.endpoint import Endpoint
-from placements.api.lists import asked, listed, page_asked, rows_as
-from placements.api.rendering import CsvRenderer, YamlRenderer
-from placements.api.shapes.decisions import ComparisonShape, DecisionShape, OutcomeShape, RoundShape
-from placements.api.shapes.queries import (
-    CandidateQuery,
-    DecisionQuery,
-    NoQuery,
-    NumberedPageQuery,
-    OutcomeQuery,
+from placements.api.base import BaseViewSet, next_page, page_response, query_params
+from placements.api.decisions_serializers import (
+    AdviceSerializer,
+    ClusterOutcomeSerializer,
+    ComparisonSerializer,
+    DecisionSerializer,
+    OutcomeSerializer,
+    RoundSerializer,
 )
-from placements.api.shapes.rows import DecisionRow
-from placements.explain.advice_wording import trap_sentences
-from placements.explain.document import (
+from placements.api.filters import CandidateQuery, DecisionQuery, NumberedPageQuery, OutcomeQuery
+from placements.api.renderers import CsvRenderer, YamlRenderer
+from placements.api.schema import RECORD_PROBLEMS, documented, page_serializer
+from placements.api.serializers import DecisionRowSerializer
+from placements.engine.advice.search import why_not
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.outcome import Outcome, Outcomes
+from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
+from placements.explain.advice import trap_sentences
+from placements.explain.decision_document import (
+    advice_document,
     bounded_document,
     candidate_document,
     comparison_document,
     outcome_document,
     round_document,
 )
-from placements.explain.tables import outcome_csv
-from placements.queries.lists import decisions_of
-from placements.queries.records import cycles_of, recorded
-from placements.queries.semantics import side_by_side
-from placements.scheduling.decision import Decision as Value
-from placements.scheduling.fleet_caveats import decision_caveats, fleet_caveats
-from placements.scheduling.outcomes import Outcomes as OutcomesOf
-from placements.scheduling.replay import Replay
+from placements.explain.decision_tables import outcome_csv
+from placements.services.decisions.compare_semantics import side_by_side
+from placements.services.decisions.records import UnknownInDecisionError, cycles_of, recorded
+from placements.services.filters import decisions_of
 
 _CYCLES_SHOWN = 20
 
 
-class Decisions(Endpoint):
-    """What was decided."""
+class DecisionViewSet(BaseViewSet):
+    """All decisions; a prefix of the id is enough."""
 
-    @described("list_decisions", {200: page_shape(DecisionRow)}, query=DecisionQuery)
-    def get(self, request: Request) -> Response:
-        """List decisions of all placements, those that are gone among them, the newest first."""
-        wanted = asked(request, DecisionQuery)
-        page = page_asked(decisions_of(placement=wanted["placement"]), wanted, order="-id", unique="id")
-        return listed(request, rows_as(DecisionRow, page.rows), page.after)
+    lookup_path = "<decision:decision>"
 
+    @documented("list_decisions", {200: page_serializer(DecisionRowSerializer)}, query=DecisionQuery)
+    def list(self, request: Request) -> Response:
+        """List decisions, including those of deleted placements, the newest first."""
+        params = query_params(request, DecisionQuery)
+        rows = decisions_of(placement=params["placement"])
+        return self.list_response(rows, DecisionRowSerializer, params, order="-id", unique="id")
 
-class Decision(Endpoint):
-    """One record; the beginning of its id will do."""
-
-    renderer_classes = (JSONRenderer, YamlRenderer, CsvRenderer)
-
-    @described("get_decision", {200: DecisionShape, (200, "text/csv"): str}, problems=OF_A_RECORD)
-    def get(self, request: Request, decision: str) -> Response:
-        """Give the record, or the outcome of every cluster as CSV."""
-        asked(request, NoQuery)
-        key, found = recorded(decision)
+    @documented("get_decision", {200: DecisionSerializer, (200, "text/csv"): str}, problems=RECORD_PROBLEMS)
+    def retrieve(self, request: Request, decision: str) -> Response:
+        """Get the record of a decision, or the outcomes of all clusters as CSV."""
+        query_params(request)
+        key, value = recorded(decision)
         if request.accepted_renderer.format == CsvRenderer.format:
-            return Response(outcome_csv(found))
-        return Response(_document(key, found))
+            return Response(outcome_csv(value))
+        warnings = (*fleet_caveats(value.cycle), *decision_caveats(value))
+        document = {
+            **bounded_document(value, warnings=warnings),
+            "traps": list(trap_sentences(value)),
+            "cycles": DecisionRowSerializer(cycles_of(key)[:_CYCLES_SHOWN], many=True).data,
+        }
+        return Response(document)
 
+    def get_renderers(self) -> Any:
+        """Return CSV too where the outcomes of all clusters are the response."""
+        if self.action == "csv":
+            return [CsvRenderer()]
+        if self.action in ("retrieve", None):
+            return [JSONRenderer(), YamlRenderer(), CsvRenderer()]
+        return super().get_renderers()
 
-class DecisionCsv(Endpoint):
-    """The outcomes as a table."""
-
-    renderer_classes = (CsvRenderer,)
-
-    @described("get_decision_csv", {(200, "text/csv"): str}, problems=OF_A_RECORD)
-    def get(self, request: Request, decision: str) -> Response:
-        """Give the outcome of every cluster as CSV."""
-        asked(request, NoQuery)
+    @documented("get_decision_csv", {(200, "text/csv"): str}, problems=RECORD_PROBLEMS)
+    def csv(self, request: Request, decision: str) -> Response:
+        """Get the outcomes of all clusters as CSV."""
+        query_params(request)
         return Response(outcome_csv(recorded(decision)[1]))
 
-
-def _document(key: int, decision: Value) -> dict[str, Any]:
-    warnings = (*fleet_caveats(decision.cycle), *decision_caveats(decision))
-    return {
-        **bounded_document(decision, warnings=warnings),
-        "traps": list(trap_sentences(decision)),
-        "cycles": rows_as(DecisionRow, cycles_of(key)[:_CYCLES_SHOWN]),
-    }
-
-
-class DecisionSemantics(Endpoint):
-    """The same inputs under the rules of all four systems."""
-
-    @described("get_decision_semantics", {200: ComparisonShape}, problems=OF_A_RECORD)
-    def get(self, request: Request, decision: str) -> Response:
-        """Decide once more under each semantics; give the decisions, and where their choices part."""
-        asked(request, NoQuery)
+    @documented("get_decision_semantics", {200: ComparisonSerializer}, problems=RECORD_PROBLEMS)
+    @action(detail=True, url_name="decision-semantics")
+    def semantics(self, request: Request, decision: str) -> Response:
+        """Repeat a decision under all scheduling rules, and compare the decisions."""
+        query_params(request)
         sides = side_by_side(recorded(decision)[1], name=decision)
         document = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
         return Response({**document, "refused": {str(one): why for one, why in sides.refused.items()}})
 
-
-class Rounds(Endpoint):
-    """The steps of a decision."""
-
-    @described("list_rounds", {200: page_shape(RoundShape)}, query=NumberedPageQuery, problems=OF_A_RECORD)
-    def get(self, request: Request, decision: str) -> Response:
-        """List rounds, without their candidates."""
-        wanted = asked(request, NumberedPageQuery)
-        found = recorded(decision)[1]
-        replay, last = Replay(found), wanted["after"] + wanted["limit"]
-        numbers = range(wanted["after"] + 1, min(last, found.number_of_rounds) + 1)
+    @documented(
+        "list_rounds",
+        {200: page_serializer(RoundSerializer)},
+        query=NumberedPageQuery,
+        problems=RECORD_PROBLEMS,
+    )
+    @action(detail=True)
+    def rounds(self, request: Request, decision: str) -> Response:
+        """List the rounds of a decision, without their candidates."""
+        params = query_params(request, NumberedPageQuery)
+        value = recorded(decision)[1]
+        replay, last = Replay(value), params["after"] + params["limit"]
+        numbers = range(params["after"] + 1, min(last, value.number_of_rounds) + 1)
         items = [round_document(replay.step(number)) for number in numbers]
-        return listed(request, items, last if last < found.number_of_rounds else None)
+        return page_response(request, items, last if last < value.number_of_rounds else None)
 
-
-class Round(Endpoint):
-    """One step of a decision."""
-
-    @described("get_round", {200: RoundShape}, query=CandidateQuery, problems=OF_A_RECORD)
-    def get(self, request: Request, decision: str, number: int) -> Response:
-        """Give one round with its first candidates, ranked, then those that a constraint forbids."""
-        limit = asked(request, CandidateQuery)["limit"]
+    @documented("get_round", {200: RoundSerializer}, query=CandidateQuery, problems=RECORD_PROBLEMS)
+    @action(detail=True, url_path="rounds/<number:number>")
+    def round(self, request: Request, decision: str, number: int) -> Response:
+        """Get a round with its first candidates, ranked, then those that a constraint rules out."""
+        limit = query_params(request, CandidateQuery)["limit"]
         replay = Replay(recorded(decision)[1])
         try:
             step = replay.step(number)
@@ -129,24 +123,68 @@ class Round(Endpoint):
         document = {**round_document(step), "candidates": candidates, "candidatesCount": step.candidates}
         return Response(document)
 
-
-class Outcomes(Endpoint):
-    """What became of the clusters."""
-
-    @described("list_outcomes", {200: page_shape(OutcomeShape)}, query=OutcomeQuery, problems=OF_A_RECORD)
-    def get(self, request: Request, decision: str) -> Response:
+    @documented(
+        "list_outcomes",
+        {200: page_serializer(OutcomeSerializer)},
+        query=OutcomeQuery,
+        problems=RECORD_PROBLEMS,
+    )
+    @action(detail=True, url_path="clusters")
+    def outcomes(self, request: Request, decision: str) -> Response:
         """List the outcomes of the clusters, by name."""
-        wanted = asked(request, OutcomeQuery)
-        outcomes = OutcomesOf(recorded(decision)[1])
-        only, limit = wanted.get("outcome"), wanted["limit"]
+        params = query_params(request, OutcomeQuery)
+        outcomes = Outcomes(recorded(decision)[1])
         items: list[dict[str, Any]] = []
         for name in sorted(outcomes.cycle.fleet.names):
-            if name <= wanted["after"]:
+            if name <= params["after"]:
                 continue
             one = outcomes.of(name)
-            if only and one.outcome != only:
+            if one.outcome != params.get("outcome", one.outcome):
                 continue
-            if len(items) == limit:
-                return listed(request, items, items[-1]["cluster"])
+            if len(items) == params["limit"]:
+                return page_response(request, items, items[-1]["cluster"])
             items.append(outcome_document(one))
-        return listed(request, items, None)
+        return page_response(request, items, None)
+
+    @documented(
+        "get_cluster_outcome",
+        {200: ClusterOutcomeSerializer},
+        query=NumberedPageQuery,
+        problems=RECORD_PROBLEMS,
+    )
+    @action(detail=True, url_path="clusters/<named:name>")
+    def outcome(self, request: Request, decision: str, name: str) -> Response:
+        """Get the outcome of a cluster with its reasons, and its ranking in the rounds."""
+        params = query_params(request, NumberedPageQuery)
+        value = _decision_on(decision, name)
+        outcome, replay = Outcomes(value).of(name), Replay(value)
+        # A selected cluster was a candidate until its round; one that a filter ruled out never was.
+        position, candidates = value.cycle.fleet.positions[name], value.candidates
+        last = value.number_of_rounds if candidates is not None and candidates.passes[position] else 0
+        if outcome.outcome is Outcome.PICKED:
+            last = outcome.round or 0
+        end = min(params["after"] + params["limit"], last)
+        document = {
+            **outcome_document(outcome),
+            "candidacies": [
+                {"round": number, "candidate": candidate_document(replay.candidate(number, name))}
+                for number in range(params["after"] + 1, end + 1)
+            ],
+            "next": next_page(request, end) if end < last else None,
+        }
+        return Response(document)
+
+    @documented("get_cluster_advice", {200: AdviceSerializer}, problems=RECORD_PROBLEMS)
+    @action(detail=True, url_path="clusters/<named:name>/advice")
+    def advice(self, request: Request, decision: str, name: str) -> Response:
+        """Get single changes that would select the cluster; may take seconds on a large fleet."""
+        query_params(request)
+        return Response(advice_document(why_not(_decision_on(decision, name), name)))
+
+
+def _decision_on(prefix: str, name: str) -> Decision:
+    """Return a decision about a cluster. Raise UnknownInDecisionError."""
+    value = recorded(prefix)[1]
+    if name not in value.cycle.fleet.positions:
+        raise UnknownInDecisionError(value.id, name)
+    return value

@@ -4,34 +4,34 @@ from django.http import Http404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from fleetui.models import Event as Row
-from placements.api.describing import described, page_shape
-from placements.api.endpoint import Endpoint
-from placements.api.lists import asked, listed, page_asked, rows_as
-from placements.api.shapes.queries import EventQuery
-from placements.api.shapes.rows import EventRow, EventShape
-from placements.queries.lists import events_matching
+from fleetui.models import Event
+from placements.api.base import BaseViewSet, query_params
+from placements.api.filters import EventQuery
+from placements.api.schema import documented, page_serializer
+from placements.api.serializers import EventRowSerializer, EventSerializer
+from placements.services.filters import events_matching
 
 
-class Events(Endpoint):
-    """Everything that happened."""
+class EventViewSet(BaseViewSet):
+    """All events."""
 
-    @described("list_events", {200: page_shape(EventRow)}, query=EventQuery)
-    def get(self, request: Request) -> Response:
+    queryset = Event.objects.all()
+    lookup_path = "<number:number>"
+    not_found = Http404
+
+    def key(self) -> dict[str, int]:
+        return {"pk": self.kwargs["number"]}
+
+    @documented("list_events", {200: page_serializer(EventRowSerializer)}, query=EventQuery)
+    def list(self, request: Request) -> Response:
         """List events, the newest first."""
-        wanted = asked(request, EventQuery)
-        rows = events_matching(kind=wanted["kind"], name=wanted["name"], part=wanted["q"], by=wanted["by"])
-        page = page_asked(rows.defer("before", "after"), wanted, order="-id", unique="id")
-        return listed(request, rows_as(EventRow, page.rows), page.after)
+        params = query_params(request, EventQuery)
+        rows = events_matching(
+            kind=params["kind"], name=params["name"], part=params["q"], by=params["by"]
+        ).defer("before", "after")
+        return self.list_response(rows, EventRowSerializer, params, order="-id", unique="id")
 
-
-class Event(Endpoint):
-    """One thing that happened."""
-
-    @described("get_event", {200: EventShape})
-    def get(self, request: Request, number: int) -> Response:  # noqa: ARG002 -- the framework's
-        """Give an event with what was there before and after."""
-        found = Row.objects.filter(pk=number).first()
-        if found is None:
-            raise Http404
-        return Response(EventShape(found).data)
+    @documented("get_event", {200: EventSerializer})
+    def retrieve(self, request: Request, number: int) -> Response:
+        """Get an event with the object before and after."""
+        return Response(EventSerializer(self.get_object()).data)

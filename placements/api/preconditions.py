@@ -1,7 +1,6 @@
-"""Revisions as entity tags: an edit says what it started from, a reader what it has already.
+"""Revisions as entity tags, with a digest of the status, which changes without an edit.
 
-A tag begins with the revision of the object; where there is a status, a digest of it follows, since a
-status changes without an edit. Edits compare the revision alone, so `If-Match: "7"` will do.
+Edits compare the revision alone, so `If-Match: "7"` is enough.
 """
 
 import hashlib
@@ -20,8 +19,8 @@ class PreconditionError(Exception):
     """The condition of a request does not hold, whatever the revision is."""
 
 
-def tag_of(revision: int, status: object = None) -> str:
-    """Write the entity tag of an object."""
+def etag(revision: int, status: object = None) -> str:
+    """Return the entity tag of an object."""
     if status is None:
         return f'"{revision}"'
     text = json.dumps(status, sort_keys=True, default=str)
@@ -29,9 +28,9 @@ def tag_of(revision: int, status: object = None) -> str:
 
 
 def expected_revision(request: Request, *, exists: bool = True) -> int | None:
-    """Give the revision that an edit started from: None without a condition, 0 if it must be new.
+    """Return the revision that an edit is based on: None without a condition, 0 if it must be new.
 
-    Raises PreconditionError.
+    Raise PreconditionError.
     """
     if request.headers.get("If-None-Match", "").strip() == "*":
         return 0
@@ -41,16 +40,16 @@ def expected_revision(request: Request, *, exists: bool = True) -> int | None:
     if given.strip() == "*":
         if exists:
             return None
-        raise PreconditionError("If-Match: * asks for an object that is there, and it is not.")
-    found = _REVISION.fullmatch(given.strip())
-    if found is None:
-        raise PreconditionError('If-Match names no revision; send the ETag that you were given, such as "7".')
-    return int(found[1])
+        raise PreconditionError("If-Match: * requires an object that exists, and this one does not.")
+    match = _REVISION.fullmatch(given.strip())
+    if match is None:
+        raise PreconditionError('If-Match has no revision; send the ETag of the object, such as "7".')
+    return int(match[1])
 
 
-def answered(request: Request, document: Any, tag: str, *, status: int = 200) -> Response:
-    """Answer with an object and its tag, or with 304 when the reader has it already."""
-    has = parse_etags(request.headers.get("If-None-Match", ""))
-    if request.method in ("GET", "HEAD") and any(one in ("*", tag, f"W/{tag}") for one in has):
+def etag_response(request: Request, document: Any, tag: str, *, status: int = 200) -> Response:
+    """Respond with an object and its tag, or with 304 if the client already has it."""
+    known = parse_etags(request.headers.get("If-None-Match", ""))
+    if request.method in ("GET", "HEAD") and any(one in ("*", tag, f"W/{tag}") for one in known):
         return Response(status=304, headers={"ETag": tag})
     return Response(document, status=status, headers={"ETag": tag})

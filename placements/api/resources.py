@@ -1,105 +1,101 @@
-"""Resources on the hub: the list, one as its manifest, and applying many at once."""
+"""Resources on the hub and their manifests; applying many documents at once."""
 
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.bodies import LARGEST_BATCH, Placed, document_of, documents_of
-from placements.api.describing import described, page_shape
-from placements.api.endpoint import Endpoint, caller, refuse_other_names
-from placements.api.lists import asked, is_confirmed, listed, page_asked, rows_as
-from placements.api.lookups import resource_of
-from placements.api.preconditions import answered, expected_revision, tag_of
-from placements.api.shapes.manifests import ANY_OBJECT, AppliedShape, ResourceManifest
-from placements.api.shapes.queries import ConfirmQuery, ResourceQuery
-from placements.api.shapes.rows import DeletedShape, ResourceRow
-from placements.models import Resource as Row
-from placements.operations.applying import apply_documents
-from placements.operations.resources import Did, apply_resource, delete_resource
-from placements.queries.lists import resources_matching
-from placements.scheduling.faults import Fault, Faults
-from placements.scheduling.hub.objects import ObjectKey
-
-CORE, NO_NAMESPACE = "core", "-"
-
-
-class Resources(Endpoint):
-    """What is on the hub."""
-
-    @described("list_resources", {200: page_shape(ResourceRow)}, query=ResourceQuery)
-    def get(self, request: Request) -> Response:
-        """List objects, without their content."""
-        wanted = asked(request, ResourceQuery)
-        rows = resources_matching(kind=wanted["kind"], namespace=wanted["namespace"], text=wanted["q"])
-        page = page_asked(rows.defer("content"), wanted, order=wanted["order"], unique="id")
-        return listed(request, rows_as(ResourceRow, page.rows), page.after)
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from placements.api.base import BaseViewSet, actor, check_names, check_namespace, query_params
+from placements.api.filters import ConfirmQuery, ResourceQuery
+from placements.api.parsers import LARGEST_BATCH, documents_of
+from placements.api.preconditions import expected_revision
+from placements.api.schema import documented, documented_put, page_serializer
+from placements.api.serializers import (
+    ANY_OBJECT,
+    AppliedSerializer,
+    DeletedSerializer,
+    ResourceManifestSerializer,
+    ResourceSerializer,
+)
+from placements.models import Resource
+from placements.services.apply import apply_documents
+from placements.services.filters import resources_matching
+from placements.services.resources.operations import UnknownResourceError, apply_resource, delete_resource
 
 
-class Resource(Endpoint):
-    """One object; the group is `core` where it has none, the namespace `-`."""
+class ResourceViewSet(BaseViewSet):
+    """The resources on the hub; the group is `core` for a resource without one, the namespace `-`."""
 
-    @described("get_resource", {200: ResourceManifest}, has_tag=True)
-    def get(self, request: Request, **place: str) -> Response:
-        """Give the manifest as it was applied."""
-        return _answer(request, resource_of(_key(**place)))
+    queryset = Resource.objects.all()
+    lookup_path = "<named:group>/<named:kind>/<named:namespace>/<named:name>"
 
-    @described(
-        "put_resource",
-        {200: ResourceManifest, 201: ResourceManifest},
-        body=ResourceManifest,
-        is_edit=True,
-        has_tag=True,
-    )
-    def put(self, request: Request, **place: str) -> Response:
-        """Apply one object; the same again changes nothing."""
-        key = _key(**place)
-        there = dict(zip(("group", "kind", "namespace", "name"), key, strict=True))
-        expected = expected_revision(request, exists=Row.objects.filter(**there).exists())
-        with Placed(document_of(request)) as document:
-            _refuse_other_object(document, key)
-            applied = apply_resource(document, **caller(request), expected=expected)
-        return _answer(request, applied.resource, status=201 if applied.did is Did.CREATED else 200)
+    @staticmethod
+    def not_found(group: str, kind: str, namespace: str, name: str) -> UnknownResourceError:
+        return UnknownResourceError((group, kind, namespace, name))
 
-    @described("delete_resource", {200: DeletedShape}, is_edit=True)
-    def delete(self, request: Request, **place: str) -> Response:
-        """Delete an object, a Namespace with all that is in it; the answer lists what is gone."""
-        gone = delete_resource(_key(**place), **caller(request), expected=expected_revision(request))
-        return Response({"items": [str(row) for row in gone]})
+    def key(self) -> dict[str, str]:
+        given = self.kwargs
+        return {
+            "group": "" if given["group"] == "core" else given["group"],
+            "kind": given["kind"],
+            "namespace": "" if given["namespace"] == "-" else given["namespace"],
+            "name": given["name"],
+        }
+
+    def manifest_and_status(self, row: Resource) -> tuple[Any, None]:
+        return row.content, None
+
+    def check_document(self, document: Any) -> None:
+        group, kind, namespace, name = self.key().values()
+        check_names(document, {"kind": kind, "metadata.namespace": namespace, "metadata.name": name})
+        version = document.get("apiVersion")
+        if isinstance(version, str) and version.rpartition("/")[0] != group:
+            message = f"{version[:63]!r} differs from the group in the address"
+            raise InvalidManifest(
+                [FieldError("apiVersion", "conflict", message, group or "no group, such as v1")]
+            )
+        check_namespace(document, namespace)
+
+    @documented("list_resources", {200: page_serializer(ResourceSerializer)}, query=ResourceQuery)
+    def list(self, request: Request) -> Response:
+        """List resources, without their content."""
+        params = query_params(request, ResourceQuery)
+        rows = resources_matching(kind=params["kind"], namespace=params["namespace"], text=params["q"])
+        return self.list_response(
+            rows.defer("content"), ResourceSerializer, params, order=params["order"], unique="id"
+        )
+
+    @documented("get_resource", {200: ResourceManifestSerializer}, has_tag=True)
+    def retrieve(self, request: Request, **key: str) -> Response:
+        """Get the manifest of a resource."""
+        return self.manifest_response()
+
+    @documented_put("put_resource", ResourceManifestSerializer)
+    def update(self, request: Request, **key: str) -> Response:
+        """Apply a resource; the same again changes nothing."""
+        return self.put_manifest(apply_resource)[1]
+
+    @documented("delete_resource", {200: DeletedSerializer}, is_edit=True)
+    def destroy(self, request: Request, **key: str) -> Response:
+        """Delete a resource, a Namespace with everything in it; the response lists what was deleted."""
+        group, kind, namespace, name = self.key().values()
+        expected = expected_revision(request)
+        deleted = delete_resource((group, kind, namespace, name), **actor(request), expected=expected)
+        return Response({"items": [str(row) for row in deleted]})
 
 
-def _key(*, group: str, kind: str, namespace: str, name: str) -> ObjectKey:
-    return "" if group == CORE else group, kind, "" if namespace == NO_NAMESPACE else namespace, name
-
-
-def _refuse_other_object(document: Any, key: ObjectKey) -> None:
-    group, kind, namespace, name = key
-    named = {"kind": kind, "metadata.namespace": namespace, "metadata.name": name}
-    refuse_other_names(document, named)
-    version = document.get("apiVersion")
-    if isinstance(version, str) and version.rpartition("/")[0] != group:
-        message = f"{version[:63]!r} is of another group than the address names"
-        raise Faults([Fault("apiVersion", "conflict", message, group or "no group, such as v1")])
-    metadata = document.get("metadata")
-    if namespace and isinstance(metadata, dict) and not metadata.get("namespace"):
-        raise Faults([Fault("metadata.namespace", "required", "is missing", namespace)])
-
-
-def _answer(request: Request, row: Row, *, status: int = 200) -> Response:
-    return answered(request, row.content, tag_of(row.revision), status=status)
-
-
-class Apply(Endpoint):
+class ApplyViewSet(BaseViewSet):
     """Many documents at once."""
 
     largest_body = LARGEST_BATCH
 
-    @described("apply", {200: AppliedShape}, body=ANY_OBJECT, query=ConfirmQuery, problems=(409,))
-    def post(self, request: Request) -> Response:
+    @documented("apply", {200: AppliedSerializer}, body=ANY_OBJECT, query=ConfirmQuery, problems=(409,))
+    def create(self, request: Request) -> Response:
         """Apply documents of every kind, all or none: documents, a List, or an array of them.
 
-        What would unschedule a placement everywhere is refused (409) until `confirm` says so.
+        A change that would unschedule a placement everywhere is refused (409) without `confirm`.
         """
-        confirmed = is_confirmed(request)
-        results = apply_documents(documents_of(request), **caller(request), confirmed=confirmed)
-        return Response(AppliedShape({"items": results}).data)
+        confirmed = "confirm" in query_params(request, ConfirmQuery)
+        results = apply_documents(documents_of(request), **actor(request), confirmed=confirmed)
+        return Response(AppliedSerializer({"items": results}).data)

@@ -1,14 +1,14 @@
 """What two decisions of a placement did differently: who joins, leaves and stays, and why."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from placements.explain.wording import reason_sentence
-from placements.scheduling.decision import Decision
-from placements.scheduling.fleet import Fleet
-from placements.scheduling.outcomes import ClusterOutcome
-from placements.scheduling.policy import TopologySpreadConstraint
+from clusters.fleet import Fleet
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.outcome import ClusterOutcome
+from placements.explain.vocabulary import OUTCOME_WORDS, reason_sentence
+from placements.manifests.policy import TopologySpreadConstraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,10 @@ class GroupCount:
 
     @property
     def change(self) -> int:
-        """Give how many more there are now."""
         return self.after - self.before
 
     @property
     def change_text(self) -> str:
-        """Write that with a sign."""
         return f"{self.change:+}".replace("-", "−")
 
 
@@ -70,41 +68,33 @@ def decision_diff(
     """Compare what two decisions left placed; `told_…` are the outcomes of all clusters in each."""
     old, new = placed_by(before), placed_by(after)
     stays = tuple(sorted(old & new))
-    said_before, said_after = ({one.cluster: one for one in told} for told in (told_before, told_after))
+    outcomes_before, outcomes_after = (
+        {one.cluster: one for one in told} for told in (told_before, told_after)
+    )
+    shifts = []
+    for name in stays:
+        if name in outcomes_before and name in outcomes_after:
+            was, now = _outcome_words(outcomes_before[name]), _outcome_words(outcomes_after[name])
+            if was != now:
+                shifts.append(Shift(name, was, now))
+    several = [one for each in (after, before) for one in each.cycle.policy.topology_spread_constraints]
+    constraints = {(one.topology_key, one.topology_key_type): one for one in reversed(several)}
     return DecisionDiff(
         joins=tuple(sorted(new - old)),
         leaves=tuple(sorted(old - new)),
         stays=stays,
-        shifts=tuple(_shifts(stays, said_before, said_after)),
-        groups=tuple(_group_counts(one, before, after) for one in _constraints(before, after)),
+        shifts=tuple(shifts),
+        groups=tuple(_group_counts(one, before, after) for one in constraints.values()),
     )
 
 
 def placed_by(decision: Decision) -> frozenset[str]:
-    """Give the clusters that a decision leaves placed."""
+    """Return the clusters that a decision leaves placed."""
     return frozenset(binding.cluster for binding in decision.bindings_after if binding.is_active)
 
 
-def _shifts(
-    stays: Iterable[str], before: Mapping[str, ClusterOutcome], after: Mapping[str, ClusterOutcome]
-) -> Iterable[Shift]:
-    for name in stays:
-        if name in before and name in after:
-            old, new = _said(before[name]), _said(after[name])
-            if old != new:
-                yield Shift(name, old, new)
-
-
-def _said(outcome: ClusterOutcome) -> str:
-    return f"{outcome.outcome}: {reason_sentence(outcome.reasons[0])}"
-
-
-def _constraints(before: Decision, after: Decision) -> Iterable[TopologySpreadConstraint]:
-    several = (
-        *after.cycle.policy.topology_spread_constraints,
-        *before.cycle.policy.topology_spread_constraints,
-    )
-    return {(one.topology_key, one.topology_key_type): one for one in reversed(several)}.values()
+def _outcome_words(outcome: ClusterOutcome) -> str:
+    return f"{OUTCOME_WORDS[outcome.outcome]}: {reason_sentence(outcome.reasons[0])}"
 
 
 def _group_counts(constraint: TopologySpreadConstraint, before: Decision, after: Decision) -> GroupCounts:
@@ -121,6 +111,6 @@ def _group_counts(constraint: TopologySpreadConstraint, before: Decision, after:
 
 
 def _by_group(fleet: Fleet, names: Iterable[str], key: str, sort: str | None) -> Counter[str | None]:
-    """Count clusters by group; one that is no longer in the fleet counts nowhere."""
+    """Return the number of clusters by group; one that is no longer in the fleet counts nowhere."""
     column, positions = fleet.topology(key, sort), fleet.positions
     return Counter(column.value_at(positions[name]) for name in names if name in positions)

@@ -1,4 +1,4 @@
-"""Conditions as a hub shows them: how far a placement is on each cluster, and all in all (lifecycle B.7).
+"""Conditions of a placement as a hub shows them, by cluster and in total (`spec/lifecycle.md` B.7).
 
 Where the released hub shows the newest index for every cluster, this shows what each really runs (A.8).
 """
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from placements.explain.wording import counted
-from placements.rollout.failures import FailureKind, ObjectFault
-from placements.rollout.state import Phase
+from placements.engine.rollout.state import FailureKind, ObjectFault, Phase
+from placements.explain.vocabulary import counted
 
 _PREFIX = "ClusterResourcePlacement"
 _MOST_FAILED = 100
@@ -40,24 +40,27 @@ class Condition:
     since: datetime | None
 
     def plain(self, *, generation: int, prefix: str = "") -> Plain:
-        """Give it as a manifest has it."""
-        found = {
+        """Return it as a manifest has it."""
+        found: Plain = {
             "type": f"{prefix}{self.sort}",
             "status": self.status.value,
             "reason": self.reason,
             "message": self.message,
             "observedGeneration": generation,
         }
-        return found if self.since is None else {**found, "lastTransitionTime": _moment(self.since)}
+        if self.since is not None:
+            at = self.since.replace(microsecond=0).isoformat()
+            found["lastTransitionTime"] = at.replace("+00:00", "Z")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class OnCluster:
-    """How far a placement is on one selected cluster.
+    """The progress of a placement on one selected cluster.
 
-    `is_current`: what was started there last is what belongs there, which it does since `wanted_since`; None
-    while nobody knows what does. `is_ready`: all that can be observed is ready, or time has told, `ready_at`.
-    `waits_for` is why nothing starts. `noted` are its conditions as they were noted last.
+    `is_current`: the version started last is the one that should run, wanted since `wanted_since`; None while
+    that is unknown. `is_ready`: all that can be observed is ready, or the unavailable period is over, at
+    `ready_at`. `waits_for` is why no update starts. `noted` are its conditions as stored last.
     """
 
     cluster: str
@@ -77,23 +80,25 @@ class OnCluster:
 
 SORTS = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
 _IN_ALL = {
-    ("RolloutStarted", Truth.TRUE): ("RolloutStarted", "began on"),
-    ("RolloutStarted", Truth.FALSE): ("RolloutNotStartedYet", "has not begun on"),
-    ("RolloutStarted", Truth.UNKNOWN): ("RolloutStartedUnknown", "is not known to have begun on"),
-    ("Overridden", Truth.TRUE): ("NoOverrideSpecified", "has no override for"),
-    ("Overridden", Truth.FALSE): ("OverriddenFailed", "has an override that does not apply on"),
-    ("WorkSynchronized", Truth.TRUE): ("WorkSynchronized", "was handed to"),
-    ("Applied", Truth.TRUE): ("ApplySucceeded", "was applied on"),
-    ("Applied", Truth.FALSE): ("ApplyFailed", "could not be applied on"),
-    ("Applied", Truth.UNKNOWN): ("ApplyPending", "is being applied on"),
-    ("Available", Truth.TRUE): ("ResourceAvailable", "is available on"),
-    ("Available", Truth.FALSE): ("ResourceNotAvailableYet", "is not available yet on"),
+    ("RolloutStarted", Truth.TRUE): ("RolloutStarted", "Rollout started on {}"),
+    ("RolloutStarted", Truth.FALSE): ("RolloutNotStartedYet", "Rollout not started on {}"),
+    ("RolloutStarted", Truth.UNKNOWN): ("RolloutStartedUnknown", "Rollout status unknown on {}"),
+    ("Overridden", Truth.TRUE): ("NoOverrideSpecified", "No override for {}"),
+    ("Overridden", Truth.FALSE): ("OverriddenFailed", "Override failed on {}"),
+    ("WorkSynchronized", Truth.TRUE): ("WorkSynchronized", "Work synchronized on {}"),
+    ("Applied", Truth.TRUE): ("ApplySucceeded", "Applied on {}"),
+    ("Applied", Truth.FALSE): ("ApplyFailed", "Apply failed on {}"),
+    ("Applied", Truth.UNKNOWN): ("ApplyPending", "Applying on {}"),
+    ("Available", Truth.TRUE): ("ResourceAvailable", "Available on {}"),
+    ("Available", Truth.FALSE): ("ResourceNotAvailableYet", "Not available on {}"),
 }
 
 
 def conditions_on(one: OnCluster) -> list[Condition]:
-    """Give the conditions of one selected cluster, up to the first that is not true."""
-    picked = Condition("Scheduled", Truth.TRUE, "Scheduled", "picked by the scheduling policy", one.picked_at)
+    """Return the conditions of one selected cluster, up to the first that is not true."""
+    picked = Condition(
+        "Scheduled", Truth.TRUE, "Scheduled", "Selected by the scheduling policy", one.picked_at
+    )
     found = [picked]
     for sort, status, since in truths_on(one):
         reason, _ = _IN_ALL[sort, status]
@@ -107,47 +112,41 @@ _OVERRIDDEN = "OverriddenSucceeded"
 
 
 def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
-    """Give the value of each condition after the first and since when, up to one that is not true.
+    """Return the value of each condition after the first and since when, up to one that is not true.
 
     A condition keeps its moment while its value stays, whatever else is written about the cluster.
     """
     found = []
     for sort in SORTS:
-        status = _truth(sort, one)
+        if sort == "RolloutStarted":
+            status = Truth.UNKNOWN if one.is_current is None else _truth_of(is_true=one.is_current)
+        elif sort == "Overridden":
+            is_failed = one.phase is Phase.FAILED and one.failure is FailureKind.OVERRIDE
+            status = _truth_of(is_true=not is_failed)
+        elif sort == "Applied":
+            if one.phase is Phase.FAILED:
+                status = Truth.FALSE
+            else:
+                status = Truth.TRUE if one.phase in (Phase.APPLIED, Phase.AVAILABLE) else Truth.UNKNOWN
+        else:
+            status = _truth_of(is_true=sort != "Available" or one.is_ready)
         before = one.noted.get(sort)
         is_same = before is not None and before[0] == status.value
-        since = datetime.fromisoformat(before[1]) if before and is_same else _became(sort, status, one)
+        since = one.since or one.picked_at  # unless noted, from what the row still knows
+        if before and is_same:
+            since = datetime.fromisoformat(before[1])
+        elif sort == "RolloutStarted" and status is not Truth.TRUE:
+            since = max(since, one.wanted_since or since)
+        elif sort == "Available" and status is Truth.TRUE:
+            since = one.ready_at or since
         found.append((sort, status, since))
         if status is not Truth.TRUE:
             break
     return found
 
 
-def _truth(sort: str, one: OnCluster) -> Truth:
-    if sort == "RolloutStarted":
-        return Truth.UNKNOWN if one.is_current is None else _truth_of(is_true=one.is_current)
-    if sort == "Overridden":
-        is_failed = one.phase is Phase.FAILED and one.failure is FailureKind.OVERRIDE
-        return _truth_of(is_true=not is_failed)
-    if sort == "Applied":
-        if one.phase is Phase.FAILED:
-            return Truth.FALSE
-        return Truth.TRUE if one.phase in (Phase.SETTLING, Phase.AVAILABLE) else Truth.UNKNOWN
-    return _truth_of(is_true=sort != "Available" or one.is_ready)
-
-
 def _truth_of(*, is_true: bool) -> Truth:
     return Truth.TRUE if is_true else Truth.FALSE
-
-
-def _became(sort: str, status: Truth, one: OnCluster) -> datetime:
-    """Say since when a condition is so that was not noted as such, from what the row still knows."""
-    since = one.since or one.picked_at
-    if sort == "RolloutStarted" and status is not Truth.TRUE:
-        return max(since, one.wanted_since or since)
-    if sort == "Available" and status is Truth.TRUE:
-        return one.ready_at or since
-    return since
 
 
 def _words(sort: str, status: Truth, one: OnCluster) -> str:
@@ -155,24 +154,24 @@ def _words(sort: str, status: Truth, one: OnCluster) -> str:
         return _OVERRIDES_APPLY if sort == "Overridden" and one.has_overrides else _WELL[sort]
     if sort == "RolloutStarted":
         unknown = status is Truth.UNKNOWN
-        waits = one.waits_for or "what is wanted was not started yet"
-        return "there are no resources to carry out yet" if unknown else waits
+        waits = one.waits_for or "Rollout not started"
+        return "No resources to roll out" if unknown else waits
     return one.message or _NOT_WELL[sort, status]
 
 
-_OVERRIDES_APPLY = "the overrides that apply here were applied"
+_OVERRIDES_APPLY = "Overrides applied"
 _WELL = {
-    "RolloutStarted": "what is wanted was started",
-    "Overridden": "no override applies",
-    "WorkSynchronized": "the cluster was given the resources",
-    "Applied": "everything was applied",
-    "Available": "all its objects are ready",
+    "RolloutStarted": "Rollout started",
+    "Overridden": "No override applies",
+    "WorkSynchronized": "Work synchronized",
+    "Applied": "All resources applied",
+    "Available": "All resources available",
 }
 _NOT_WELL = {
-    ("Overridden", Truth.FALSE): "an override does not apply",
-    ("Applied", Truth.FALSE): "the cluster refused",
-    ("Applied", Truth.UNKNOWN): "it is being applied",
-    ("Available", Truth.FALSE): "its objects are not ready yet",
+    ("Overridden", Truth.FALSE): "Override failed",
+    ("Applied", Truth.FALSE): "Cluster rejected the resources",
+    ("Applied", Truth.UNKNOWN): "Applying resources",
+    ("Available", Truth.FALSE): "Some resources are not available",
 }
 
 
@@ -198,10 +197,10 @@ def _in_all(sort: str, status: Truth, each: Sequence[Condition], noted: Noted) -
     reason, words = _IN_ALL[sort, status]
     overridden = sum(one.reason == _OVERRIDDEN for one in each)
     if overridden:
-        message = f"overrides were applied on {counted(overridden, 'cluster')}"
+        message = f"Overrides applied on {counted(overridden, 'cluster')}"
         reason = _OVERRIDDEN
     else:
-        message = f"{words} {counted(len(each), 'cluster')}"
+        message = words.format(counted(len(each), "cluster"))
     before = noted.get(sort)
     since = max((one.since for one in each if one.since), default=None)
     if before and before[0] == status.value:
@@ -210,7 +209,7 @@ def _in_all(sort: str, status: Truth, each: Sequence[Condition], noted: Noted) -
 
 
 def noted_of(conditions: Iterable[Condition]) -> dict[str, list[str]]:
-    """Give conditions as rows keep them, without the first: that one is the scheduler's."""
+    """Return conditions as rows keep them, without the first: that one is the scheduler's."""
     return {
         one.sort: [one.status.value, one.since.isoformat()]
         for one in conditions
@@ -219,33 +218,32 @@ def noted_of(conditions: Iterable[Condition]) -> dict[str, list[str]]:
 
 
 def controlled_externally(condition: Condition) -> Condition:
-    """Say of a condition that nobody knows yet that a staged run decides it."""
+    """Return a condition that is unknown with the staged run as its controller."""
     if condition.status is not Truth.UNKNOWN or condition.sort != "RolloutStarted":
         return condition
-    words = "a staged run decides when each cluster is updated"
+    words = "Controlled by a staged update run"
     return replace(condition, reason="RolloutControlledByExternalController", message=words)
 
 
 def failed_objects(objects: Iterable[ObjectFault], condition: Condition, *, generation: int) -> list[Plain]:
-    """Give the objects that keep a condition of a cluster from being true, each with its own condition."""
-    return [_failed_object(one, condition, generation) for one in objects][:_MOST_FAILED]
-
-
-def _failed_object(one: ObjectFault, condition: Condition, generation: int) -> Plain:
-    said = replace(condition, reason=one.code, message=one.message)
-    place = {"namespace": one.namespace} if one.namespace else {}
-    identity = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name}
-    return {**identity, **place, "condition": said.plain(generation=generation)}
+    """Return the objects that keep a condition of a cluster from being true, each with its own condition."""
+    found = []
+    for one in islice(objects, _MOST_FAILED):
+        place = {"namespace": one.namespace} if one.namespace else {}
+        identity = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name, **place}
+        failed = replace(condition, reason=one.code, message=one.message)
+        found.append({**identity, "condition": failed.plain(generation=generation)})
+    return found
 
 
 def not_scheduled(reasons: Iterable[str], scheduled: Condition, *, generation: int) -> list[Plain]:
-    """Give an entry without a name for each cluster that is missing, with why one was not chosen (B.7.2)."""
+    """Return an entry without a name for each missing cluster, with why one was not chosen (B.7.2)."""
     failed = replace(scheduled, status=Truth.FALSE, reason="ScheduleFailed")
     return [{"conditions": [replace(failed, message=one).plain(generation=generation)]} for one in reasons]
 
 
 def resource_identity(identity: Sequence[str]) -> dict[str, str]:
-    """Name an object as a hub's status does."""
+    """Return an object as a hub's status does."""
     api_version, kind, namespace, name = identity
     group, _, version = api_version.rpartition("/")
     found = {"group": group, "version": version, "kind": kind, "name": name}
@@ -253,9 +251,5 @@ def resource_identity(identity: Sequence[str]) -> dict[str, str]:
 
 
 def plain_in_all(conditions: Iterable[Condition], *, generation: int) -> list[Plain]:
-    """Give the conditions of a placement as its manifest has them."""
+    """Return the conditions of a placement as its manifest has them."""
     return [one.plain(generation=generation, prefix=_PREFIX) for one in conditions]
-
-
-def _moment(moment: datetime) -> str:
-    return moment.replace(microsecond=0).isoformat().replace("+00:00", "Z")

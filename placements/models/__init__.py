@@ -3,14 +3,19 @@
 from placements.models.bindings import Binding
 from placements.models.decisions import Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
-from placements.models.drafts import Draft
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
-from placements.models.placements import LONGEST_NAME, Placement
+from placements.models.placements import LONGEST_NAME, Draft, Placement
 from placements.models.resources import Resource
-from placements.models.rollouts import ClusterUpdate, Rollout, RolloutPoint
-from placements.models.scenarios import Freshness, HypotheticalDecision, Scenario, StalePick
+from placements.models.rollouts import (
+    ApprovalRequest,
+    ClusterUpdate,
+    Rollout,
+    RolloutSample,
+    StagedRun,
+    StagedStrategy,
+)
+from placements.models.scenarios import Scenario, ScenarioDecision, StalenessCheck, StalePick
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
-from placements.models.staged import ApprovalRequest, StagedRun, StagedStrategy
 
 __all__ = [
     "LONGEST_NAME",
@@ -25,8 +30,6 @@ __all__ = [
     "DrainStep",
     "Eviction",
     "FleetRecord",
-    "Freshness",
-    "HypotheticalDecision",
     "Override",
     "OverrideSnapshot",
     "OverrideTarget",
@@ -36,9 +39,11 @@ __all__ = [
     "ResourceSnapshot",
     "ResourceSnapshotPart",
     "Rollout",
-    "RolloutPoint",
+    "RolloutSample",
     "Scenario",
+    "ScenarioDecision",
     "StagedRun",
     "StagedStrategy",
     "StalePick",
+    "StalenessCheck",
 ]

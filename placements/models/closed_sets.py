@@ -1,4 +1,4 @@
-"""Closed sets in constraints."""
+"""Check constraints that limit a column to the values of an enumeration."""
 
 from collections.abc import Iterable
 
@@ -6,5 +6,5 @@ from django.db.models import Q
 
 
 def one_of(field: str, values: Iterable[str]) -> Q:
-    """Say that a column holds one of these values."""
+    """Return a check that a column holds one of these values."""
     return Q(**{f"{field}__in": [str(value) for value in values]})

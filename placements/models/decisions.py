@@ -1,4 +1,4 @@
-"""Decisions and what they cite, for ever."""
+"""Decisions, and the fleets that they were made on."""
 
 from django.db import models
 
@@ -13,12 +13,11 @@ class FleetRecord(models.Model):
     clusters_count = models.PositiveIntegerField()
 
     def __str__(self) -> str:
-        """Say how large it is."""
         return f"{self.clusters_count} clusters ({self.digest[:8]})"
 
 
 class DecisionRecord(models.Model):
-    """The record of a decision, under the hash of its inputs; what it cites of the fleet stands beside it."""
+    """The record of a decision, under the hash of its inputs; the fleet that it cites is a row of its own."""
 
     decision_id = models.CharField(max_length=34, unique=True)
     content = models.BinaryField()
@@ -33,7 +32,6 @@ class DecisionRecord(models.Model):
         indexes = [models.Index("id", name="record_at_fault", condition=models.Q(fault__gt=""))]
 
     def __str__(self) -> str:
-        """Give its id."""
         return self.decision_id
 
 
@@ -56,16 +54,13 @@ class Decision(models.Model):
     joins = models.JSONField(default=list)
     leaves = models.JSONField(default=list)
     milliseconds = models.FloatField()
-    because = models.CharField(max_length=200)
-    asked_by = models.CharField(max_length=150)
+    trigger = models.CharField(max_length=200)
+    triggered_by = models.CharField(max_length=150)
     created_at = models.DateTimeField()
 
     class Meta:
         indexes = [models.Index(fields=["placement_name", "-id"], name="decision_of_placement")]
-        constraints = [
-            models.UniqueConstraint(fields=["placement", "number"], name="decision_number_once"),
-        ]
+        constraints = [models.UniqueConstraint(fields=["placement", "number"], name="decision_number_once")]
 
     def __str__(self) -> str:
-        """Say which cycle of which placement."""
         return f"decision {self.number} of {self.placement_name}"

@@ -1,9 +1,9 @@
-"""Evictions, the budgets that hold them back, and drains that make one eviction after another."""
+"""Evictions, disruption budgets and drains."""
 
 from django.db import models
 from django.db.models import Q
 
-from fleetui.written import WrittenField
+from fleetui.fields import OrderedJSONField
 from placements.models.closed_sets import one_of
 from placements.models.placements import LONGEST_NAME, Placement
 
@@ -14,7 +14,7 @@ class DisruptionBudget(models.Model):
     """How many clusters evictions may take from the placement of the same name; it may come before it."""
 
     name = models.CharField(max_length=LONGEST_OBJECT_NAME, unique=True)
-    document = WrittenField()
+    document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
@@ -23,21 +23,18 @@ class DisruptionBudget(models.Model):
         constraints = [models.CheckConstraint(condition=~Q(name=""), name="budget_has_name")]
 
     def __str__(self) -> str:
-        """Give its name."""
         return self.name
 
 
 class Drain(models.Model):
-    """A cluster is emptied: cordoned, and one placement after another evicted from it.
+    """A drain of a cluster: it is cordoned, and one placement after another is evicted from it.
 
-    At most `at_once` evictions are under way at a time, and of one placement `per_placement` over all drains.
-    The placements of `first` go before the others, in that order; at the `deadline` it ends, come what may.
-    A worker looks at it from `look_at` on, and moves that moment before it does.
+    At most `at_once` evictions are in progress at a time, and of one placement `per_placement` over all
+    drains. The placements of `first` are evicted before the others, in that order; at the `deadline` the
+    drain ends. A worker reconciles it from `requeue_at` on, and moves that time before it does.
     """
 
     class State(models.TextChoices):
-        """How a drain stands."""
-
         RUNNING = "running"
         DONE = "done"
         CANCELLED = "cancelled"
@@ -49,16 +46,16 @@ class Drain(models.Model):
     per_placement = models.PositiveIntegerField()
     first = models.JSONField(default=list)
     deadline = models.DateTimeField(null=True)
-    look_at = models.DateTimeField()
+    requeue_at = models.DateTimeField()
     started_at = models.DateTimeField()
     started_by = models.CharField(max_length=150)
     ended_at = models.DateTimeField(null=True)
-    ended_because = models.CharField(max_length=200, blank=True)
+    ended_reason = models.CharField(max_length=200, blank=True)
 
     class Meta:
         indexes = [
             models.Index(fields=["cluster_name", "-id"], name="drain_of_cluster"),
-            models.Index(fields=["look_at"], name="drain_to_look_at", condition=Q(state="running")),
+            models.Index(fields=["requeue_at"], name="drain_requeue_due", condition=Q(state="running")),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -79,19 +76,16 @@ class Drain(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Say of which cluster, and how it stands."""
         return f"drain of {self.cluster_name}: {self.state}"
 
 
 class DrainStep(models.Model):
-    """How far a drain is with one placement; `why` says what it waits for, or why the placement stays.
+    """Progress of a drain with one placement; `why` is what it waits for, or why the placement stays.
 
-    What a budget held back is tried again from `try_at` on.
+    What a budget blocked is tried again from `try_at` on.
     """
 
     class State(models.TextChoices):
-        """How far the placement is."""
-
         WAITING = "waiting"
         BLOCKED = "blocked"
         LEAVING = "leaving"
@@ -117,26 +111,23 @@ class DrainStep(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Say how far the placement is."""
         return f"{self.placement_name}: {self.state}"
 
 
 class Eviction(models.Model):
-    """A placement was told to leave a cluster, and what became of that; never changed afterwards.
+    """A request to remove a placement from a cluster, and its result; never changed afterwards.
 
-    `why` and `numbers` are those of `placements.rollout.disruption`. One that came as a document keeps it
-    under its name, and is not carried out again when the same document comes again.
+    `why` and `numbers` are those of `placements.engine.disruption`. One that came as a manifest keeps it
+    under its name, and is not carried out again when the same manifest comes again.
     """
 
     class Outcome(models.TextChoices):
-        """What became of it."""
-
         EXECUTED = "executed"
         NOT_EXECUTED = "not-executed"
         INVALID = "invalid"
 
     name = models.CharField(max_length=LONGEST_OBJECT_NAME, null=True, unique=True)  # noqa: DJ001 -- unique
-    document = WrittenField(null=True)
+    document = OrderedJSONField(null=True)
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="evictions")
     placement_name = models.CharField(max_length=LONGEST_OBJECT_NAME)
     cluster_name = models.CharField(max_length=LONGEST_OBJECT_NAME)
@@ -153,9 +144,8 @@ class Eviction(models.Model):
             models.CheckConstraint(
                 condition=one_of("outcome", ("executed", "not-executed", "invalid")),
                 name="eviction_outcome_known",
-            ),
+            )
         ]
 
     def __str__(self) -> str:
-        """Say who from where."""
         return f"{self.placement_name} from {self.cluster_name}: {self.outcome}"

@@ -1,10 +1,10 @@
-"""Overrides: what of the placed resources differs on which clusters; and their immutable copies."""
+"""Overrides and their immutable snapshots."""
 
 from django.db import models
 
-from fleetui.written import WrittenField
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.fields import OrderedJSONField
 from placements.models.closed_sets import one_of
-from placements.scheduling.door.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 
 OVERRIDE_KINDS = (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)
 _LONGEST_NAME = 253
@@ -21,7 +21,7 @@ class Override(models.Model):
     kind = models.CharField(max_length=30)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=_LONGEST_NAME)
-    document = WrittenField()
+    document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     placement_name = models.CharField(max_length=_LONGEST_NAME, blank=True)
     created_at = models.DateTimeField()
@@ -34,12 +34,10 @@ class Override(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Give its kind and name."""
         return f"{self.kind} {self.label}"
 
     @property
     def label(self) -> str:
-        """Give its name, with the namespace that it lives in."""
         return full_name(self.namespace, self.name)
 
 
@@ -66,7 +64,6 @@ class OverrideTarget(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Name the resource."""
         return f"{self.kind} {full_name(self.namespace, self.name)}"
 
 
@@ -78,7 +75,7 @@ class OverrideSnapshot(models.Model):
     override_name = models.CharField(max_length=_LONGEST_NAME)
     number = models.PositiveIntegerField()
     content_hash = models.CharField(max_length=64)
-    document = WrittenField()
+    document = OrderedJSONField()
     placement_name = models.CharField(max_length=_LONGEST_NAME, blank=True)
     is_latest = models.BooleanField(default=True)
     created_at = models.DateTimeField()
@@ -100,10 +97,8 @@ class OverrideSnapshot(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Name it as the released system does."""
         return full_name(self.namespace, self.name)
 
     @property
     def name(self) -> str:
-        """Give `<override>-<index>`."""
         return f"{self.override_name}-{self.number}"

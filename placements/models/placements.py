@@ -1,33 +1,34 @@
-"""Placements: the wish, and how far the answer is behind it."""
+"""Placements with the state of their scheduling and rollout, and the drafts of users."""
 
+from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from fleetui.written import WrittenField
+from fleetui.apimachinery.model import Semantics
+from fleetui.fields import OrderedJSONField
+from placements.manifests.policy import PlacementType
+from placements.manifests.strategy import StrategyType
 from placements.models.closed_sets import one_of
-from placements.scheduling.door.strategy import StrategyType
-from placements.scheduling.policy import PlacementType
-from placements.scheduling.semantics import Semantics
 
 LONGEST_NAME = 63
 
 
 class Placement(models.Model):
-    """The wish: these resources, on these clusters, this carefully.
+    """Which resources are placed on which clusters, and how they are rolled out.
 
-    `document` is the manifest as it was written, without status; the columns beside it are read off it.
-    A scheduling cycle is due while `answered` is behind `asked`; a worker that takes it on holds the lease.
-    Likewise its resources have to be selected anew while `resources_answered` is behind `resources_asked`,
-    and its rollout looked at while `advance_answered` is behind `advance_asked`, or from `advance_at` on.
-    `held_number` is the resource snapshot that a rollback holds it at; `deletion_number` how many clusters
-    were selected when it was deleted.
-    `scheduled` is the condition of that name, unknown from an edit to its decision; `conditions` are the
-    others as last noted, each with its value and since when.
-    `keeps_looking` says that a change of the fleet may change the answer.
+    `document` is the manifest as it was written, without status; the columns beside it are derived from it.
+    A scheduling cycle is due while `observed_generation` is behind `generation`; the worker that runs it
+    holds the lease. Likewise its resources have to be selected again while `selection_observed` is behind
+    `selection_generation`, and its rollout is due while `rollout_observed` is behind `rollout_generation`,
+    or from `rollout_requeue_at` on. `pinned_snapshot` is the resource snapshot that a rollback pinned;
+    `deletion_number` how many clusters were selected when it was deleted. `scheduled` is the condition of
+    that name, unknown from an edit to its decision; `conditions` are the others as last recorded, each with
+    its value and since when. `reschedules_on_fleet_change` means that a change of the fleet may change the
+    decision.
     """
 
     name = models.CharField(max_length=LONGEST_NAME, unique=True)
-    document = WrittenField()
+    document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     is_demo = models.BooleanField(default=False)
     created_at = models.DateTimeField()
@@ -41,27 +42,27 @@ class Placement(models.Model):
     property_names_read = models.JSONField(default=list)
     revision_history_limit = models.PositiveIntegerField(default=10)
 
-    asked = models.PositiveBigIntegerField(default=0)
-    answered = models.PositiveBigIntegerField(default=0)
-    resources_asked = models.PositiveBigIntegerField(default=0)
-    resources_answered = models.PositiveBigIntegerField(default=0)
-    asked_because = models.CharField(max_length=200)
-    asked_by = models.CharField(max_length=150)
-    lease_until = models.DateTimeField(null=True)
+    generation = models.PositiveBigIntegerField(default=0)
+    observed_generation = models.PositiveBigIntegerField(default=0)
+    selection_generation = models.PositiveBigIntegerField(default=0)
+    selection_observed = models.PositiveBigIntegerField(default=0)
+    trigger = models.CharField(max_length=200)
+    triggered_by = models.CharField(max_length=150)
+    lease_expires_at = models.DateTimeField(null=True)
     lease_token = models.CharField(max_length=32, blank=True)
 
-    advance_asked = models.PositiveBigIntegerField(default=0)
-    advance_answered = models.PositiveBigIntegerField(default=0)
-    advance_at = models.DateTimeField(null=True)
-    advance_lease_until = models.DateTimeField(null=True)
+    rollout_generation = models.PositiveBigIntegerField(default=0)
+    rollout_observed = models.PositiveBigIntegerField(default=0)
+    rollout_requeue_at = models.DateTimeField(null=True)
+    rollout_lease_expires_at = models.DateTimeField(null=True)
     paused_since = models.DateTimeField(null=True)
     paused_by = models.CharField(max_length=150, blank=True)
     is_stopped = models.BooleanField(default=False)
-    held_number = models.PositiveIntegerField(null=True)
+    pinned_snapshot = models.PositiveIntegerField(null=True)
     runs_made = models.PositiveIntegerField(default=0)
     deletion_number = models.PositiveIntegerField(default=0)
 
-    keeps_looking = models.BooleanField(default=True)
+    reschedules_on_fleet_change = models.BooleanField(default=True)
     is_fulfilled = models.BooleanField(null=True)
     placed_count = models.PositiveIntegerField(default=0)
     decisions_made = models.PositiveIntegerField(default=0)
@@ -72,21 +73,27 @@ class Placement(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["lease_until"], name="placement_due", condition=Q(answered__lt=F("asked"))),
             models.Index(
-                fields=["advance_at"],
+                fields=["lease_expires_at"],
+                name="placement_due",
+                condition=Q(observed_generation__lt=F("generation")),
+            ),
+            models.Index(
+                fields=["rollout_requeue_at"],
                 name="placement_to_advance",
-                condition=Q(advance_answered__lt=F("advance_asked")) | Q(advance_at__isnull=False),
+                condition=Q(rollout_observed__lt=F("rollout_generation"))
+                | Q(rollout_requeue_at__isnull=False),
             ),
             models.Index(fields=["is_fulfilled", "name"], name="placement_by_fulfilment"),
         ]
         constraints = [
             models.CheckConstraint(condition=~Q(name=""), name="placement_has_name"),
             models.CheckConstraint(
-                condition=Q(advance_answered__lte=F("advance_asked")), name="placement_advances_when_asked"
+                condition=Q(rollout_observed__lte=F("rollout_generation")),
+                name="rollout_observed_at_most_generation",
             ),
             models.CheckConstraint(
-                condition=Q(answered__lte=F("asked")), name="placement_answers_what_asked"
+                condition=Q(observed_generation__lte=F("generation")), name="observed_at_most_generation"
             ),
             models.CheckConstraint(
                 condition=one_of("placement_type", PlacementType), name="placement_type_known"
@@ -106,26 +113,54 @@ class Placement(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Give its name."""
         return self.name
 
     @property
     def is_staged(self) -> bool:
-        """Tell whether staged runs, and no rolling update, carry it out."""
         strategy = self.document["spec"].get("strategy") or {}
         return bool(strategy.get("type") == StrategyType.EXTERNAL)
 
     @property
     def wants_resources(self) -> bool:
-        """Tell whether its resources have to be selected anew."""
-        return self.resources_answered < self.resources_asked
+        return self.selection_observed < self.selection_generation
 
     @property
-    def wants_a_look(self) -> bool:
-        """Tell whether its rollout has to be looked at, since something changed that it depends on."""
-        return self.advance_answered < self.advance_asked
+    def needs_sync(self) -> bool:
+        return self.rollout_observed < self.rollout_generation
 
     @property
     def is_due(self) -> bool:
-        """Tell whether a scheduling cycle is due."""
-        return self.answered < self.asked
+        return self.observed_generation < self.generation
+
+
+class Draft(models.Model):
+    """The text of a manifest as it was typed, comments included.
+
+    `placement` is the one that it edits, None for a new or a deleted one; `base` and `revision` are its
+    manifest and revision when the draft was created, or last merged with a newer saved manifest.
+    """
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="drafts")
+    text = models.TextField()
+    base = models.JSONField(null=True)
+    revision = models.PositiveBigIntegerField(default=0)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["owner", "-updated_at"], name="draft_of_owner")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "placement"],
+                condition=Q(placement__isnull=False),
+                name="one_draft_of_a_placement",
+            ),
+            models.CheckConstraint(
+                condition=Q(placement__isnull=True) | Q(base__isnull=False),
+                name="draft_has_base_of_placement",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"draft {self.pk} of {self.placement.name if self.placement else 'a new placement'}"

@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models import Q
 
-from fleetui.written import WrittenField
+from fleetui.fields import OrderedJSONField
 
 
 class Resource(models.Model):
@@ -15,7 +15,7 @@ class Resource(models.Model):
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)
     labels = models.JSONField(default=dict)
-    content = WrittenField()
+    content = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     is_demo = models.BooleanField(default=False)
     created_at = models.DateTimeField()
@@ -31,5 +31,4 @@ class Resource(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Write it as people do: kind and name, with the namespace it lives in."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"

@@ -1,23 +1,22 @@
-"""Rollouts: one run after another carries what is wanted to the clusters; and what was started where."""
+"""Rollouts, staged runs with their strategies and approval requests, and progress over time."""
+
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
 
+from fleetui.apimachinery.kinds import APPROVAL_KIND
+from fleetui.fields import OrderedJSONField
+from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
 from placements.models.closed_sets import one_of
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.snapshots import ResourceSnapshot
 
 
 class Rollout(models.Model):
-    """One run of a placement: from the first difference between wanted and running until there is none.
-
-    `changes` moves with everything that happens in the run, for pages that ask whether they are behind.
-    `answer` is what may happen next and why not more, as plain facts; `waves` are the names as planned.
-    """
+    """One rollout of a placement: from the first difference between wanted and running to the end."""
 
     class State(models.TextChoices):
-        """How a run stands."""
-
         RUNNING = "running"
         FINISHED = "finished"
         SUPERSEDED = "superseded"
@@ -31,14 +30,14 @@ class Rollout(models.Model):
     resource_number = models.PositiveIntegerField(null=True)
     version = models.CharField(max_length=64, blank=True)
     is_deletion = models.BooleanField(default=False)
-    because = models.CharField(max_length=200)
+    trigger = models.CharField(max_length=200)
     started_at = models.DateTimeField()
     started_by = models.CharField(max_length=150)
     ended_at = models.DateTimeField(null=True)
-    ended_because = models.CharField(max_length=200, blank=True)
-    changes = models.PositiveBigIntegerField(default=1)
+    ended_reason = models.CharField(max_length=200, blank=True)
+    progress_version = models.PositiveBigIntegerField(default=1)
     waves = models.JSONField(default=list)
-    answer = models.JSONField(default=dict)
+    sync_result = models.JSONField(default=dict)
 
     class Meta:
         indexes = [models.Index(fields=["placement_name", "-id"], name="rollout_of_placement")]
@@ -59,15 +58,14 @@ class Rollout(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Say which run of which placement."""
         return f"run {self.number} of {self.placement_name}"
 
 
 class ClusterUpdate(models.Model):
-    """One start on one cluster in a run, and what became of it."""
+    """One update of one cluster in a rollout, and its outcome."""
 
     class Outcome(models.TextChoices):
-        """How a start ended; under way while empty."""
+        """How an update ended; empty while it is in progress."""
 
         AVAILABLE = "available"
         FAILED = "failed"
@@ -98,30 +96,144 @@ class ClusterUpdate(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Say what was started where."""
         return f"{self.what} {self.cluster_name}"
 
 
-class RolloutPoint(models.Model):
-    """How many clusters of a run stood how at one moment, from one look at the rollout to the next.
+class RolloutSample(models.Model):
+    """Counts of a rollout's clusters by state at one time.
 
-    The counts and the lines are those of `placements.rollout.tally.Tally`; a new row is written when they
-    have changed.
+    The columns are those of `placements.rollout.tally.Tally`; a new row is written when they have changed.
     """
 
-    rollout = models.ForeignKey(Rollout, models.CASCADE, related_name="points")
+    rollout = models.ForeignKey(Rollout, models.CASCADE, related_name="samples")
     at = models.DateTimeField()
     old = models.PositiveIntegerField()
     new = models.PositiveIntegerField()
     unavailable = models.PositiveIntegerField()
     removing = models.PositiveIntegerField()
     number = models.PositiveIntegerField()
-    floor = models.PositiveIntegerField()
-    ceiling = models.PositiveIntegerField()
+    min_available = models.PositiveIntegerField()
+    max_total = models.PositiveIntegerField()
 
     class Meta:
         indexes = [models.Index(fields=["rollout", "at"], name="point_of_rollout")]
 
     def __str__(self) -> str:
-        """Say what was counted when."""
         return f"{self.at:%H:%M:%S}: {self.old + self.new} available of {self.number}"
+
+
+_LONGEST_NAME = 253
+INITIALISING = "initialising"
+"""The status of a run whose placement the scheduler has not decided yet."""
+ENDS = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.ABANDONED)
+
+
+class StagedStrategy(models.Model):
+    """Stages as they were written; a run keeps a copy, so that changing them changes no run."""
+
+    name = models.CharField(max_length=_LONGEST_NAME, unique=True)
+    document = OrderedJSONField()
+    revision = models.PositiveBigIntegerField(default=1)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class StagedRun(models.Model):
+    """A staged run: its spec, and its progress.
+
+    `strategy` holds the stages as they were when it was created. `plan` is the run as a value
+    (`placements.engine.rollout.staged_run`), None until it is initialized; `overrides` the keys of the
+    override snapshots that it froze, by cluster; `answer` what happens next and what it waits for.
+    `skipped_waits` and `retries` are actions of users, by stage and by cluster, and when. `changes` is
+    incremented with every change.
+    """
+
+    name = models.CharField(max_length=_LONGEST_NAME, unique=True)
+    document = OrderedJSONField()
+    revision = models.PositiveBigIntegerField(default=1)
+    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="staged_runs")
+    placement_name = models.CharField(max_length=LONGEST_NAME)
+    strategy = models.JSONField()
+    resource_snapshot = models.ForeignKey(ResourceSnapshot, models.SET_NULL, null=True, related_name="+")
+    resource_number = models.PositiveIntegerField(null=True)
+    overrides = models.JSONField(default=dict)
+    plan = models.JSONField(null=True)
+    sync_result = models.JSONField(default=dict)
+    status = models.CharField(max_length=12, default=INITIALISING)
+    skipped_waits = models.JSONField(default=dict)
+    retries = models.JSONField(default=dict)
+    progress_version = models.PositiveBigIntegerField(default=1)
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+    started_at = models.DateTimeField(null=True)
+    started_by = models.CharField(max_length=150, blank=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]
+        constraints = [
+            models.CheckConstraint(
+                condition=one_of("status", (INITIALISING, *RunStatus)), name="staged_run_status_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(one_of("status", ENDS), ended_at__isnull=False)
+                | (~one_of("status", ENDS) & Q(ended_at__isnull=True)),
+                name="staged_run_ended_at",
+            ),
+            models.CheckConstraint(
+                condition=Q(started_at__isnull=True, started_by="")
+                | (Q(started_at__isnull=False) & ~Q(started_by="")),
+                name="staged_run_started_by",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApprovalRequest(models.Model):
+    """A stage of a run waits for approval: requested when, and approved by whom and when."""
+
+    run = models.ForeignKey(StagedRun, models.CASCADE, related_name="approvals")
+    stage = models.CharField(max_length=63)
+    side = models.CharField(max_length=6)
+    requested_at = models.DateTimeField()
+    approved_at = models.DateTimeField(null=True)
+    approved_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "stage", "side"], name="approval_requested_once"),
+            models.CheckConstraint(condition=one_of("side", ApprovalPoint), name="approval_side_known"),
+            models.CheckConstraint(
+                condition=Q(approved_at__isnull=True, approved_by="")
+                | (Q(approved_at__isnull=False) & ~Q(approved_by="")),
+                name="approval_by_somebody",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name_in(self.run)
+
+    def name_in(self, run: StagedRun) -> str:
+        return f"{run.name}-{self.side}-{self.stage}"
+
+    def to_manifest(self) -> dict[str, Any]:
+        """Return the manifest, with who approved and when."""
+        approved = {
+            "type": "Approved",
+            "status": "True",
+            "reason": "ApprovedByUser",
+            "message": f"by {self.approved_by}",
+            "lastTransitionTime": self.approved_at.isoformat() if self.approved_at else None,
+        }
+        return {
+            "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+            "kind": APPROVAL_KIND,
+            "metadata": {"name": str(self)},
+            "spec": {"parentStageRollout": self.run.name, "targetStage": self.stage},
+            **({"status": {"conditions": [approved]}} if self.approved_at else {}),
+        }

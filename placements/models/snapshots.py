@@ -1,12 +1,12 @@
-"""Immutable, numbered copies of what a placement asks for."""
+"""Immutable, numbered copies of policies and of selected resources."""
 
 from django.db import models
 from django.db.models import Q
 
-from fleetui.written import WrittenField
+from fleetui.apimachinery.model import Semantics
+from fleetui.fields import OrderedJSONField
 from placements.models.closed_sets import one_of
 from placements.models.placements import Placement
-from placements.scheduling.semantics import Semantics
 
 
 class PolicySnapshot(models.Model):
@@ -37,7 +37,6 @@ class PolicySnapshot(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Name it as the released system does."""
         return f"{self.placement.name}-{self.number}"
 
 
@@ -62,7 +61,6 @@ class ResourceSnapshot(models.Model):
         ]
 
     def __str__(self) -> str:
-        """Name it as the released system does."""
         return f"{self.placement.name}-{self.number}-snapshot"
 
 
@@ -71,11 +69,10 @@ class ResourceSnapshotPart(models.Model):
 
     snapshot = models.ForeignKey(ResourceSnapshot, models.CASCADE, related_name="parts")
     position = models.PositiveIntegerField()
-    manifests = WrittenField()
+    manifests = OrderedJSONField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["snapshot", "position"], name="part_position_once")]
 
     def __str__(self) -> str:
-        """Say which part of which snapshot."""
         return f"part {self.position} of snapshot {self.snapshot_id}"

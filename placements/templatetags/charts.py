@@ -8,8 +8,8 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
-from placements.explain.charts.chart import Cell, Chart, GroupName
-from placements.explain.wording import NONE
+from placements.explain.charts.figure import Cell, Chart, GroupName
+from placements.explain.vocabulary import NONE
 
 register = template.Library()
 
@@ -19,7 +19,7 @@ INLINE_ROWS = 50
 
 @register.filter
 def figure_json(chart: Chart) -> SafeString:
-    """Give the figure as JSON for a script element; Plotly escapes what could end the element."""
+    """Return the figure as JSON for a script element; Plotly escapes what could end the element."""
     return mark_safe(chart.json)  # noqa: S308 - to_json escapes <, > and /
 
 
@@ -35,16 +35,16 @@ def cell(value: Cell) -> str:
 
 @register.simple_tag(takes_context=True)
 def group_link(context: dict[str, Any], cell: Cell) -> str:
-    """Give the address of the clusters of a group: in the decision shown, or in the fleet; else nothing."""
+    """Return the address of the clusters of a group: in the decision shown, or in the fleet; else nothing."""
     if not isinstance(cell, GroupName):
         return ""
     request: HttpRequest = context["request"]
     match = request.resolver_match
     if match is None or match.url_name != "decision":
         label = f"!{cell.key}" if cell.value is None else f"{cell.key}:{cell.value}"
-        return f"{reverse('pages:clusters')}?{urlencode({'label': label})}"
+        return f"{reverse('web:clusters')}?{urlencode({'label': label})}"
     query = request.GET.copy()
-    for name in ("table", "row", "q", "outcome", "reason", "from"):
+    for name in ("table", "row", "panel", "q", "outcome", "reason", "from"):
         query.pop(name, None)
     query["view"], query["group"] = "clusters", f"{cell.key}:{cell.value or ''}"
     return f"?{query.urlencode()}#view"

@@ -1,4 +1,4 @@
-"""Tags of the editor: what stands beside a field, and lists of suggestions."""
+"""Tags of the editor: fields and rows with the errors, warnings and hints that are shown beside them."""
 
 from typing import Any
 
@@ -7,36 +7,34 @@ from django import template
 register = template.Library()
 
 
-@register.inclusion_tag("drafts/_beside.html", takes_context=True)
-def beside(context: dict[str, Any], name: str) -> dict[str, Any]:
-    """Show faults, warnings and hints beside the field, row or list of that name."""
-    return {"one": context["besides"].get(name), "oob": False}
+@register.inclusion_tag("editor/_field_notes.html", takes_context=True)
+def notes(context: dict[str, Any], name: str) -> dict[str, Any]:
+    """Show errors, warnings and hints beside the field, row or list of that name."""
+    return {"one": context["preview"].notes.by_name.get(name), "oob": False}
 
 
-@register.inclusion_tag("drafts/_beside.html")
-def beside_again(one: Any) -> dict[str, Any]:
-    """Show the same once more, to take the place of what stands in the page."""
+@register.inclusion_tag("editor/_field_notes.html")
+def notes_oob(one: Any) -> dict[str, Any]:
+    """Show the same again, to replace what is in the page."""
     return {"one": one, "oob": True}
 
 
-@register.inclusion_tag("drafts/_field.html", takes_context=True)
+@register.inclusion_tag("editor/_field.html", takes_context=True)
 def field(context: dict[str, Any], one: Any, *, style: str = "") -> dict[str, Any]:
-    """Show a field with its label and what stands beside it."""
-    said = context["besides"].get(one.name)
+    """Show a field with its label and its notes."""
+    note = context["preview"].notes.by_name.get(one.name)
     return {
         "field": one,
         "style": style,
-        "besides": context["besides"],
-        "is_at_fault": bool(said and said.faults),
+        "preview": context["preview"],
+        "has_errors": bool(note and note.errors),
         "has_focus": context["focus"] == one.name,
         "is_fixed": one.name == "metadata.name" and context["is_saved"],
     }
 
 
-@register.inclusion_tag("drafts/_group.html", takes_context=True)
+@register.inclusion_tag("editor/_group.html", takes_context=True)
 def group(context: dict[str, Any], one: Any, *, style: str = "") -> dict[str, Any]:
     """Show a list inside a row."""
-    return {"group": one, "style": style, **{key: context[key] for key in _PASSED_ON}}
-
-
-_PASSED_ON = ("besides", "focus", "is_saved")
+    passed_on = {key: context[key] for key in ("preview", "focus", "is_saved")}
+    return {"group": one, "style": style, **passed_on}

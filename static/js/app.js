@@ -1,6 +1,6 @@
-/* The one ticker of a page: `tick` on the body, quickly while something may still change, slowly where a fragment
-   says data-active="false", never out of sight, and at once when the page is looked at again.
-   A fragment that is not done listens to it; the last answer has no such trigger, so polling ends by itself. */
+/* The timer of a page sends `tick` to the body: every 2 s, every 15 s if all fragments have data-active="false", never
+   in a hidden tab, and immediately when the tab is shown again. A fragment that can still change listens to it; the
+   last response has no such trigger, so that polling ends. */
 const LIVE = '[hx-trigger~="tick"]';
 const BUSY = 2000;
 const CALM = 15000;
@@ -21,8 +21,8 @@ setInterval(() => { if (Date.now() >= next) tick(); }, 500);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
 window.addEventListener("online", tick);
 
-/* "as of": when the server last answered. Hollow after two ticks without an answer, "reconnecting" after five; until
-   it answers again nothing risky can be pressed. */
+/* "Updated": the time of the last response. Hollow after two ticks without a response, "Reconnecting" after five; until
+   the next response buttons of class `danger` are disabled, because the page may be outdated. */
 const marker = document.getElementById("as-of");
 let missed = 0;
 
@@ -31,17 +31,17 @@ function judge() {
   const state = missed > 5 ? "lost" : missed > 2 ? "late" : "fresh";
   if (marker.dataset.state === state) return;
   marker.dataset.state = state;
-  marker.querySelector(".told").textContent = state === "lost" ? "reconnecting" : "";
+  marker.querySelector(".told").textContent = state === "lost" ? "Reconnecting…" : "";
   document.querySelectorAll("main .button.danger, main [data-risky]").forEach(state === "lost" ? hold : release);
 }
 
-const WHY = "Not now: what is shown is old, and the console does not answer. It will be possible again when it does.";
+const DISABLED_REASON = "Disabled while reconnecting: the data on this page may be outdated.";
 
 function hold(button) {
   if (button.ariaDisabled === "true") return;
   button.dataset.stale = button.title;
   button.ariaDisabled = "true";
-  button.title = WHY;
+  button.title = DISABLED_REASON;
 }
 
 function release(button) {
@@ -55,7 +55,7 @@ document.addEventListener("click", (event) => {
   if (!event.target.closest?.("[data-stale]")) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  say(WHY);
+  say(DISABLED_REASON);
 }, true);
 
 document.addEventListener("htmx:afterRequest", (event) => {
@@ -67,14 +67,14 @@ document.addEventListener("htmx:afterRequest", (event) => {
   judge();
 });
 
-/* How long ago a moment, in seconds since 1970, was, in the words of the pages: "3 s", "12 min". */
+/* Return the age of a moment in seconds since 1970, as the template filter `age` does: "3s", "12m". */
 function age(moment) {
   const seconds = Math.max(0, Math.floor(Date.now() / 1000 - moment));
-  const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([least]) => seconds >= least) ?? [1, "s"];
-  return `${Math.floor(seconds / size)} ${unit}`;
+  const [size, unit] = [[86400, "d"], [3600, "h"], [60, "m"]].find(([least]) => seconds >= least) ?? [1, "s"];
+  return `${Math.floor(seconds / size)}${unit}`;
 }
 
-/* Clocks run on between two answers: "6:12" since, or until, the moment that the element names; ages likewise. */
+/* Clocks ("6:12" since or until a moment) and ages are kept current between two responses. */
 function clocks() {
   for (const one of document.hidden ? [] : document.querySelectorAll("[data-age]")) {
     const words = age(one.dataset.age);
@@ -92,7 +92,7 @@ function clocks() {
 
 setInterval(clocks, 1000);
 
-/* Short news in the corner, gone after a while; also read aloud. */
+/* Show a message in the corner for 4 s; a live region, so screen readers announce it. */
 let silence = 0;
 
 function say(words) {
@@ -106,13 +106,13 @@ function say(words) {
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-    say("Copied.");
+    say("Copied");
   } catch {
-    window.prompt("Copy this:", text);
+    window.prompt("Copy:", text);
   }
 }
 
-/* Other modules ask by events: an import would load this file a second time, under its unhashed name. */
+/* Other modules use events: an import would load this file a second time, under its unhashed name. */
 document.addEventListener("copy:text", (event) => { copy(event.detail); });
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("button[data-copy]");
@@ -120,7 +120,7 @@ document.addEventListener("click", (event) => {
 });
 document.querySelectorAll("button[data-copy]").forEach((button) => { button.hidden = false; });
 
-/* What somebody prefers holds at once; the cookie is for the next page. */
+/* A preference takes effect immediately; the cookie keeps it for the next page. */
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest("[data-prefer]");
   const chosen = event.submitter?.value;
@@ -132,13 +132,13 @@ document.addEventListener("submit", async (event) => {
   for (const button of document.querySelectorAll(`[data-prefer="${name}"] button`)) {
     button.ariaPressed = String(button.value === chosen);
   }
-  for (const words of document.querySelectorAll(`[data-prefer="${name}"] [data-chosen]`)) words.textContent = chosen;
+  for (const words of document.querySelectorAll(`[data-prefer="${name}"] [data-chosen]`)) words.textContent = chosen === "on" ? "On" : "Off";
   if (name === "theme") document.dispatchEvent(new Event("theme:change"));
   const answer = await fetch(form.action, { method: "POST", body, redirect: "manual" }).catch(() => null);
-  if (!answer || answer.status >= 400) say("This could not be kept for the next page.");
+  if (!answer || answer.status >= 400) say("Preference not saved.");
 });
 
-/* A menu closes when the pointer or the focus goes elsewhere, and with Escape. */
+/* A menu closes when the focus or a click is outside of it, and with Escape. */
 function close(event) {
   for (const menu of document.querySelectorAll("details.menu[open]")) {
     if (event.key === "Escape") menu.querySelector("summary").focus();

@@ -1,4 +1,4 @@
-/* What htmx cannot do for the editor: a text area as tall as its text, marks on fields at fault, a copied link, and
+/* What htmx cannot do for the editor: a text area as tall as its text, marks on fields with errors, a copied link, and
    telling the button that has the focus from one that was pressed. */
 function grow() {
   const area = document.getElementById("manifest");
@@ -7,12 +7,12 @@ function grow() {
   }
 }
 
-/* Fields are never swapped while somebody types, so the mark of a fault follows what stands beside them. */
+/* Fields are never swapped while somebody types, so a field is marked as invalid by the notes beside it. */
 function marks() {
-  for (const one of document.querySelectorAll("#editing [aria-describedby^='beside-']")) {
-    const beside = document.getElementById(one.getAttribute("aria-describedby"));
+  for (const one of document.querySelectorAll("#editing [aria-describedby^='notes-']")) {
+    const notes = document.getElementById(one.getAttribute("aria-describedby"));
     one.toggleAttribute("aria-invalid", false);
-    if (beside?.querySelector(".fault")) {
+    if (notes?.querySelector(".fault")) {
       one.setAttribute("aria-invalid", "true");
     }
   }

@@ -9,7 +9,6 @@ from django.urls import reverse
 from clusters.models import MemberCluster
 
 CLUSTERS = "/admin/clusters/membercluster/"
-IMPORT = f"{CLUSTERS}import/"
 ADD = f"{CLUSTERS}add/"
 
 

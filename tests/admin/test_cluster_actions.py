@@ -7,7 +7,7 @@ from django.contrib.messages import get_messages
 from django.test import Client
 
 from clusters.models import FleetState, MemberCluster, Membership
-from clusters.operations.editing import add_taint, cordon
+from clusters.operations.edit import add_taint, cordon
 from fleetui.models import Event
 from tests.admin.pages import CLUSTERS, act_url, text_of
 from tests.rows import NOW, all_joined, decided, joined, pick_n_spec, spec
@@ -61,7 +61,7 @@ def test_an_action_that_needs_more_asks_for_it(operator: Client) -> None:
     assert 'name="apply"' not in page
 
 
-def test_leaving_tells_what_placements_would_lose(operator: Client) -> None:
+def test_leaving_shows_the_impact_on_placements(operator: Client) -> None:
     all_joined("a", "b", "c")
     decided("all", spec())
     decided("two", pick_n_spec(2))
@@ -106,17 +106,17 @@ def test_what_changes_nothing_lists_no_placement(operator: Client) -> None:
 @pytest.mark.parametrize(
     ("action", "given", "words"),
     [
-        ("add-label", {"key": "env", "value": "prod"}, "Set a label env=prod: 2 clusters changed."),
-        ("remove-label", {"key": "region"}, "Remove a label region: 1 cluster changed; 1 already as wanted."),
-        ("add-taint", {"key": "x", "value": ""}, "Add a taint x=: 2 clusters changed."),
+        ("add-label", {"key": "env", "value": "prod"}, "Set label env=prod: 2 clusters changed."),
+        ("remove-label", {"key": "region"}, "Remove label region: 1 cluster changed; 1 unchanged."),
+        ("add-taint", {"key": "x", "value": ""}, "Add taint x=: 2 clusters changed."),
         (
             "remove-taint",
             {"taint": "gpu=yes"},
-            "Remove a taint gpu=yes: 1 cluster changed; 1 already as wanted.",
+            "Remove taint gpu=yes: 1 cluster changed; 1 unchanged.",
         ),
-        ("cordon", {}, "Cordon: 1 cluster changed; 1 already as wanted."),
-        ("uncordon", {}, "Uncordon: 1 cluster changed; 1 already as wanted."),
-        ("leave", {}, "Leave the fleet: 2 clusters begin to leave."),
+        ("cordon", {}, "Cordon: 1 cluster changed; 1 unchanged."),
+        ("uncordon", {}, "Uncordon: 1 cluster changed; 1 unchanged."),
+        ("leave", {}, "Remove from fleet: 2 clusters leaving."),
     ],
 )
 def test_applying_says_what_changed_and_leaves_an_event_for_each(
@@ -144,14 +144,14 @@ def test_applying_says_what_changed_and_leaves_an_event_for_each(
 @pytest.mark.parametrize(
     ("action", "given", "words"),
     [
-        ("add-label", {"key": "no spaces", "value": "x"}, "the key "),
+        ("add-label", {"key": "no spaces", "value": "x"}, "Invalid key: must "),
         ("add-label", {}, "metadata.labels"),
-        ("add-taint", {"key": "", "value": "x"}, "spec.taints[0].key: is empty"),
+        ("add-taint", {"key": "", "value": "x"}, "spec.taints[0].key: Required value"),
         ("remove-label", {"key": "nobody-has-it"}, "Select a valid choice"),
         ("remove-taint", {"taint": "nobody=has"}, "Select a valid choice"),
     ],
 )
-def test_what_will_not_do_is_refused(
+def test_invalid_input_of_an_action_is_refused(
     operator: Client, action: str, given: dict[str, str], words: str
 ) -> None:
     all_joined("a")
@@ -171,7 +171,9 @@ def test_all_or_none(operator: Client) -> None:
     answer = done(operator, "add-taint", "a", "b", key="gpu", value="")
 
     assert answer.status_code == 422
-    assert "spec.taints: has 101 items (allowed: 0 to 100 items)" in text_of(answer)
+    assert "spec.taints: Too many: 101: must have at most 100 items (allowed: 0 to 100 items)" in text_of(
+        answer
+    )
     assert not MemberCluster.objects.get(name="a").taints.exists()
 
 
@@ -183,11 +185,11 @@ def test_the_whole_list_can_be_chosen(operator: Client) -> None:
     assert len(answer.context["names"]) == 60
 
 
-def test_clusters_that_went_meanwhile_are_left_out(operator: Client) -> None:
+def test_clusters_that_left_the_fleet_are_skipped(operator: Client) -> None:
     all_joined("a")
 
     assert said(done(operator, "cordon", "a", "gone")) == ["Cordon: 1 cluster changed."]
-    assert "None of the chosen clusters" in said(done(operator, "cordon", "gone"))[-1]
+    assert "The selected clusters are no longer" in said(done(operator, "cordon", "gone"))[-1]
 
 
 def test_one_may_go_back_and_type_again(operator: Client) -> None:

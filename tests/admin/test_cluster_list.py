@@ -5,9 +5,9 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import MemberCluster
-from clusters.operations.editing import cordon
-from clusters.operations.joining import Wanted, put_clusters
-from clusters.operations.leaving import leave
+from clusters.operations.edit import cordon
+from clusters.operations.join import ClusterSpec, upsert_clusters
+from clusters.operations.leave import leave
 from tests.admin.pages import CLUSTERS, text_of
 from tests.rows import NOW, all_joined, decided, joined, member_document, pick_n_spec, simulated
 
@@ -30,10 +30,10 @@ def test_shows_state_labels_taints_heartbeat_and_placements(viewer: Client) -> N
 
     page = text_of(viewer.get(CLUSTERS))
 
-    assert '<span class="state-good">Eligible</span>' in page
-    assert '<a class="chip" href="?label=region%3Aeast">region=east</a>' in page
+    assert '<span class="state-good">Ready</span>' in page
+    assert '<a class="chip" href="/admin/clusters/membercluster/?label=region%3Aeast">region=east</a>' in page
     assert '<span class="state-off">Cordoned</span>' in page
-    assert "not observed" in page
+    assert "Not monitored" in page
     assert '<a class="chip" href="/admin/placements/binding/?cluster_name=a">1</a>' in page
 
 
@@ -44,7 +44,7 @@ def test_says_why_a_cluster_is_not_eligible(viewer: Client) -> None:
 
     page = text_of(viewer.get(CLUSTERS))
 
-    assert "has never reported: its member agent is not online" in page
+    assert "Never reported (agent offline)" in page
     assert '<span class="state-off">Leaving</span>' in page
 
 
@@ -103,7 +103,7 @@ def test_costs_the_same_for_5000_clusters(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     documents = [member_document(f"c-{n}", {"region": f"r{n % 50}", "host": f"h{n}"}) for n in range(5000)]
-    put_clusters([Wanted(one) for one in documents], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
 
     with django_assert_max_num_queries(12) as queries:
         answer = viewer.get(f"{CLUSTERS}?q=c&label=region:r1")
@@ -126,7 +126,7 @@ def test_what_others_wrote_is_escaped(viewer: Client) -> None:
 
 
 @pytest.mark.parametrize("query", ["p=0", "p=99", "o=5.-6", "o=99", "label=%00", "q=%00", "q=" + "x" * 3000])
-def test_odd_queries_do_no_harm(viewer: Client, query: str) -> None:
+def test_invalid_queries_are_harmless(viewer: Client, query: str) -> None:
     joined("a")
 
     assert viewer.get(f"{CLUSTERS}?{query}").status_code in (200, 302)

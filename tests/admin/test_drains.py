@@ -1,21 +1,21 @@
-"""The actions Drain and Tell to fail: what they show first, and what they do."""
+"""The actions Drain and Inject faults: their previews and their effects."""
 
 import pytest
 from django.test import Client
 
 from clusters.models import MemberCluster
-from clusters.operations.faults import faults_of
+from clusters.operations.fault_injection import faults_of
 from placements.models import Drain
 from tests.admin.pages import act_url, change_url, text_of
 from tests.admin.test_cluster_actions import done, said
-from tests.rollouts.world import World
 from tests.rows import all_joined, pick_n_spec, simulated, spec
+from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
 FIXED = {"placementType": "PickFixed", "clusterNames": ["c001"]}
 
 
-def test_drain_shows_who_takes_over_and_who_stays_before_it_begins(operator: Client) -> None:
+def test_drain_shows_replacements_before_it_starts(operator: Client) -> None:
     world = World(3)
     world.place("fixed", spec(FIXED))
     world.place("web", pick_n_spec(3))
@@ -26,9 +26,9 @@ def test_drain_shows_who_takes_over_and_who_stays_before_it_begins(operator: Cli
     assert "PickFixed: cannot be evicted, stays" in page
     assert "No replacement: no other cluster passes its filters" in page
     assert not Drain.objects.exists()
-    assert said(done(operator, "drain", "c001")) == ["Drain: 1 cluster begin to be drained."]
+    assert said(done(operator, "drain", "c001")) == ["Drain: 1 cluster draining."]
     assert Drain.objects.get().started_by == "a-operator"
-    assert said(done(operator, "drain", "c001"))[-1].endswith("1 already as wanted.")
+    assert said(done(operator, "drain", "c001"))[-1].endswith("1 unchanged.")
 
 
 def test_clusters_that_are_drained_together_take_nothing_over(operator: Client) -> None:
@@ -49,13 +49,13 @@ def test_clusters_that_are_drained_together_take_nothing_over(operator: Client) 
 def test_faults_of_a_simulated_cluster_are_edited(operator: Client) -> None:
     simulated("s", fault="silent")
     assert "silent" in text_of(operator.get(act_url("faults"), {"name": "s"}))
-    assert act_url("faults") in text_of(operator.get(change_url("s")))
+    assert "/clusters/s/inject-fault/" in text_of(operator.get(change_url("s")))
 
     preview = operator.post(act_url("faults"), {"names": "s", "faults": '[{"kind": "unhealthy"}]'})
     told = said(done(operator, "faults", "s", faults='[{"kind": "unhealthy"}]'))
 
     assert "unhealthy" in text_of(preview)
-    assert told == ["Tell to fail: 1 cluster changed."]
+    assert told == ["Inject faults: 1 cluster changed."]
     assert faults_of(MemberCluster.objects.get(name="s")) == [{"kind": "unhealthy"}]
     done(operator, "faults", "s", faults="")
     assert faults_of(MemberCluster.objects.get(name="s")) == []
@@ -66,11 +66,11 @@ def test_faults_of_a_simulated_cluster_are_edited(operator: Client) -> None:
     [
         ("s", "[", "faults"),
         ("s", "{}", "is not a list of faults"),
-        ("s", '[{"kind": "odd"}]', "is not known here"),
-        ("real", "[]", "is no simulated cluster"),
+        ("s", '[{"kind": "odd"}]', "Unsupported value"),
+        ("real", "[]", "is not a simulated cluster"),
     ],
 )
-def test_faults_that_will_not_do_are_refused(operator: Client, name: str, faults: str, words: str) -> None:
+def test_invalid_faults_are_refused(operator: Client, name: str, faults: str, words: str) -> None:
     simulated("s")
     all_joined("real")
 

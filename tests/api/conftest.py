@@ -1,10 +1,9 @@
 """Callers of the API, each with a role; no attempts remembered from one test to the next."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from django.core.cache import cache
-from django.test import override_settings
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
@@ -14,13 +13,6 @@ from tests.rows import person
 @pytest.fixture(autouse=True)
 def _served(collected_static: None) -> None:
     """Serve the files as in production: the page of the documentation has some."""
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _quick_passwords() -> Iterator[None]:
-    """Hash passwords quickly: hundreds of callers are made, and none is in danger."""
-    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
-        yield
 
 
 @pytest.fixture(autouse=True)

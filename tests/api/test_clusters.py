@@ -5,7 +5,7 @@ from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster
 from fleetui.models import Event
-from placements.operations.placements import save_placement
+from placements.services.placements import save_placement
 from tests.rows import (
     NOW,
     all_joined,
@@ -27,7 +27,7 @@ def names(answer) -> list[str]:
     return [item["name"] for item in answer.json()["items"]]
 
 
-def test_a_list_goes_on_where_its_next_says(reader: APIClient) -> None:
+def test_next_is_the_following_page(reader: APIClient) -> None:
     all_joined("a", "b", "c")
 
     first = reader.get(CLUSTERS, {"limit": 2}).json()
@@ -126,7 +126,7 @@ def test_the_same_labels_and_taints_again_change_nothing(api: APIClient, part: s
     assert (put.status_code, put.headers["ETag"]) == (200, '"1"')
 
 
-def test_an_odd_label_is_refused_with_its_place(api: APIClient) -> None:
+def test_an_invalid_label_is_refused_with_its_path(api: APIClient) -> None:
     joined("a")
 
     answer = api.patch(f"{CLUSTERS}/a/labels", {"tier": "not a value!"})
@@ -205,7 +205,7 @@ def test_an_unknown_cluster_is_a_problem(reader: APIClient) -> None:
 
     assert answer.status_code == 404
     assert answer.headers["Content-Type"] == "application/problem+json"
-    assert answer.json()["detail"] == "no cluster is named 'nobody'"
+    assert answer.json()["detail"] == "cluster 'nobody' not found"
 
 
 def test_a_document_of_another_name_is_refused(api: APIClient) -> None:

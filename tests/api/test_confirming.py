@@ -7,10 +7,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from rest_framework.test import APIClient
 
-from placements.manifests import dump_yaml
+from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement, Resource
-from tests.placements.test_emptying import FIXED, FIXED_ELSEWHERE, PICK_ALL, PICK_N
 from tests.rows import all_joined, decided, namespace, pick_n_spec, placement_document, spec
+from tests.services.test_unscheduling_everything import FIXED, FIXED_ELSEWHERE, PICK_ALL, PICK_N
 
 pytestmark = pytest.mark.django_db
 WEB = "/api/v1/placements/web"

@@ -68,7 +68,7 @@ def test_the_beginning_of_an_id_will_do(reader: APIClient, decision: str, length
 
 
 @pytest.mark.parametrize("given", ["d-123", "d-0000", "26de", "d-XYZW", "d-%25", "d-" + "0" * 33])
-def test_what_is_no_id_is_not_found(reader: APIClient, given: str) -> None:
+def test_an_invalid_id_is_not_found(reader: APIClient, given: str) -> None:
     assert reader.get(f"{DECISIONS}/{given}").status_code == 404
 
 

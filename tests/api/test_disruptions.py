@@ -4,10 +4,10 @@ import pytest
 from rest_framework.test import APIClient
 
 from placements.models import Drain, DrainStep
-from placements.operations.rollouts.draining import advance_drains
-from tests.rollouts.test_evictions import budget
-from tests.rollouts.world import World
+from placements.services.disruption.drains import advance_drains
 from tests.rows import all_joined, decided, pick_n_spec, simulated, spec
+from tests.services.rollouts.test_evictions import budget
+from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
 WEB = "/api/v1/placements/web"
@@ -72,7 +72,7 @@ def test_a_drain_shows_what_it_would_do_then_how_far_it_is_and_is_cancelled(api:
         {
             "placement": "web",
             "fate": "shrinks",
-            "message": "PickAll: leaves.",
+            "message": "No replacement needed (PickAll).",
             "joins": [],
             "placedBefore": 2,
             "placedAfter": 1,
@@ -80,7 +80,7 @@ def test_a_drain_shows_what_it_would_do_then_how_far_it_is_and_is_cancelled(api:
     ]
 
     assert api.post(drain).status_code == 202
-    advance_drains(now=Drain.objects.get().look_at)
+    advance_drains(now=Drain.objects.get().requeue_at)
 
     assert api.get(drain).json()["drain"]["placements"][0]["state"] == "leaving"
     assert DrainStep.objects.get().placement_name == "web"
@@ -93,19 +93,19 @@ def test_faults_of_a_simulated_cluster_are_replaced(api: APIClient) -> None:
     simulated("s")
     all_joined("real")
 
-    answer = api.put("/api/v1/clusters/s/faults", [{"kind": "silent"}], format="json")
+    answer = api.put("/api/v1/clusters/s/fault-injection", [{"kind": "silent"}], format="json")
 
     assert answer.json() == [{"kind": "silent"}]
-    assert api.get("/api/v1/clusters/s/faults").json() == [{"kind": "silent"}]
-    assert api.put("/api/v1/clusters/s/faults", [{"kind": "odd"}], format="json").status_code == 422
-    assert api.get("/api/v1/clusters/real/faults").status_code == 409
+    assert api.get("/api/v1/clusters/s/fault-injection").json() == [{"kind": "silent"}]
+    assert api.put("/api/v1/clusters/s/fault-injection", [{"kind": "odd"}], format="json").status_code == 422
+    assert api.get("/api/v1/clusters/real/fault-injection").status_code == 409
 
 
-def test_nothing_is_forgotten_of_a_placement_that_stays(api: APIClient) -> None:
+def test_no_cluster_is_abandoned_without_a_deletion(api: APIClient) -> None:
     all_joined("a")
     decided("web", spec())
 
-    answer = api.post(f"{WEB}/forget", {"cluster": "a"}, format="json")
+    answer = api.post(f"{WEB}/abandon-cluster", {"cluster": "a"}, format="json")
 
     assert answer.status_code == 409
     assert "not being deleted" in answer.json()["detail"]

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 
 from clusters.models import ClusterTaint
 from placements.models import Drain
-from placements.operations.rollouts.draining import advance_drains
+from placements.services.disruption.drains import advance_drains
 from tests.rows import all_joined, decided, spec
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +24,7 @@ def _placed() -> None:
     decided("ledger", spec())
 
 
-def test_a_drain_takes_its_pace_and_tells_it(api: APIClient) -> None:
+def test_a_drain_has_its_options(api: APIClient) -> None:
     pace = {"atOnce": 2, "deadlineSeconds": 600, "order": ["web"]}
 
     begun = api.post(DRAIN, pace, format="json")
@@ -58,7 +58,7 @@ def test_what_is_left_at_the_deadline_is_listed(api: APIClient) -> None:
         ([], ""),
     ],
 )
-def test_an_odd_pace_is_refused_and_nothing_begins(api: APIClient, pace: object, path: str) -> None:
+def test_invalid_options_are_refused_and_nothing_starts(api: APIClient, pace: object, path: str) -> None:
     answer = api.post(DRAIN, pace, format="json")
 
     assert answer.status_code == 422

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from placements.manifests import dump_yaml
+from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement, Resource
-from placements.scheduling.semantics import Semantics
 from tests.ocm_documents import (
     NAMESPACE,
     needs_proposal,
@@ -67,7 +67,9 @@ def test_an_edit_that_is_behind_is_refused(api: APIClient) -> None:
         ("POST", f"{PLACEMENTS}/preview/semantics"),
     ],
 )
-def test_a_fault_has_its_path_and_its_line_at_each_door(api: APIClient, method: str, address: str) -> None:
+def test_an_error_has_its_path_and_line_at_each_entry_point(
+    api: APIClient, method: str, address: str
+) -> None:
     answer = post_yaml(api, address, dump_yaml(ocm_document(numberOfClusters="two")), method)
 
     (fault,) = answer.json()["faults"]
@@ -116,7 +118,7 @@ def test_a_draft_is_decided_under_all_four_semantics(reader: APIClient) -> None:
     assert not Placement.objects.exists()
 
 
-def test_a_draft_says_which_semantics_cannot_be_asked(reader: APIClient) -> None:
+def test_a_draft_lists_scheduling_rules_that_do_not_apply(reader: APIClient) -> None:
     options = '{"domainWeights": {"region": {"east": 2}}}'
     policy = {"topologySpreadConstraints": [{"topologyKey": "region", "maxSkew": 1}]}
     draft = placement_document("web", pick_n_spec(2, **policy), spread_options=options)
@@ -124,4 +126,4 @@ def test_a_draft_says_which_semantics_cannot_be_asked(reader: APIClient) -> None
     found = reader.post(f"{PLACEMENTS}/preview/semantics", draft).json()
 
     assert set(found["semantics"]) == {"fleet", "kubefleet", "kubernetes"}
-    assert "cannot have a hard maxSkew as well" in found["refused"]["ocm"]
+    assert "not allowed for a key with domain weights and DoNotSchedule" in found["refused"]["ocm"]

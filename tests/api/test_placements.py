@@ -3,8 +3,8 @@
 import pytest
 from rest_framework.test import APIClient
 
+from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.models import Event
-from placements.manifests import dump_yaml, load_documents
 from placements.models import Placement
 from tests.documents import OURS
 from tests.rows import all_joined, decided, namespace, pick_n_spec, placed, placement_document, run_due, saved
@@ -82,7 +82,7 @@ def test_yaml_is_answered_when_it_is_accepted(reader: APIClient) -> None:
     assert b"apiVersion: placement.kubernetes-fleet.io/v1\n" in answer.content
 
 
-def test_what_may_surprise_is_told_in_a_header(api: APIClient) -> None:
+def test_warnings_are_in_a_header(api: APIClient) -> None:
     answer = api.put(f"{PLACEMENTS}/web", placement_document("web", pick_n_spec(0)))
 
     assert answer.status_code == 201

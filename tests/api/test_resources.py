@@ -107,8 +107,8 @@ def test_apply_does_all_or_nothing(api: APIClient) -> None:
 def test_a_changed_resource_asks_the_placements_that_select_it(api: APIClient) -> None:
     joined("a")
     api.put("/api/v1/placements/web", placement_document("web", pick_n_spec(1)))
-    asked = Placement.objects.get().asked
+    asked = Placement.objects.get().generation
 
     api.put(SHOP, namespace("shop"))
 
-    assert Placement.objects.get().asked > asked
+    assert Placement.objects.get().generation > asked

@@ -4,9 +4,9 @@ import pytest
 from rest_framework.test import APIClient
 
 from placements.models import Binding, Placement
-from tests.rollouts.test_rolling import one_at_a_time
-from tests.rollouts.world import World
 from tests.rows import pick_n_spec, placement_document
+from tests.services.rollouts.test_rolling import one_at_a_time
+from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
 WEB = "/api/v1/placements/web"
@@ -36,7 +36,7 @@ def test_lists_runs_the_newest_first_and_filters(reader: APIClient) -> None:
 
 
 @pytest.mark.usefixtures("world")
-def test_a_run_tells_its_facts_its_reasons_and_its_clusters(reader: APIClient) -> None:
+def test_a_rollout_has_facts_reasons_and_clusters(reader: APIClient) -> None:
     run = reader.get("/api/v1/rollouts/web/2").json()
 
     assert run["waves"] == [["c000"], ["c001"], ["c002"]]
@@ -44,7 +44,7 @@ def test_a_run_tells_its_facts_its_reasons_and_its_clusters(reader: APIClient) -
     assert run["answer"]["budgets"]["updates"]["floor"] == 2
     assert run["answer"]["waitingCount"] == 2
     waiting = run["sentences"]["waiting"][0]
-    assert (waiting["clusters"], waiting["freedBy"]) == (["c001", "c002"], "c000 becoming available")
+    assert (waiting["clusters"], waiting["freedBy"]) == (["c001", "c002"], "c000 is available")
     rows = [(one["cluster"], one["wave"], one["running"], one["wanted"]) for one in run["clusters"]]
     assert rows == [("c000", 1, "r1", "r1"), ("c001", 2, "r0", "r1"), ("c002", 3, "r0", "r1")]
 
@@ -89,11 +89,12 @@ def test_plans_a_draft_without_saving_it(reader: APIClient) -> None:
 def test_plans_a_draft_of_a_placement_that_is_not_there(reader: APIClient) -> None:
     World(3)
 
-    plan = reader.post("/api/v1/placements/new/plan", placement_document("new", pick_n_spec(2))).json()
+    plan = reader.post("/api/v1/placements/db/plan", placement_document("db", pick_n_spec(2))).json()
 
     assert [wave["count"] for wave in plan["waves"]] == [2]
-    other = reader.post("/api/v1/placements/else/plan", placement_document("new", pick_n_spec(2)))
-    assert other.status_code == 422
+    other = reader.post("/api/v1/placements/else/plan", placement_document("db", pick_n_spec(2)))
+    reserved = reader.post("/api/v1/placements/new/plan", placement_document("new", pick_n_spec(2)))
+    assert (other.status_code, reserved.status_code) == (422, 422)
 
 
 def test_pauses_and_resumes(api: APIClient, world: World) -> None:
@@ -108,7 +109,7 @@ def test_pauses_and_resumes(api: APIClient, world: World) -> None:
     assert api.post(f"{WEB}/resume").json()["pausedSince"] is None
 
 
-def test_stops_begins_anew_rolls_back_and_releases(api: APIClient, world: World) -> None:
+def test_stops_starts_rolls_back_and_unpins(api: APIClient, world: World) -> None:
     assert api.post(f"{WEB}/stop").json()["stopped"] is True
     assert api.post(f"{WEB}/start").json()["stopped"] is False
     held = api.post(f"{WEB}/rollback", {"resourceSnapshot": 0}).json()
@@ -116,7 +117,7 @@ def test_stops_begins_anew_rolls_back_and_releases(api: APIClient, world: World)
 
     assert held["heldAt"] == 2
     assert api.get("/api/v1/rollouts/web/3").json()["because"] == "rolled back to the content of r0"
-    assert api.post(f"{WEB}/release").json()["heldAt"] is None
+    assert api.post(f"{WEB}/unpin").json()["heldAt"] is None
 
 
 def test_tries_again_what_failed(api: APIClient, world: World) -> None:
@@ -135,11 +136,11 @@ def test_tries_again_what_failed(api: APIClient, world: World) -> None:
 
 
 @pytest.mark.usefixtures("world")
-@pytest.mark.parametrize("hand", ["pause", "resume", "stop", "start", "rollback", "release"])
-def test_a_hand_minds_what_it_started_from(api: APIClient, hand: str) -> None:
-    body = {"resourceSnapshot": 0} if hand == "rollback" else None
+@pytest.mark.parametrize("name", ["pause", "resume", "stop", "start", "rollback", "unpin", "release"])
+def test_an_action_honors_if_match(api: APIClient, name: str) -> None:
+    body = {"resourceSnapshot": 0} if name == "rollback" else None
 
-    answer = api.post(f"{WEB}/{hand}", body, headers={"If-Match": '"77"'})
+    answer = api.post(f"{WEB}/{name}", body, headers={"If-Match": '"77"'})
 
     assert answer.status_code == 412
     assert answer.json()["type"] == "urn:fleetui:problem:stale-edit"
@@ -147,19 +148,19 @@ def test_a_hand_minds_what_it_started_from(api: APIClient, hand: str) -> None:
 
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(
-    ("hand", "body", "status"),
+    ("name", "body", "status"),
     [
         ("start", None, 409),
-        ("release", None, 409),
+        ("unpin", None, 409),
         ("rollback", {"resourceSnapshot": 9}, 409),
         ("rollback", {"number": 0}, 422),
         ("rollback", {"resourceSnapshot": "x"}, 422),
         ("retry", [], 422),
     ],
 )
-def test_refuses_what_makes_no_sense(api: APIClient, hand: str, body: object, status: int) -> None:
-    assert api.post(f"{WEB}/{hand}", body).status_code == status
+def test_refuses_actions_that_are_not_allowed(api: APIClient, name: str, body: object, status: int) -> None:
+    assert api.post(f"{WEB}/{name}", body).status_code == status
 
 
-def test_a_hand_on_nobody_is_a_problem(api: APIClient) -> None:
+def test_an_action_on_an_unknown_placement_is_not_found(api: APIClient) -> None:
     assert api.post("/api/v1/placements/nobody/pause").status_code == 404

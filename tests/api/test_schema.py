@@ -11,11 +11,14 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
-from drf_spectacular.generators import SchemaGenerator
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
+from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.schemas import APIOperation, BaseSchema
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -24,24 +27,30 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from fleetui.models import Event
-from placements.explain.staged_document import answer_facts
+from placements.engine.rollout.staged_run import (
+    DELETE_STAGE,
+    ClusterStep,
+    RunStatus,
+    Stage,
+    StagedRunPlan,
+    StagedUpdateResult,
+    Wait,
+    WaitReason,
+)
+from placements.engine.rollout.state import Phase
+from placements.explain.staged_updates import staged_document
+from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun
-from placements.operations.budgets import save_budget
-from placements.operations.overrides import save_override
-from placements.operations.resources import apply_resources
-from placements.operations.rollouts.advancing import advance_due
-from placements.operations.rollouts.draining import drain
-from placements.operations.scenarios import ask_what_if
-from placements.operations.staged.runs import save_run
-from placements.operations.staged.strategies import save_strategy
-from placements.rollout.staged import DELETE_STAGE
-from placements.rollout.staged_facts import Answer, RunStatus, Wait, WaitFor
-from placements.rollout.stages import ClusterStep, Stage
-from placements.rollout.stages import StagedRun as Plan
-from placements.rollout.state import Phase
-from placements.scheduling.bindings import BindingState
-from tests.rollouts.overrides import annotate, for_clusters, rule
-from tests.rollouts.staged import run_document, stage, staged_spec, strategy_document
+from placements.services.disruption.budgets import save_budget
+from placements.services.disruption.drains import drain
+from placements.services.overrides.operations import save_override
+from placements.services.resources.operations import apply_resources
+from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.rollouts.staged_runs import save_run
+from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.what_if.operations import create_scenario
+from tests.api.schema import generated_schema
+from tests.database import rolled_back
 from tests.rows import (
     NOW,
     decided,
@@ -55,6 +64,8 @@ from tests.rows import (
     saved,
     simulated,
 )
+from tests.services.rollouts.overrides import annotate, for_clusters, rule
+from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
 
 CHECKS = [
     not_a_server_error,
@@ -63,18 +74,16 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-# Not from a fixture: schemathesis 4.32 and pytest 9.2 do not go together there.
-SCHEMA = schemathesis.openapi.from_dict(SchemaGenerator().get_schema(request=None, public=True))
+PARTS = 6
+"""The operations are tested in so many tests of about the same length, for the cores to share."""
 
 
-def _application(environ: dict[str, Any], start_response: Any) -> Any:
-    """Answer; the handler is made by the first call, when its static files have their folder."""
-    return _handler()(environ, start_response)
-
-
-_handler = cache(WSGIHandler)
-SCHEMA.app = _application
-SCHEMA.config.phases.coverage.enabled = False  # it would take a minute
+@cache
+def _schema() -> BaseSchema:
+    """Return the schema as schemathesis reads it; not at import, since it takes seconds."""
+    schema = schemathesis.openapi.from_dict(generated_schema())
+    schema.app = WSGIHandler()  # when its static files have their folder
+    return schema
 
 
 BUDGET = {
@@ -83,7 +92,10 @@ BUDGET = {
     "metadata": {"name": "web"},
     "spec": {"maxUnavailable": 1},
 }
-REFUSED = {"POST /api/v1/placements/{name}/forget": 409}
+REFUSED = {
+    "POST /api/v1/placements/{name}/abandon-cluster": 409,
+    "POST /api/v1/placements/{name}/forget": 409,
+}
 """What is refused even where everything is there: nothing is being deleted."""
 BODIES = {
     "POST /api/v1/apply": {"items": [namespace("shop"), member_document("a")], "kind": "List"},
@@ -97,8 +109,10 @@ BODIES = {
     "POST /api/v1/clusters/{name}/drain": {"atOnce": 2, "order": ["web"], "deadlineSeconds": 60},
     "POST /api/v1/placements/preview/semantics": placement_document("web", pick_n_spec(2)),
     "POST /api/v1/placements/{name}/evict": {"cluster": "a"},
+    "POST /api/v1/placements/{name}/abandon-cluster": {"cluster": "a"},
     "POST /api/v1/placements/{name}/forget": {"cluster": "a"},
     "PUT /api/v1/placements/{name}/budget": BUDGET,
+    "PUT /api/v1/clusters/{name}/fault-injection": [{"kind": "silent"}],
     "PUT /api/v1/clusters/{name}/faults": [{"kind": "silent"}],
     "POST /api/v1/placements/{name}/plan": placement_document("web", pick_n_spec(2)),
     "POST /api/v1/placements/{name}/retry": {"cluster": "a"},
@@ -124,43 +138,68 @@ QUERIES = {"POST /api/v1/placements/{name}/reschedule": {"confirm": "unschedule-
 pytestmark = pytest.mark.django_db
 
 
-@SCHEMA.parametrize()
-@settings(
-    max_examples=10, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
-def test_every_answer_is_as_the_schema_says(case: Any, hub: dict[str, str]) -> None:
-    headers = {"Authorization": f"Token {hub['token']}"}
-
-    case.call_and_validate(headers=headers, checks=CHECKS)
-
-    if hub.pop("is fresh", None):
-        answer = _on_what_is_there(case, hub).call_and_validate(headers=headers, checks=CHECKS)
-        assert answer.status_code < 300 or answer.status_code == REFUSED.get(case.operation.label), (
-            answer.text
-        )
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_answer_is_as_the_schema_says(
+    part: int, hub: dict[str, str], subtests: pytest.Subtests
+) -> None:
+    for found in list(_schema().get_all_operations())[part::PARTS]:
+        assert isinstance(found, Ok)
+        operation = found.ok()
+        with subtests.test(operation.label):
+            with rolled_back():
+                _answers_what_is_there(operation, hub)
+            with rolled_back():
+                _answers_anything(operation, hub)
 
 
-def _on_what_is_there(case: Any, hub: dict[str, str]) -> Any:
+def _answers_what_is_there(operation: APIOperation, hub: dict[str, str]) -> None:
     """Make the call that works: on the objects of the hub, with a good body."""
-    names = {name: hub[name] for name in case.path_parameters}
-    if "/placements/{name}" in case.path or "/rollouts/{name}" in case.path:
+    answer = _on_what_is_there(operation, hub).call_and_validate(headers=_headers(hub), checks=CHECKS)
+
+    assert answer.status_code < 300 or answer.status_code == REFUSED.get(operation.label), answer.text
+
+
+def _answers_anything(operation: APIOperation, hub: dict[str, str]) -> None:
+    """Make calls that the schema allows, and calls that it does not."""
+
+    @given(st.one_of([operation.as_strategy(generation_mode=mode) for mode in GenerationMode]))
+    @settings(
+        max_examples=10,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    def answers(case: Any) -> None:
+        case.call_and_validate(headers=_headers(hub), checks=CHECKS)
+
+    answers()
+
+
+def _headers(hub: dict[str, str]) -> dict[str, str]:
+    return {"Authorization": f"Token {hub['token']}"}
+
+
+def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
+    names = {one.name: hub[one.name] for one in operation.path_parameters}
+    if "/placements/{name}" in operation.path or "/rollouts/{name}" in operation.path:
         names["name"] = "web"
-    if case.path.endswith("/faults"):
+    if operation.path.endswith(("/fault-injection", "/faults")):
         names["name"] = "s"
-    if "/rollouts/" in case.path:
+    if "/rollouts/" in operation.path:
         names["number"] = "1"
-    if "/staged-" in case.path:
-        names["name"] = "one" if "/staged-runs" in case.path else "careful"
-    if "/overrides/" in case.path:
+    if "/staged-" in operation.path:
+        names["name"] = "one" if "/staged-runs" in operation.path else "careful"
+    if "/overrides/" in operation.path:
         names |= {"kind": "ClusterResourceOverride", "name": "tier"}
-    if "/rounds/{number}" in case.path or "/events/{number}" in case.path:
-        names["number"] = hub["event" if "/events/" in case.path else "round"]
-    if "/what-if/" in case.path:
+    if "/rounds/{number}" in operation.path or "/events/{number}" in operation.path:
+        names["number"] = hub["event" if "/events/" in operation.path else "round"]
+    if "/what-if/" in operation.path:
         names["number"] = hub["scenario"]
-    body = BODIES.get(case.operation.label)
-    given = {} if body is None else {"body": body, "media_type": "application/json"}
-    query = QUERIES.get(case.operation.label, {})
-    return case.operation.Case(path_parameters=names, query=query, **given)
+    body = BODIES.get(operation.label)
+    sent: dict[str, Any] = {} if body is None else {"body": body, "media_type": "application/json"}
+    query = QUERIES.get(operation.label, {})
+    return operation.Case(path_parameters=names, query=query, **sent)
 
 
 @pytest.fixture
@@ -185,12 +224,11 @@ def hub(_kept_connection: None) -> dict[str, str]:
     _give_hands_work()
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
     waiting_run()
-    scenario = ask_what_if(names=["a"], labels=[], by=None, now=NOW)
+    scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
     return {
         "scenario": str(scenario.pk),
         "token": Token.objects.create(user=person("ann", "operator", "approver")).key,
         "name": "a",
-        "is fresh": "yes",
         "number": "0",
         "round": "1",
         "event": str(Event.objects.latest("pk").pk),
@@ -205,10 +243,10 @@ def hub(_kept_connection: None) -> dict[str, str]:
 
 def _give_hands_work() -> None:
     """Bring a placement to where every hand can be laid on it: a run, a stop, a hold, a failure."""
-    advance_due(now=NOW)
+    sync_due_rollouts(now=NOW)
     apply_resources([namespace("shop", changed="yes")], by=None, now=NOW)
     run_due()
-    Placement.objects.update(is_stopped=True, held_number=1)
+    Placement.objects.update(is_stopped=True, pinned_snapshot=1)
     Binding.objects.update(phase=Phase.FAILED, state=BindingState.BOUND)
 
 
@@ -217,12 +255,12 @@ def waiting_run() -> None:
     saved("slow", staged_spec())
     save_strategy(strategy_document(stage("prod", before=True)), by=None, now=NOW)
     save_run(run_document("one", placementName="slow"), by=None, now=NOW)
-    step = ClusterStep("a", "v").started(NOW, "").failed(NOW)
-    plan = Plan((Stage("prod", (step,)),), Stage(DELETE_STAGE, ()))
-    answer = Answer(plan, RunStatus.WAITING, waits=(Wait(WaitFor.TIME, "prod", until=NOW),))
+    step = ClusterStep("a", "v").start(NOW, "").fail(NOW)
+    plan = StagedRunPlan((Stage("prod", (step,)),), Stage(DELETE_STAGE, ()))
+    answer = StagedUpdateResult(plan, RunStatus.WAITING, waits=(Wait(WaitReason.TIME, "prod", until=NOW),))
     rows = StagedRun.objects.filter(name="one")
-    rows.update(plan=plan.to_plain(), answer=answer_facts(answer), status=answer.status)
-    ApprovalRequest.objects.create(run=rows.get(), stage="prod", side="before", asked_at=NOW)
+    rows.update(plan=plan.to_plain(), sync_result=staged_document(answer), status=answer.status)
+    ApprovalRequest.objects.create(run=rows.get(), stage="prod", side="before", requested_at=NOW)
 
 
 def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
@@ -237,8 +275,23 @@ def test_the_schema_is_served_to_everybody() -> None:
 
 
 def test_every_operation_is_told_in_words() -> None:
-    schema = SchemaGenerator().get_schema(request=None, public=True)
-    operations = [one for path in schema["paths"].values() for one in path.values()]
+    operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 95
+    assert len(operations) == 100
     assert [one["operationId"] for one in operations if not one.get("description")] == []
+
+
+def test_former_paths_are_deprecated() -> None:
+    schema = generated_schema()
+    deprecated = {
+        path.removeprefix("/api/v1/")
+        for path, operations in schema["paths"].items()
+        if any(one.get("deprecated") for one in operations.values())
+    }
+
+    assert deprecated == {
+        "clusters/{name}/bring-back",
+        "clusters/{name}/faults",
+        "placements/{name}/forget",
+        "placements/{name}/release",
+    }

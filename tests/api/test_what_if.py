@@ -3,7 +3,7 @@
 import pytest
 from rest_framework.test import APIClient
 
-from placements.models import HypotheticalDecision, Scenario
+from placements.models import Scenario, ScenarioDecision
 from tests.builders import spread
 from tests.rows import decided, joined, pick_n_spec
 
@@ -32,7 +32,7 @@ def test_a_viewer_asks_and_reads_the_answer(reader: APIClient) -> None:
     assert [(row["variant"], row["placement"], row["placedAfter"]) for row in rows] == [("cordon", "web", 0)]
 
 
-def test_a_placement_is_told_with_its_moves_and_its_decision(reader: APIClient) -> None:
+def test_a_placement_has_its_moves_and_its_decision(reader: APIClient) -> None:
     number = reader.post("/api/v1/what-if", {"clusters": ["nimblefox"]}, format="json").json()["id"]
 
     [row] = reader.get(f"/api/v1/what-if/{number}/placements?fate=moves").json()["items"]
@@ -44,7 +44,7 @@ def test_a_placement_is_told_with_its_moves_and_its_decision(reader: APIClient) 
     assert reader.get(f"/api/v1/what-if/{number}/placements?fate=stuck").json()["items"] == []
 
 
-def test_a_faulty_question_is_told_with_paths_and_not_saved(reader: APIClient) -> None:
+def test_an_invalid_analysis_is_refused_with_paths(reader: APIClient) -> None:
     answers = [
         reader.post("/api/v1/what-if", body, format="json")
         for body in ({"clusters": ["nobody"]}, {}, {"cluster": "bravelion"})
@@ -55,23 +55,23 @@ def test_a_faulty_question_is_told_with_paths_and_not_saved(reader: APIClient) -
     assert not Scenario.objects.exists()
 
 
-def test_what_was_asked_is_listed_newest_first(reader: APIClient) -> None:
+def test_analyses_are_listed_newest_first(reader: APIClient) -> None:
     for name in ("bravelion", "nimblefox"):
         reader.post("/api/v1/what-if", {"clusters": [name]}, format="json")
 
     items = reader.get("/api/v1/what-if").json()["items"]
 
     assert [one["chosenBy"] for one in items] == ["nimblefox", "bravelion"]
-    assert HypotheticalDecision.objects.count() == 4
+    assert ScenarioDecision.objects.count() == 4
 
 
-def test_what_nobody_asked_is_not_there(reader: APIClient) -> None:
+def test_an_unknown_analysis_is_not_found(reader: APIClient) -> None:
     answer = reader.get("/api/v1/what-if/4711")
 
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:fleetui:problem:unknown-scenario")
 
 
-def test_its_decision_is_told_under_all_four_sets_of_rules(reader: APIClient) -> None:
+def test_a_decision_is_compared_under_all_scheduling_rules(reader: APIClient) -> None:
     number = reader.post("/api/v1/what-if", {"clusters": ["nimblefox"]}, format="json").json()["id"]
     [row] = reader.get(f"/api/v1/what-if/{number}/placements?fate=moves").json()["items"]
 

@@ -21,9 +21,9 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
 
-from fleetui.roles import Role
-from placements.operations.demo import load_demo
-from placements.tasks import advance_due, carry_out_due, fleet_changed, schedule_due
+from fleetui.permissions import Role
+from placements.services.demo.load import load_demo
+from placements.tasks import fleet_changed, run_cluster_calls, schedule_due, sync_due_rollouts
 from tests.rows import NOW, person
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
@@ -171,7 +171,7 @@ def work() -> Callable[[], None]:
 
     def run() -> None:
         for _ in range(20):
-            for task in (fleet_changed, schedule_due, advance_due, carry_out_due):
+            for task in (fleet_changed, schedule_due, sync_due_rollouts, run_cluster_calls):
                 task()
 
     return run

@@ -8,6 +8,8 @@ from playwright.sync_api import Page, expect
 
 from placements.models import Placement
 
+pytestmark = pytest.mark.nightly
+
 Enter = Callable[..., Page]
 
 
@@ -64,7 +66,7 @@ def test_the_theme_is_chosen_and_stays(enter: Enter, nine: None, *, javascript: 
 def test_the_marker_tells_when_answers_stay_out_and_come_back(
     enter: Enter, nine: None, complaints: list[str]
 ) -> None:
-    Placement.objects.filter(name="web").update(asked=99)  # being decided: the page asks again and again
+    Placement.objects.filter(name="web").update(generation=99)  # being decided: the page asks again and again
     page = enter("/placements/web/", "operator")
     marker, delete = page.locator("#as-of"), page.locator("main .button.danger").first
     shown = page.locator("#as-of [data-time]").inner_text()

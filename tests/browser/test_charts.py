@@ -7,7 +7,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from placements.models import Decision
-from placements.views import overview
+from placements.web import dashboard
+
+pytestmark = pytest.mark.nightly
 
 Enter = Callable[..., Page]
 
@@ -22,7 +24,7 @@ def decision(nine: None) -> str:
 def test_a_chart_is_drawn_and_named_by_its_sentence(enter: Enter, decision: str) -> None:
     page = enter(decision)
 
-    plot = page.get_by_role("img", name="Skew through the steps")
+    plot = page.get_by_role("img", name="Skew by step")
     expect(plot.locator("svg.main-svg").first).to_be_visible()
     expect(plot).to_have_accessible_name(re.compile(r"region \(max skew 1, hard\): at most 1"))
 
@@ -113,7 +115,7 @@ def test_a_press_on_a_cell_of_the_fleet_opens_the_cluster_and_the_table_those_li
 def test_in_a_large_fleet_a_press_on_a_cell_leads_to_those_like_it(
     enter: Enter, monkeypatch: pytest.MonkeyPatch, nine: None
 ) -> None:
-    monkeypatch.setattr(overview, "OPENED_UP_TO", 8)
+    monkeypatch.setattr(dashboard, "OPENED_UP_TO", 8)
     page = enter("/?by=region")
 
     _press(page, "plot-waffle", x=0, y=0)

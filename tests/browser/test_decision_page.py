@@ -8,6 +8,8 @@ from playwright.sync_api import Page, expect
 
 from placements.models import Decision
 
+pytestmark = pytest.mark.nightly
+
 Enter = Callable[..., Page]
 
 
@@ -49,9 +51,9 @@ def test_why_not_is_three_clicks_from_the_overview(enter: Enter, nine: None) -> 
     page.locator('main a[href^="/decisions/"]').first.click()
     page.get_by_role("link", name="bravelion", exact=True).first.click()
 
-    expect(page.get_by_role("heading", name="Why bravelion is not placed")).to_be_in_viewport()
+    expect(page.get_by_role("heading", name="Why bravelion was not selected")).to_be_in_viewport()
     expect(page.get_by_text("numberOfClusters 7 (now 5)")).to_be_visible()
-    expect(page.get_by_text("env=prod would be 4 against 1")).to_be_visible()
+    expect(page.get_by_text("env=prod would be 4 vs. minimum 1")).to_be_visible()
 
 
 def test_a_press_copies_the_address_as_it_stands(enter: Enter, decision: str) -> None:
@@ -62,7 +64,7 @@ def test_a_press_copies_the_address_as_it_stands(enter: Enter, decision: str) ->
     expect(page).to_have_url(re.compile(r"\?step=3$"))
     page.get_by_role("link", name="Copy link").click()
 
-    expect(page.get_by_text("Copied.")).to_be_visible()
+    expect(page.get_by_text("Link copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 
@@ -78,7 +80,7 @@ def test_a_press_shows_another_picture_and_keeps_the_step(enter: Enter, decision
 def test_it_works_without_javascript_and_on_a_phone(enter: Enter, decision: str) -> None:
     page = enter(f"{decision}?step=2", width=390, javascript=False)
 
-    page.get_by_role("link", name="Step after").click()
+    page.get_by_role("link", name="Next step").click()
 
     expect(page.get_by_role("heading", name="Step 3 → nimblefox")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 390

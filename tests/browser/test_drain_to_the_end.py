@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import Page, expect
 
-from clusters.operations.editing import change_labels
-from tests.rollouts.test_drain import Drained, is_over
+from clusters.operations.edit import change_labels
 from tests.rows import pick_n_spec, spec
+from tests.services.rollouts.test_drain import Drained, is_over
+
+pytestmark = pytest.mark.nightly
 
 Enter = Callable[..., Page]
 BY_REGION = {
@@ -47,11 +49,11 @@ def _catch_up(world: Drained) -> None:
 
 def _drain(page: Page) -> None:
     page.get_by_role("main").get_by_role("link", name="Drain", exact=True).click()
-    impact = page.get_by_role("region", name="What a drain would do")
+    impact = page.get_by_role("region", name="Impact of a drain")
     expect(impact.get_by_role("row", name=re.compile("^all"))).to_contain_text("3 → 2")
     expect(impact.get_by_role("row", name=re.compile("^spread"))).to_contain_text("replacement found")
-    page.get_by_label("Evictions at once").fill("1")
-    page.get_by_label("Something would be stuck or shrink").fill("c000")
+    page.get_by_label("Max concurrent evictions").fill("1")
+    page.get_by_label("Some placements have no replacement").fill("c000")
     page.get_by_role("button", name="Drain c000").click()
 
 
@@ -60,58 +62,60 @@ def test_since_goes_on_between_two_events(page: Page, world: Drained) -> None:
     _catch_up(world)
     world.pass_time(3)
     page.clock.fast_forward(3_000)
-    ages = page.get_by_role("region", name="Progress of the drain").locator("[data-age]")
+    ages = page.get_by_role("region", name="Drain progress").locator("[data-age]")
     expect(ages).to_have_count(2)
     page.route("**/drain/**", lambda route: route.fulfill(status=204))
 
     page.clock.fast_forward(125_000)
 
-    expect(ages.first).to_have_text("2 min")
-    expect(page.locator("#progress")).to_contain_text("Begun 2 min ago")
+    expect(ages.first).to_have_text("2m")
+    expect(page.locator("#progress")).to_contain_text("Started 2m ago")
 
 
 def test_a_cluster_is_drained_watched_uncordoned_and_filled_again(page: Page, world: Drained) -> None:
     _drain(page)
-    expect(page.get_by_role("heading", name="How far it is")).to_be_visible()
+    expect(page.get_by_role("heading", name="Drain progress")).to_be_visible()
     page.evaluate("window.loaded = true")
     _catch_up(world)
 
     world.pass_time(3)
     page.clock.fast_forward(3_000)
-    steps = page.get_by_role("region", name="Progress of the drain")
+    steps = page.get_by_role("region", name="Drain progress")
     expect(steps.get_by_role("row", name=re.compile("^all"))).to_be_visible()
-    expect(page.get_by_role("progressbar", name="Placements gone")).to_be_visible()
+    expect(page.get_by_role("progressbar", name="Placements evicted")).to_be_visible()
 
     world.run(until=lambda: is_over() and world.is_settled())
     page.clock.fast_forward(3_000)
-    expect(page.get_by_role("heading", name="The last drain")).to_be_visible()
-    expect(page.locator("#progress").get_by_role("status")).to_contain_text("2 of 2 gone")
+    expect(page.get_by_role("heading", name="Last drain")).to_be_visible()
+    expect(page.locator("#progress").get_by_role("status")).to_contain_text("2 of 2 placements evicted")
     expect(steps.get_by_role("row", name=re.compile("^spread"))).to_contain_text("c001")
     assert page.evaluate("window.loaded")
 
-    page.get_by_role("link", name="Uncordon c000, or bring back").click()
+    page.get_by_role("link", name="Uncordon c000 or restore evicted placements").click()
     page.get_by_role("main").get_by_role("link", name="Uncordon c000").click()
     page.get_by_role("main").get_by_role("button", name="Uncordon").click()
     _catch_up(world)
     world.pass_time(30)
     page.goto("/clusters/c000/drain/")
-    back = page.get_by_role("region", name="What could come back")
-    expect(back.get_by_role("row", name=re.compile("^all"))).to_contain_text("Is there.")
-    expect(back.get_by_role("row", name=re.compile("^spread"))).to_contain_text("A fresh schedule would pick")
+    back = page.get_by_role("region", name="Evicted placements")
+    expect(back.get_by_role("row", name=re.compile("^all"))).to_contain_text("Present.")
+    expect(back.get_by_role("row", name=re.compile("^spread"))).to_contain_text(
+        "Would be selected if rescheduled"
+    )
 
-    back.get_by_role("link", name="Bring spread back").click()
-    expect(page.get_by_role("main")).to_contain_text("c000 would be picked")
-    page.get_by_role("button", name="Schedule spread afresh").click()
+    back.get_by_role("link", name="Restore spread").click()
+    expect(page.get_by_role("main")).to_contain_text("c000 would be selected")
+    page.get_by_role("button", name="Reschedule spread").click()
     expect(page).to_have_url(re.compile("/clusters/c000/drain/$"))
-    expect(page.get_by_role("status").filter(has_text="spread is decided from scratch")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Placement spread rescheduled")).to_be_visible()
     _catch_up(world)
     world.pass_time(120)
     page.reload()
-    expect(back.get_by_role("row", name=re.compile("^spread"))).to_contain_text("Is there.")
+    expect(back.get_by_role("row", name=re.compile("^spread"))).to_contain_text("Present.")
     assert "c000" in world.available("spread")
 
 
-def test_what_a_drain_took_off_is_scheduled_afresh_as_it_was_previewed(page: Page, world: Drained) -> None:
+def test_what_a_drain_evicted_is_rescheduled_as_it_was_previewed(page: Page, world: Drained) -> None:
     _drain(page)
     _catch_up(world)
     world.run(until=lambda: is_over() and world.is_settled())
@@ -121,10 +125,10 @@ def test_what_a_drain_took_off_is_scheduled_afresh_as_it_was_previewed(page: Pag
     world.pass_time(30)
 
     page.goto("/placements/spread/")
-    page.get_by_role("main").get_by_role("link", name="Schedule afresh").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Schedule spread afresh?")
+    page.get_by_role("main").get_by_role("link", name="Reschedule").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Reschedule spread?")
     expect(page.locator(".versus .joins")).to_have_text("c000")
-    page.get_by_role("button", name="Schedule spread afresh").click()
+    page.get_by_role("button", name="Reschedule spread").click()
 
     expect(page).to_have_url(re.compile("/placements/spread/$"))
     expect(page.locator("section[aria-labelledby=picked]")).to_contain_text("c000")

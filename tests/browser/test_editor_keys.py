@@ -8,6 +8,8 @@ from playwright.sync_api import Page, expect
 
 from placements.models import Draft
 
+pytestmark = pytest.mark.nightly
+
 Enter = Callable[..., Page]
 _PREFERENCES = "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 

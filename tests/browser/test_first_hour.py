@@ -14,10 +14,10 @@ Enter = Callable[..., Page]
 
 def test_from_an_empty_hub_to_an_explained_decision_in_three_clicks(enter: Enter) -> None:
     page = enter("/", "operator")
-    expect(page.get_by_role("heading", level=1)).to_have_text("An empty hub")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Get started")
 
     page.get_by_role("button", name="9 clusters", exact=True).click()
-    page.get_by_role("link", name=re.compile("^Why decision .* of web")).first.click()
+    page.get_by_role("link", name=re.compile("^Explain decision .* of web")).first.click()
 
     expect(page).to_have_url(re.compile(r"/decisions/d-\w+/$"))
     expect(page.get_by_role("heading", name=re.compile(r"^Step \d+ → "))).to_be_visible()
@@ -31,21 +31,21 @@ def test_a_placement_is_made_by_form_previewed_reviewed_and_carried_out(
 
     page.locator('[name="metadata.name"]').fill("shop")
     page.get_by_label("Number of clusters").fill("3")
-    expect(page.locator("#preview .result")).to_contain_text("3 of 3 picked")
+    expect(page.locator("#preview .result")).to_contain_text("3 of 3 clusters selected")
     expect(page).to_have_url(re.compile(r"/drafts/\d+/$"))
-    page.get_by_role("button", name="Review and save").click()
+    page.get_by_role("button", name="Review changes").click()
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("Save shop, a new placement?")
-    for title in ("What it would decide", "Policy in words", "Manifest"):
+    expect(page.get_by_role("heading", level=1)).to_have_text("Review new placement shop")
+    for title in ("Scheduling preview", "Policy summary", "Manifest"):
         expect(page.get_by_role("heading", name=title)).to_be_visible()
     expect(page.locator("pre.unified .added").filter(has_text="numberOfClusters: 3")).to_be_visible()
     page.get_by_role("button", name="Save shop").click()
 
     expect(page).to_have_url(re.compile("/placements/shop/$"))
-    expect(page.get_by_role("status").filter(has_text="Saved shop.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Placement shop saved.")).to_be_visible()
     assert len(placed(Placement.objects.get(name="shop"))) == 3
     work()
-    page.get_by_role("link", name="Run 1", exact=True).click()
+    page.get_by_role("link", name="Rollout 1", exact=True).click()
     expect(page).to_have_url(re.compile("/rollouts/shop/1/$"))
     expect(page.locator("#clusters tbody tr")).to_have_count(3)
 
@@ -59,7 +59,7 @@ def test_typing_changes_the_preview_and_nothing_under_the_hands(enter: Enter) ->
     surge.fill("4%")
     surge.press("Home")
     surge.press("3")
-    expect(page.get_by_text("34% of 5 → 2")).to_be_visible()
+    expect(page.get_by_text("34% (2 of 5 clusters)")).to_be_visible()
 
     expect(surge).to_be_focused()
     assert surge.evaluate("one => [one === window.same, one.value, one.selectionStart]") == [True, "34%", 1]
@@ -69,16 +69,16 @@ def test_typing_changes_the_preview_and_nothing_under_the_hands(enter: Enter) ->
 def test_a_half_typed_row_is_left_out_and_marked(enter: Enter) -> None:
     page = enter("/placements/web/edit/", "operator")
 
-    page.get_by_role("button", name="+ topology key").click()
-    rows = page.get_by_role("group", name="Spread").locator(".row")
+    page.get_by_role("button", name="Add constraint").click()
+    rows = page.get_by_role("group", name="Topology spread constraints").locator(".row")
     expect(rows).to_have_count(3)
-    expect(rows.last).to_contain_text("left out of the preview")
-    expect(page.locator("#preview")).to_contain_text("Left out for now")
-    expect(page.locator("#preview .result")).to_contain_text("5 of 5 picked")
+    expect(rows.last).to_contain_text("Ignored in preview")
+    expect(page.locator("#preview")).to_contain_text("Ignored in preview")
+    expect(page.locator("#preview .result")).to_contain_text("5 of 5 clusters selected")
 
-    rows.last.get_by_label("Label").fill("system")
-    expect(page.locator("#preview")).not_to_contain_text("Left out for now")
-    expect(rows.last).not_to_contain_text("left out of the preview")
+    rows.last.get_by_label("Topology key").fill("system")
+    expect(page.locator("#preview")).not_to_contain_text("Ignored in preview")
+    expect(rows.last).not_to_contain_text("Ignored in preview")
 
 
 @pytest.mark.usefixtures("nine")
@@ -88,9 +88,9 @@ def test_a_suggestion_opens_as_a_draft_with_that_change(enter: Enter) -> None:
     page.keyboard.press("/")
     page.keyboard.type("bravelion web")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Why bravelion is not placed")).to_be_visible()
+    expect(page.get_by_role("heading", name="Why bravelion was not selected")).to_be_visible()
     change = page.get_by_role("listitem").filter(has_text="numberOfClusters 7")
-    change.get_by_role("button", name="Open as a draft").click()
+    change.get_by_role("button", name="Open as draft").click()
 
     expect(page).to_have_url(re.compile(r"/drafts/\d+/"))
     expect(page.get_by_label("Number of clusters")).to_have_value("7")

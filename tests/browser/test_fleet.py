@@ -10,7 +10,7 @@ from placements.models import Drain
 
 Enter = Callable[..., Page]
 
-pytestmark = pytest.mark.usefixtures("nine")
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("nine")]
 
 
 def test_a_drain_begins_once_the_name_is_typed_and_is_cancelled(enter: Enter, complaints: list[str]) -> None:
@@ -20,25 +20,27 @@ def test_a_drain_begins_once_the_name_is_typed_and_is_cancelled(enter: Enter, co
     expect(page.get_by_role("alert")).to_contain_text("the name of the cluster is not typed")
     complaints.clear()
 
-    page.get_by_label("Something would be stuck or shrink").fill("nimblefox")
+    page.get_by_label("Some placements have no replacement").fill("nimblefox")
     page.get_by_role("button", name="Drain nimblefox").click()
-    expect(page.get_by_role("heading", name="How far it is")).to_be_visible()
+    expect(page.get_by_role("heading", name="Drain progress")).to_be_visible()
 
-    page.get_by_role("button", name="Cancel the drain of nimblefox").click()
-    expect(page.get_by_role("status").filter(has_text="cancelled").first).to_be_visible()
+    page.get_by_role("button", name="Cancel drain").click()
+    expect(page.get_by_role("status").filter(has_text="canceled").first).to_be_visible()
     assert Drain.objects.get().state == "cancelled"
 
 
 def test_from_the_topology_to_what_if_east_goes_down_and_its_decision(enter: Enter) -> None:
     page = enter("/topology/?key=region", "viewer")
 
-    page.get_by_role("row", name=re.compile("^east")).get_by_role("link", name="What if these 3").click()
-    page.get_by_label("are cordoned and evicted, still members").check()
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("row", name=re.compile("^east")).get_by_role(
+        "link", name="Cluster loss (3 clusters)"
+    ).click()
+    page.get_by_label("Drained (still members)").check()
+    page.get_by_role("button", name="Run analysis").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("3 clusters, region=east")
-    expect(page.get_by_role("img", name="What moves, and what is lost")).to_be_visible()
-    page.get_by_role("link", name="They leave the fleet").click()
+    expect(page.get_by_role("img", name="Placements moved and lost")).to_be_visible()
+    page.get_by_role("link", name="Removed from the fleet").click()
     page.get_by_role("row", name=re.compile("^web")).get_by_role("link", name=re.compile("^d-")).click()
     expect(page.get_by_role("note")).to_contain_text("Hypothetical.")
 

@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import Page, expect
 
+from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
-from clusters.operations.editing import cordon
-from clusters.operations.observing import judge_all
-from placements.operations.placements import save_placement
-from placements.scheduling.fleet import EligibilityKind
+from clusters.operations.edit import cordon
+from clusters.operations.heartbeat import refresh_eligibility
+from placements.services.placements import save_placement
 from tests.rows import NOW, pick_n_spec, placement_document
+
+pytestmark = pytest.mark.nightly
 
 Enter = Callable[..., Page]
 
@@ -37,12 +39,15 @@ def _go_silent(name: str) -> None:
     """Let a cluster send no heartbeat any more, and the rule that judges it say so."""
     later = NOW + timedelta(minutes=10)
     MemberCluster.objects.exclude(name=name).update(heartbeat_at=later)
-    judge_all(now=later)
+    refresh_eligibility(now=later)
     assert MemberCluster.objects.get(name=name).verdict == EligibilityKind.STALE_HEARTBEAT
 
 
 def test_a_cluster_out_of_reach_is_told_without_reload_and_focus_and_choice_stay(page: Page) -> None:
-    needs, link = page.locator("#needs"), page.locator("#needs").get_by_role("link", name="Why ledger")
+    needs, link = (
+        page.locator("#attention"),
+        page.locator("#attention").get_by_role("link", name="Explain ledger"),
+    )
     plot = page.locator("#plot-waffle").element_handle()
     page.locator("#by").select_option("region")
     link.focus()
@@ -51,7 +56,7 @@ def test_a_cluster_out_of_reach_is_told_without_reload_and_focus_and_choice_stay
     _later(page)
 
     expect(needs).to_contain_text("nimblefox")
-    expect(page.locator("h1")).to_contain_text("1 cluster not eligible")
+    expect(page.locator(".tiles")).to_contain_text("1 not ready")
     expect(link).to_be_focused()
     assert page.evaluate("window.loaded") is True
     assert page.locator("#by").input_value() == "region"
@@ -70,7 +75,7 @@ def test_a_placement_that_is_saved_appears_and_the_table_of_the_fleet_stays_open
 
     expect(page.locator("#latest-decisions")).to_contain_text("newest")
     expect(page.locator("#least-headroom")).to_contain_text("newest")
-    expect(page.locator("h1")).to_contain_text("6 placements")
+    expect(page.locator(".tiles")).to_contain_text("Placements 6")
     expect(page.locator("#chart-waffle table")).to_be_visible()
     assert drawn.evaluate("one => one.isConnected"), "no cluster has changed, so that part is left alone"
     assert page.evaluate("window.loaded") is True

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, Request, expect
 
-from tests.rollouts.test_rolling import one_at_a_time
-from tests.rollouts.world import World
+from tests.services.rollouts.test_rolling import one_at_a_time
+from tests.services.rollouts.world import World
 
 Enter = Callable[..., Page]
 RUN = "/rollouts/web/2/"
@@ -51,7 +51,7 @@ def test_it_moves_without_reload_and_keeps_focus_and_selection(page: Page, world
         page.get_by_role("button", name="Pause"),
         page.locator("#clusters tbody td:nth-child(3)").first,
     )
-    expect(phase).not_to_contain_text("available")
+    expect(phase).not_to_contain_text("Available")
     drawn = page.locator("#live script[data-figure]").first.text_content()
     pause.focus()
     page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
@@ -59,11 +59,11 @@ def test_it_moves_without_reload_and_keeps_focus_and_selection(page: Page, world
     world.pass_time(3)
     page.clock.fast_forward(3_000)
 
-    expect(phase).to_contain_text("available")
+    expect(phase).to_contain_text("Available")
     expect(page.locator("#live svg.main-svg").first).to_be_visible()
     assert page.locator("#live script[data-figure]").first.text_content() != drawn
     expect(pause).to_be_focused()
-    assert page.evaluate("[window.loaded, String(getSelection())]") == [True, "web · run 2"]
+    assert page.evaluate("[window.loaded, String(getSelection())]") == [True, "Rollout web/2"]
 
 
 def test_as_of_goes_on_when_nothing_is_new_and_nobody_asks_out_of_sight(page: Page) -> None:
@@ -86,7 +86,7 @@ def test_as_of_goes_on_when_nothing_is_new_and_nobody_asks_out_of_sight(page: Pa
 def test_it_stops_asking_when_the_run_is_over(page: Page, world: World) -> None:
     world.run(until=world.is_settled)
     page.clock.fast_forward(3_000)
-    expect(page.locator("#live").get_by_role("status").first).to_contain_text("finished")
+    expect(page.locator("#live").get_by_role("status").first).to_contain_text("Completed")
 
     asked = _asked(page)
     page.clock.run_for(60_000)

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from placements.models import Decision
-from tests.rollouts.test_rolling import one_at_a_time
-from tests.rollouts.world import World
+from tests.services.rollouts.test_rolling import one_at_a_time
+from tests.services.rollouts.world import World
 
 Enter = Callable[..., Page]
 WIDTH = 390
@@ -29,7 +29,7 @@ def test_a_field_is_edited_and_the_preview_follows(enter: Enter, dark: bool) -> 
     number = page.get_by_label("Number of clusters")
     number.fill("6")
 
-    expect(page.locator("#preview .result")).to_contain_text("6 of 6 picked")
+    expect(page.locator("#preview .result")).to_contain_text("6 of 6 clusters selected")
     expect(page.locator("#preview .versus .joins")).to_have_count(1)
     expect(number).to_be_focused()
     assert _fits(page)
@@ -39,12 +39,12 @@ def test_a_field_is_edited_and_the_preview_follows(enter: Enter, dark: bool) -> 
 
 
 @pytest.mark.usefixtures("nine")
-def test_scheduling_afresh_fits(enter: Enter) -> None:
+def test_rescheduling_fits(enter: Enter) -> None:
     page = enter("/placements/web/", "operator", width=WIDTH)
 
-    page.get_by_role("link", name="Schedule afresh…").click()
+    page.get_by_role("link", name="Reschedule").click()
 
-    expect(page.get_by_role("button", name="Schedule web afresh")).to_be_visible()
+    expect(page.get_by_role("button", name="Reschedule web")).to_be_visible()
     assert _fits(page)
 
 
@@ -59,19 +59,19 @@ def test_a_run_moves_by_itself(enter: Enter) -> None:
     page.goto("/rollouts/web/2/")
     page.evaluate("window.loaded = true")
     phase = page.locator("#clusters tbody td:nth-child(3)").first
-    expect(phase).not_to_contain_text("available")
+    expect(phase).not_to_contain_text("Available")
     page.locator("#live").get_by_role("button", name="Chart").first.click()
     expect(page.locator("#live svg.main-svg").first).to_be_visible()
     assert _fits(page)
 
     world.pass_time(3)
     page.clock.fast_forward(3_000)
-    expect(phase).to_contain_text("available")
+    expect(phase).to_contain_text("Available")
     assert _fits(page)
 
     world.run(until=world.is_settled)
     page.clock.fast_forward(3_000)
-    expect(page.locator("#live").get_by_role("status").first).to_contain_text("finished")
+    expect(page.locator("#live").get_by_role("status").first).to_contain_text("Completed")
     expect(page.locator("#live svg.main-svg").first).to_be_visible()
     assert page.evaluate("window.loaded")
     assert _fits(page)
@@ -100,7 +100,7 @@ def test_that_nothing_needs_somebody_is_told_in_full(enter: Enter) -> None:
     world.run(until=world.is_settled)
     page = enter("/", "operator", width=WIDTH)
 
-    told = page.get_by_text("Every placement is fulfilled").bounding_box()
+    told = page.get_by_text("Nothing needs attention").bounding_box()
 
     assert told
     assert told["x"] + told["width"] < WIDTH
@@ -112,11 +112,11 @@ def test_the_rules_side_by_side_fit_with_the_mark_of_the_first_difference(enter:
     decision = Decision.objects.filter(placement_name="web").latest("number")
     page = enter(f"/decisions/{decision.record.decision_id}/", "viewer", width=WIDTH)
 
-    page.get_by_role("link", name="Semantics", exact=True).first.click()
+    page.get_by_role("link", name="Compare scheduling rules", exact=True).first.click()
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("The same inputs under four sets of rules")
-    expect(page.locator(".partings li").first).to_contain_text("take quietheron rather than bravelion")
-    mark = page.get_by_text("first difference")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compare scheduling rules")
+    expect(page.locator(".partings li").first).to_contain_text("select quietheron rather than bravelion")
+    mark = page.get_by_text("First difference", exact=True)
     expect(mark).to_be_visible()
     assert mark.evaluate("one => one.getBoundingClientRect().right") <= WIDTH
     assert _fits(page)

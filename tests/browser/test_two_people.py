@@ -10,11 +10,11 @@ from placements.models import Placement
 
 Enter = Callable[..., Page]
 
-pytestmark = pytest.mark.usefixtures("nine")
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("nine")]
 
 
 def _save(page: Page) -> None:
-    page.get_by_role("button", name="Review and save").click()
+    page.get_by_role("button", name="Review changes").click()
     page.get_by_role("button", name="Save web").click()
     expect(page).to_have_url(re.compile("/placements/web/$"))
 
@@ -28,12 +28,12 @@ def test_the_second_to_save_sees_the_difference_and_carries_it_over(enter: Enter
     ana.get_by_label("Number of clusters").fill("4")
     expect(ana.locator("#preview .result")).to_contain_text("4 of 4")
     _save(ana)
-    li.get_by_role("button", name="Review and save").click()
+    li.get_by_role("button", name="Review changes").click()
 
     conflict = li.get_by_role("alert").filter(has_text="was saved while you edited it")
     expect(conflict).to_contain_text("spec.policy.numberOfClusters: 5 → 4")
     expect(li.get_by_role("button", name="Save web")).to_have_count(0)
-    conflict.get_by_role("button", name="Rebase my draft").click()
+    conflict.get_by_role("button", name="Rebase draft").click()
     expect(li.get_by_label("Number of clusters")).to_have_value("4")
     _save(li)
 
@@ -49,7 +49,7 @@ def test_an_older_policy_is_compared_and_comes_back_through_the_review(enter: En
     page.goto("/placements/web/history/")
     page.get_by_role("button", name="Restore policy #0").click()
     expect(page).to_have_url(re.compile(r"/drafts/\d+/"))
-    page.get_by_role("button", name="Review and save").click()
+    page.get_by_role("button", name="Review changes").click()
     expect(page.locator("pre.unified .removed").filter(has_text="topologyKey: env")).to_be_visible()
     page.get_by_role("button", name="Save web").click()
 
@@ -65,7 +65,7 @@ def test_who_may_only_look_reaches_the_buttons_and_hears_why_not(enter: Enter) -
     edit.focus()
     expect(edit).to_be_focused()
     expect(edit).to_have_attribute("aria-disabled", "true")
-    expect(edit).to_have_accessible_name(re.compile("you can view, but not change; ask a fleet operator"))
+    expect(edit).to_have_accessible_name(re.compile("required role: operator"))
     edit.click(force=True)
     expect(page).to_have_url(re.compile("/placements/web/$"))
 

@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusters.drivers.base import (
-    Applied,
-    Driver,
-    DriverRejected,
-    DriverUnavailable,
-    ObjectRef,
-    Version,
-)
+from clusters.drivers.base import Applied, Driver, DriverRejected, DriverUnavailable, ObjectRef, Version
 from clusters.drivers.readiness import Readiness
 from tests.rows import NOW, config_map, namespace
 

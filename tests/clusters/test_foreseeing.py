@@ -3,13 +3,13 @@
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from clusters.listing import State, counts_by_state
+from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import MemberCluster
-from clusters.operations.editing import cordon
-from clusters.operations.joining import Did, Wanted, foresee_clusters, put_clusters
-from clusters.operations.leaving import leave
+from clusters.operations.edit import cordon
+from clusters.operations.join import ClusterSpec, JoinOutcome, dry_run, upsert_clusters
+from clusters.operations.leave import leave
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.models import Event
-from placements.scheduling.faults import Faults
 from tests.rows import NOW, all_joined, joined, member_document
 
 pytestmark = pytest.mark.django_db
@@ -18,27 +18,31 @@ pytestmark = pytest.mark.django_db
 def test_says_of_each_cluster_what_would_become_of_it() -> None:
     joined("old", region="east")
     joined("same")
-    wanted = [Wanted(member_document(name)) for name in ("new", "old", "same")]
+    wanted = [ClusterSpec(member_document(name)) for name in ("new", "old", "same")]
 
-    foreseen = [(row.name, did) for did, row in foresee_clusters(wanted, now=NOW)]
+    foreseen = [(row.name, did) for did, row in dry_run(wanted, now=NOW)]
 
-    assert foreseen == [("new", Did.JOINED), ("old", Did.CHANGED), ("same", Did.UNCHANGED)]
-    assert foreseen == [(one.name, one.did) for one in put_clusters(wanted, by=None, now=NOW)]
+    assert foreseen == [
+        ("new", JoinOutcome.JOINED),
+        ("old", JoinOutcome.CHANGED),
+        ("same", JoinOutcome.UNCHANGED),
+    ]
+    assert foreseen == [(one.name, one.result) for one in upsert_clusters(wanted, by=None, now=NOW)]
 
 
 def test_writes_nothing() -> None:
     joined("old", region="east")
     events = Event.objects.count()
 
-    foresee_clusters([Wanted(member_document("old")), Wanted(member_document("new"))], now=NOW)
+    dry_run([ClusterSpec(member_document("old")), ClusterSpec(member_document("new"))], now=NOW)
 
     assert MemberCluster.objects.get().document["metadata"]["labels"] == {"region": "east"}
     assert Event.objects.count() == events
 
 
 def test_refuses_what_putting_would_refuse() -> None:
-    with pytest.raises(Faults):
-        foresee_clusters([Wanted(member_document("No Name"))], now=NOW)
+    with pytest.raises(InvalidManifest):
+        dry_run([ClusterSpec(member_document("No Name"))], now=NOW)
 
 
 def test_counts_states_in_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
@@ -50,10 +54,10 @@ def test_counts_states_in_one_query(django_assert_num_queries: DjangoAssertNumQu
         counts = counts_by_state()
 
     assert counts == {
-        State.ELIGIBLE: 2,
-        State.NOT_ELIGIBLE: 1,
-        State.CORDONED: 1,
-        State.JOINING: 0,
-        State.LEAVING: 1,
-        State.SIMULATED: 0,
+        ClusterFilterState.ELIGIBLE: 2,
+        ClusterFilterState.NOT_ELIGIBLE: 1,
+        ClusterFilterState.CORDONED: 1,
+        ClusterFilterState.JOINING: 0,
+        ClusterFilterState.LEAVING: 1,
+        ClusterFilterState.SIMULATED: 0,
     }

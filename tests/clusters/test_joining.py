@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clusters.models import ClusterLabel, ClusterTaint, FleetChange, FleetState, MemberCluster, Membership
-from clusters.operations.editing import change_labels, cordon, set_taints
-from clusters.operations.joining import Did, Wanted, put_cluster, put_clusters
-from clusters.queries import counters, fleet_now, forget_cached_fleet, manifest_of
+from clusters.operations.edit import change_labels, cordon, set_taints
+from clusters.operations.join import ClusterSpec, JoinOutcome, put_cluster, upsert_clusters
+from clusters.queries import counters, current_fleet, forget_cached_fleet, manifest_of
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
-from fleetui.revisions import StaleEditError
-from placements.scheduling.faults import Faults
 from tests.rows import NOW, all_joined, joined, member_document, person
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 def test_a_cluster_joins_with_its_labels_and_taints_as_rows() -> None:
     taints = [{"key": "gpu", "value": "a100", "effect": "NoSchedule"}]
 
-    put = put_cluster(Wanted(member_document("a", {"region": "east"}, taints=taints)), by=None, now=NOW)
+    put = put_cluster(ClusterSpec(member_document("a", {"region": "east"}, taints=taints)), by=None, now=NOW)
 
-    assert (put.did, put.revision) == (Did.JOINED, 1)
+    assert (put.result, put.revision) == (JoinOutcome.JOINED, 1)
     assert [str(label) for label in ClusterLabel.objects.all()] == ["region=east"]
     assert [str(taint) for taint in ClusterTaint.objects.all()] == ["gpu=a100:NoSchedule"]
     assert MemberCluster.objects.get().membership == Membership.JOINED
@@ -35,9 +35,9 @@ def test_the_same_manifest_again_changes_nothing() -> None:
     joined("a", region="east")
     before = counters()
 
-    put = put_cluster(Wanted(member_document("a", {"region": "east"})), by=None, now=NOW)
+    put = put_cluster(ClusterSpec(member_document("a", {"region": "east"})), by=None, now=NOW)
 
-    assert (put.did, put.revision) == (Did.UNCHANGED, 1)
+    assert (put.result, put.revision) == (JoinOutcome.UNCHANGED, 1)
     assert counters() == before
     assert Event.objects.count() == 1
 
@@ -46,20 +46,20 @@ def test_another_manifest_moves_revision_and_fleet_version() -> None:
     joined("a", region="east")
     version, readings = counters()
 
-    put = put_cluster(Wanted(member_document("a", {"region": "west"})), by=None, now=NOW)
+    put = put_cluster(ClusterSpec(member_document("a", {"region": "west"})), by=None, now=NOW)
 
-    assert (put.did, put.revision) == (Did.CHANGED, 2)
+    assert (put.result, put.revision) == (JoinOutcome.CHANGED, 2)
     assert counters() == (version + 1, readings)
     assert FleetChange.objects.latest("pk").label_keys == ["region"]
 
 
 def test_properties_move_the_second_counter_only() -> None:
     status = {"properties": {"k8s.io/nodes": {"value": "3"}}}
-    put_cluster(Wanted({**member_document("a"), "status": status}), by=None, now=NOW)
+    put_cluster(ClusterSpec({**member_document("a"), "status": status}), by=None, now=NOW)
     version, readings = counters()
 
     status = {"properties": {"k8s.io/nodes": {"value": "4"}}}
-    put_cluster(Wanted({**member_document("a"), "status": status}), by=None, now=NOW)
+    put_cluster(ClusterSpec({**member_document("a"), "status": status}), by=None, now=NOW)
 
     assert counters() == (version, readings + 1)
     assert FleetChange.objects.latest("pk").property_names == ["k8s.io/nodes"]
@@ -67,10 +67,10 @@ def test_properties_move_the_second_counter_only() -> None:
 
 def test_used_resources_are_noted_by_the_names_that_policies_use() -> None:
     usage = {"resourceUsage": {"allocatable": {"cpu": "8"}}}
-    put_cluster(Wanted({**member_document("a"), "status": usage}), by=None, now=NOW)
+    put_cluster(ClusterSpec({**member_document("a"), "status": usage}), by=None, now=NOW)
 
     usage = {"resourceUsage": {"allocatable": {"cpu": "16"}}}
-    put_cluster(Wanted({**member_document("a"), "status": usage}), by=None, now=NOW)
+    put_cluster(ClusterSpec({**member_document("a"), "status": usage}), by=None, now=NOW)
 
     assert FleetChange.objects.latest("pk").property_names == [
         "resources.kubernetes-fleet.io/allocatable-cpu"
@@ -78,10 +78,13 @@ def test_used_resources_are_noted_by_the_names_that_policies_use() -> None:
 
 
 def test_one_faulty_manifest_keeps_all_of_them_out() -> None:
-    wanted = [Wanted(member_document("good")), Wanted(member_document("bad", {"region": "no spaces"}))]
+    wanted = [
+        ClusterSpec(member_document("good")),
+        ClusterSpec(member_document("bad", {"region": "no spaces"})),
+    ]
 
-    with pytest.raises(Faults) as caught:
-        put_clusters(wanted, by=None, now=NOW)
+    with pytest.raises(InvalidManifest) as caught:
+        upsert_clusters(wanted, by=None, now=NOW)
 
     assert [fault.path for fault in caught.value.faults] == ["metadata.labels.region"]
     assert MemberCluster.objects.count() == 0
@@ -92,8 +95,8 @@ def test_a_stale_edit_is_refused_with_who_saved_in_between() -> None:
     ana = person("ana", "operator")
     change_labels(["a"], put={"tier": "edge"}, by=ana, now=NOW)
 
-    with pytest.raises(StaleEditError) as caught:
-        put_cluster(Wanted(member_document("a")), by=None, now=NOW, expected=1)
+    with pytest.raises(RevisionConflict) as caught:
+        put_cluster(ClusterSpec(member_document("a")), by=None, now=NOW, expected=1)
 
     assert [change["by"] for change in caught.value.changes] == ["ana"]
     assert MemberCluster.objects.get().revision == 2
@@ -102,8 +105,8 @@ def test_a_stale_edit_is_refused_with_who_saved_in_between() -> None:
 def test_a_cluster_that_must_be_new_is_refused_when_it_is_not() -> None:
     joined("a")
 
-    with pytest.raises(StaleEditError):
-        put_cluster(Wanted(member_document("a")), by=None, now=NOW, expected=0)
+    with pytest.raises(RevisionConflict):
+        put_cluster(ClusterSpec(member_document("a")), by=None, now=NOW, expected=0)
 
 
 def test_every_change_leaves_an_event_with_before_and_after() -> None:
@@ -121,8 +124,11 @@ def test_every_change_leaves_an_event_with_before_and_after() -> None:
 def test_an_imported_cluster_is_judged_by_its_own_time() -> None:
     yesterday = NOW - timedelta(days=1)
 
-    put_clusters(
-        [Wanted(reported("beats", yesterday)), Wanted(reported("silent", yesterday - timedelta(minutes=6)))],
+    upsert_clusters(
+        [
+            ClusterSpec(reported("beats", yesterday)),
+            ClusterSpec(reported("silent", yesterday - timedelta(minutes=6))),
+        ],
         by=None,
         now=NOW,
     )
@@ -134,7 +140,7 @@ def test_an_imported_cluster_is_judged_by_its_own_time() -> None:
 def test_properties_without_an_agent_do_not_make_a_cluster_ineligible() -> None:
     document = {**member_document("a"), "status": {"properties": {"k8s.io/nodes": {"value": "3"}}}}
 
-    put_cluster(Wanted(document), by=None, now=NOW)
+    put_cluster(ClusterSpec(document), by=None, now=NOW)
 
     assert MemberCluster.objects.get().is_eligible
 
@@ -142,36 +148,36 @@ def test_properties_without_an_agent_do_not_make_a_cluster_ineligible() -> None:
 def test_an_export_of_a_hub_without_an_agent_does() -> None:
     document = {**member_document("a"), "status": {"conditions": []}}
 
-    put_cluster(Wanted(document), by=None, now=NOW)
+    put_cluster(ClusterSpec(document), by=None, now=NOW)
 
     assert MemberCluster.objects.get().verdict == "noAgent"
 
 
 def test_what_was_exported_can_be_imported_without_a_change() -> None:
-    put_clusters([Wanted(reported("a", NOW)), Wanted(member_document("b"))], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(reported("a", NOW)), ClusterSpec(member_document("b"))], by=None, now=NOW)
     exported = [manifest_of(row) for row in MemberCluster.objects.order_by("name")]
 
-    again = put_clusters([Wanted(document) for document in exported], by=None, now=NOW)
+    again = upsert_clusters([ClusterSpec(document) for document in exported], by=None, now=NOW)
 
-    assert [one.did for one in again] == [Did.UNCHANGED, Did.UNCHANGED]
+    assert [one.result for one in again] == [JoinOutcome.UNCHANGED, JoinOutcome.UNCHANGED]
 
 
 def test_a_cluster_twice_in_one_request_is_a_fault() -> None:
-    with pytest.raises(Faults, match="a stands here 2 times"):
-        put_clusters([Wanted(member_document("a"))] * 2, by=None, now=NOW)
+    with pytest.raises(InvalidManifest, match="Duplicate value: 'a' \\(2 times\\)"):
+        upsert_clusters([ClusterSpec(member_document("a"))] * 2, by=None, now=NOW)
 
 
 def test_an_unknown_driver_is_a_fault() -> None:
-    with pytest.raises(Faults, match="telepathy"):
-        put_cluster(Wanted(member_document("a"), driver="telepathy"), by=None, now=NOW)
+    with pytest.raises(InvalidManifest, match="telepathy"):
+        put_cluster(ClusterSpec(member_document("a"), driver="telepathy"), by=None, now=NOW)
 
 
 def test_the_fleet_is_loaded_once_per_version() -> None:
     all_joined("a", "b")
 
-    first, second = fleet_now(), fleet_now()
+    first, second = current_fleet(), current_fleet()
     joined("c")
-    third = fleet_now()
+    third = current_fleet()
 
     assert first is second
     assert third.fleet.names == ("a", "b", "c")
@@ -227,7 +233,7 @@ def test_the_index_always_says_what_the_manifest_says(steps: list[Any]) -> None:
             else:
                 cordon(["a"], by=None, now=NOW)
         forget_cached_fleet()
-        cluster = fleet_now().fleet.clusters[0]
+        cluster = current_fleet().fleet.clusters[0]
         rows = dict(ClusterLabel.objects.values_list("key", "value"))
         repelled = ClusterTaint.objects.order_by("pk").values_list("key", "value", "effect")
         assert dict(cluster.labels) == rows

@@ -6,9 +6,9 @@ import pytest
 
 from clusters.drivers.base import Observation
 from clusters.models import FleetChange, MemberCluster, Membership
-from clusters.operations.editing import UnknownClusterError, cordon, uncordon
-from clusters.operations.leaving import finish_leaving, leave
-from clusters.operations.observing import observe, report
+from clusters.operations.edit import UnknownClusterError, cordon, uncordon
+from clusters.operations.heartbeat import observe, report
+from clusters.operations.leave import finish_leaving, leave
 from clusters.queries import counters
 from fleetui.models import Event
 from tests.rows import NOW, joined, simulated

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clusters.drivers.readiness import Readiness, least_ready, readiness_of
+from clusters.drivers.readiness import Readiness, overall_readiness, readiness_of
 
 YES, NOT_YET, UNKNOWN = Readiness.AVAILABLE, Readiness.NOT_YET, Readiness.NOT_TRACKABLE
 
@@ -166,4 +166,4 @@ def test_an_object_without_a_status_is_not_yet_available(kind: str) -> None:
     [([], YES), ([YES, YES], YES), ([YES, UNKNOWN], UNKNOWN), ([UNKNOWN, NOT_YET, YES], NOT_YET)],
 )
 def test_the_least_ready_object_counts(several: list[Readiness], expected: Readiness) -> None:
-    assert least_ready(several) is expected
+    assert overall_readiness(several) is expected

@@ -1,21 +1,41 @@
 """The simulated cluster keeps the drivers' contract, with either store, and fails as it is told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from threading import Lock
 from typing import Any
 
 import pytest
 
+from clusters.driver_factory import DatabaseStore
 from clusters.drivers.base import DriverRejected, DriverUnavailable, Version
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.simulated.driver import SimulatedDriver
-from clusters.drivers.simulated.state import LONGEST_LOG, MOST_OBJECTS, MemoryStore, StateStore
+from clusters.drivers.simulated.state import LONGEST_LOG, MOST_OBJECTS, StateStore, Stored
 from clusters.models import MemberCluster, SimulatedState
-from clusters.simulation import DatabaseStore
 from tests.clusters.driver_contract import V1, V2, WEB, Clock, DriverContract, deployment
 from tests.rows import config_map, simulated
 
 Connect = Callable[..., SimulatedDriver]
+
+
+class MemoryStore:
+    """Keeps a state in this process."""
+
+    def __init__(self) -> None:
+        self._stored = Stored(0, {})
+        self._lock = Lock()
+
+    def load(self) -> Stored:
+        return self._stored
+
+    def save(self, content: Mapping[str, Any], *, expected: int) -> bool:
+        """Save the next state if `expected` is still the revision."""
+        with self._lock:
+            if self._stored.revision != expected:
+                return False
+            self._stored = Stored(expected + 1, content)
+            return True
 
 
 @pytest.fixture

@@ -11,10 +11,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from clusters.drivers.base import Observation
 from clusters.models import FleetState, MemberCluster, Membership
-from clusters.operations import leaving, observing
-from clusters.operations.faults import set_faults
-from clusters.operations.leaving import finish_leaving, forget, leave
-from clusters.operations.observing import LEASE, Look, observe
+from clusters.operations import heartbeat
+from clusters.operations import leave as leaving
+from clusters.operations.fault_injection import set_faults
+from clusters.operations.heartbeat import LEASE, ObservationResult, observe
+from clusters.operations.leave import finish_leaving, forget, leave
 from fleetui.models import Event
 from tests.rows import NOW, simulated
 
@@ -30,7 +31,7 @@ def timing_out(*names: str) -> None:
 
 
 def test_slow_clusters_delay_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observing, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(heartbeat, "CALL_SECONDS", 0.2)
     timing_out(*(f"slow{number}" for number in range(30)))
     for number in range(30):
         simulated(f"quick{number}")
@@ -62,28 +63,28 @@ def test_the_threads_that_ask_open_no_database_connection(monkeypatch: pytest.Mo
 def test_those_that_there_was_no_time_for_stay_due_and_are_not_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(observing, "THREADS", 1)
-    monkeypatch.setattr(observing, "LOOK_SECONDS", 0.9)
-    monkeypatch.setattr(observing, "ROUND_SECONDS", 0.5)
+    monkeypatch.setattr(heartbeat, "THREADS", 1)
+    monkeypatch.setattr(heartbeat, "CALL_SECONDS", 0.9)
+    monkeypatch.setattr(heartbeat, "ROUND_SECONDS", 0.5)
     timing_out("a")
     simulated("b")
 
     first = observe(now=NOW)
     second = observe(now=NOW + timedelta(seconds=5))
 
-    assert (first, second) == (Look(0, 1, 0), Look(1, 0, 1))
+    assert (first, second) == (ObservationResult(0, 1, 0), ObservationResult(1, 0, 1))
 
 
 def test_who_answered_last_is_asked_before_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    look = observing._look
+    look = heartbeat._observe
 
     def noted(row: MemberCluster, now: datetime) -> Observation:
         order.append(row.name)
         return look(row, now)
 
-    monkeypatch.setattr(observing, "THREADS", 1)
-    monkeypatch.setattr(observing, "_look", noted)
+    monkeypatch.setattr(heartbeat, "THREADS", 1)
+    monkeypatch.setattr(heartbeat, "_observe", noted)
     simulated("a", fault="silent")
     simulated("b")
     observe(now=NOW)
@@ -96,7 +97,7 @@ def test_who_answered_last_is_asked_before_the_silent(monkeypatch: pytest.Monkey
 
 def test_two_rounds_do_not_ask_the_same_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated("a")
-    within: list[Look] = []
+    within: list[ObservationResult] = []
 
     def interfere() -> None:
         within.append(observe(now=NOW + timedelta(milliseconds=1)))
@@ -149,7 +150,7 @@ def test_a_malformed_connection_stops_no_round() -> None:
 def test_a_round_that_takes_long_is_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated("a")
     moments = iter([0.0, 50.0])
-    monkeypatch.setattr(observing, "monotonic", lambda: next(moments))
+    monkeypatch.setattr(heartbeat, "monotonic", lambda: next(moments))
     observe(now=NOW)
     monkeypatch.undo()
 
@@ -188,15 +189,15 @@ def test_a_cluster_that_two_workers_take_out_leaves_once() -> None:
     assert Event.objects.filter(verb="left").count() == 1
 
 
-def observe_while(monkeypatch: pytest.MonkeyPatch, interfere: Any) -> Look:
+def observe_while(monkeypatch: pytest.MonkeyPatch, interfere: Any) -> ObservationResult:
     """Look at the fleet; after the answers came and before they are written somebody does something else."""
-    ask_all = observing.ask_all
+    ask_all = heartbeat.call_all
 
     def ask_and_wait(*questions: Any, **limits: Any) -> Iterator[Any]:
         answers = list(ask_all(*questions, **limits))
-        monkeypatch.setattr(observing, "ask_all", ask_all)
+        monkeypatch.setattr(heartbeat, "call_all", ask_all)
         interfere()
         yield from answers
 
-    monkeypatch.setattr(observing, "ask_all", ask_and_wait)
+    monkeypatch.setattr(heartbeat, "call_all", ask_and_wait)
     return observe(now=NOW)

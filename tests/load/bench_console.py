@@ -20,7 +20,7 @@ def _measure() -> None:
     from django.core.management import call_command  # noqa: PLC0415 -- as above
 
     from clusters.queries import forget_cached_fleet  # noqa: PLC0415 -- as above
-    from placements.queries.records import forget_cached_records  # noqa: PLC0415 -- as above
+    from placements.services.decisions.records import forget_cached_records  # noqa: PLC0415 -- as above
     from tests.load.deciding import fill, redecide  # noqa: PLC0415 -- as above
     from tests.load.observing import ROUND, join, watch  # noqa: PLC0415 -- as above
     from tests.load.rolling_out import (  # noqa: PLC0415 -- as above
@@ -30,8 +30,8 @@ def _measure() -> None:
         placed_at_once,
         updated,
     )
-    from tests.rollouts.world import World  # noqa: PLC0415 -- as above
     from tests.rows import NOW  # noqa: PLC0415 -- as above
+    from tests.services.rollouts.world import World  # noqa: PLC0415 -- as above
 
     def forget_everything() -> None:
         call_command("flush", interactive=False, verbosity=0)

@@ -20,11 +20,11 @@ from time import perf_counter
 
 import numpy as np
 
-from placements.scheduling.cycle import Cycle
-from placements.scheduling.policy import Semantics
-from placements.scheduling.reads import labels_read, properties_read
-from placements.scheduling.scheduler import schedule
-from placements.scheduling.storage import pack_fleet
+from fleetui.apimachinery.model import Semantics
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.record import pack_fleet
+from placements.engine.scheduling.scheduler import schedule
 from tests.builders import expression, pick_n, spread
 from tests.load.goals import Compared, Goal, Results, exponent, goals, plain_seconds, warm_seconds
 from tests.load.measuring import Row, measure, timed
@@ -50,7 +50,7 @@ CASES = [
     Problem("stuck minimum", 10_000, 1_000, MANY_CELLS, shape="stuck"),
     Problem("stuck and hard", 10_000, 1_000, MANY_CELLS, hard=True, shape="stuck"),
     Problem("bound 30 %", 10_000, 1_000, MANY_CELLS, shape="bound"),
-    Problem("10 % keyless", 10_000, 1_000, MANY_CELLS, shape="keyless"),
+    Problem("10 % no label", 10_000, 1_000, MANY_CELLS, shape="missing_key"),
     Problem("unique key", 100_000, 10_000, (100_000, 20)),
     Problem("10 keys of 4", 100_000, 500, (4,) * 10),
     Problem("selective", 10_000, 1_000, FEW_CELLS, is_selective=True),

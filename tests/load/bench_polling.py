@@ -68,8 +68,8 @@ def _print(name: str, found: Any) -> None:
 
 
 def _world() -> Any:
-    from tests.rollouts.world import World  # noqa: PLC0415 -- only after the folder is set
     from tests.rows import spec  # noqa: PLC0415 -- as above
+    from tests.services.rollouts.world import World  # noqa: PLC0415 -- only after the folder is set
 
     world = World(50)
     one_by_one = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
@@ -81,7 +81,7 @@ def _cookie() -> str:
     from django.conf import settings  # noqa: PLC0415 -- as above
     from django.test import Client  # noqa: PLC0415 -- as above
 
-    from fleetui.roles import Role  # noqa: PLC0415 -- as above
+    from fleetui.permissions import Role  # noqa: PLC0415 -- as above
     from tests.rows import person  # noqa: PLC0415 -- as above
 
     client = Client()

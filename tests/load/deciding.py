@@ -7,11 +7,11 @@ from typing import Any
 
 from django.db import connection
 
-from clusters.operations.editing import change_labels
-from clusters.operations.joining import Wanted, put_clusters
+from clusters.operations.edit import change_labels
+from clusters.operations.join import ClusterSpec, upsert_clusters
 from placements.models import Decision
-from placements.operations.fleet_changes import ask_those_concerned
-from placements.operations.placements import save_placement
+from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.placements import save_placement
 from tests.rows import NOW, member_document, placement_document, run_due, spec
 
 _REGIONS = ("east", "west", "north", "south")
@@ -42,11 +42,11 @@ def fill(clusters: int, placements: int) -> None:
         member_document(f"c{number:05}", {"region": _REGIONS[number % 4], "tier": "silver"})
         for number in range(clusters)
     ]
-    put_clusters([Wanted(one) for one in members], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(one) for one in members], by=None, now=NOW)
     for number in range(placements):
         save_placement(placement_document(f"p{number:04}", spec(_gold_only())), by=None, now=NOW)
     change_labels([f"c{number:05}" for number in range(10)], put={"tier": "gold"}, by=None, now=NOW)
-    ask_those_concerned()
+    enqueue_affected_placements()
     run_due()
 
 
@@ -57,7 +57,7 @@ def redecide(cluster: str) -> Redecided:
     with connection.execute_wrapper(statements):
         started = perf_counter()
         change_labels([cluster], put={"tier": "gold"}, by=None, now=NOW)
-        ask_those_concerned()
+        enqueue_affected_placements()
         run_due()
         seconds = perf_counter() - started
     return Redecided(Decision.objects.count() - before, seconds, statements.count)

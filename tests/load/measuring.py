@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from placements.scheduling.decision import Decision
-from placements.scheduling.replay import Replay
-from placements.scheduling.scheduler import schedule
-from placements.scheduling.storage import pack
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.record import pack
+from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.scheduler import schedule
+from tests.engine.scheduling.plain_evaluation import Rank, plain_rounds
 from tests.load.problems import Problem
-from tests.scheduling.plain_evaluation import Rank, plain_rounds
 
 REPEATS, MOST_REPEATS = 5, 50
 

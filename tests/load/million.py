@@ -8,8 +8,8 @@ import json
 import resource
 from dataclasses import asdict, dataclass, replace
 
-from placements.scheduling.scheduler import schedule
-from placements.scheduling.storage import pack
+from placements.engine.scheduling.record import pack
+from placements.engine.scheduling.scheduler import schedule
 from tests.load.measuring import timed
 from tests.load.problems import Problem
 

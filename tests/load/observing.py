@@ -9,8 +9,8 @@ from typing import Any
 from django.db import connection
 
 from clusters.drivers.registry import SIMULATED
-from clusters.operations.joining import Wanted, put_clusters
-from clusters.operations.observing import Look, observe
+from clusters.operations.heartbeat import ObservationResult, observe
+from clusters.operations.join import ClusterSpec, upsert_clusters
 from tests.rows import NOW, member_document
 
 ROUND = timedelta(seconds=60)
@@ -20,7 +20,7 @@ ROUND = timedelta(seconds=60)
 class Watched:
     """How one round went."""
 
-    look: Look
+    look: ObservationResult
     seconds: float
     queries: int
 
@@ -28,8 +28,8 @@ class Watched:
 def join(clusters: int, **connection: Any) -> None:
     """Let simulated clusters join."""
     names = [f"sim{number:05}" for number in range(clusters)]
-    wanted = [Wanted(member_document(name), driver=SIMULATED, connection=connection) for name in names]
-    put_clusters(wanted, by=None, now=NOW)
+    wanted = [ClusterSpec(member_document(name), driver=SIMULATED, connection=connection) for name in names]
+    upsert_clusters(wanted, by=None, now=NOW)
 
 
 def watch(now: datetime) -> Watched:

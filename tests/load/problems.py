@@ -9,17 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from placements.scheduling.bindings import Binding, BindingState
-from placements.scheduling.cycle import Cycle
-from placements.scheduling.fleet import (
-    ELIGIBLE,
-    Cluster,
-    Eligibility,
-    EligibilityKind,
-    Fleet,
-    collector_paused,
-)
-from placements.scheduling.policy import PlacementPolicy, Semantics
+from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, Fleet, collector_paused
+from fleetui.apimachinery.model import Semantics
+from placements.engine.scheduling.cycle import Cycle
+from placements.manifests.binding import BindingState, PlacedBinding
+from placements.manifests.policy import PlacementPolicy
 from tests.builders import Document, expression, labelled, measured, pick_n, prefer, sorted_by, spread
 
 SEED = 20260710
@@ -35,8 +29,8 @@ _UNHEALTHY = Eligibility(EligibilityKind.UNHEALTHY)
 class Problem:
     """A fleet and what a placement wants of it; `domains` are how many values each spread key has.
 
-    Shapes: `uniform`; `zipf`, few values on most clusters; `stuck`, zipf with one group per key that nobody
-    can be picked from; `bound`, 30 % placed already; `keyless`, 10 % without each key. Two preferred terms
+    Shapes: `uniform`; `zipf`, few values on most clusters; `stuck`, zipf with one domain per key without a
+    candidate; `bound`, 30 % placed already; `missing_key`, 10 % without each key. Two preferred terms
     always score; with `is_selective` there are two required terms, two more preferred ones and a sorter.
     """
 
@@ -84,7 +78,7 @@ class Problem:
 
     def cycle(self, fleet: Fleet) -> Cycle:
         """Give the inputs of a cycle on a fleet of this problem."""
-        bindings = tuple(Binding(name, BindingState.BOUND) for name in self.placed)
+        bindings = tuple(PlacedBinding(name, BindingState.BOUND) for name in self.placed)
         return Cycle(fleet, self.policy(), bindings, self.semantics)
 
     def case(self) -> dict[str, Any]:
@@ -129,7 +123,7 @@ def _column(draw: random.Random, size: int, domain: int, shape: str) -> list[str
         return draw.sample(values, size)
     skewed = [1 / (rank + 1) for rank in range(domain)] if shape in ("zipf", "stuck") else None
     column = draw.choices(values, skewed, k=size)
-    if shape == "keyless":
+    if shape == "missing_key":
         column = ["" if draw.random() < 0.1 else value for value in column]
     if shape == "stuck":
         column[0] = "nobody-can-be-picked-here"

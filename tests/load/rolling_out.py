@@ -11,11 +11,11 @@ from django.db import connection
 
 from clusters.models import SimulatedState
 from placements.models import ClusterUpdate, Rollout
-from placements.operations.placements import save_placement
-from placements.operations.rollouts import advancing
+from placements.services.placements import save_placement
+from placements.services.rollouts import controller
 from tests.load.deciding import StatementCounter
-from tests.rollouts.world import World
 from tests.rows import placement_document, spec
+from tests.services.rollouts.world import World
 
 
 @dataclass(frozen=True)
@@ -100,5 +100,5 @@ def _measured(world: World, begin: Callable[[], object]) -> RolledOut:
 @contextmanager
 def counted_looks() -> Iterator[Callable[[], int]]:
     """Count the looks at rollouts; what is called gives how many there were."""
-    with patch.object(advancing, "standing_of", wraps=advancing.standing_of) as looked:
+    with patch.object(controller, "load_rollout_context", wraps=controller.load_rollout_context) as looked:
         yield lambda: looked.call_count

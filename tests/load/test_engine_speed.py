@@ -1,6 +1,7 @@
 """Gates on the engine's speed: ratios and counts at small sizes, never seconds, with ample room for noise.
 
 `bench_engine` measures the goals; these only tell when a change has made the engine slower by a class.
+`make test` runs those that count; those that compare times are marked `timing` and run by `make bench`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,19 +12,21 @@ from time import perf_counter
 
 import pytest
 
-from placements.scheduling import fleet as fleet_module
-from placements.scheduling.candidates import candidates_of
-from placements.scheduling.columns import Ints, LabelColumn, label_column
-from placements.scheduling.cycle import Cycle
-from placements.scheduling.outcomes import Outcomes
-from placements.scheduling.picker import pick
-from placements.scheduling.policy import Semantics, TopologySpreadConstraint
-from placements.scheduling.scheduler import schedule
-from placements.scheduling.spread.base import Prospect, Race
-from placements.scheduling.spread.fleet import FleetSpread
-from placements.scheduling.storage import pack
+from clusters import fleet as fleet_module
+from clusters.columns import Ints, LabelColumn, label_column
+from fleetui.apimachinery.model import Semantics
+from placements.engine.scheduling.candidates import candidates_of
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.outcome import Outcomes
+from placements.engine.scheduling.picker import pick
+from placements.engine.scheduling.record import pack
+from placements.engine.scheduling.scheduler import schedule
+from placements.engine.scheduling.spread.base import RoundState, SkewAfterPick
+from placements.engine.scheduling.spread.fleet import FleetSpread
+from placements.manifests.policy import TopologySpreadConstraint
+from tests.engine.scheduling.plain_evaluation import plain_rounds
+from tests.load.counting import lines_of
 from tests.load.problems import Problem
-from tests.scheduling.plain_evaluation import plain_rounds
 
 GATE = Problem("gate", 2_000, 200, (7, 7, 6))
 BOTH = pytest.mark.parametrize("semantics", [Semantics.FLEET, Semantics.KUBEFLEET])
@@ -50,6 +53,7 @@ def _plain_seconds_a_pick(problem: Problem) -> float:
     return _best(lambda: next(rounds), 15)
 
 
+@pytest.mark.timing
 @BOTH
 @pytest.mark.parametrize(
     ("problem", "times"),
@@ -69,12 +73,14 @@ def test_a_pick_is_many_times_faster_than_evaluating_every_cluster(
     assert _plain_seconds_a_pick(problem) >= times * _seconds_a_pick(problem)
 
 
+@pytest.mark.timing
 def test_a_pick_costs_about_the_same_in_a_fleet_eight_times_as_large() -> None:
     small, large = _seconds_a_pick(GATE), _seconds_a_pick(replace(GATE, clusters=16_000, wanted=1_600))
 
     assert large <= 3 * small
 
 
+@pytest.mark.timing
 def test_building_a_fleet_and_scheduling_is_within_sight_of_reading_and_sorting_it() -> None:
     problem = replace(GATE, clusters=8_000, wanted=800)
     cycle, rows = problem.cycle(problem.fleet()), problem.rows
@@ -86,6 +92,7 @@ def test_building_a_fleet_and_scheduling_is_within_sight_of_reading_and_sorting_
     assert _best(lambda: schedule(replace(cycle, fleet=problem.fleet())), 5) <= 40 * _best(floor, 5)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("semantics", [Semantics.KUBERNETES, Semantics.OCM])
 @pytest.mark.parametrize(
     ("problem", "times"),
@@ -117,7 +124,7 @@ def _best_in_turn(actions: Sequence[Callable[[], object]]) -> list[float]:
 def test_the_eight_questions_are_not_asked_in_every_round(
     semantics: Semantics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Race] = []
+    asked: list[RoundState] = []
     candidates = candidates_of(replace(GATE, semantics=semantics).cycle(GATE.fleet()))
     for question in ("verdicts", "scores", "combine"):
         monkeypatch.setattr(type(candidates.strategy), question, lambda _, race, *_rest: asked.append(race))
@@ -132,7 +139,7 @@ class _Counting(FleetSpread):
     def __init__(self) -> None:
         self.questions: list[int] = []
 
-    def score(self, constraint: TopologySpreadConstraint, prospect: Prospect) -> Ints:
+    def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
         self.questions.append(len(prospect.counts))
         return super().score(constraint, prospect)
 
@@ -172,6 +179,7 @@ def test_a_record_takes_a_few_bytes_a_cluster_and_a_pick(semantics: Semantics) -
     assert len(pack(decision)) <= 2_000 + 5 * GATE.clusters + 3 * GATE.wanted
 
 
+@pytest.mark.timing
 def test_the_baseline_is_no_straw_man() -> None:
     """Its pick costs what its work has to: labels read and counted, clusters scored and sorted."""
     rows = [(row["name"], row["labels"]) for row in GATE.rows]
@@ -186,6 +194,7 @@ def test_the_baseline_is_no_straw_man() -> None:
     assert _plain_seconds_a_pick(GATE) <= 4 * _best(least_work, 15)
 
 
+@pytest.mark.timing
 def test_asking_what_became_of_every_cluster_grows_no_faster_than_the_fleet() -> None:
     def seconds(problem: Problem) -> float:
         decision = schedule(problem.cycle(problem.fleet()))
@@ -194,3 +203,33 @@ def test_asking_what_became_of_every_cluster_grows_no_faster_than_the_fleet() ->
     small = replace(GATE, clusters=1_000, wanted=100, shape="bound")
 
     assert seconds(replace(small, clusters=8_000)) <= 15 * seconds(small)
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+def test_a_pick_takes_as_many_steps_in_a_fleet_eight_times_as_large(semantics: Semantics) -> None:
+    def steps_a_pick(problem: Problem) -> float:
+        cycle = problem.cycle(problem.fleet())
+        picks = len(schedule(cycle).picked)
+        return lines_of(lambda: schedule(replace(cycle))) / picks
+
+    small = replace(GATE, clusters=500, wanted=50, semantics=semantics)
+
+    assert steps_a_pick(replace(small, clusters=4_000, wanted=400)) <= 1.5 * steps_a_pick(small)
+
+
+def test_building_a_fleet_takes_eight_times_the_steps_for_eight_times_the_clusters() -> None:
+    small = replace(GATE, clusters=250)
+    large = replace(GATE, clusters=2_000)
+    assert (len(small.rows), len(large.rows)) == (250, 2_000)
+
+    assert lines_of(large.fleet) <= 10 * lines_of(small.fleet)
+
+
+def test_outcomes_of_every_cluster_take_eight_times_the_steps_for_eight_times_the_clusters() -> None:
+    def steps(problem: Problem) -> int:
+        decision = schedule(problem.cycle(problem.fleet()))
+        return lines_of(lambda: list(Outcomes(decision)))
+
+    small = replace(GATE, clusters=250, wanted=25, shape="bound")
+
+    assert steps(replace(small, clusters=2_000)) <= 10 * steps(small)

@@ -11,12 +11,12 @@ import pytest
 
 from clusters.drivers.simulated.driver import SimulatedDriver
 from placements.models import Binding, Placement
-from placements.operations.rollouts import advancing
-from placements.operations.rollouts.advancing import PAUSE, advance_due
-from placements.operations.rollouts.asking import ask_to_advance
+from placements.services.rollouts import controller
+from placements.services.rollouts.controller import PAUSE, sync_due_rollouts
+from placements.services.workqueue import enqueue_rollout
 from tests.load.rolling_out import HEADING, RolledOut, not_as_wanted, placed_at_once, updated
-from tests.rollouts.world import World
 from tests.rows import spec
+from tests.services.rollouts.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 SMALL, LARGE = 60, 240
@@ -28,7 +28,7 @@ ROUNDS_TO_WARM_UP = 4
 
 
 def test_statements_and_looks_grow_no_faster_than_the_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advancing, "LARGE", SMALL - 1)
+    monkeypatch.setattr(controller, "LARGE", SMALL - 1)
 
     world = World(SMALL)
     world.place("web", spec())
@@ -53,13 +53,13 @@ def _updated_on(clusters: int, world: World) -> RolledOut:
 def test_a_large_placement_rests_a_moment_after_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(3)
     web = world.place("web", spec())
-    monkeypatch.setattr(advancing, "LARGE", 2)
-    ask_to_advance([web.pk])
-    looked = advance_due(now=world.now)
+    monkeypatch.setattr(controller, "LARGE", 2)
+    enqueue_rollout([web.pk])
+    looked = sync_due_rollouts(now=world.now)
 
-    ask_to_advance([web.pk])
+    enqueue_rollout([web.pk])
 
-    found = [advance_due(now=world.now + passed) for passed in (timedelta(), 3 * PAUSE, 4 * PAUSE)]
+    found = [sync_due_rollouts(now=world.now + passed) for passed in (timedelta(), 3 * PAUSE, 4 * PAUSE)]
     assert [looked, *found] == [1, 0, 0, 1]
 
 
@@ -68,7 +68,7 @@ def test_a_look_that_finds_all_well_still_asks_for_nothing() -> None:
     web = world.place("web", spec())
     world.run(until=world.is_settled)
     before = _asked(web)
-    Binding.objects.update(work_at=world.now)
+    Binding.objects.update(next_call_at=world.now)
 
     world.work()
 
@@ -80,7 +80,7 @@ def test_a_cluster_is_asked_once_for_all_that_is_due_there() -> None:
     for name in ("web", "api"):
         world.place(name, spec())
     world.run(until=world.is_settled)
-    Binding.objects.update(work_at=world.now)
+    Binding.objects.update(next_call_at=world.now)
 
     with patch.object(
         SimulatedDriver, "observe", autospec=True, side_effect=SimulatedDriver.observe
@@ -92,11 +92,27 @@ def test_a_cluster_is_asked_once_for_all_that_is_due_there() -> None:
 
 def _asked(placement: Placement) -> tuple[int, int]:
     run = placement.rollouts.get()
-    return Placement.objects.get(pk=placement.pk).advance_asked, run.changes
+    return Placement.objects.get(pk=placement.pk).rollout_generation, run.progress_version
 
 
-@pytest.mark.django_db(transaction=True)  # else the wake-ups of a whole test wait for a commit, in memory
-def test_many_rollouts_at_a_time_end_well_with_as_few_statements_and_flat_memory() -> None:
+ON_COMMIT = pytest.mark.django_db(transaction=True)
+"""Else the wake-ups of a whole test wait for a commit, in memory."""
+
+
+@ON_COMMIT
+def test_many_rollouts_at_a_time_end_well_with_as_few_statements() -> None:
+    world = World(8)
+
+    rounds = [placed_at_once(world, 8), updated(world)]
+
+    assert {each.steps for each in rounds} == {8 * 8}
+    assert not_as_wanted() == []
+    assert rounds[-1].statements_a_step <= MOST_STATEMENTS_OF_MANY
+
+
+@ON_COMMIT
+@pytest.mark.nightly
+def test_many_rollouts_at_a_time_end_well_with_flat_memory() -> None:
     world = World(8)
     placed = placed_at_once(world, 8)
     with _traced() as kept:
@@ -107,9 +123,6 @@ def test_many_rollouts_at_a_time_end_well_with_as_few_statements_and_flat_memory
 
     assert {each.steps for each in (placed, *rounds)} == {8 * 8}
     assert not_as_wanted() == []
-    statements = rounds[-1].statements_a_step
-    print(f"{growth:,.0f} bytes kept a round of 64 steps; {statements:.1f} statements a step")
-    assert statements <= MOST_STATEMENTS_OF_MANY
     assert growth <= MOST_BYTES_A_ROUND
 
 

@@ -14,6 +14,8 @@ from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Found = TypeVar("Found")
+PATIENCE = 90.0
+"""Seconds that a wait may take where nothing else is said: much is started at once, beside other tests."""
 
 
 class Watched:
@@ -38,7 +40,7 @@ class Watched:
             for line in self.process.stdout or ():
                 self._coming.put(line.rstrip("\n"))
 
-    def wait_for(self, pattern: str, *, seconds: float = 30) -> re.Match[str]:
+    def wait_for(self, pattern: str, *, seconds: float = PATIENCE) -> re.Match[str]:
         """Give the match in the next line that has one."""
         deadline = time.monotonic() + seconds
         while True:
@@ -64,7 +66,7 @@ def watching(*arguments: str, **variables: str) -> Iterator[Watched]:
             watched.process.stdout.close()
 
 
-def eventually(what: Callable[[], Found], *, seconds: float = 30) -> Found:
+def eventually(what: Callable[[], Found], *, seconds: float = PATIENCE) -> Found:
     """Ask again until the answer is true, and give it."""
     deadline = time.monotonic() + seconds
     while not (found := what()):

@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django import Settings
 
-from fleetui import first_run
-from fleetui.first_run import FirstRunError, NewAdministrator, make_first_administrator
+from fleetui import bootstrap
+from fleetui.bootstrap import FirstRunError, NewAdministrator, make_first_administrator
 from fleetui.management.commands.up import Command
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
@@ -43,7 +43,7 @@ def test_nobody_is_made_where_an_administrator_is() -> None:
 
 def test_of_two_that_start_at_once_only_one_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([False, True])
-    monkeypatch.setattr(first_run, "_has_administrator", lambda: next(answers))
+    monkeypatch.setattr(bootstrap, "_has_administrator", lambda: next(answers))
     User.objects.create_superuser("admin", password=PASSWORD)
 
     made = make_first_administrator(username="admin", password=None)

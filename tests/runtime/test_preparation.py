@@ -6,14 +6,14 @@ import pytest
 from django.db import connections
 from pytest_django import Settings
 
-from fleetui.environment import read_database
-from fleetui.preparation import (
+from fleetui.bootstrap import (
     DatabaseMissingError,
     collect_static_files,
     migrate,
     one_at_a_time,
     wait_for_database,
 )
+from fleetui.env import read_database
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from placements.manifests import dump_yaml
+from fleetui.apimachinery.yaml import dump_yaml
 from tests.rows import deployment, member_document, namespace, placement_document, spec
 from tests.runtime.consoles import EVERY_PART, SUPERVISOR, Console, kept_running
 from tests.runtime.processes import eventually
@@ -48,7 +48,7 @@ def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
         _disturb(console, stage, chance)
         eventually(lambda: finished(stage) == 2, seconds=180)
 
-    running = stage.ask("select distinct running_version, phase from placements_binding")
+    running = stage.ask("select distinct applied_version, phase from placements_binding")
     first, second = (row[0] for row in stage.ask("select version from placements_rollout order by number"))
     books = books_of(stage)
     assert running == [(second, "available")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.http import HttpRequest, HttpResponse
 
-from fleetui.security import ContentSecurityPolicyMiddleware, https_origins
+from fleetui.middleware import ContentSecurityPolicyMiddleware, https_origins
 from tests.runtime.processes import ROOT
 
 

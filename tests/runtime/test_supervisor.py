@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(
 SUPERVISE = """
 import os, sys
 from pathlib import Path
-from fleetui.supervisor import Output, Part, Supervisor
-parts = [Part(f"p{n}", ("sh", "-c", script)) for n, script in enumerate(sys.argv[1:], start=1)]
+from fleetui.supervisor import Output, SupervisedProcess, Supervisor
+parts = [SupervisedProcess(f"p{n}", ("sh", "-c", script)) for n, script in enumerate(sys.argv[1:], start=1)]
 output = Output(sys.stdout, sys.stderr, width=2)
 Supervisor(parts, environ=os.environ, folder=Path.cwd(), output=output, patience=0.5).run()
 """

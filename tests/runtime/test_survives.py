@@ -15,7 +15,7 @@ import psycopg
 import pytest
 import redis
 
-from placements.manifests import dump_yaml
+from fleetui.apimachinery.yaml import dump_yaml
 from tests.rows import member_document, placement_document, spec
 from tests.runtime.processes import ROOT, Watched, eventually, watching
 from tests.runtime.test_up import parts_of
@@ -92,7 +92,7 @@ def _decided(stage: Stage) -> int:
 
 
 def _due(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_placement where answered < asked")[0][0]
+    return stage.ask("select count(*) from placements_placement where observed_generation < generation")[0][0]
 
 
 def _kill_everything(up: Watched, stage: Stage) -> None:

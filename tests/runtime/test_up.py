@@ -14,8 +14,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from fleetui.parts import Wishes, worker
-from fleetui.supervisor import hold_lock
+from fleetui.supervisor import ProcessOptions, hold_lock, worker
 from tests.runtime.processes import ROOT, Watched, eventually, is_gone, living_with, watching
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -139,7 +138,7 @@ def test_what_is_no_port_is_refused(port: str) -> None:
     ("broker_url", "pool"), [("atomicfs://", "threads"), ("redis://h", "prefork"), ("amqp://h", "prefork")]
 )
 def test_worker_has_processes_only_where_one_can_be_killed_alone(broker_url: str, pool: str) -> None:
-    wishes = Wishes(
+    wishes = ProcessOptions(
         web_processes=1,
         web_threads=8,
         worker_slots=3,

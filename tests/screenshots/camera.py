@@ -61,7 +61,7 @@ def camera_at(console: Console, browser: Browser) -> Camera:
     context = browser.new_context(base_url=console.url)
     page = context.new_page()
     page.goto("/login/")
-    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Username").fill("admin")
     page.get_by_label("Password").fill(PASSWORD)
     with page.expect_navigation(url=f"{console.url}/"):
         page.get_by_role("button", name="Log in").click()

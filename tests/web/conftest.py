@@ -9,7 +9,9 @@ import pytest
 from django.test import Client
 
 from placements.models import Placement
-from placements.operations.resources import apply_resources
+from placements.services.demo.load import load_demo
+from placements.services.resources.operations import apply_resources
+from tests.database import load_once
 from tests.rows import NOW, config_map, decided, joined, namespace, person, pick_n_spec
 
 
@@ -45,11 +47,22 @@ def operator() -> Client:
 @pytest.fixture
 def web() -> Placement:
     """Make a small fleet, two resources, and the placement `web` that picked two of three clusters."""
-    apply_resources([namespace("shop"), config_map("settings")], by=None, now=NOW)
-    joined("bravelion", region="east")
-    joined("jumpingcat", region="west")
-    joined("nimblefox", region="west")
-    return decided("web", pick_n_spec(2))
+
+    def load() -> None:
+        apply_resources([namespace("shop"), config_map("settings")], by=None, now=NOW)
+        joined("bravelion", region="east")
+        joined("jumpingcat", region="west")
+        joined("nimblefox", region="west")
+        decided("web", pick_n_spec(2))
+
+    load_once("web", load)
+    return Placement.objects.get(name="web")
+
+
+@pytest.fixture
+def nine() -> None:
+    """Load the demo of nine clusters, decided."""
+    load_once("nine", lambda: load_demo(9, by=None, now=NOW))
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from clusters.models import MemberCluster, Membership
-from clusters.operations.editing import change_labels
+from clusters.operations.edit import change_labels
+from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
-from placements.manifests import dump_yaml
 from tests.rows import NOW, joined, member_document, person
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
@@ -29,7 +29,7 @@ def _labels(name: str = "nimblefox") -> dict[str, str]:
 def test_leaving_is_confirmed_with_what_it_would_do(operator: Client) -> None:
     page = operator.get("/clusters/nimblefox/leave/").content.decode()
 
-    assert "Let nimblefox leave the fleet" in page
+    assert "Remove nimblefox from fleet?" in page
     assert "bravelion" in page
     assert ">− " not in page
     assert 'class="label leaves">nimblefox' in page
@@ -54,7 +54,7 @@ def test_cordons_and_uncordons(operator: Client) -> None:
 
 
 def test_says_that_nothing_would_change(operator: Client) -> None:
-    assert "No placement would change" in operator.get("/clusters/bravelion/cordon/").content.decode()
+    assert "No changes" in operator.get("/clusters/bravelion/cordon/").content.decode()
 
 
 def test_checking_an_edit_says_what_it_would_do_and_saves_nothing(operator: Client) -> None:
@@ -63,7 +63,7 @@ def test_checking_an_edit_says_what_it_would_do_and_saves_nothing(operator: Clie
     answer = operator.post(EDIT, given)
 
     assert answer.status_code == 200
-    assert "What placements would do" in answer.content.decode()
+    assert "Impact on placements" in answer.content.decode()
     assert "team=a" in answer.content.decode()
     assert _labels() == {"region": "west"}
 
@@ -85,8 +85,8 @@ def test_saves_labels_and_taints_as_one_change(operator: Client) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "words"),
     [
-        ("labels", "region", "is no label"),
-        ("labels", "a=b\na=c", "stands above already"),
+        ("labels", "region", "Invalid value"),
+        ("labels", "a=b\na=c", "Duplicate key"),
         ("labels", "no key!=x", "metadata.labels"),
         ("taints", "gpu:Never", "spec.taints[0].effect"),
         ("taints", "gpu\ngpu", "spec.taints[1]"),
@@ -107,8 +107,8 @@ def test_comes_up_as_its_address_suggests_and_saves_nothing(operator: Client) ->
     page = operator.get(EDIT, {"label": "env=canary", "without": "region"}).content.decode()
 
     assert re.search(r'name="labels"[^>]*>env=canary</textarea>', page)
-    assert "<strong>env=canary</strong>, <strong>no region</strong>. Nothing is saved yet." in page
-    assert "What placements would do" in page
+    assert "<strong>env=canary</strong>, <strong>remove region</strong>. Not saved." in page
+    assert "Impact on placements" in page
     assert _labels() == {"region": "west"}
 
 
@@ -123,7 +123,7 @@ def test_a_suggestion_that_is_no_label_is_refused_in_the_words_of_the_form(opera
 
     assert answer.status_code == 422
     assert "metadata.labels.region" in answer.content.decode()
-    assert "Nothing is saved yet" not in answer.content.decode()
+    assert "Not saved" not in answer.content.decode()
 
 
 def test_tells_every_fault_of_both_fields_with_its_line(operator: Client) -> None:
@@ -138,7 +138,7 @@ def test_tells_every_fault_of_both_fields_with_its_line(operator: Client) -> Non
 
     assert labels == ["1", "3", "4", "5"]
     assert taints == ["2"]
-    assert "stands above already" in page
+    assert "Duplicate key" in page
 
 
 def test_refuses_a_stale_edit_and_says_who_saved(operator: Client) -> None:
@@ -150,7 +150,7 @@ def test_refuses_a_stale_edit_and_says_who_saved(operator: Client) -> None:
     again = operator.post(EDIT, {**given, "revision": "2"})
 
     assert refused.status_code == 409
-    assert "li changed it" in page
+    assert "li changed this object" in page
     assert "team=mine" in page
     assert 'name="revision" value="2"' in page
     assert again.status_code == 302
@@ -165,7 +165,7 @@ def test_previews_an_import_and_imports_it(operator: Client) -> None:
     count = MemberCluster.objects.count()
     done = operator.post("/clusters/import/", {"text": text, "do": "import"})
 
-    assert "1 would join, 1 would change, 0 stay as they are" in preview.content.decode()
+    assert "1 added, 1 changed, 0 unchanged" in preview.content.decode()
     assert count == 3
     assert (done.status_code, done["Location"]) == (302, "/clusters/")
     assert _labels("palemoth") == {"region": "south"}
@@ -182,9 +182,9 @@ def test_imports_a_file(operator: Client) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"text": ""}, "nothing was given"),
+        ({"text": ""}, "Required value"),
         ({"text": dump_yaml(member_document("Not A Name"))}, "metadata.name"),
-        ({"file": SimpleUploadedFile("fleet.yaml", b"\xff\xfe")}, "is not UTF-8"),
+        ({"file": SimpleUploadedFile("fleet.yaml", b"\xff\xfe")}, "invalid encoding"),
     ],
 )
 def test_refuses_an_import_with_its_faults(operator: Client, given: dict[str, object], words: str) -> None:

@@ -11,13 +11,13 @@ import pytest
 from django.test import Client
 
 from placements.models import Decision, Placement
-from placements.operations.placements import save_placement
-from placements.operations.rollouts.advancing import advance_due
-from placements.operations.scheduling import schedule_due
-from placements.operations.staged.starting import start_run
-from placements.operations.staged.strategies import save_strategy
-from tests.rollouts.staged import staged_spec, strategy_document
+from placements.services.placements import save_placement
+from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.rollouts.staged_runs import start_run
+from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.scheduling import schedule_due
 from tests.rows import NOW, decided, joined, pick_n_spec, placement_document
+from tests.services.rollouts.staged import staged_spec, strategy_document
 
 pytestmark = pytest.mark.django_db
 
@@ -43,7 +43,7 @@ def _number(count: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    "query", ["", "outcome=picked", "q=fox", "group=region:west&outcome=outranked", "q=none"]
+    "query", ["view=clusters", "outcome=picked", "q=fox", "group=region:west&outcome=outranked", "q=none"]
 )
 def test_hands_out_exactly_the_rows_that_are_shown(
     viewer: Client, text_of: Fetch, decision_id: str, query: str
@@ -118,8 +118,8 @@ def test_its_snapshot_leads_to_its_line_in_the_history(
 
     assert address == "/placements/web/history/?at=p0#p0"
     assert '<tr class="asked" id="p0">' in history
-    assert "no longer kept" not in history
-    assert "Policy #7 is no longer kept" in text_of(viewer, "/placements/web/history/?at=p7")
+    assert "was pruned" not in history
+    assert "Policy #7 was pruned" in text_of(viewer, "/placements/web/history/?at=p7")
 
 
 @pytest.mark.usefixtures("web")
@@ -156,7 +156,7 @@ def test_a_staged_run_that_waited_for_the_decision_carried_it_out(viewer: Client
     save_placement(placement_document("shelf", staged_spec(_number(1))), by=None, now=NOW)
     start_run("early", placement="shelf", strategy="careful", by=None, now=NOW)
     schedule_due(now=NOW + timedelta(minutes=1))
-    advance_due(now=NOW + timedelta(minutes=2))
+    sync_due_rollouts(now=NOW + timedelta(minutes=2))
     save_placement(placement_document("shelf", staged_spec(_number(2))), by=None, now=NOW)
     schedule_due(now=NOW + timedelta(minutes=3))
 

@@ -8,11 +8,10 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from placements.manifests import load_documents
+from fleetui.apimachinery.yaml import load_documents
+from placements.explain.vocabulary import TIMES
 from placements.models import Decision, Draft, Placement
-from placements.operations.demo import load_demo
-from placements.operations.placements import save_placement
-from placements.queries.records import forget_cached_records
+from placements.services.placements import save_placement
 from tests.rows import NOW, decided, joined, pick_n_spec
 
 pytestmark = pytest.mark.django_db
@@ -34,13 +33,6 @@ def address(placement: Placement | str, query: str = "") -> str:
     name = placement if isinstance(placement, str) else placement.name
     latest = Decision.objects.select_related("record").filter(placement_name=name).latest("number")
     return f"/decisions/{latest.record.decision_id}/{query}"
-
-
-@pytest.fixture
-def nine() -> None:
-    """Load the demo of nine clusters, decided."""
-    forget_cached_records()
-    load_demo(9, by=None, now=NOW)
 
 
 @pytest.fixture
@@ -82,7 +74,7 @@ def test_each_step_has_an_address_and_links_to_its_neighbours(viewer: Client, te
     words = plain(page)
     assert "Placing in env=canary evens out env: skew 1 → 0 (+1)." in words
     assert "smartfish and oldbadger tie on every score; the name decides." in words
-    assert "4 clusters have a higher affinity and lose: topology outranks affinity." in words
+    assert "4 clusters have higher affinity, but topology spread takes precedence." in words
 
 
 @pytest.mark.usefixtures("nine")
@@ -107,10 +99,10 @@ def test_the_candidates_stand_with_their_rank_tuple_and_what_decided(viewer: Cli
     table = page[page.index('<table class="ranking">') :].partition("</table>")[0]
     rows = [plain(row) for row in table.split("<tr")[1:]]
 
-    assert "Rank Cluster region env topology affinity was here Decided by" in rows[0]
-    assert any("1 smartfish 0 +1 +1 −10 no picked" in row for row in rows)
+    assert "Rank Cluster region env topology affinity previously placed Deciding score" in rows[0]
+    assert any("1 smartfish 0 +1 +1 −10 no selected" in row for row in rows)
     assert any("4 ▸ bravelion 0 −1 −1 +20 yes topology spread" in row for row in rows)
-    assert any("jumpingcat filtered region=west would be 2, the emptiest group 0" in row for row in rows)
+    assert any("jumpingcat Filtered out region=west would be 2 vs. minimum 0" in row for row in rows)
     assert 'class="number deciding">−1<' in table
     assert '<th scope="row" class="deciding"><a' in table
 
@@ -126,16 +118,36 @@ def test_htmx_gets_the_record_alone(viewer: Client) -> None:
 
 
 @pytest.mark.usefixtures("nine")
+def test_panels_of_a_fulfilled_decision_load_by_themselves_and_have_links(
+    viewer: Client, text_of: Fetch
+) -> None:
+    page = text_of(viewer, address("web"))
+    issues, view = (
+        viewer.get(address("web", f"?panel={one}"), headers={"HX-Request": "true"}).content.decode()
+        for one in ("issues", "view")
+    )
+
+    assert re.search(r'id="issues"[^>]* hx-get="\?panel=issues" hx-trigger="load"', page)
+    assert re.search(r'id="view"[^>]* hx-get="\?panel=view" hx-trigger="revealed"', page)
+    assert 'href="?panel=issues#issues"' in page
+    assert 'href="?view=clusters#view"' in page
+    assert issues.lstrip().startswith('<div id="issues">')
+    assert view.lstrip().startswith('<section id="view"')
+    assert view.count("<tr>") == 10
+    assert 'hx-push-url="?view=scores"' in view
+
+
+@pytest.mark.usefixtures("nine")
 def test_why_not_tells_the_course_and_offers_drafts(operator: Client, viewer: Client, text_of: Fetch) -> None:
     words = plain(text_of(operator, address("web", "?cluster=bravelion")))
 
-    assert "Competed in steps 1, 2 and 5, kept out by a hard limit in steps 3 and 4." in words
-    assert "env=prod would be 4 against 1 in the emptiest group; that exceeds the soft limit 2" in words
+    assert "Candidate in steps 1, 2 and 5, ruled out by a hard limit in steps 3 and 4." in words
+    assert "env=prod would be 4 vs. minimum 1; exceeds the soft limit 2" in words
     assert re.search(
-        r"numberOfClusters 7 \(now 5\) . then placed: flyingpenguin, bravelion Open as a draft", words
+        r"numberOfClusters 7 \(now 5\) . then selected: flyingpenguin, bravelion Open as draft", words
     )
     assert "no spread constraint on env" in words
-    assert "Open as a draft" not in plain(text_of(viewer, address("web", "?cluster=bravelion")))
+    assert "Open as draft" not in plain(text_of(viewer, address("web", "?cluster=bravelion")))
 
 
 @pytest.mark.usefixtures("nine")
@@ -176,14 +188,14 @@ def test_no_draft_is_offered_once_the_policy_is_another(operator: Client, text_o
     changed["spec"]["policy"]["numberOfClusters"] = 6
     save_placement(changed, by=None, now=NOW)
 
-    assert "Open as a draft" not in text_of(operator, old)
+    assert "Open as draft" not in text_of(operator, old)
 
 
 @pytest.mark.usefixtures("nine")
 def test_a_cluster_in_a_decision_has_an_address_of_its_own(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("web", "clusters/bravelion/"))
 
-    assert "Why bravelion is not placed" in page
+    assert "Why bravelion was not selected" in page
     assert viewer.get(address("web", "clusters/nobody/")).status_code == 404
     short = viewer.get(f"{address('web')[:20]}/clusters/bravelion/")
     assert short["Location"] == address("web", "clusters/bravelion/")
@@ -209,7 +221,7 @@ def test_a_view_draws_its_chart_and_no_other(viewer: Client, text_of: Fetch, vie
 @pytest.mark.usefixtures("nine")
 def test_each_stage_of_the_funnel_leads_to_its_clusters(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("ledger", "?view=funnel"))
-    link = re.search(r'href="(\?[^"]+)">5 taken out: required terms', page)
+    link = re.search(r'href="(\?[^"]+)">5 removed: required affinity', page)
 
     assert link
     listed = text_of(viewer, address("ledger", link[1].split("#")[0].replace("&amp;", "&")))
@@ -222,14 +234,14 @@ def test_the_clusters_are_filtered_by_group_and_name(viewer: Client, text_of: Fe
     none = text_of(viewer, address("web", "?group=region:moon&q=x"))
 
     assert "1 to 3 of 3" in east
-    assert "No cluster came out that way. 9 without this filter." in plain(none)
+    assert "No clusters match. 9 without this filter." in plain(none)
 
 
 @pytest.mark.usefixtures("nine")
 def test_two_other_labels_can_be_crossed(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("web", "?view=joint&key=system&key2=env"))
 
-    assert "system and env together" in page
+    assert f"system {TIMES} env" in page
     assert "<option selected>system</option>" in page
 
 
@@ -238,33 +250,30 @@ def test_one_ranking_has_a_cut_and_no_steps(viewer: Client, text_of: Fetch) -> N
     placement = decided("flat", pick_n_spec(3))
     page = text_of(viewer, address(placement))
 
-    assert "One ranking, and the cut" in page
-    assert "cut: 3 taken" in page
+    assert "Ranking and cut-off" in page
+    assert "cut-off: 3 selected" in page
     assert 'data-key="]"' not in page
 
 
 def test_a_pinned_group_is_called_by_name(viewer: Client, text_of: Fetch, pinned: Placement) -> None:
     words = plain(text_of(viewer, address(pinned)))
 
-    assert "2 of 4 placed" in words
-    assert (
-        "pinned group: region=south holds the minimum at 0: no cluster of it can be picked"
-        in words.replace("Pinned", "pinned")
-    )
-    assert "south holds the minimum at 0: nobody there can be picked." in words
-    assert "Step 3 → nobody" in words
-    assert "every pick would break region (max skew 1, hard)" in words
+    assert "2 of 4 clusters selected" in words
+    assert "Blocking domain: region=south has 0 clusters, no candidates, so the minimum stays at 0" in words
+    assert "south stays at 0 (no candidates)." in words
+    assert "Step 3 → no cluster" in words
+    assert "every selection would break region (max skew 1, hard)" in words
     assert "region maxSkew 2" in words
     assert "region ScheduleAnyway" in words
-    assert "s1 leaving the fleet" in words
+    assert "s1 removed from the fleet" in words
     assert "s1 without the label region" in words
 
 
 def test_a_dead_end_is_told_from_the_impossible(viewer: Client, text_of: Fetch, dead_end: Placement) -> None:
     words = plain(text_of(viewer, address(dead_end)))
 
-    assert "3 of 4 placed" in words
-    assert "Dead end: not found by picking one at a time, but c0, c1, c2 and c4 together break no" in words
+    assert "3 of 4 clusters selected" in words
+    assert "Greedy search stopped early: c0, c1, c2 and c4 together break no" in words
 
 
 def test_what_no_order_reaches_is_called_impossible(viewer: Client, text_of: Fetch) -> None:
@@ -285,10 +294,10 @@ def test_the_advantage_of_a_missing_label_is_told(viewer: Client, text_of: Fetch
     joined("bb", region="west")
     joined("zz")
     placement = decided("shop", pick_n_spec(1, topologySpreadConstraints=[constraint("region")]))
-    words = plain(text_of(viewer, address(placement)))
+    words = plain(text_of(viewer, address(placement, "?panel=issues")))
 
-    assert "Picked without the label region, so no limit held there: zz" in words
-    assert "zz has no label region, so no limit holds for it there: it scores 0" in words
+    assert "Selected without the label region, so the constraint was not enforced: zz" in words
+    assert "zz has no label region, so no limit applies to it: it scores 0" in words
 
 
 def test_a_stale_pick_is_called_by_name(viewer: Client, text_of: Fetch) -> None:
@@ -297,6 +306,6 @@ def test_a_stale_pick_is_called_by_name(viewer: Client, text_of: Fetch) -> None:
     joined("aa", tier="core")
     joined("bb", tier="edge")
     placement = decided("shop", pick_n_spec(2, affinity=required(tier="edge")))
-    words = plain(text_of(viewer, address(placement)))
+    words = plain(text_of(viewer, address(placement, "?panel=issues")))
 
-    assert "Stale, placed still though a run from scratch would pass over: aa." in words
+    assert "Outdated, would not be selected if rescheduled now: aa." in words

@@ -6,11 +6,11 @@ from functools import cache
 import pytest
 from django.test import Client
 
+from placements.engine.scheduling.decision import ENGINE_VERSION
+from placements.engine.scheduling.decision import Decision as Value
+from placements.engine.scheduling.record import pack, pack_fleet
 from placements.models import Decision, DecisionRecord, FleetRecord
-from placements.queries.records import forget_cached_records
-from placements.scheduling.decision import Decision as Value
-from placements.scheduling.storage import pack, pack_fleet
-from placements.scheduling.version import ENGINE_VERSION
+from placements.services.decisions.records import forget_cached_records
 from tests.builders import cluster, decide, fleet, labelled, pick_n, prefer, spread
 from tests.rows import NOW
 
@@ -40,7 +40,7 @@ def large() -> Value:
 
 
 @pytest.fixture
-def page() -> str:
+def address() -> str:
     """Store the decision; give its address."""
     forget_cached_records()
     value = large()
@@ -53,7 +53,7 @@ def page() -> str:
     Decision.objects.create(
         placement_name="web", number=1, record=record, policy_number=1, fleet_digest="f" * 64,
         kind=value.kind, is_fulfilled=value.is_fulfilled, picked_count=600, kept_count=0,
-        unscheduled_count=0, milliseconds=1, because="a test", asked_by="a test", created_at=NOW,
+        unscheduled_count=0, milliseconds=1, trigger="a test", triggered_by="a test", created_at=NOW,
     )  # fmt: skip
     return f"/decisions/{value.id}/"
 
@@ -66,8 +66,8 @@ def page() -> str:
         *(f"?view={one}" for one in ("funnel", "scores", "cloud", "joint")),
     ],
 )
-def test_stays_small(viewer: Client, page: str, query: str) -> None:
-    answer = viewer.get(page + query)
+def test_stays_small(viewer: Client, address: str, query: str) -> None:
+    answer = viewer.get(address + query)
     text = answer.content.decode()
 
     assert answer.status_code == 200
@@ -75,17 +75,17 @@ def test_stays_small(viewer: Client, page: str, query: str) -> None:
     assert len(re.findall(r"<[a-zA-Z]", text)) <= 6000
 
 
-def test_alike_candidates_share_a_row(viewer: Client, page: str) -> None:
-    text = viewer.get(f"{page}?step=1").content.decode()
+def test_alike_candidates_share_a_row(viewer: Client, address: str) -> None:
+    text = viewer.get(f"{address}?step=1").content.decode()
 
-    assert "those that differ in nothing but the name in one row" in text
+    assert "those that differ only in the name share a row" in text
     assert re.search(r"\+ \d+ alike", text)
     assert text.count("<tr") < 150
 
 
-def test_a_large_fleet_is_searched_by_name(viewer: Client, page: str) -> None:
-    text = viewer.get(f"{page}?cluster=cluster-12").content.decode()
+def test_a_large_fleet_is_searched_by_name(viewer: Client, address: str) -> None:
+    text = viewer.get(f"{address}?cluster=cluster-12").content.decode()
 
     assert "<datalist" not in text
     assert "?cluster=cluster-1200#why" in text
-    assert "and 80 more: type more of the name" in text
+    assert "and 80 more: enter more of the name" in text

@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 
 from placements.models import DecisionRecord, Placement
-from placements.operations.placements import delete_placement
-from placements.queries.records import decisions_named
+from placements.services.decisions.records import decisions_named
+from placements.services.placements import delete_placement
 from tests.builders import labelled, pick_n
 from tests.rows import NOW, decided, pick_n_spec, spec
 
@@ -20,26 +20,26 @@ Fetch = Callable[[Client, str], str]
 def test_says_how_it_came_out_and_from_which_inputs(viewer: Client, text_of: Fetch, decision_id: str) -> None:
     page = text_of(viewer, f"/decisions/{decision_id}/")
 
-    assert "2 of 2 placed: 2 picked, 0 kept." in page.replace("\n", "")
+    assert "2 of 2 clusters selected (2 new, 0 kept)." in page.replace("\n", "")
     assert decision_id in page
-    assert "Pick 2 clusters." in page
-    assert "none: nothing was placed before" in text_of(viewer, f"/decisions/{decision_id}/?view=inputs")
+    assert "Select 2 clusters." in page
+    assert "<dd>None</dd>" in text_of(viewer, f"/decisions/{decision_id}/?view=inputs")
 
 
 def test_says_why_a_cluster_was_picked(viewer: Client, text_of: Fetch, decision_id: str) -> None:
     page = text_of(viewer, f"/decisions/{decision_id}/?cluster=nimblefox")
 
-    assert "Why nimblefox is placed" in page
-    assert "Would be picked with" not in page
+    assert "Why nimblefox was selected" in page
+    assert "Changes that would select it" not in page
 
 
 def test_says_why_not_and_what_would_help(viewer: Client, text_of: Fetch, decision_id: str) -> None:
     page = text_of(viewer, f"/decisions/{decision_id}/?cluster=bravelion")
 
-    assert "Why bravelion is not placed" in page
-    assert "behind jumpingcat, by name" in page
+    assert "Why bravelion was not selected" in page
+    assert "lost to jumpingcat on name (tie-break)" in page
     assert "numberOfClusters 3 (now 2)" in page
-    assert "jumpingcat leaving the fleet" in page
+    assert "jumpingcat removed from the fleet" in page
 
 
 @pytest.mark.usefixtures("web")
@@ -86,7 +86,7 @@ def test_offers_the_choice_where_several_begin_alike(viewer: Client, text_of: Fe
 
     page = text_of(viewer, "/decisions/abcd/")
 
-    assert "Several decisions begin with abcd" in page
+    assert "Multiple decisions match abcd" in page
     assert page.count("/decisions/d-abcd") == 2
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from placements.manifests import dump_yaml, load_documents
+from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Draft, Placement
-from placements.operations.placements import save_placement
-from placements.operations.resources import apply_resources
+from placements.services.placements import save_placement
+from placements.services.resources.operations import apply_resources
 from tests.rows import NOW, decided, joined, namespace, person, pick_n_spec, placement_document
 from tests.web.reading import Outline
 
@@ -45,7 +45,7 @@ def _data() -> dict[str, Any]:
 
 
 def test_looking_writes_nothing(operator: Client) -> None:
-    for address in (NEW, EDIT, f"{NEW}?from=web", f"{NEW}?recipe=ha-pair", f"{EDIT}?as=yaml"):
+    for address in (NEW, EDIT, f"{NEW}?from=web", f"{NEW}?template=ha-pair", f"{EDIT}?as=yaml"):
         assert operator.get(address).status_code == 200
 
     assert not Draft.objects.exists()
@@ -77,10 +77,10 @@ def test_a_change_answers_with_hints_and_preview_but_no_field(operator: Client) 
 
     assert fields == []
     assert Outline(text).problems == []
-    assert "3 of 3 picked" in text
+    assert "3 of 3 clusters selected" in text
     assert 'class="label joins" href="/clusters/bravelion/"' in text
-    assert "50% of 3 → 2" in text
-    assert re.search(r'id="beside-spec-policy-numberOfClusters" hx-swap-oob="true"', text)
+    assert "50% (2 of 3 clusters)" in text
+    assert re.search(r'id="notes-spec-policy-numberOfClusters" hx-swap-oob="true"', text)
 
 
 def test_the_number_alone_is_incremental_and_anything_else_is_not(operator: Client) -> None:
@@ -90,9 +90,9 @@ def test_the_number_alone_is_incremental_and_anything_else_is_not(operator: Clie
     more = {"spec.policy.topologySpreadConstraints[0].topologyKey": "region"}
     second = _post(operator, address, more).content.decode()
 
-    assert ("incremental" in first, "from scratch" in first) == (True, False)
-    assert ("incremental" in second, "from scratch" in second) == (False, True)
-    assert "2 groups; all 3 clusters carry it" in second
+    assert ("Incremental" in first, "Reschedules" in first) == (True, False)
+    assert ("Incremental" in second, "Reschedules" in second) == (False, True)
+    assert "2 domains; all 3 clusters have it" in second
     assert re.search(r"region</strong> max 1, hard: .*?skew 1", second, re.DOTALL)
 
 
@@ -102,7 +102,7 @@ def test_works_without_a_script(operator: Client) -> None:
     page = operator.get(address).content.decode()
 
     assert (answer.status_code, address) == (302, f"/drafts/{Draft.objects.get().pk}/")
-    assert "3 of 3 picked" in page
+    assert "3 of 3 clusters selected" in page
     yaml = _post(operator, address, {"as": "yaml"}, htmx=False)
     assert yaml["Location"] == f"{address}?as=yaml"
     assert 'id="manifest"' in operator.get(yaml["Location"]).content.decode()
@@ -117,9 +117,9 @@ def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(operator: C
     line = text.splitlines().index("    foo: 1") + 1
 
     assert _text() == text
-    assert re.search(rf"line {line}</strong> <code>spec.policy.foo</code> is not a field", page)
+    assert re.search(rf"line {line}</strong> <code>spec.policy.foo</code> Unknown field", page)
     assert f"<b>✗ {line}</b>" in page
-    assert "2 of 2 picked" in page
+    assert "2 of 2 clusters selected" in page
 
 
 def test_a_form_edit_keeps_comments_and_what_no_field_shows(operator: Client) -> None:
@@ -140,8 +140,8 @@ def test_what_cannot_be_read_stays_and_the_form_says_so(operator: Client) -> Non
     page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
 
     assert _text() == "a: ["
-    assert "The text cannot be read: mend it as YAML." in page
-    assert "is not valid YAML" in page
+    assert "The manifest cannot be read. Edit it as YAML." in page
+    assert "Invalid YAML" in page
 
 
 def test_a_document_of_ocm_has_no_form(operator: Client) -> None:
@@ -150,7 +150,7 @@ def test_a_document_of_ocm_has_no_form(operator: Client) -> None:
 
     page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
 
-    assert "This is an OCM document: edit it as YAML." in page
+    assert "There is no form for OCM manifests. Edit it as YAML." in page
     assert 'value="yaml" aria-current="true"' in page
     assert 'name="manifest"' in page
 
@@ -165,7 +165,7 @@ def test_rows_come_and_go_with_buttons(operator: Client) -> None:
     assert row["preferredDuringSchedulingIgnoredDuringExecution"][0]["weight"] == 10
     assert (added["HX-Retarget"], added["HX-Reswap"]) == ("#editor", "outerHTML")
     assert re.search(r'name="[^"]*\[0\]\.weight"[^>]* autofocus', added.content.decode())
-    assert "left out of the preview" in added.content.decode()
+    assert "Ignored in preview" in added.content.decode()
     assert "affinity" not in _data()["spec"]["policy"]
     assert removed.status_code == 200
 
@@ -175,8 +175,8 @@ def test_a_half_typed_row_is_left_out_and_marked(operator: Client) -> None:
     page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
     preview = page.partition('id="preview"')[2]
 
-    assert "2 of 2 picked" in preview
-    assert "Left out for now: topology key 1." in preview
+    assert "2 of 2 clusters selected" in preview
+    assert "Ignored in preview (invalid): topologySpreadConstraints[0]" in preview
     assert re.search(r"topologyKey\"[^>]*aria-invalid", page)
 
 
@@ -198,9 +198,9 @@ def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(operat
     )
 
     assert changed["HX-Retarget"] == "#editor"
-    assert "Some of it does not go together" in page
+    assert "Conflicting fields" in page
     assert _data()["spec"]["policy"] == {"placementType": "PickAll"}
-    assert "3 picked" in tidied.content.decode()
+    assert "3 clusters selected" in tidied.content.decode()
 
 
 def test_a_form_made_for_other_rows_changes_nothing(operator: Client) -> None:
@@ -220,7 +220,7 @@ def test_a_second_window_does_not_overwrite_the_draft_of_the_first(operator: Cli
 
     answer = operator.post(EDIT, {**second, NUMBER: "1"}, headers=HTMX)
 
-    assert "You had begun a draft elsewhere" in answer.content.decode()
+    assert "You have a draft from another window" in answer.content.decode()
     assert _data()["spec"]["policy"]["numberOfClusters"] == 3
 
 
@@ -265,13 +265,13 @@ def test_an_edit_page_says_that_there_is_a_draft(operator: Client) -> None:
 def test_what_may_not_be_changed_is_told_while_typing(operator: Client) -> None:
     page = _post(operator, EDIT, {"spec.policy.placementType": "PickAll"}).content.decode()
 
-    assert "cannot change from PickN to PickAll" in page or "does not go with placement type" in page
+    assert "cannot change from PickN to PickAll" in page or "not allowed for placementType" in page
 
 
 def test_a_name_that_is_taken_is_told_while_typing_and_in_the_review(operator: Client) -> None:
     answer = _post(operator, NEW, {"metadata.name": "web"})
     review = f"/drafts/{Draft.objects.get().pk}/review/"
-    told = "there is a placement web already"
+    told = "a placement web exists already"
 
     assert told in answer.content.decode()
     assert told in operator.get(review).content.decode()
@@ -280,7 +280,7 @@ def test_a_name_that_is_taken_is_told_while_typing_and_in_the_review(operator: C
 
 
 def test_a_recipe_starts_from_the_labels_of_the_fleet(operator: Client) -> None:
-    page = operator.get(f"{NEW}?recipe=one-each&as=yaml").content.decode()
+    page = operator.get(f"{NEW}?template=one-each&as=yaml").content.decode()
 
     assert "numberOfClusters: 2  # one for each region there is now" in page
     assert "topologyKey: region" in page
@@ -309,7 +309,7 @@ def test_a_key_that_some_clusters_lack_is_a_warning_beside_its_row(operator: Cli
 
     page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
 
-    assert '<span class="warning">▲ 2 groups; 1 cluster lacks it and will be preferred</span>' in page
+    assert '<span class="warning">▲ 2 domains; 1 cluster without it (preferred)</span>' in page
     assert "1 warning" in page
 
 
@@ -321,8 +321,8 @@ def test_half_of_the_fields_may_be_at_fault_at_once(operator: Client) -> None:
 
     page = _post(operator, address, second).content.decode()
 
-    assert "Left out for now: topology key 1." in page
-    assert "no cluster carries moon" in page
+    assert "Ignored in preview (invalid): topologySpreadConstraints[0]" in page
+    assert "No cluster has label moon" in page
 
 
 def test_names_of_what_is_on_the_hub_are_offered(operator: Client) -> None:
@@ -353,7 +353,7 @@ def _offered(page: str) -> set[str]:
 def test_a_number_that_is_none_is_told_its_range_once(operator: Client) -> None:
     answer = _post(operator, EDIT, {NUMBER: "abc"}).content.decode()
 
-    assert answer.count("a whole number from 0 to 2147483647") == 1
+    assert answer.count("an integer from 0 to 2147483647") == 1
 
 
 def test_no_field_is_called_like_its_section(operator: Client) -> None:
@@ -368,10 +368,10 @@ def test_a_fault_without_a_field_is_led_to_from_the_bar(operator: Client) -> Non
     rolling = "spec.strategy.rollingUpdate"
     both = _post(operator, NEW, {f"{rolling}.maxUnavailable": "0", f"{rolling}.maxSurge": "0"})
     page = both.content.decode()
-    assert "maxUnavailable and maxSurge are both 0" in page
-    assert page.count('<a href="#line-faults">Show the faults</a>') == 1
+    assert "maxUnavailable and maxSurge must not both be 0" in page
+    assert page.count('<a href="#errors">Show errors</a>') == 1
 
     answer = _post(operator, EDIT, {NUMBER: "abc"}).content.decode()
 
-    assert "1 fault" in answer
-    assert "#line-faults" not in answer
+    assert "1 error" in answer
+    assert "#errors" not in answer

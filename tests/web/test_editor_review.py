@@ -7,10 +7,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from placements.manifests import dump_yaml, load_documents
+from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Decision, Draft, Placement
-from placements.operations.drafts import start_draft
-from placements.operations.placements import save_placement
+from placements.services.editor.operations import start_draft
+from placements.services.placements import save_placement
 from tests.rows import NOW, joined, person, pick_n_spec, placed, placement_document
 
 pytestmark = pytest.mark.django_db
@@ -41,12 +41,12 @@ def _confirm(operator: Client, draft: Draft, page: str) -> Any:
 def test_shows_who_moves_the_policy_in_words_and_the_manifest(operator: Client, draft: Draft) -> None:
     page = _review(operator, draft)
 
-    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["1 joins", "0 leave", "2 stay"]
-    assert "<del>Pick 2 clusters.</del>" in page
-    assert "<ins>Pick 3 clusters.</ins>" in page
+    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["1 selected", "0 deselected", "2 kept"]
+    assert "<del>Select 2 clusters.</del>" in page
+    assert "<ins>Select 3 clusters.</ins>" in page
     assert '<span class="removed">-    numberOfClusters: 2</span>' in page
     assert '<span class="added">+    numberOfClusters: 3</span>' in page
-    assert "incremental" in page
+    assert "Incremental" in page
     assert "Rolls out in" in page
     assert Placement.objects.get().revision == 1
 
@@ -56,7 +56,7 @@ def test_says_that_another_policy_reschedules_from_scratch(operator: Client, web
 
     page = _review(operator, _begun(operator, web, placement_document("web", spec)))
 
-    assert "reschedules from scratch" in page
+    assert "Reschedules" in page
     assert 'class="label leaves" href="/clusters/jumpingcat/"' in page
 
 
@@ -89,7 +89,7 @@ def test_a_draft_at_fault_has_no_button_to_save(operator: Client, web: Placement
     page = _review(operator, draft)
     answer = operator.post(f"/drafts/{draft.pk}/review/", {"digest": "x", "decision": "y"})
 
-    assert "It cannot be saved like this" in page
+    assert '<h2 id="faults">Errors</h2>' in page
     assert 'name="digest"' not in page
     assert answer.status_code == 409
     assert Placement.objects.get().revision == 1
@@ -120,7 +120,7 @@ def test_asks_whose_value_holds_where_both_changed_the_same(operator: Client, dr
     draft.refresh_from_db()
 
     assert asked.status_code == 409
-    assert "You and somebody else changed the same" in asked.content.decode()
+    assert "Merge conflict" in asked.content.decode()
     row = re.findall(r"<td>(\d)</td><td>(\d)</td><td>(\d)</td>", asked.content.decode())
     assert row == [("2", "3", "1")]
     assert load_documents(draft.text)[0].data["spec"]["policy"]["numberOfClusters"] == 1

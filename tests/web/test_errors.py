@@ -6,8 +6,8 @@ import re
 import pytest
 from django.test import Client
 
-from fleetui.request_ids import RequestIdFilter
-from placements.queries import overview
+from fleetui.middleware import RequestIdFilter
+from placements.services.dashboard import queries
 from tests.rows import joined
 from tests.web.reading import Outline
 
@@ -26,7 +26,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, viewer: Client) -> Client:
     def fail() -> None:
         raise _BrokenError
 
-    monkeypatch.setattr(overview, "counts", fail)
+    monkeypatch.setattr(queries, "counts", fail)
     viewer.raise_request_exception = False
     return viewer
 
@@ -69,7 +69,7 @@ def test_a_form_without_its_token_is_refused_in_words(viewer: Client) -> None:
     answer = checking.post("/theme/", {"theme": "dark"})
 
     assert answer.status_code == 403
-    assert "This form was not taken" in answer.content.decode()
+    assert "Session expired" in answer.content.decode()
     assert Outline(answer.content.decode()).problems == []
 
 
@@ -82,7 +82,7 @@ def test_what_is_not_there_is_told_in_plain_words(viewer: Client) -> None:
     answer = viewer.get("/clusters/nobody/")
 
     assert answer.status_code == 404
-    assert "What this address names is not there, or not any more." in answer.content.decode()
+    assert "The object does not exist or was deleted." in answer.content.decode()
 
 
 @pytest.mark.servers

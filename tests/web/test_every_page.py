@@ -1,23 +1,25 @@
 """What holds for every page: who may open it, and how it is built."""
 
 import re
+from itertools import product
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver
 
+from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements import urls
-from placements.manifests import dump_yaml
 from placements.models import Placement, Scenario
-from placements.operations.drafts import start_draft
-from placements.operations.rollouts.advancing import advance_due
-from placements.operations.scenarios import ask_what_if
-from placements.operations.staged.starting import start_run
-from placements.operations.staged.strategies import save_strategy
-from tests.rollouts.staged import staged_spec, strategy_document
+from placements.services.editor.operations import start_draft
+from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.rollouts.staged_runs import start_run
+from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.what_if.operations import create_scenario
+from tests.database import rolled_back
 from tests.rows import NOW, decided, person
+from tests.services.rollouts.staged import staged_spec, strategy_document
 from tests.web.reading import Outline
 
 pytestmark = pytest.mark.django_db
@@ -76,7 +78,7 @@ WRITE = [
     "/clusters/bravelion/cordon/",
     "/clusters/bravelion/uncordon/",
     "/clusters/bravelion/leave/",
-    "/clusters/bravelion/rehearse/",
+    "/clusters/bravelion/inject-fault/",
     "/placements/new/",
     "/placements/web/edit/",
     "/placements/web/delete/",
@@ -85,7 +87,7 @@ WRITE = [
     "/placements/web/resume/",
     "/placements/web/stop/",
     "/placements/web/start/",
-    "/placements/web/release/",
+    "/placements/web/unpin/",
     "/placements/web/roll-back/",
     "/placements/web/retry/bravelion/",
     "/placements/shelf/staged-run/",
@@ -119,8 +121,8 @@ def begin_everything(web: Placement) -> str:
     save_strategy(strategy_document(stage), by=None, now=NOW)
     decided("shelf", staged_spec())
     start_run("one", placement="shelf", strategy="careful", by=None, now=NOW)
-    advance_due(now=NOW)
-    ask_what_if(names=["bravelion"], labels=[], by=None, now=NOW)
+    sync_due_rollouts(now=NOW)
+    create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
     return web.decisions.select_related("record").get().record.decision_id
 
 
@@ -143,16 +145,20 @@ def draft(operator: Client, web: Placement) -> int:
     return start_draft(dump_yaml(web.document), placement=web, by=ana, now=NOW).pk
 
 
-@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE, *ASK, *WRITE])
-def test_is_well_formed_and_brings_no_code_of_its_own(
-    operator: Client, decision_id: str, address: str
+def test_every_page_is_well_formed_and_brings_no_code_of_its_own(
+    operator: Client, decision_id: str, subtests: pytest.Subtests
 ) -> None:
-    _refuse_faults(operator, address_of(address, decision_id))
+    for address in [*READ, *READ_AND_WRITE, *ASK, *WRITE]:
+        with subtests.test(address):
+            _refuse_faults(operator, address_of(address, decision_id))
 
 
-@pytest.mark.parametrize("address", [*OWN, *BOTH, "/drafts/{draft}/?as=yaml", "/placements/web/edit/"])
-def test_the_pages_of_a_draft_are_well_formed(operator: Client, draft: int, address: str) -> None:
-    _refuse_faults(operator, address.format(draft=draft))
+def test_the_pages_of_a_draft_are_well_formed(
+    operator: Client, draft: int, subtests: pytest.Subtests
+) -> None:
+    for address in [*OWN, *BOTH, "/drafts/{draft}/?as=yaml", "/placements/web/edit/"]:
+        with subtests.test(address):
+            _refuse_faults(operator, address.format(draft=draft))
 
 
 def _refuse_faults(operator: Client, address: str) -> None:
@@ -166,7 +172,7 @@ def _refuse_faults(operator: Client, address: str) -> None:
 
 @pytest.fixture
 def approver() -> Client:
-    """Give the browser of an approver."""
+    """Return the browser of an approver."""
     browser = Client()
     browser.force_login(person("ann", "approver"))
     return browser
@@ -182,138 +188,137 @@ def test_only_an_approver_opens_what_approves(
 
     assert (outline.problems, outline.is_ordered) == ([], True)
     assert [one.status_code for one in refused] == [403] * 4
-    assert "Ask an approver" in refused[2].content.decode()
+    assert "Required role: <strong>approver</strong>" in refused[2].content.decode()
     assert client.post(address)["Location"].startswith("/login/")
 
 
 @pytest.mark.usefixtures("decision_id")
-@pytest.mark.parametrize("address", WRITE)
-def test_an_approver_may_write_nothing_else(approver: Client, address: str) -> None:
-    assert approver.post(address).status_code == 403
+def test_an_approver_may_write_nothing_else(approver: Client, subtests: pytest.Subtests) -> None:
+    for address, method in product(WRITE, ["get", "post"]):
+        with subtests.test(address, method=method):
+            answer = getattr(approver, method)(address)
+
+            assert answer.status_code == 403
+            assert "Required role: <strong>operator</strong>" in answer.content.decode()
 
 
-@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE, *ASK, *WRITE, *APPROVE])
-def test_is_only_for_people_who_are_logged_in(client: Client, decision_id: str, address: str) -> None:
-    answer = client.get(address_of(address, decision_id))
-
-    assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/login/")
-
-
-@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE, *ASK, *WRITE])
-def test_says_what_to_ask_for_without_a_role(stranger: Client, decision_id: str, address: str) -> None:
-    answer = stranger.get(address_of(address, decision_id))
-
-    assert answer.status_code == 403
-    assert "You have no role here yet" in answer.content.decode()
-
-
-@pytest.mark.parametrize("address", [*OWN, *POST_OWN, *BOTH])
-def test_a_draft_is_only_for_people_with_a_role(
-    client: Client, stranger: Client, draft: int, address: str
+def test_every_page_is_only_for_people_who_are_logged_in(
+    client: Client, decision_id: str, subtests: pytest.Subtests
 ) -> None:
-    assert client.post(address.format(draft=draft)).status_code == 302
-    assert stranger.post(address.format(draft=draft)).status_code == 403
+    for address in [*READ, *READ_AND_WRITE, *ASK, *WRITE, *APPROVE]:
+        with subtests.test(address):
+            answer = client.get(address_of(address, decision_id))
+
+            assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/login/")
 
 
-@pytest.mark.parametrize("address", [*OWN, *POST_OWN, *BOTH])
-def test_a_viewer_changes_no_draft(viewer: Client, draft: int, address: str) -> None:
-    answer = viewer.post(address.format(draft=draft))
+def test_every_page_says_what_to_ask_for_without_a_role(
+    stranger: Client, decision_id: str, subtests: pytest.Subtests
+) -> None:
+    for address in [*READ, *READ_AND_WRITE, *ASK, *WRITE]:
+        with subtests.test(address):
+            answer = stranger.get(address_of(address, decision_id))
 
-    assert answer.status_code == 403
-    assert "Ask a fleet operator" in answer.content.decode()
+            assert answer.status_code == 403
+            assert "No role assigned" in answer.content.decode()
 
 
-@pytest.mark.parametrize("address", [*OWN, *POST_OWN, *BOTH])
-def test_another_operator_changes_no_draft(draft: int, address: str) -> None:
+def test_a_draft_is_only_for_people_with_a_role(
+    client: Client, stranger: Client, draft: int, subtests: pytest.Subtests
+) -> None:
+    for address in [*OWN, *POST_OWN, *BOTH]:
+        with subtests.test(address):
+            assert client.post(address.format(draft=draft)).status_code == 302
+            assert stranger.post(address.format(draft=draft)).status_code == 403
+
+
+def test_a_viewer_changes_no_draft(viewer: Client, draft: int, subtests: pytest.Subtests) -> None:
+    for address in [*OWN, *POST_OWN, *BOTH]:
+        with subtests.test(address):
+            answer = viewer.post(address.format(draft=draft))
+
+            assert answer.status_code == 403
+            assert "Required role: <strong>operator</strong>" in answer.content.decode()
+
+
+def test_another_operator_changes_no_draft(draft: int, subtests: pytest.Subtests) -> None:
     other = Client()
     other.force_login(person("li", "operator"))
 
-    assert other.post(address.format(draft=draft)).status_code == 404
+    for address in [*OWN, *POST_OWN, *BOTH]:
+        with subtests.test(address):
+            assert other.post(address.format(draft=draft)).status_code == 404
 
 
 def test_a_viewer_reads_a_draft_and_is_offered_no_way_to_write(viewer: Client, draft: int) -> None:
     text = viewer.get(f"/drafts/{draft}/").content.decode()
 
     assert Outline(text).problems == []
-    assert "A draft of web by ana" in text
+    assert "Draft of web by ana" in text
     forms = re.findall(r'<form method="post" action="([^"]*)"', text)
     assert set(forms) == {"/theme/", "/rows/", "/keys/", "/logout/"}
 
 
-@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE, *ASK])
-def test_is_open_to_viewers(viewer: Client, decision_id: str, address: str) -> None:
-    assert viewer.get(address_of(address, decision_id)).status_code == 200
+def test_a_viewer_opens_every_page_to_read_and_is_offered_no_way_to_write(
+    viewer: Client, decision_id: str, subtests: pytest.Subtests
+) -> None:
+    for address in [*READ, *READ_AND_WRITE]:
+        with subtests.test(address):
+            answer = viewer.get(address_of(address, decision_id))
+            text = answer.content.decode()
 
-
-@pytest.mark.parametrize("address", [*READ, *READ_AND_WRITE])
-def test_offers_a_viewer_no_way_to_write(viewer: Client, decision_id: str, address: str) -> None:
-    text = viewer.get(address_of(address, decision_id)).content.decode()
-
-    links = re.findall(r'(?:href|action)="([^"?#]*)', text)
-    ours = [link for link in links if link.endswith(("/edit/", "/new/", "/delete/", "/import/", "/apply/"))]
-    assert ours == []
-    forms = re.findall(r'<form method="post" action="([^"]*)"', text)
-    assert set(forms) == {"/theme/", "/rows/", "/keys/", "/logout/"}
-
-
-@pytest.mark.usefixtures("web")
-@pytest.mark.parametrize("method", ["get", "post"])
-@pytest.mark.parametrize("address", WRITE)
-def test_refuses_a_viewer_who_would_write(viewer: Client, address: str, method: str) -> None:
-    answer = getattr(viewer, method)(address)
-
-    assert answer.status_code == 403
-    assert "Ask a fleet operator" in answer.content.decode()
-
-
-@pytest.mark.usefixtures("web")
-@pytest.mark.parametrize("address", READ_AND_WRITE)
-def test_refuses_a_viewer_who_would_write_where_everyone_reads(viewer: Client, address: str) -> None:
-    answer = viewer.post(address)
-
-    assert answer.status_code == 403
-    assert "Ask a fleet operator" in answer.content.decode()
-
-
-@pytest.mark.usefixtures("web")
-@pytest.mark.parametrize("address", ASK)
-def test_a_viewer_may_ask(viewer: Client, address: str) -> None:
-    assert viewer.post(address, {"clusters": "bravelion"}).status_code == 302
-
-
-@pytest.mark.usefixtures("web")
-@pytest.mark.parametrize("address", [*WRITE, *READ_AND_WRITE, *ASK, *POST_ONLY])
-def test_refuses_strangers_and_nobody_who_would_write(client: Client, stranger: Client, address: str) -> None:
-    assert client.post(address).status_code == 302
-    assert stranger.post(address).status_code == 403
-
-
-@pytest.mark.usefixtures("web")
-@pytest.mark.parametrize("method", ["get", "post"])
-@pytest.mark.parametrize("address", WRITE)
-def test_refuses_an_approver_who_would_write(address: str, method: str) -> None:
-    approver = Client()
-    approver.force_login(person("otto", "approver"))
-
-    answer = getattr(approver, method)(address)
-
-    assert answer.status_code == 403
-    assert "Ask a fleet operator" in answer.content.decode()
+            assert answer.status_code == 200
+            links = re.findall(r'(?:href|action)="([^"?#]*)', text)
+            ends = ("/edit/", "/new/", "/delete/", "/import/", "/apply/")
+            assert [link for link in links if link.endswith(ends)] == []
+            forms = re.findall(r'<form method="post" action="([^"]*)"', text)
+            assert set(forms) == {"/theme/", "/rows/", "/keys/", "/logout/"}
 
 
 @pytest.mark.usefixtures("decision_id")
-@pytest.mark.parametrize("address", [*WRITE, *READ_AND_WRITE, *POST_ONLY])
-def test_lets_an_operator_write(operator: Client, address: str) -> None:
-    assert operator.post(address).status_code in (200, 302, 409, 422)
+def test_a_viewer_may_ask(viewer: Client, subtests: pytest.Subtests) -> None:
+    for address in ASK:
+        with subtests.test(address):
+            assert viewer.get(address).status_code == 200
+            assert viewer.post(address, {"clusters": "bravelion"}).status_code == 302
+
+
+@pytest.mark.usefixtures("web")
+def test_refuses_a_viewer_who_would_write(viewer: Client, subtests: pytest.Subtests) -> None:
+    refused = [*product(WRITE, ["get", "post"]), *product(READ_AND_WRITE, ["post"])]
+    for address, method in refused:
+        with subtests.test(address, method=method):
+            answer = getattr(viewer, method)(address)
+
+            assert answer.status_code == 403
+            assert "Required role: <strong>operator</strong>" in answer.content.decode()
+
+
+@pytest.mark.usefixtures("web")
+def test_refuses_everyone_without_a_role_who_would_write(
+    client: Client, stranger: Client, subtests: pytest.Subtests
+) -> None:
+    for address in [*WRITE, *READ_AND_WRITE, *ASK, *POST_ONLY]:
+        with subtests.test(address):
+            assert client.post(address).status_code == 302
+            assert stranger.post(address).status_code == 403
+
+
+@pytest.mark.usefixtures("decision_id")
+def test_lets_an_operator_write(operator: Client, subtests: pytest.Subtests) -> None:
+    for address in [*WRITE, *READ_AND_WRITE, *POST_ONLY]:
+        with subtests.test(address), rolled_back():
+            assert operator.post(address).status_code in (200, 302, 409, 422)
 
 
 def test_refuses_a_viewer_who_would_load_a_demo(viewer: Client) -> None:
     assert viewer.post("/demo/load/", {"size": "4"}).status_code == 403
 
 
-@pytest.mark.parametrize("address", READ)
-def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, address: str) -> None:
-    assert operator.post(address_of(address, decision_id)).status_code == 405
+def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, subtests: pytest.Subtests) -> None:
+    for address in READ:
+        with subtests.test(address):
+            assert operator.post(address_of(address, decision_id)).status_code == 405
 
 
 def test_no_address_is_missing_in_these_tests() -> None:
@@ -324,7 +329,7 @@ def test_no_address_is_missing_in_these_tests() -> None:
     tested = {address.partition("?")[0].format(id="d-0", draft=1, scenario=1, event=1) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
-    elsewhere = {"placement-yaml", "choose-two", "newest-rollout"}  # they lead on to other pages
+    elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}  # downloads and redirects
     assert matched == {pattern.name for pattern in urls.urlpatterns} - elsewhere
 
 

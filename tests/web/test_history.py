@@ -11,13 +11,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from placements.manifests import load_documents
+from fleetui.apimachinery.yaml import load_documents
 from placements.models import Decision, Draft, Placement
-from placements.operations.placements import save_placement
-from placements.operations.resources import apply_resources
-from placements.queries.comparing import compare
-from placements.queries.history import history_of
-from placements.queries.restoring import manifest_with, restoring
+from placements.services.history.compare import compare
+from placements.services.history.queries import history_of, manifest_with, policy_restores
+from placements.services.placements import save_placement
+from placements.services.resources.operations import apply_resources
 from tests.builders import spread
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
 from tests.rows import NOW, config_map, pick_n_spec, placement_document, run_due
@@ -71,8 +70,8 @@ def test_lists_what_was_asked_and_decided_newest_first(viewer: Client, text_of: 
 def test_a_policy_is_told_with_the_number_that_restoring_it_brings(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/placements/web/history/")
 
-    assert "Pick 2 clusters" in page
-    assert "Pick 3 clusters" not in page
+    assert "Select 2 clusters" in page
+    assert "Select 3 clusters" not in page
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -112,7 +111,7 @@ def test_says_what_each_policy_changed(viewer: Client, text_of: Fetch) -> None:
     page = html.unescape(re.sub(r"<[^>]*>", "", text_of(viewer, "/placements/web/history/")))
 
     assert "topologySpreadConstraints[0].maxSkew: 1 → 2" in page
-    assert "the same 2 objects, with another content" in page
+    assert "2 objects, content changed" in page
 
 
 def test_the_two_that_were_chosen_are_compared(viewer: Client) -> None:
@@ -128,8 +127,8 @@ def test_compares_policies_with_what_was_decided_under_them(past: Placement) -> 
     diff = found.decision
 
     assert [(one.sign, one.text) for one in found.sentence or ()] == [
-        ("−", "Pick 2 clusters."),
-        ("+", "Pick 3 clusters; at most 2 apart across region (hard)."),
+        ("−", "Select 2 clusters."),
+        ("+", "Select 3 clusters; at most 2 apart across region (hard)."),
     ]
     assert diff
     assert (diff.joins, diff.leaves, diff.stays) == (("bravelion",), (), ("jumpingcat", "nimblefox"))
@@ -196,7 +195,9 @@ def test_resources_are_not_compared_with_a_policy(viewer: Client) -> None:
     answer = viewer.get("/placements/web/compare/p0..s1/")
 
     assert answer.status_code == 422
-    assert "resources can only be compared with resources" in answer.content.decode().lower()
+    assert (
+        "resource snapshots can only be compared with resource snapshots" in answer.content.decode().lower()
+    )
 
 
 def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
@@ -237,7 +238,7 @@ def test_a_viewer_reads_why_restoring_is_not_offered(viewer: Client, text_of: Fe
     page = text_of(viewer, "/placements/web/compare/p0..p2/")
 
     assert 'name="manifest"' not in page
-    assert "you can view, but not restore; ask a fleet operator" in page
+    assert "you don't have permission; required role: operator" in page
 
 
 def test_a_policy_that_asks_for_what_holds_today_says_so(operator: Client, text_of: Fetch) -> None:
@@ -247,18 +248,18 @@ def test_a_policy_that_asks_for_what_holds_today_says_so(operator: Client, text_
     compared = text_of(operator, "/placements/web/compare/p0..p1/")
 
     assert re.findall(r">Restore policy #(\d)<", listed) == ["2", "0"]
-    assert listed.count("as today") == 1
+    assert listed.count(">Current<") == 1
     assert re.findall(r">Restore policy #(\d)<", compared) == ["0"]
-    assert "Policy #1 asks for what is asked for today: there is nothing to restore." in compared
+    assert "Policy #1 equals the current policy." in compared
 
 
 def test_with_another_number_it_is_not_what_holds_today(past: Placement) -> None:
     _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=1))
     _save(pick_n_spec(1, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=2))
 
-    found = restoring(Placement.objects.get(pk=past.pk), past.policy_snapshots.get(number=1))
+    found = policy_restores(Placement.objects.get(pk=past.pk), [past.policy_snapshots.get(number=1)])[1]
 
-    assert not found.is_todays
+    assert not found.is_current
 
 
 def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None:
@@ -275,7 +276,7 @@ def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None
     restored = manifest_with(edge, edge.policy_snapshots.get(number=0))
 
     assert restored == first
-    assert restoring(edge, edge.policy_snapshots.get(number=1)).is_todays
+    assert policy_restores(edge, [edge.policy_snapshots.get(number=1)])[1].is_current
 
 
 def test_more_policies_take_no_more_queries(viewer: Client) -> None:

@@ -7,9 +7,9 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from placements.manifests import dump_yaml
+from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement
-from placements.operations.placements import save_placement
+from placements.services.placements import save_placement
 from tests.ocm_documents import (
     NAMESPACE,
     needs_proposal,
@@ -44,14 +44,14 @@ def test_the_examples_of_the_proposal_pasted_as_they_stand(
     page = plain(text_of(operator, "/placements/demo-placement/"))
 
     words = plain(checked)
-    assert "Read as a Placement of Open Cluster Management" in words
-    assert "3 join" in words
-    assert "clusters are picked and nothing is placed on them" in words
-    assert "this text" in plain(compared.content.decode())
+    assert "OCM Placement: OCM scheduling rules." in words
+    assert "3 selected" in words
+    assert "clusters are selected but no resources are placed" in words
+    assert "this manifest" in plain(compared.content.decode())
     assert saved["Location"] == "/placements/demo-placement/"
     assert Placement.objects.get(name="demo-placement").document == proposed_document(number)
-    assert "Came as a Placement of Open Cluster Management" in page
-    assert "nothing is placed on them yet" in page
+    assert "Imported from an OCM Placement" in page
+    assert "so no resources are placed" in page
     assert "PlacementSatisfied: False (NotAllDecisionsScheduled) 7 cluster decisions unscheduled" in page
 
 
@@ -61,8 +61,8 @@ def test_the_page_of_one_with_resources_names_its_selectors(operator: Client, te
 
     page = plain(text_of(operator, "/placements/shop/"))
 
-    assert "namespace apps) and is kept as it was written" in page
-    assert "nothing is placed on them yet" not in page
+    assert "namespace apps). The original manifest is kept." in page
+    assert "so no resources are placed" not in page
     assert "Namespace shop core/v1" in page
 
 
@@ -98,8 +98,8 @@ def test_what_the_preview_leaves_out_is_named_by_its_path(operator: Client) -> N
         dump_yaml(ocm_document(version="v1alpha1", numberOfClusters=2, spreadConstraints=[wrong, affinity])),
     )
 
-    left_out = "Left out for now: spec.spreadConstraints[0], spec.spreadConstraints[1].topologyWeights[1]."
-    assert left_out in plain(page)
+    paths = "spec.spreadConstraints[0], spec.spreadConstraints[1].topologyWeights[1]"
+    assert f"Ignored in preview (invalid): {paths}" in plain(page)
 
 
 def test_another_namespace_is_refused_beside_the_text(operator: Client) -> None:

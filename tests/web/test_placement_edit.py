@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 def test_deleting_says_what_would_happen(operator: Client) -> None:
     page = operator.get("/placements/web/delete/").content.decode()
 
-    assert "It goes at once" in page
+    assert "Deleted immediately" in page
     assert re.findall(r'class="label leaves">(\w+)<', page) == ["jumpingcat", "nimblefox"]
 
 
@@ -33,4 +33,4 @@ def test_deleting_waits_for_what_was_carried_out(operator: Client) -> None:
 
     assert "removed from 1 cluster;" in page
     assert answer["Location"] == "/placements/web/"
-    assert "being deleted" in shown
+    assert "Deleting" in shown

@@ -7,13 +7,13 @@ import pytest
 from django.test import Client
 
 from placements.models import Rollout
-from placements.operations.demo import load_demo
-from placements.operations.freshness import look_at_freshness
-from placements.operations.rollouts.hands import pause
-from placements.queries.rollout_needs import waiting_count
-from tests.rollouts.staged import StagedWorld, stage, staged_spec
-from tests.rollouts.world import World
+from placements.services.demo.load import load_demo
+from placements.services.rollouts.attention import waiting_count
+from placements.services.rollouts.operations import pause
+from placements.services.verification import refresh_staleness
 from tests.rows import NOW, spec
+from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
 
@@ -38,12 +38,12 @@ def counts(page: str) -> dict[str, int]:
 
 def test_tells_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fetch) -> None:
     load_demo(9, by=None, now=NOW)
-    look_at_freshness(now=NOW)
+    refresh_staleness(now=NOW)
 
     page = text_of(viewer, "/placements/")
 
-    assert rows(page)["web"][3:5] == ["skew region 1 of 1 env 1 of 2 soft", NOTHING]
-    assert counts(page)["with stale picks"] == 1
+    assert rows(page)["web"][3:5] == ["skew region 1 / 1 env 1 / 2 soft", NOTHING]
+    assert counts(page)["Outdated"] == 1
     assert list(rows(text_of(viewer, "/placements/?state=stale"))) == ["cache"]
 
 
@@ -57,7 +57,7 @@ def test_tells_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
 
     told = rows(text_of(viewer, "/placements/"))
 
-    assert (told["api"][4], told["web"][4]) == ("run 1 finished", "run 1 paused")
+    assert (told["api"][4], told["web"][4]) == ("rollout 1 Completed", "rollout 1 Paused")
     assert Rollout.objects.filter(state="running").count() == waiting_count() == 1
     for state in ("rolling", "waiting"):
         assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]
@@ -72,4 +72,4 @@ def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fet
     page = text_of(viewer, "/placements/?state=waiting")
 
     assert rows(page)["web"][4].startswith("one ")
-    assert counts(page)["waiting for somebody"] == counts(page)["being rolled out"] == 1
+    assert counts(page)["Stalled or waiting for approval"] == counts(page)["Rolling out"] == 1

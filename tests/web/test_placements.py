@@ -8,9 +8,9 @@ from django.db.models import F
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from placements.manifests import load_documents
+from fleetui.apimachinery.yaml import load_documents
 from placements.models import Placement
-from placements.operations.placements import delete_placement
+from placements.services.placements import delete_placement
 from tests.builders import labelled, spread
 from tests.rows import NOW, decided, joined, pick_n_spec, run_due, saved, spec
 
@@ -68,11 +68,11 @@ def test_the_list_asks_as_many_queries_for_many(
 def test_says_the_policy_in_a_sentence_and_what_came_of_it(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, PAGE)
 
-    assert "Pick 2 clusters." in page
-    assert "2 of 2 picked" in page
+    assert "Select 2 clusters." in page
+    assert "2 of 2 selected" in page
     assert "SchedulingPolicyFulfilled" in page
     assert re.findall(r'<th scope="row"><a href="/clusters/(\w+)/">', page) == ["jumpingcat", "nimblefox"]
-    assert "place 3 in step 1, behind jumpingcat, by name" in page
+    assert "Rank 3 in step 1; lost to jumpingcat on name (tie-break)" in page
     assert "policy #0" in page
     assert "shop/settings" in page
 
@@ -97,8 +97,8 @@ def test_says_why_it_is_not_fulfilled_and_what_would_help(viewer: Client, text_o
 
     page = text_of(viewer, "/placements/stuck/")
 
-    assert "region=south holds the minimum at 0" in page
-    assert "palemoth leaving the fleet" in page
+    assert "region=south has 0 clusters, no candidates" in page
+    assert "palemoth removed from the fleet" in page
 
 
 def test_hands_out_the_manifest(viewer: Client) -> None:
@@ -123,7 +123,7 @@ def _ask(client: Client, address: str) -> tuple[int, str]:
 
 def _nothing_to_carry_out() -> None:
     """Let the rollouts have been looked at, with nothing to do."""
-    Placement.objects.update(advance_answered=F("advance_asked"))
+    Placement.objects.update(rollout_observed=F("rollout_generation"))
 
 
 def test_a_placement_that_is_decided_is_not_polled(viewer: Client, text_of: Fetch) -> None:
@@ -144,7 +144,7 @@ def test_polls_only_while_the_scheduler_is_behind(viewer: Client, text_of: Fetch
     assert unchanged == (204, "")
     assert status == 200
     assert fragment.startswith('<div id="live" class="stack">')
-    assert "1 of 1 picked" in fragment
+    assert "1 of 1 selected" in fragment
 
 
 def test_a_change_while_polling_brings_a_new_version(viewer: Client, text_of: Fetch) -> None:
@@ -181,7 +181,7 @@ def test_shows_selectors_at_fault(viewer: Client, text_of: Fetch) -> None:
 
     page = text_of(viewer, PAGE)
 
-    assert "selectors at fault" in page
+    assert "Invalid resource selector" in page
     assert "<code>spec.resourceSelectors[1]</code> selects it again" in page
 
 
@@ -190,5 +190,5 @@ def test_the_filter_calls_a_state_as_each_placement_says_it(viewer: Client, text
         text_of(viewer, "/placements/").partition('aria-label="Filter by state"')[2].partition("</ul>")[0]
     )
 
-    said = ("not fulfilled", "being decided", "selectors at fault", "being deleted")
+    said = ("Not fulfilled", "Scheduling", "Invalid resource selector", "Deleting")
     assert all(f">{words} <" in facets for words in said)

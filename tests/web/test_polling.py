@@ -7,11 +7,11 @@ from django.contrib.auth.models import Group
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from fleetui import unchanged
-from fleetui.roles import Role
-from tests.rollouts.test_rolling import one_at_a_time
-from tests.rollouts.world import World
+from fleetui import polling
+from fleetui.permissions import Role
 from tests.rows import person
+from tests.services.rollouts.test_rolling import one_at_a_time
+from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
 
@@ -38,28 +38,28 @@ def _tokens(page: bytes) -> set[bytes]:
 
 
 @pytest.mark.usefixtures("world")
-@pytest.mark.parametrize("page", [RUN, "/placements/web/", "/", "/?by=region"])
+@pytest.mark.parametrize("address", [RUN, "/placements/web/", "/", "/?by=region"])
 def test_the_second_time_that_nothing_is_new_takes_one_query(
-    viewer: Client, page: str, django_assert_num_queries: DjangoAssertNumQueries
+    viewer: Client, address: str, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    address = _asking(viewer, page)
-    assert viewer.get(address, headers=HTMX).status_code == 204
+    question = _asking(viewer, address)
+    assert viewer.get(question, headers=HTMX).status_code == 204
 
     with django_assert_num_queries(1):
-        again = viewer.get(address, headers=HTMX)
+        again = viewer.get(question, headers=HTMX)
 
     assert (again.status_code, again.content) == (204, b"")
     assert "Content-Security-Policy" in again.headers
 
 
-@pytest.mark.parametrize("page", [RUN, "/placements/web/", "/"])
-def test_what_changes_is_told_at_once(viewer: Client, world: World, page: str) -> None:
-    address = _asking(viewer, page)
-    viewer.get(address, headers=HTMX)
+@pytest.mark.parametrize("address", [RUN, "/placements/web/", "/"])
+def test_what_changes_is_told_at_once(viewer: Client, world: World, address: str) -> None:
+    question = _asking(viewer, address)
+    viewer.get(question, headers=HTMX)
 
     world.pass_time(3)
 
-    assert viewer.get(address, headers=HTMX).status_code == 200
+    assert viewer.get(question, headers=HTMX).status_code == 200
 
 
 @pytest.mark.usefixtures("world")
@@ -82,8 +82,8 @@ def test_who_lost_the_role_is_let_go_soon_and_learns_nothing_meanwhile(
     Group.objects.get(name=Role.VIEWER).user_set.clear()
 
     meanwhile = viewer.get(address, headers=HTMX)
-    later = unchanged.monotonic() + unchanged.SECONDS
-    monkeypatch.setattr(unchanged, "monotonic", lambda: later)
+    later = polling.monotonic() + polling.SECONDS
+    monkeypatch.setattr(polling, "monotonic", lambda: later)
 
     assert (meanwhile.status_code, meanwhile.content) == (204, b"")
     assert viewer.get(address, headers=HTMX).status_code == 403

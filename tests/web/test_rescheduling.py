@@ -1,4 +1,4 @@
-"""Scheduling a placement afresh on a page: what it would change, doing just that, and what came between."""
+"""Rescheduling a placement on a page: what it would change, doing just that, and conflicts."""
 
 import re
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from clusters.operations.editing import change_labels, cordon
+from clusters.operations.edit import change_labels, cordon
 from fleetui.models import Event
 from placements.models import Placement, PolicySnapshot
-from placements.operations.placements import save_placement
-from placements.operations.scheduling import schedule_due
+from placements.services.placements import save_placement
+from placements.services.scheduling import schedule_due
 from tests.rows import NOW, decided, joined, person, pick_n_spec, placed, placement_document, spec
 
 pytestmark = pytest.mark.django_db
@@ -46,9 +46,9 @@ def test_the_placement_leads_there_and_it_shows_who_would_move_and_why(
 
     assert 'href="/placements/web/reschedule/"' in operator.get("/placements/web/").content.decode()
     assert placed(spread) == ["bravelion", "nimblefox"]
-    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["1 joins", "1 leaves", "1 stays"]
+    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["1 selected", "1 deselected", "1 kept"]
     assert 'class="label joins" href="/clusters/zebra/"' in page
-    assert "Decided by" in page
+    assert "Deciding score" in page
     assert "Rolls out in" in page
     assert not PolicySnapshot.objects.filter(number=2).exists()
 
@@ -67,7 +67,7 @@ def test_confirming_decides_just_that_at_once(operator: Client, spread: Placemen
 def test_says_so_where_nobody_would_move(operator: Client, web: Placement) -> None:
     page, before = _page(operator), placed(web)
 
-    assert "Nobody would move:" in page
+    assert "No changes:" in page
     assert _confirm(operator, page).status_code == 302
     assert placed(web) == before
 
@@ -110,8 +110,8 @@ def test_asks_before_it_unschedules_everything(operator: Client) -> None:
     confirmed = _confirm(operator, page, confirm="unschedule-everything")
 
     assert refused.status_code == 409
-    assert "This would unschedule everything" in page
-    assert "Nothing was done." in page
+    assert "This removes the placement from all clusters." in page
+    assert "Nothing was rescheduled." in page
     assert confirmed.status_code == 302
 
 
@@ -129,9 +129,9 @@ def test_there_is_nothing_to_choose_anew_where_the_clusters_are_named(operator: 
     refused = operator.post("/placements/fixed/reschedule/", {"revision": "1"})
 
     assert refused.status_code == 409
-    assert "there is nothing to choose anew" in refused.content.decode()
+    assert "there is nothing to reschedule" in refused.content.decode()
     assert 'name="revision"' not in refused.content.decode()
-    assert "Schedule afresh" not in operator.get("/placements/fixed/").content.decode()
+    assert "/reschedule/" not in operator.get("/placements/fixed/").content.decode()
 
 
 @pytest.mark.usefixtures("web")
@@ -140,6 +140,6 @@ def test_a_viewer_is_told_whom_to_ask(viewer: Client) -> None:
     page = viewer.get("/placements/web/").content.decode()
 
     assert refused.status_code == 403
-    assert "schedule placements afresh" in refused.content.decode()
+    assert "reschedule placements" in refused.content.decode()
     assert ADDRESS not in page
-    assert "Schedule afresh…" in page
+    assert "Reschedule" in page

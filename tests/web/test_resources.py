@@ -8,7 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from clusters.models import MemberCluster
-from placements.manifests import dump_yaml
+from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement, Resource
 from tests.rows import config_map, member_document, namespace, pick_n_spec, placement_document
 
@@ -42,7 +42,7 @@ def test_shows_the_content_and_who_takes_it_along(viewer: Client, text_of: Fetch
 
 
 def test_a_new_version_begins_with_the_one_that_is_there(operator: Client, text_of: Fetch) -> None:
-    [link] = re.findall(r'href="(/resources/apply/\?[^"]+)">Apply a new version', text_of(operator, SETTINGS))
+    [link] = re.findall(r'href="(/resources/apply/\?[^"]+)">Edit YAML', text_of(operator, SETTINGS))
 
     page = text_of(operator, link)
 
@@ -83,7 +83,7 @@ def test_applies_a_file(operator: Client) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "nothing was given"),
+        ("", "Required value"),
         ("---\n", "there is no document"),
         (dump_yaml(config_map("lost", in_="nowhere")), "the namespace nowhere is not on the hub"),
         (dump_yaml(member_document("palemoth")) + "---\nkind: Pod\n", "apiVersion"),

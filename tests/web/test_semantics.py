@@ -5,11 +5,9 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from placements.manifests import dump_yaml
+from fleetui.apimachinery.yaml import dump_yaml
+from placements.manifests.placement import SPREAD_OPTIONS_ANNOTATION
 from placements.models import Decision, Placement
-from placements.operations.demo import load_demo
-from placements.scheduling.spec import SPREAD_OPTIONS_ANNOTATION
-from tests.rows import NOW
 from tests.web.editing import draft_address, typed
 
 pytestmark = pytest.mark.django_db
@@ -18,9 +16,8 @@ Fetch = Callable[[Client, str], str]
 
 
 @pytest.fixture
-def web() -> str:
+def web(nine: None) -> str:  # noqa: ARG001 -- it has the placement
     """Give the id of the latest decision on the demo's placement web."""
-    load_demo(9, by=None, now=NOW)
     rows = Decision.objects.filter(placement_name="web").select_related("record")
     return rows.latest("number").record.decision_id
 
@@ -28,10 +25,10 @@ def web() -> str:
 def test_shows_whom_each_would_place_and_where_they_part(viewer: Client, text_of: Fetch, web: str) -> None:
     page = " ".join(text_of(viewer, f"/decisions/{web}/semantics/").split())
 
-    assert "They part at place 1." in page
-    assert "<strong>fleet and kubefleet</strong> take quietheron rather than bravelion" in page
-    assert "<strong>ocm</strong> takes the first name of equals where fleet takes the last" in page
-    assert page.count("first difference") == 1
+    assert "First difference at rank 1." in page
+    assert "<strong>fleet and kubefleet</strong> select quietheron rather than bravelion" in page
+    assert "<strong>ocm</strong> selects the first name of equals where fleet selects the last" in page
+    assert page.count("First difference</span>") == 1
     assert "<strong>bravelion</strong>" in page
     assert "palemoth" in page
 
@@ -39,8 +36,8 @@ def test_shows_whom_each_would_place_and_where_they_part(viewer: Client, text_of
 def test_the_others_are_followed_one_by_one(viewer: Client, text_of: Fetch, web: str) -> None:
     page = " ".join(text_of(viewer, f"/decisions/{web}/semantics/").split())
 
-    first, _, later = page.partition("Each compared with fleet alone, and followed further:")
-    assert "<strong>fleet and kubefleet</strong> take quietheron" in first
+    first, _, later = page.partition("Compared with fleet only:")
+    assert "<strong>fleet and kubefleet</strong> select quietheron" in first
     assert "<strong>kubefleet</strong> places the same clusters as fleet, in the same order" in later
 
 
@@ -76,9 +73,9 @@ def test_a_text_that_is_not_saved_is_compared_beside_the_editor(operator: Client
     page = " ".join(answer.content.decode().split())
 
     assert answer.status_code == 200
-    assert "(this text)" in page
-    assert page.count("first difference") == 1
-    assert "the fleet and the bindings of now; nothing is saved" in page
+    assert "(this manifest)" in page
+    assert page.count("First difference</span>") == 1
+    assert "with the current fleet and bindings; nothing is saved" in page
     assert Decision.objects.count() == before
 
 
@@ -88,8 +85,8 @@ def test_a_text_at_fault_is_not_compared(operator: Client) -> None:
 
     answer = operator.get(f"{draft_address()}review/?rules=all")
 
-    assert "(this text)" not in answer.content.decode()
-    assert "is not valid YAML" in answer.content.decode()
+    assert "(this manifest)" not in answer.content.decode()
+    assert "Invalid YAML" in answer.content.decode()
 
 
 @pytest.mark.usefixtures("web")
@@ -102,6 +99,6 @@ def test_rules_that_cannot_be_asked_are_not_counted_as_agreeing(operator: Client
 
     page = operator.get(f"{draft_address()}review/?rules=all").content.decode()
 
-    assert "cannot be asked" in page
-    assert "All four" not in page
-    assert "All that can be asked place the same clusters" in " ".join(page.split())
+    assert "Not applicable" in page
+    assert "All rules" not in page
+    assert "All applicable rules place the same clusters" in " ".join(page.split())

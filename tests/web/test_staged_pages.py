@@ -1,4 +1,4 @@
-"""Staged runs in the browser: strategies, starting one, its page, hands on it, the inbox of approvals."""
+"""Staged runs in the browser: strategies, starting one, its page, actions on it, the inbox of approvals."""
 
 import re
 from collections.abc import Callable
@@ -9,15 +9,15 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from placements.models import StagedRun, StagedStrategy
-from placements.operations.placements import save_placement
-from placements.operations.rollouts import hands
-from placements.operations.rollouts.advancing import advance_due
-from placements.operations.rollouts.carrying_out import carry_out_due
-from placements.operations.staged.hands import abandon, set_state
-from placements.operations.staged.runs import save_run
-from tests.rollouts.staged import StagedWorld, run_document, stage, staged_spec
-from tests.rollouts.world import SECOND
+from placements.services.placements import save_placement
+from placements.services.rollouts import operations
+from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.rollouts.staged_operations import abandon, set_state
+from placements.services.rollouts.staged_runs import save_run
+from placements.services.rollouts.worker import run_cluster_calls
 from tests.rows import person, placement_document
+from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
+from tests.services.rollouts.world import SECOND
 from tests.web.test_rollouts import ask, polled
 
 pytestmark = pytest.mark.django_db
@@ -57,8 +57,8 @@ def text(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page))
 
 
-def hands_on(page: str) -> list[str]:
-    """Give the hands that a page of a run offers."""
+def actions_on(page: str) -> list[str]:
+    """Return the actions that a page of a run offers."""
     return re.findall(rf'(?:href|action)="{RUN}([^"]+)"', page)
 
 
@@ -69,8 +69,8 @@ def test_the_stages_stand_there_with_their_clusters_before_a_run_is_started(
     page = text_of(operator, f"{START}?strategy=careful")
 
     assert re.findall(r'class="label">(\d \w+)', page) == ["1 c001", "1 c000", "2 c002", "3 c003"]
-    assert "3 clusters · at once: 67% of 3 → 2" in text(page)
-    assert "30 s pass and somebody approves" in page
+    assert "3 clusters · max 67% of 3 → 2 at a time" in text(page)
+    assert "wait 30s and approval" in page
     assert 'name="name" value="web-1"' in page
     assert not StagedRun.objects.exists()
 
@@ -114,8 +114,8 @@ def test_a_stage_of_a_prepared_run_is_not_under_way(
     world.set("one", "Run")
 
     assert "not started" in prepared
-    assert "under way" not in prepared
-    assert "under way" in text_of(operator, RUN)
+    assert "In progress" not in prepared
+    assert "In progress" in text_of(operator, RUN)
 
 
 def test_an_older_snapshot_is_called_a_rollback(
@@ -130,9 +130,9 @@ def test_an_older_snapshot_is_called_a_rollback(
     waiting.work()
 
     assert "r0 is older than the latest, r1" in page
-    assert "two</a> has not ended" in page
-    assert "It brings back older resources, r0" in text_of(operator, "/rollouts/staged/runs/back/")
-    assert "rollback" not in text_of(operator, "/rollouts/staged/runs/two/")
+    assert "two</a> is active" in page
+    assert "Rolls back to r0 stage by stage" in text_of(operator, "/rollouts/staged/runs/back/")
+    assert "Rollback" not in text_of(operator, "/rollouts/staged/runs/two/")
 
 
 @pytest.mark.usefixtures("waiting")
@@ -147,9 +147,9 @@ def test_says_why_a_run_could_not_begin(operator: Client, text_of: Fetch, world:
 
     page = text_of(operator, "/placements/many/staged-run/?strategy=careful")
 
-    assert "It could not begin" in page
+    assert "Cannot start" in page
     assert "wants 9 clusters and has 4" in page
-    assert "Start it" not in page
+    assert "Start run" not in page
 
 
 def test_a_run_that_waits_for_a_person_alone_is_asked_less_often(
@@ -167,10 +167,10 @@ def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: 
     page = text_of(viewer, RUN)
 
     assert re.findall(r"<h2>(\d\. \w+)</h2>", page) == ["1. canary", "2. prod"]
-    assert re.search(r'wait 30 s</span></span> · <span data-until="[^"]+">0:\d\d</span> left', page)
-    assert "waits for an approval" in page
-    assert "at once: 67% of 3 → 2" in page
-    assert text(page).count("comes after stage canary") == 3
+    assert re.search(r'Wait \(30s\)</span></span> · <span data-until="[^"]+">0:\d\d</span> left', page)
+    assert "Pending approval" in page
+    assert "max 67% of 3 → 2 at a time" in page
+    assert text(page).count("After stage canary.") == 3
 
 
 def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
@@ -183,20 +183,20 @@ def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
 
     page = text(text_of(viewer, RUN))
 
-    assert "approved by ann" in page
-    assert "wait 30 s over" in page
-    assert "failed 1 time; next try in" in page or "failed 2 times; next try in" in page
+    assert "Approved by ann" in page
+    assert "Wait (30s) completed" in page
+    assert "Failed 1 time. Next retry in" in page or "Failed 2 times. Next retry in" in page
 
 
 @pytest.mark.usefixtures("waiting")
 def test_operators_and_approvers_are_offered_what_is_theirs(
     viewer: Client, operator: Client, approver: Client, text_of: Fetch
 ) -> None:
-    assert hands_on(text_of(viewer, RUN)) == []
-    assert hands_on(text_of(operator, RUN)) == ["stop/", "abandon/", "skip-wait/canary/"]
-    assert hands_on(text_of(approver, RUN)) == ["approve/canary/"]
-    assert "only an approver may let a stage go on" in text_of(operator, RUN)
-    assert "ask a fleet operator" in text_of(viewer, RUN)
+    assert actions_on(text_of(viewer, RUN)) == []
+    assert actions_on(text_of(operator, RUN)) == ["stop/", "abandon/", "skip-wait/canary/"]
+    assert actions_on(text_of(approver, RUN)) == ["approve/canary/"]
+    assert "only an approver may approve a stage" in text_of(operator, RUN)
+    assert "required role: operator" in text_of(viewer, RUN)
 
 
 def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:
@@ -211,43 +211,43 @@ def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: Stag
     assert unchanged == (204, "")
     assert "approved" in moved[1]
     assert (ended[0], polled(ended[1])) == (200, [])
-    assert "Every stage is done." in ended[1]
+    assert "All stages completed." in ended[1]
 
 
 def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, world: StagedWorld) -> None:
     save_run(run_document("one"), by=None, now=world.now)
-    advance_due(now=world.now)
+    sync_due_rollouts(now=world.now)
     [query] = polled(text_of(viewer, RUN))
-    changes = StagedRun.objects.get().changes
-    carry_out_due(now=world.now, threads=1, clock=lambda: world.now + SECOND)
+    changes = StagedRun.objects.get().progress_version
+    run_cluster_calls(now=world.now, threads=1, clock=lambda: world.now + SECOND)
 
-    assert StagedRun.objects.get().changes == changes
+    assert StagedRun.objects.get().progress_version == changes
     assert ask(viewer, f"{RUN}{query}")[0] == 200
 
 
 @pytest.mark.parametrize(
-    ("hand", "state"),
+    ("action", "state"),
     [("stop", "Stop"), ("abandon", "Run")],
 )
 @pytest.mark.usefixtures("waiting")
-def test_hands_say_first_what_they_would_do(operator: Client, text_of: Fetch, hand: str, state: str) -> None:
-    asked = text_of(operator, f"{RUN}{hand}/")
+def test_actions_ask_for_confirmation(operator: Client, text_of: Fetch, action: str, state: str) -> None:
+    asked = text_of(operator, f"{RUN}{action}/")
     assert StagedRun.objects.get().document["spec"]["state"] == "Run"
 
-    done = operator.post(f"{RUN}{hand}/")
+    done = operator.post(f"{RUN}{action}/")
 
     assert '<form method="post"' in asked
     assert done["Location"] == RUN
     run = StagedRun.objects.get()
     assert run.document["spec"]["state"] == state
-    assert (run.status == "abandoned") == (hand == "abandon")
+    assert (run.status == "abandoned") == (action == "abandon")
 
 
 def test_a_stopped_run_is_let_go_again(operator: Client, text_of: Fetch, waiting: StagedWorld) -> None:
     set_state("one", "Stop", by=None, now=waiting.now)
     waiting.work()
 
-    assert hands_on(text_of(operator, RUN))[:2] == ["resume/", "abandon/"]
+    assert actions_on(text_of(operator, RUN))[:2] == ["resume/", "abandon/"]
     assert operator.post(f"{RUN}resume/").status_code == 302
     assert StagedRun.objects.get().document["spec"]["state"] == "Run"
 
@@ -260,7 +260,7 @@ def test_a_wait_is_skipped_and_a_cluster_retried(operator: Client) -> None:
 
     assert (skipped.status_code, list(StagedRun.objects.get().skipped_waits)) == (302, ["canary"])
     assert (again.status_code, nothing.status_code) == (409, 409)
-    assert "nothing can be skipped" in again.content.decode()
+    assert "has no timed wait in progress" in again.content.decode()
 
 
 def test_a_failed_cluster_is_retried_by_its_button(
@@ -275,13 +275,13 @@ def test_a_failed_cluster_is_retried_by_its_button(
     assert list(StagedRun.objects.get().retries) == ["c001"]
 
 
-@pytest.mark.parametrize("hand", ["resume/", "stop/", "abandon/"])
-def test_what_makes_no_sense_is_refused_with_words(operator: Client, waiting: StagedWorld, hand: str) -> None:
+@pytest.mark.parametrize("action", ["resume/", "stop/", "abandon/"])
+def test_what_is_not_allowed_is_refused(operator: Client, waiting: StagedWorld, action: str) -> None:
     abandon("one", by=None, now=waiting.now)
 
-    answer = operator.post(f"{RUN}{hand}")
+    answer = operator.post(f"{RUN}{action}")
 
-    if hand == "resume/":
+    if action == "resume/":
         assert answer.status_code == 302
         return
     assert answer.status_code == 409
@@ -297,11 +297,11 @@ def test_the_inbox_lists_what_waits_and_an_approver_approves(
     done = approver.post(f"{RUN}approve/canary/")
 
     assert f'href="{RUN}approve/canary/"' in inbox
-    assert "before the next stage begins" in inbox
+    assert "after the stage" in inbox
     assert f'href="{RUN}approve/canary/"' not in seen
-    assert "only an approver may let a stage go on" in seen
+    assert "only an approver may approve a stage" in seen
     assert done["Location"] == RUN
-    assert "Nothing waits for an approval" in text_of(approver, "/rollouts/?waiting=approval")
+    assert "No pending approvals" in text_of(approver, "/rollouts/?waiting=approval")
     assert approver.post(f"{RUN}approve/prod/").status_code == 409
 
 
@@ -318,8 +318,8 @@ def test_who_started_may_not_approve_where_the_placement_demands_another(
     refused = client.post(f"{RUN}approve/canary/")
 
     assert refused.status_code == 403
-    assert "somebody else approves than both" in refused.content.decode()
-    assert "approve/canary/" not in hands_on(text_of(client, RUN))
+    assert "requires another approver than both" in refused.content.decode()
+    assert "approve/canary/" not in actions_on(text_of(client, RUN))
     assert "an approver other than both, who started it" in text_of(client, "/rollouts/?waiting=approval")
 
 
@@ -329,12 +329,13 @@ def test_the_overview_tells_of_approvals_with_a_link(
 ) -> None:
     page = text_of(viewer, "/")
 
-    assert 'href="/rollouts/?waiting=approval">1 approval waited for</a>' in page
-    assert "Stage canary of one has waited for an approval" in page
-    assert "It takes an approver." in page
-    assert "1 rollout under way, 1 waiting for somebody" in page
-    assert "You may approve it." in text_of(approver, "/")
-    assert '<span class="count" id="count-rollouts">1<span class="hidden"> under way</span>' in page
+    assert 'href="/rollouts/?waiting=approval">1 pending approval</a>' in page
+    assert "Pending approval of stage canary of one (" in page
+    assert "Approvers: an approver." in page
+    tile = 'Rollouts in progress</a> <strong>1</strong> <span class="quiet">1 stalled or waiting for approval'
+    assert tile in page
+    assert "You may approve this stage." in text_of(approver, "/")
+    assert '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>' in page
 
 
 def test_one_list_has_both_sorts_of_runs(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:
@@ -358,7 +359,7 @@ def test_one_list_has_both_sorts_of_runs(viewer: Client, text_of: Fetch, waiting
 def test_both_sorts_are_paged_without_loss(
     viewer: Client, text_of: Fetch, waiting: StagedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placements.views.rollouts.PAGE_SIZE", 2)
+    monkeypatch.setattr("placements.web.rollouts.PAGE_SIZE", 2)
     waiting.place("other", {"resourceSelectors": staged_spec()["resourceSelectors"]})
     waiting.run(until=waiting.is_settled)
     for name in ("one", "two", "three"):
@@ -401,11 +402,11 @@ def test_what_failed_outside_a_run_says_that_nobody_tries_again(
     abandon("one", by=None, now=world.now)
     world.work()
 
-    assert "Failed on c001; it is tried again." in during
-    assert "Failed on c001; nobody tries again before the next staged run." in text_of(operator, "/")
-    assert "Nobody tries again outside a run" in text_of(operator, "/placements/web/")
+    assert "Failed on c001. Retrying." in during
+    assert "Failed on c001. Not retried before the next staged run." in text_of(operator, "/")
+    assert "Retries only happen in a run." in text_of(operator, "/placements/web/")
     run = text_of(operator, RUN)
-    assert "c001 failed and is not tried again" in run
+    assert "Failed and not retried, as the run has ended: c001." in run
     assert f'href="{START}?strategy=careful&amp;snapshot=0"' in run
 
 
@@ -441,24 +442,24 @@ def test_a_failed_run_is_told_until_there_is_a_newer_one(
     waiting.begin("two")
 
     assert waiting.why("one") == ["new-policy"]
-    assert "Staged run one has failed" in told
-    assert "The policy was changed after the run began." in text_of(viewer, RUN)
-    assert "Staged run one has failed" not in text_of(viewer, "/")
+    assert "Staged run one failed." in told
+    assert "The policy was changed after the run started." in text_of(viewer, RUN)
+    assert "Staged run one failed." not in text_of(viewer, "/")
 
 
 def test_a_paused_placement_is_told_on_the_page_of_its_run(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
-    hands.pause("web", by=None, now=waiting.now)
+    operations.pause("web", by=None, now=waiting.now)
 
-    assert "is paused by system: nothing starts" in text_of(viewer, RUN)
+    assert "is paused by system: no new updates start" in text_of(viewer, RUN)
 
 
 def test_a_large_stage_is_shown_from_where_the_work_is(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placements.queries.staged_stages.ROWS", 2)
-    monkeypatch.setattr("placements.queries.staged_stages.MORE_ROWS", 3)
+    monkeypatch.setattr("placements.services.rollouts.staged_queries.ROWS", 2)
+    monkeypatch.setattr("placements.services.rollouts.staged_queries.MORE_ROWS", 3)
     world = StagedWorld({"prod": [f"c00{number}" for number in range(6)]}, stage("prod"))
     world.place("web", staged_spec())
     world.begin("one")
@@ -485,7 +486,7 @@ def test_removals_are_a_stage_of_their_own(viewer: Client, text_of: Fetch) -> No
     page = text(text_of(viewer, "/rollouts/staged/runs/two/"))
 
     assert "2. Removals" in page
-    assert "Clusters that are no longer picked are cleared, all at once." in page
+    assert "Removes the resources from deselected clusters, all at the same time." in page
 
 
 def test_a_strategy_is_shown_in_words(viewer: Client, text_of: Fetch, world: StagedWorld) -> None:
@@ -493,7 +494,7 @@ def test_a_strategy_is_shown_in_words(viewer: Client, text_of: Fetch, world: Sta
     page = text_of(viewer, "/rollouts/staged/strategies/careful/")
 
     assert "Clusters where stage=canary, by name." in page
-    assert "at once: 67%, rounded down, at least 1" in page
+    assert "max 67%, rounded down, at least 1 at a time" in page
     assert f'href="{RUN}">one</a>' in page
     assert "canary → prod" in text_of(viewer, "/rollouts/staged/strategies/")
 
@@ -505,7 +506,7 @@ def test_a_strategy_is_written_checked_and_saved(operator: Client, text_of: Fetc
     checked = operator.post(address, {"manifest": given[1], "revision": "0", "do": "check"})
     saved = operator.post(address, {"manifest": given[1], "revision": "0", "do": "save"})
 
-    assert "10 min pass and somebody approves" in checked.content.decode()
+    assert "wait 10m and approval" in checked.content.decode()
     assert saved["Location"] == "/rollouts/staged/strategies/canary-first/"
     assert StagedStrategy.objects.get().revision == 1
 

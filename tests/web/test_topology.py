@@ -7,9 +7,9 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from clusters.operations.editing import cordon
-from clusters.operations.joining import Wanted, put_clusters
-from clusters.topology import near_duplicates
+from clusters.filters import near_duplicates
+from clusters.operations.edit import cordon
+from clusters.operations.join import ClusterSpec, upsert_clusters
 from tests.builders import spread
 from tests.rows import NOW, decided, joined, member_document, pick_n_spec
 
@@ -40,9 +40,9 @@ def test_counts_the_clusters_of_each_value_and_those_without_one(viewer: Client,
     page = text_of(viewer, "/topology/?key=region")
 
     assert [row[:2] for row in _rows(page)] == [["east", "2"], ["west", "1"], ["no label", "1"]]
-    assert "eligible 1" in _rows(page)[0][2]
-    assert "cordoned 1" in _rows(page)[0][2]
-    assert "1 cluster lacks region" in page
+    assert "Ready 1" in _rows(page)[0][2]
+    assert "Cordoned 1" in _rows(page)[0][2]
+    assert "1 cluster without region" in page
 
 
 @pytest.mark.usefixtures("fleet")
@@ -109,7 +109,7 @@ def test_near_duplicates_differ_in_capitals_and_punctuation(
 def test_without_a_label_it_says_what_labels_are_for(viewer: Client, text_of: Fetch) -> None:
     joined("a")
 
-    assert "No cluster has a label yet." in text_of(viewer, "/topology/")
+    assert "No labels yet." in text_of(viewer, "/topology/")
 
 
 def test_takes_few_queries_however_large_the_fleet(
@@ -117,7 +117,7 @@ def test_takes_few_queries_however_large_the_fleet(
 ) -> None:
     labels = [{"region": f"r{number % 50}", "env": f"e{number % 3}"} for number in range(1000)]
     documents = [member_document(f"c{number}", one) for number, one in enumerate(labels)]
-    put_clusters([Wanted(one) for one in documents], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
 
     with django_assert_max_num_queries(10):
         page = viewer.get("/topology/?key=region&key2=env")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from placements.operations.scenarios import ask_what_if
+from placements.services.what_if.operations import create_scenario
 from tests.rows import NOW
 
 pytestmark = pytest.mark.django_db
@@ -38,15 +38,17 @@ ADDRESSES = [
 def test_says_which_word_there_is_not_and_which_there_are(
     viewer: Client, text_of: Fetch, decision_id: str, address: str, name: str, word: str
 ) -> None:
-    scenario = ask_what_if(names=["bravelion"], labels=[], by=None, now=NOW).pk
+    scenario = create_scenario(names=["bravelion"], labels=[], by=None, now=NOW).pk
     address = address.format(id=decision_id, scenario=scenario)
 
     page = text_of(viewer, address)
-    notice = page.partition(f"There is no {name} “xx”.")[2].partition("</p>")[0]
+    notice = page.partition(f"Unsupported value for {name}: “xx”.")[2].partition("</p>")[0]
     link = re.findall(rf'<a href="([^"]*)">{word}</a>', notice)
 
     assert link == [f"?{name}={word}"]
-    assert f"There is no {name}" not in text_of(viewer, address.partition("?")[0] + html.unescape(link[0]))
+    assert f"Unsupported value for {name}" not in text_of(
+        viewer, address.partition("?")[0] + html.unescape(link[0])
+    )
 
 
 @pytest.mark.usefixtures("web")
@@ -55,7 +57,7 @@ def test_says_which_word_there_is_not_and_which_there_are(
     ["/clusters/", "/clusters/?sort=-label:region&state=", "/placements/?type=&state=", "/activity/?kind="],
 )
 def test_says_nothing_of_what_there_is(viewer: Client, text_of: Fetch, address: str) -> None:
-    assert "There is no" not in text_of(viewer, address)
+    assert "Unsupported value" not in text_of(viewer, address)
 
 
 @pytest.mark.usefixtures("web")
@@ -63,6 +65,6 @@ def test_the_other_filters_hold_and_the_part_for_htmx_says_it_too(viewer: Client
     answer = viewer.get("/clusters/?q=fox&state=xx&after=zz", headers={"HX-Request": "true"})
     page = answer.content.decode()
 
-    assert "There is no state “xx”." in page
+    assert "Unsupported value for state: “xx”." in page
     assert 'href="?q=fox&amp;state=cordoned"' in page
     assert "bravelion" not in page

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from placements.operations.verifying import verify_due
+from placements.services.verification import verify_due
 from tests.records import OLD_ID, outdate, tamper
 from tests.rows import NOW, all_joined, decided, pick_n_spec
 
@@ -26,7 +26,7 @@ def test_the_page_of_a_faulty_record_says_so(viewer: Client) -> None:
 
     page = viewer.get(f"/decisions/{row.decision_id}/?view=inputs").content.decode()
 
-    assert "This record does not replay" in page
+    assert "Verification failed" in page
     assert page.count("step 1 picked b, and would pick c") == 2
 
 
@@ -66,12 +66,13 @@ def test_the_overview_names_a_record_that_does_not_replay(viewer: Client) -> Non
     all_joined("a", "b", "c")
     decided("web", pick_n_spec(2))
     row = tamper()
-    assert "Decided again" not in viewer.get("/").content.decode()
+    assert "Verification failed" not in viewer.get("/").content.decode()
 
     verify_due(now=NOW)
 
     page = viewer.get("/").content.decode()
-    assert "Decided again, it comes out otherwise: step 1 picked b, and would pick c." in page
+    assert "gives a different result (step 1 picked b, and would pick c)." in page
     assert (
-        f'href="/decisions/{row.decision_id}/"' in page.partition('id="needs"')[2].partition("</section>")[0]
+        f'href="/decisions/{row.decision_id}/"'
+        in page.partition('id="attention"')[2].partition("</section>")[0]
     )

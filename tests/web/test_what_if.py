@@ -7,21 +7,14 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from placements.models import Decision, HypotheticalDecision, Placement, Scenario
-from placements.operations import scenarios
-from placements.operations.demo import load_demo
-from placements.operations.scenarios import answer_due, ask_what_if
+from placements.models import Decision, Placement, Scenario, ScenarioDecision
+from placements.services.what_if import operations
+from placements.services.what_if.operations import create_scenario, evaluate_due
 from tests.rows import NOW, all_joined, decided, pick_n_spec
 
 pytestmark = pytest.mark.django_db
 
 Fetch = Callable[[Client, str], str]
-
-
-@pytest.fixture
-def nine() -> None:
-    """Load the demo fleet of nine clusters."""
-    load_demo(9, by=None, now=NOW)
 
 
 def _row(page: str, placement: str) -> str:
@@ -38,16 +31,16 @@ def test_a_viewer_asks_by_label_and_reads_both_answers(viewer: Client, text_of: 
     left = text_of(viewer, asked["Location"].replace("cordon", "leave"))
 
     assert asked["Location"] == f"/what-if/{Scenario.objects.get().pk}/?variant=cordon"
-    assert "2 stuck, 1 shrinks, 1 moves, 1 cannot be moved." in cordoned
-    assert "3 stuck, 1 shrinks, 1 moves." in left
-    assert "stuck 2 of 4, was 3" in _row(cordoned, "ledger").replace(" , ", ", ")
+    assert "2 unschedulable, 1 scaled down, 1 rescheduled, 1 not evictable." in cordoned
+    assert "3 unschedulable, 1 scaled down, 1 rescheduled." in left
+    assert "Unschedulable 2 of 4, was 3" in _row(cordoned, "ledger").replace(" , ", ", ")
     assert "smartfish → flyingpenguin topology 1, affinity −10" in _row(left, "web")
-    assert "Why the two answers differ." in left
+    assert "Differences between the scenarios." in left
 
 
 @pytest.mark.usefixtures("nine")
 def test_the_worst_come_first_and_one_fate_can_be_chosen(viewer: Client, text_of: Fetch) -> None:
-    row = ask_what_if(names=[], labels=["region:east"], by=None, now=NOW)
+    row = create_scenario(names=[], labels=["region:east"], by=None, now=NOW)
 
     page = text_of(viewer, f"/what-if/{row.pk}/").partition('id="placements"')[2]
     moved = text_of(viewer, f"/what-if/{row.pk}/?fate=moves").partition('id="placements"')[2]
@@ -59,16 +52,16 @@ def test_the_worst_come_first_and_one_fate_can_be_chosen(viewer: Client, text_of
 
 @pytest.mark.usefixtures("nine")
 def test_each_answer_leads_to_a_decision_that_says_it_is_hypothetical(viewer: Client, text_of: Fetch) -> None:
-    row = ask_what_if(names=[], labels=["region:east"], by=None, now=NOW)
+    row = create_scenario(names=[], labels=["region:east"], by=None, now=NOW)
     decisions = Decision.objects.count()
-    found = HypotheticalDecision.objects.select_related("record").get(variant="leave", placement_name="web")
+    found = ScenarioDecision.objects.select_related("record").get(variant="leave", placement_name="web")
 
     page = text_of(viewer, f"/decisions/{found.record.decision_id}/?cluster=flyingpenguin")
     other = text_of(viewer, f"/decisions/{found.record.decision_id}/semantics/")
 
     assert "<strong>Hypothetical.</strong>" in page
     assert f'href="/what-if/{row.pk}/?variant=leave"' in page
-    assert "What web would do" in page
+    assert "Hypothetical decision of web" in page
     assert "Hypothetical decision on web" in other
     assert Decision.objects.count() == decisions
 
@@ -82,9 +75,9 @@ def test_a_real_decision_is_not_called_hypothetical(viewer: Client, text_of: Fet
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"clusters": "nobody"}, "the fleet has no cluster named &#x27;nobody&#x27;"),
-        ({"label": "region=moon"}, "no cluster carries region:moon"),
-        ({}, "no cluster is chosen"),
+        ({"clusters": "nobody"}, "Invalid value: &#x27;nobody&#x27;"),
+        ({"label": "region=moon"}, "No cluster has region:moon"),
+        ({}, "Required value"),
     ],
 )
 def test_a_question_about_nobody_comes_back_with_its_fault(
@@ -113,14 +106,14 @@ def test_while_it_is_answered_the_page_asks_again_and_is_told_only_news(
 ) -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
-    monkeypatch.setattr(scenarios, "SMALL_FLEET", 0)
-    row = ask_what_if(names=["a"], labels=[], by=None, now=NOW)
+    monkeypatch.setattr(operations, "SMALL_FLEET", 0)
+    row = create_scenario(names=["a"], labels=[], by=None, now=NOW)
     htmx = {"HX-Request": "true"}
 
     page = viewer.get(f"/what-if/{row.pk}/").content.decode()
     [version] = re.findall(r'hx-get="\?v=([\d.]+)"', page)
     same = viewer.get(f"/what-if/{row.pk}/?v={version}", headers=htmx)
-    while answer_due(now=NOW):
+    while evaluate_due(now=NOW):
         pass
     news = viewer.get(f"/what-if/{row.pk}/?v={version}", headers=htmx)
 
@@ -136,11 +129,11 @@ def test_lists_what_was_asked_with_a_bounded_number_of_queries(
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
     for _ in range(15):
-        ask_what_if(names=["b"], labels=[], by=None, now=NOW)
+        create_scenario(names=["b"], labels=[], by=None, now=NOW)
 
     with django_assert_max_num_queries(10):
         page = text_of(viewer, "/what-if/")
 
     assert page.count('href="/what-if/') >= 15
-    assert page.count("1 stuck") + page.count("1 moves") >= 15
+    assert page.count("1 unschedulable") + page.count("1 rescheduled") >= 15
     assert Placement.objects.count() == 1

@@ -1,1 +1,1 @@
-"""A cluster that exists only here, for demos, tests and rehearsals; it can be told to fail."""
+"""Simulated clusters for demos and tests, with fault injection."""

@@ -1,8 +1,8 @@
-"""The driver of a simulated cluster."""
+"""The driver of a simulated cluster, and the changes of its state."""
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from clusters.drivers.base import (
@@ -10,28 +10,106 @@ from clusters.drivers.base import (
     Applied,
     DriverRejected,
     DriverUnavailable,
+    ObjectRef,
     ObjectSeen,
     Observation,
     PlacementSeen,
+    Refusal,
     Version,
 )
 from clusters.drivers.readiness import AVAILABLE, readiness_of
-from clusters.drivers.simulated.applying import lost_at, removed, taken_on
 from clusters.drivers.simulated.configuration import (
-    Call,
+    Configuration,
+    DriverCall,
     FaultKind,
     SimulatedFault,
     parse_configuration,
 )
-from clusters.drivers.simulated.live import HeldObject, live_object
-from clusters.drivers.simulated.state import Held, State, StateStore
+from clusters.drivers.simulated.state import (
+    MOST_OBJECTS,
+    CallLogEntry,
+    HeldObject,
+    SimulatedClusterState,
+    StateStore,
+    StoredPlacement,
+    images_in,
+    live_object,
+    stored_object,
+)
+
+APPLY_FAILED = "ManifestApplyFailed"
+
+
+def apply_objects(
+    state: SimulatedClusterState, version: Version, configuration: Configuration, *, now: datetime
+) -> SimulatedClusterState:
+    """Replace the version of a placement; rejected objects stay unchanged."""
+    before = state.of(version.placement)
+    if before and before.version == version.id and not before.refusals:
+        return state.noting(_entry("applied again", version, now), is_change=False)
+    held = _held(before, version, configuration, room=state.room_beside(version.placement), now=now)
+    was = (before.whole_version, before.objects) if before else ("", ())
+    entry = _entry("refused" if held.refusals else "applied", version, now)
+    state = state.holding(version.placement, held)
+    return state.noting(entry, is_change=was != (held.whole_version, held.objects))
+
+
+def removed(state: SimulatedClusterState, placement: str, *, now: datetime) -> SimulatedClusterState:
+    """Remove the objects of a placement; the log has it as a change to the version "" ."""
+    entry = CallLogEntry(now.isoformat(), "removed", placement, "")
+    if placement not in state.held:
+        return state.noting(entry._replace(what="removed again"), is_change=False)
+    return state.holding(placement, None).noting(entry, is_change=True)
+
+
+def lost_since(configuration: Configuration, now: datetime) -> datetime | None:
+    """Return the last time at which the state was lost."""
+    lost = [one.since for one in configuration.faults_at(now) if one.kind is FaultKind.LOST_STATE]
+    return max((moment for moment in lost if moment), default=None)
+
+
+def _held(
+    before: StoredPlacement | None,
+    version: Version,
+    configuration: Configuration,
+    *,
+    room: int,
+    now: datetime,
+) -> StoredPlacement:
+    there = {one.ref: one for one in before.objects} if before else {}
+    refusing = [fault for fault in configuration.faults_at(now) if fault.kind is FaultKind.REFUSE]
+    ready_at = now + timedelta(seconds=configuration.ready_seconds)
+    objects, refusals = [], []
+    for place, manifest in enumerate(version.manifests):
+        ref = ObjectRef.of(manifest)
+        if place >= room:
+            message = f"the simulated cluster is full: it takes {MOST_OBJECTS} objects"
+        else:
+            images = images_in(manifest)
+            is_refused = any(fault.is_about(ref.kind, ref.name, images) for fault in refusing)
+            message = f"injected fault: {ref} rejected" if is_refused else ""
+        if message:
+            refusals.append(Refusal(ref, APPLY_FAILED, message))
+        held = there.get(ref)
+        if not message:
+            wanted = stored_object(manifest, ready_at=ready_at)
+            held = held if held and held.digest == wanted.digest else wanted
+        if held:
+            objects.append(held)
+    whole = (before.whole_version if before else "") if refusals else version.id
+    return StoredPlacement(version.id, whole, now, tuple(objects), tuple(refusals))
+
+
+def _entry(what: str, version: Version, now: datetime) -> CallLogEntry:
+    return CallLogEntry(now.isoformat(), what, version.placement, version.id)
+
 
 _MOST_TRIES = 20
 _DEAF = frozenset({FaultKind.UNREACHABLE, FaultKind.SILENT})
 
 
 class SimulatedDriver:
-    """Answers for a cluster whose state is in a store, at the moments that a clock tells."""
+    """Driver of a cluster whose state is in a store, with a given clock."""
 
     def __init__(
         self,
@@ -45,14 +123,14 @@ class SimulatedDriver:
         self._store, self._clock, self._sleep = store, clock, sleep
 
     def apply(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> Applied:
-        """Take on a version after `applyMilliseconds`; its objects are ready `readySeconds` later."""
-        self._reach(Call.APPLY, timeout, self._configuration.apply_milliseconds)
+        """Apply a version after `applyMilliseconds`; its objects are ready `readySeconds` later."""
+        self._reach(DriverCall.APPLY, timeout, self._configuration.apply_milliseconds)
 
-        def step(state: State, now: datetime) -> State:
-            return taken_on(state, version, self._configuration, now=now)
+        def step(state: SimulatedClusterState, now: datetime) -> SimulatedClusterState:
+            return apply_objects(state, version, self._configuration, now=now)
 
         before, after = self._change(step)
-        self._lose_answer(Call.APPLY, timeout)
+        self._lose_answer(DriverCall.APPLY, timeout)
         held = after.of(version.placement)
         if refusals := held.refusals if held else ():
             raise DriverRejected(f"{len(refusals)} of {len(version.manifests)} objects refused", refusals)
@@ -60,12 +138,12 @@ class SimulatedDriver:
         return Applied(version.id, changed=counts[0] != counts[1])
 
     def observe(self, *placements: str, timeout: float = USUAL_TIMEOUT) -> Observation:
-        """Report health; for placements, and only then, look into the state."""
-        self._reach(Call.OBSERVE, timeout, self._configuration.observe_milliseconds)
-        self._lose_answer(Call.OBSERVE, timeout)
+        """Return the health; the state is loaded only for placements."""
+        self._reach(DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds)
+        self._lose_answer(DriverCall.OBSERVE, timeout)
         now = self._clock()
         faults = self._configuration.faults_at(now)
-        state = self.state() if placements else State()
+        state = self.state() if placements else SimulatedClusterState()
         held = {name: state.of(name) for name in placements}
         return Observation(
             is_healthy=all(fault.kind is not FaultKind.UNHEALTHY for fault in faults),
@@ -73,35 +151,37 @@ class SimulatedDriver:
         )
 
     def remove(self, placement: str, *, timeout: float = USUAL_TIMEOUT) -> bool:
-        """Take away what a placement has."""
-        self._reach(Call.REMOVE, timeout, self._configuration.apply_milliseconds)
+        self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
         before, _ = self._change(lambda state, now: removed(state, placement, now=now))
-        self._lose_answer(Call.REMOVE, timeout)
+        self._lose_answer(DriverCall.REMOVE, timeout)
         return placement in before.held
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
-        """Let go."""
-        self._reach(Call.LEAVE, timeout, 0)
-        self._lose_answer(Call.LEAVE, timeout)
+        self._reach(DriverCall.LEAVE, timeout, 0)
+        self._lose_answer(DriverCall.LEAVE, timeout)
 
-    def state(self) -> State:
-        """Give what the cluster holds now and its book, without asking it: for tests and rehearsals."""
-        state = State.from_plain(self._store.load().content)
-        return state.without_lost(lost_at(self._configuration, self._clock()))
+    def state(self) -> SimulatedClusterState:
+        """Return the state and the call log without a call: for tests."""
+        state = SimulatedClusterState.from_plain(self._store.load().content)
+        return state.without_lost(lost_since(self._configuration, self._clock()))
 
-    def _change(self, step: Callable[[State, datetime], State]) -> tuple[State, State]:
-        """Take the state one step further, against others who do so too; give it before and after."""
+    def _change(
+        self, step: Callable[[SimulatedClusterState, datetime], SimulatedClusterState]
+    ) -> tuple[SimulatedClusterState, SimulatedClusterState]:
+        """Change the state with optimistic concurrency; return it before and after."""
         for _ in range(_MOST_TRIES):
             now = self._clock()
             stored = self._store.load()
-            before = State.from_plain(stored.content).without_lost(lost_at(self._configuration, now))
+            before = SimulatedClusterState.from_plain(stored.content).without_lost(
+                lost_since(self._configuration, now)
+            )
             after = step(before, now)
             if self._store.save(after.to_plain(), expected=stored.revision):
                 return before, after
         raise DriverUnavailable("others change the simulated cluster all the time, or it is gone")
 
-    def _reach(self, call: Call, timeout: float, milliseconds: int) -> None:
-        """Get through to the cluster and wait for what the call takes, at most until the time-out."""
+    def _reach(self, call: DriverCall, timeout: float, milliseconds: int) -> None:
+        """Wait for the duration of the call, at most the timeout; raise the injected faults."""
         for fault in self._configuration.faults_at(self._clock()):
             if fault.kind in _DEAF:
                 raise DriverUnavailable(f"the simulated cluster is {fault.kind}")
@@ -110,11 +190,11 @@ class SimulatedDriver:
         if milliseconds:
             self._sleep(milliseconds / 1000)
 
-    def _lose_answer(self, call: Call, timeout: float) -> None:
+    def _lose_answer(self, call: DriverCall, timeout: float) -> None:
         if self._never_answers(call, after_effect=True):
             self._give_up(timeout)
 
-    def _never_answers(self, call: Call, *, after_effect: bool) -> bool:
+    def _never_answers(self, call: DriverCall, *, after_effect: bool) -> bool:
         return any(
             fault.kind is FaultKind.TIME_OUT
             and fault.after_effect is after_effect
@@ -127,7 +207,7 @@ class SimulatedDriver:
         raise DriverUnavailable(f"the simulated cluster gave no answer within {timeout:g} s")
 
 
-def _seen(name: str, held: Held, faults: list[SimulatedFault], now: datetime) -> PlacementSeen:
+def _seen(name: str, held: StoredPlacement, faults: list[SimulatedFault], now: datetime) -> PlacementSeen:
     unready = [_object_seen(one, faults, now) for one in held.objects]
     return PlacementSeen(
         name,

@@ -1,13 +1,102 @@
-"""What a simulated cluster holds, its book of what happened to it, and where both are kept."""
+"""State, call log and stored objects of a simulated cluster."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from threading import Lock
+from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
 from clusters.drivers.base import ObjectRef, Refusal
-from clusters.drivers.simulated.live import HeldObject
+from fleetui.apimachinery.secrets import canonical_json
+
+_DAEMONS = 3
+_MOST_IMAGES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class HeldObject:
+    """An object on a simulated cluster: no more of it than its readiness depends on."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    digest: str
+    ready_at: datetime
+    replicas: int = 1
+    service_type: str = ""
+    images: tuple[str, ...] = ()
+
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef(self.api_version.rpartition("/")[0], self.kind, self.namespace, self.name)
+
+    def to_plain(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return {**plain, "ready_at": self.ready_at.isoformat(), "images": list(self.images)}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "HeldObject":
+        read = {"ready_at": datetime.fromisoformat(plain["ready_at"]), "images": tuple(plain["images"])}
+        return cls(**{**plain, **read})
+
+
+def stored_object(manifest: Mapping[str, Any], *, ready_at: datetime) -> HeldObject:
+    ref, spec = ObjectRef.of(manifest), manifest.get("spec") or {}
+    replicas = spec.get("replicas")
+    return HeldObject(
+        manifest["apiVersion"],
+        ref.kind,
+        ref.namespace,
+        ref.name,
+        sha256(canonical_json(manifest)).hexdigest()[:16],
+        ready_at,
+        replicas if isinstance(replicas, int) else 1,
+        str(spec.get("type") or "") if ref.kind == "Service" else "",
+        images_in(manifest),
+    )
+
+
+def images_in(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    template = (manifest.get("spec") or {}).get("template") or {}
+    pod = template.get("spec") or {} if isinstance(template, Mapping) else {}
+    containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
+    return tuple(str(one["image"]) for one in containers if one.get("image"))[:_MOST_IMAGES]
+
+
+def live_object(held: HeldObject, *, is_ready: bool) -> dict[str, Any]:
+    """Return the object as on a real cluster, with the status fields that readiness reads."""
+    return {
+        "apiVersion": held.api_version,
+        "kind": held.kind,
+        "metadata": {"name": held.name, "namespace": held.namespace, "generation": 1},
+        "spec": {
+            "replicas": held.replicas,
+            "type": held.service_type,
+            "clusterIPs": ["10.96.0.1"] if is_ready else [],
+        },
+        "status": {"observedGeneration": 1, **_status(held, is_ready=is_ready)},
+    }
+
+
+def _status(held: HeldObject, *, is_ready: bool) -> dict[str, Any]:
+    there = held.replicas if is_ready else 0
+    match held.kind:
+        case "Deployment" | "StatefulSet":
+            return {
+                "availableReplicas": there,
+                "unavailableReplicas": held.replicas - there,
+                "updatedReplicas": held.replicas,
+                "currentReplicas": held.replicas,
+            }
+        case "DaemonSet":
+            return {"desiredNumberScheduled": _DAEMONS, "numberAvailable": _DAEMONS if is_ready else 0}
+        case "Service":
+            return {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}} if is_ready else {}
+    told = ("Established", "NamesAccepted") if is_ready else ()
+    conditions = [{"type": name, "status": "True"} for name in told]
+    return {"conditions": [*conditions, {"type": "DisruptionAllowed", "status": str(not is_ready)}]}
+
 
 LONGEST_LOG = 200
 MOST_COUNTS = 500
@@ -26,34 +115,14 @@ class StateStore(Protocol):
     """Keeps the state of one simulated cluster."""
 
     def load(self) -> Stored:
-        """Give what was saved last."""
+        """Return the content that was saved last."""
 
     def save(self, content: Mapping[str, Any], *, expected: int) -> bool:
-        """Save the next state if `expected` is still the revision; tell whether it was."""
-
-
-class MemoryStore:
-    """Keeps a state in this process."""
-
-    def __init__(self) -> None:
-        self._stored = Stored(0, {})
-        self._lock = Lock()
-
-    def load(self) -> Stored:
-        """Give what was saved last."""
-        return self._stored
-
-    def save(self, content: Mapping[str, Any], *, expected: int) -> bool:
-        """Save the next state if `expected` is still the revision."""
-        with self._lock:
-            if self._stored.revision != expected:
-                return False
-            self._stored = Stored(expected + 1, content)
-            return True
+        """Save the next state if `expected` is still the revision; return whether it was."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredPlacement:
     """What a simulated cluster has of one placement; `since` is when it last changed."""
 
     version: str
@@ -63,7 +132,6 @@ class Held:
     refusals: tuple[Refusal, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
-        """Give the JSON form."""
         return {
             "version": self.version,
             "whole_version": self.whole_version,
@@ -73,8 +141,7 @@ class Held:
         }
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "Held":
-        """Read the JSON form."""
+    def from_plain(cls, plain: Mapping[str, Any]) -> "StoredPlacement":
         return cls(
             plain["version"],
             plain["whole_version"],
@@ -84,7 +151,7 @@ class Held:
         )
 
 
-class Entry(NamedTuple):
+class CallLogEntry(NamedTuple):
     """A call that reached the cluster: when, what it did, for which placement and version."""
 
     at: str
@@ -94,39 +161,35 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class State:
-    """All of a simulated cluster: what it holds by placement, and its book.
+class SimulatedClusterState:
+    """The state of a simulated cluster by placement, with its call log.
 
-    What it holds stays JSON until someone asks for a placement: most calls are about one of many. `log` has
-    the last calls, `changes` how often a placement was changed to a version; neither is lost with the
-    cluster's state.
+    A placement is parsed on access, because most calls concern one of many. `log` has the last calls,
+    `changes` the number of changes of a placement to a version; `lostState` deletes neither.
     """
 
     held: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    log: tuple[Entry, ...] = ()
+    log: tuple[CallLogEntry, ...] = ()
     changes: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, placement: str) -> Held | None:
-        """Give what the cluster has of a placement."""
+    def of(self, placement: str) -> StoredPlacement | None:
         found = self.held.get(placement)
-        return Held.from_plain(found) if found else None
+        return StoredPlacement.from_plain(found) if found else None
 
-    def holding(self, placement: str, held: Held | None) -> "State":
-        """Give the state with this of a placement, or with nothing of it."""
+    def holding(self, placement: str, held: StoredPlacement | None) -> "SimulatedClusterState":
         others = {name: one for name, one in self.held.items() if name != placement}
         return replace(self, held={**others, placement: held.to_plain()} if held else others)
 
     def changes_to(self, placement: str, version: str) -> int:
-        """Tell how often this placement was really changed to this version; "" is its removal."""
+        """Return the number of changes of a placement to a version; "" is its removal."""
         return self.changes.get(f"{placement} {version}", 0)
 
     def room_beside(self, placement: str) -> int:
-        """Tell how many objects this placement may have."""
         others = (one for name, one in self.held.items() if name != placement)
         return MOST_OBJECTS - sum(len(one["objects"]) + 1 for one in others)
 
-    def without_lost(self, lost_at: datetime | None) -> "State":
-        """Give the state as it is after what was there before a moment has been lost."""
+    def without_lost(self, lost_at: datetime | None) -> "SimulatedClusterState":
+        """Return the state without the objects applied before a moment."""
         if lost_at is None:
             return self
         left = {
@@ -134,8 +197,8 @@ class State:
         }
         return replace(self, held=left)
 
-    def noting(self, entry: Entry, *, is_change: bool) -> "State":
-        """Write a call into the book; the oldest entries make room."""
+    def noting(self, entry: CallLogEntry, *, is_change: bool) -> "SimulatedClusterState":
+        """Return the state with a call in the log, which drops the oldest entries."""
         changes = dict(self.changes)
         if is_change:
             key = f"{entry.placement} {entry.version}"
@@ -144,7 +207,6 @@ class State:
         return replace(self, log=(*self.log, entry)[-LONGEST_LOG:], changes=kept)
 
     def to_plain(self) -> dict[str, Any]:
-        """Give the JSON form; a list for the counts, as not every database keeps the order of keys."""
         return {
             "held": dict(self.held),
             "log": [list(entry) for entry in self.log],
@@ -152,10 +214,9 @@ class State:
         }
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "State":
-        """Read the JSON form."""
+    def from_plain(cls, plain: Mapping[str, Any]) -> "SimulatedClusterState":
         return cls(
             plain.get("held", {}),
-            tuple(Entry(*entry) for entry in plain.get("log", ())),
+            tuple(CallLogEntry(*entry) for entry in plain.get("log", ())),
             dict(plain.get("changes", ())),
         )

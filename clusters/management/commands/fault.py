@@ -1,4 +1,4 @@
-"""manage.py fault NAME KIND: a simulated cluster fails, for a rehearsal."""
+"""manage.py fault NAME KIND: inject faults into a simulated cluster."""
 
 import json
 import re
@@ -7,91 +7,84 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from clusters.drivers.simulated.configuration import Call, FaultKind
+from clusters.drivers.simulated.configuration import DriverCall, FaultKind
 from clusters.models import MemberCluster
-from clusters.operations.editing import UnknownClusterError
-from clusters.operations.faults import NotSimulatedError, faults_of, new_fault, set_faults
+from clusters.operations.edit import UnknownClusterError
+from clusters.operations.fault_injection import NotSimulatedError, faults_of, new_fault, set_faults
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.concurrency import RevisionConflict
 from fleetui.management.hub_command import HubCommand
-from fleetui.revisions import StaleEditError
-from placements.scheduling.faults import Faults
 
 BAD_INPUT = 2
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Command(HubCommand):
-    """Add a fault to a simulated cluster, take all away, or list them."""
+    """Inject a fault into a simulated cluster, clear faults, or list them."""
 
     help = (
-        "Tell a simulated cluster to fail. A fault is added to those that are there; --clear takes all away, "
-        "with a kind those of that kind. Without either they are listed."
+        "Inject a fault into a simulated cluster. --clear removes all faults, or those of KIND; "
+        "without KIND and --clear the active faults are listed."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the options."""
         parser.add_argument("cluster", metavar="NAME")
         parser.add_argument(
-            "fault", metavar="KIND", nargs="?", choices=list(map(str, FaultKind)), help=_listing()
+            "fault", metavar="KIND", nargs="?", choices=list(map(str, FaultKind)), help=", ".join(FaultKind)
         )
-        parser.add_argument("--clear", action="store_true", help="take faults away")
-        parser.add_argument("--for", dest="lasts", metavar="5m", help="how long; by default for ever")
-        parser.add_argument("--kind", dest="objectKind", help="of the objects concerned")
-        parser.add_argument("--name", dest="objectName", help="of the objects concerned")
-        parser.add_argument("--image", help="of the objects concerned, whole or only its tag")
-        parser.add_argument("--period", dest="periodSeconds", type=int, help="seconds of a flap")
+        parser.add_argument("--clear", action="store_true", help="remove all faults, or those of KIND")
+        parser.add_argument("--for", dest="lasts", metavar="5m", help="duration (default: until cleared)")
+        parser.add_argument("--kind", dest="objectKind", help="kind of the affected objects (default: all)")
+        parser.add_argument("--name", dest="objectName", help="name of the affected objects (default: all)")
         parser.add_argument(
-            "--call", dest="calls", action="append", choices=list(map(str, Call)), help="that times out"
+            "--image", help="image of the affected objects, complete or its tag (default: all)"
+        )
+        parser.add_argument("--period", dest="periodSeconds", type=int, help="period of flapping in seconds")
+        parser.add_argument(
+            "--call",
+            dest="calls",
+            action="append",
+            choices=list(map(str, DriverCall)),
+            help="call that times out (repeatable; default: all)",
         )
         parser.add_argument(
-            "--after-effect", dest="afterEffect", action="store_true", help="the call worked all the same"
+            "--after-effect",
+            dest="afterEffect",
+            action="store_true",
+            help="the call takes effect although it times out",
         )
 
     def handle(self, *, cluster: str, fault: str | None, clear: bool, **options: Any) -> None:
-        """Change the faults where that is asked for, and list those that there are then."""
+        """Change the faults, if requested, and list them."""
         now = datetime.now(UTC)
         try:
-            row = _cluster_named(cluster)
+            row = MemberCluster.objects.filter(name=cluster).first()
+            if row is None:
+                raise UnknownClusterError(cluster)
             if fault or clear:
-                wanted = _without(fault, row) if clear else _with(fault or "", options, row, now)
+                wanted = (
+                    [one for one in faults_of(row) if fault and one["kind"] != fault]
+                    if clear
+                    else [*faults_of(row), _fault(fault or "", options, now)]
+                )
                 row = set_faults(cluster, wanted, by=None, now=now, expected=row.revision)
             found = faults_of(row)
-        except (UnknownClusterError, NotSimulatedError, StaleEditError, Faults) as error:
+        except (UnknownClusterError, NotSimulatedError, RevisionConflict, InvalidManifest) as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from error
         for one in found:
             self.stdout.write(json.dumps(one))
         if not found:
-            self.stdout.write("no faults")
-
-
-def _listing() -> str:
-    return ", ".join(FaultKind)
-
-
-def _cluster_named(name: str) -> MemberCluster:
-    row = MemberCluster.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownClusterError(name)
-    return row
-
-
-def _without(kind: str | None, row: MemberCluster) -> list[dict[str, Any]]:
-    return [one for one in faults_of(row) if kind and one["kind"] != kind]
-
-
-def _with(kind: str, options: dict[str, Any], row: MemberCluster, now: datetime) -> list[dict[str, Any]]:
-    return [*faults_of(row), _fault(kind, options, now)]
+            self.stdout.write("No active faults")
 
 
 def _fault(kind: str, options: dict[str, Any], now: datetime) -> dict[str, Any]:
-    asked = ("objectKind", "objectName", "image", "periodSeconds", "calls", "afterEffect")
-    given = {name: options[name] for name in asked if options[name]}
-    lasts = _duration(options["lasts"]) if options["lasts"] else None
-    return new_fault(kind, now=now, lasts=lasts, about=given)
-
-
-def _duration(written: str) -> timedelta:
-    found = re.fullmatch(r"([0-9]{1,6})([smhd])", written)
-    if not found:
-        message = f"--for {written}: is no duration (allowed: a whole number and s, m, h or d, such as 5m)"
-        raise CommandError(message, returncode=BAD_INPUT)
-    return timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+    names = ("objectKind", "objectName", "image", "periodSeconds", "calls", "afterEffect")
+    about = {name: options[name] for name in names if options[name]}
+    lasts = None
+    if text := options["lasts"]:
+        found = re.fullmatch(r"([0-9]{1,6})([smhd])", text)
+        if not found:
+            message = f"--for: Invalid value: {text!r}: must be a number and s, m, h or d, such as 5m"
+            raise CommandError(message, returncode=BAD_INPUT)
+        lasts = timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+    return new_fault(kind, now=now, lasts=lasts, about=about)

@@ -15,10 +15,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
-from fleetui import preparation
-from fleetui.first_run import FirstRunError, make_first_administrator
-from fleetui.parts import PARTS, Wishes
-from fleetui.supervisor import AlreadyRunningError, Output, Supervisor, hold_lock
+from fleetui import bootstrap
+from fleetui.bootstrap import FirstRunError, make_first_administrator
+from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
 
 _LAST_PORT = 65535
 _BACKLOG = 2048
@@ -30,7 +29,6 @@ class Command(BaseCommand):
     help = "Run the console: web server, worker and beat, started again when they end. Ctrl-C stops them all."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
         parser.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
         parser.add_argument("--port", type=_port, default=8000, help="default 8000; 0 takes any free one")
         parser.add_argument("--only", action="append", choices=list(PARTS), help="only this part; repeatable")
@@ -41,7 +39,7 @@ class Command(BaseCommand):
         parser.add_argument("--concurrency", type=_count, default=4, help="tasks at once (default 4)")
 
     def handle(self, *_arguments: Any, **options: Any) -> None:
-        """Run until a signal says stop."""
+        """Run until a signal stops it."""
         started = time.monotonic()
         names = [name for name in PARTS if name in (options["only"] or PARTS)]
         with ExitStack() as stack:
@@ -50,26 +48,32 @@ class Command(BaseCommand):
                 listener = stack.enter_context(_listen(options["host"], options["port"]))
             if "beat" in names:  # two clocks would tick twice
                 stack.enter_context(_only_clock(settings.VAR_DIR))
-            self._prepare()
+            try:
+                bootstrap.wait_for_database(connections.settings["default"], say=self.stdout.write)
+                with bootstrap.one_at_a_time(settings.VAR_DIR):
+                    bootstrap.migrate()
+                    stamp = settings.VAR_DIR / "static.stamp"
+                    bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
+                    self._make_first_administrator()
+            except (bootstrap.DatabaseMissingError, FirstRunError) as error:
+                raise CommandError(str(error)) from error
+            connections.close_all()
             output = Output(self.stdout, self.stderr, width=max(map(len, names)))  # type: ignore[arg-type]  # writes
-            wishes = _wishes(options, listener)
+            wishes = ProcessOptions(
+                web_processes=options["workers"],
+                web_threads=options["threads"],
+                worker_slots=options["concurrency"],
+                log_level="info" if options["verbosity"] > 1 else "warning",
+                broker_url=settings.CELERY_BROKER_URL,
+                beat_file=settings.VAR_DIR / "beat-schedule",
+                listener=listener.fileno() if listener else None,
+            )
             parts = [PARTS[name](wishes) for name in names]
             if listener:
                 _announce_in_background(listener, options["host"], started=started, output=output)
-            environ = _environment_of_parts()
+            passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}
+            environ = passed | {"PYTHONUNBUFFERED": "1"}
             Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
-
-    def _prepare(self) -> None:
-        try:
-            preparation.wait_for_database(connections.settings["default"], say=self.stdout.write)
-            with preparation.one_at_a_time(settings.VAR_DIR):
-                preparation.migrate()
-                stamp = settings.VAR_DIR / "static.stamp"
-                preparation.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
-                self._make_first_administrator()
-        except (preparation.DatabaseMissingError, FirstRunError) as error:
-            raise CommandError(str(error)) from error
-        connections.close_all()
 
     def _make_first_administrator(self) -> None:
         made = make_first_administrator(
@@ -95,20 +99,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _wishes(options: dict[str, Any], listener: socket.socket | None) -> Wishes:
-    return Wishes(
-        web_processes=options["workers"],
-        web_threads=options["threads"],
-        worker_slots=options["concurrency"],
-        log_level="info" if options["verbosity"] > 1 else "warning",
-        broker_url=settings.CELERY_BROKER_URL,
-        beat_file=settings.VAR_DIR / "beat-schedule",
-        listener=listener.fileno() if listener else None,
-    )
-
-
 def _listen(host: str, port: int) -> socket.socket:
-    """Open the port before anything else is done, so that a taken one is told at once."""
+    """Open the port first, so that a port in use is reported immediately."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -129,12 +121,6 @@ def _only_clock(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _environment_of_parts() -> dict[str, str]:
-    """Pass the environment on, without the password that only the first start needs."""
-    passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}
-    return passed | {"PYTHONUNBUFFERED": "1"}
-
-
 def _announce_in_background(listener: socket.socket, host: str, *, started: float, output: Output) -> None:
     address, port = listener.getsockname()[:2]
     nearby = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104  # compared, not bound
@@ -150,7 +136,7 @@ def _announce_in_background(listener: socket.socket, host: str, *, started: floa
 
 
 def _answers(address: str, port: int) -> bool:
-    """Ask for the front page under a name that is allowed; any answer will do."""
+    """Return whether the front page responds, whatever its status."""
     names = [name.lstrip(".") for name in settings.ALLOWED_HOSTS if name != "*"]
     asking = http.client.HTTPConnection(address, port, timeout=60)
     try:

@@ -1,4 +1,4 @@
-"""manage.py import_clusters FILE: member clusters from YAML, JSON or CSV join the fleet, or are changed."""
+"""manage.py import_clusters FILE: add or change member clusters from YAML, JSON or CSV."""
 
 import sys
 from collections import Counter
@@ -9,44 +9,42 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.drivers.registry import DRIVERS
-from clusters.operations.joining import Wanted, put_clusters
-from fleetui.management.hub_command import HubCommand
-from placements.imports import read_members
-from placements.scheduling.faults import Faults
-
-BAD_INPUT = 2
+from clusters.importing import read_members
+from clusters.operations.join import ClusterSpec, upsert_clusters
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.management.hub_command import BAD_INPUT, HubCommand
 
 
 class Command(HubCommand):
     """Import member clusters, all or none."""
 
     help = (
-        "Import member clusters: what `kubectl get memberclusters -o yaml` prints, JSON, or CSV. "
-        "All or none; what is in the fleet already and the same is left alone."
+        "Import member clusters from YAML (as printed by `kubectl get memberclusters -o yaml`), JSON or CSV, "
+        "all or none."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the options."""
-        parser.add_argument("file", metavar="FILE", help="- is stdin")
+        parser.add_argument("file", metavar="FILE", help="file with clusters, - for stdin")
         parser.add_argument(
-            "--driver", choices=sorted(DRIVERS), help="watch them with this driver; by default nobody does"
+            "--driver", choices=sorted(DRIVERS), help="monitor the clusters with this driver (default: none)"
         )
 
     def handle(self, *, file: str, driver: str | None, **_options: Any) -> None:
-        """Import, and say what became of each cluster."""
+        """Import the clusters and print the result of each."""
         try:
             source = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         except OSError as error:
-            message = f"{file}: cannot be read: {error.strerror}"
+            message = f"{file}: cannot read file: {error.strerror}"
             raise CommandError(message, returncode=BAD_INPUT) from error
         try:
-            read = read_members(source, name=file)
-            wanted = [Wanted(one.document, driver=driver) for one in read]
-            done = put_clusters(wanted, by=None, now=datetime.now(UTC))
-        except Faults as faults:
-            told = "\n".join(f"{file}: {fault}" for fault in faults.faults)
-            raise CommandError(told, returncode=BAD_INPUT) from faults
+            wanted = [ClusterSpec(one.document, driver=driver) for one in read_members(source, name=file)]
+            done = upsert_clusters(wanted, by=None, now=datetime.now(UTC))
+        except InvalidManifest as faults:
+            lines = "\n".join(f"{file}: {fault}" for fault in faults.faults)
+            raise CommandError(lines, returncode=BAD_INPUT) from faults
         for one in done:
-            self.stdout.write(f"{one.name}: {one.did}")
-        counts = Counter(one.did for one in done)
-        self.stdout.write(", ".join(f"{count} {did}" for did, count in sorted(counts.items())) or "nothing")
+            self.stdout.write(f"{one.name}: {one.result}")
+        counts = Counter(one.result for one in done)
+        self.stdout.write(
+            ", ".join(f"{count} {did}" for did, count in sorted(counts.items())) or "no clusters"
+        )

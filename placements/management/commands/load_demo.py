@@ -1,40 +1,34 @@
-"""manage.py load_demo 4|9|100|5000: a fleet to try the console on, and away with it."""
+"""manage.py load_demo 4|9|100|5000: load or remove a demo fleet."""
 
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from fleetui.management.hub_command import HubCommand
-from placements.demo import DEMO_SIZES
-from placements.operations.demo import Loaded, NameTakenError, load_demo, remove_demo
-
-REFUSED = 2
+from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from placements.services.demo.fleets import DEMO_SIZES
+from placements.services.demo.load import Loaded, NameTakenError, load_demo, remove_demo
 
 
 class Command(HubCommand):
     """Load or remove a demo fleet."""
 
-    help = "Load a demo fleet in the place of the one that is there, or remove it."
+    help = "Load a demo fleet, which replaces the present one, or remove it."
+    exit_codes = {NameTakenError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the options."""
         what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument("size", nargs="?", type=int, choices=DEMO_SIZES, help="how many clusters")
-        what.add_argument("--remove", action="store_true", help="take the demo data away")
+        what.add_argument("size", nargs="?", type=int, choices=DEMO_SIZES, help="number of clusters")
+        what.add_argument("--remove", action="store_true", help="remove demo data")
 
     def handle(self, *, size: int | None, remove: bool, **_options: Any) -> None:
-        """Load or remove, and say what."""
         now = datetime.now(UTC)
         if remove or size is None:
-            self._say("removed", remove_demo(by=None, now=now))
+            self._report("removed", remove_demo(by=None, now=now))
             return
-        try:
-            self._say("loaded", load_demo(size, by=None, now=now))
-        except NameTakenError as error:
-            raise CommandError(str(error), returncode=REFUSED) from error
+        self._report("loaded", load_demo(size, by=None, now=now))
 
-    def _say(self, verb: str, what: Loaded) -> None:
+    def _report(self, verb: str, what: Loaded) -> None:
         self.stdout.write(
             f"{verb}: {what.clusters} clusters, {what.resources} resources, {what.placements} placements"
         )

@@ -1,139 +1,76 @@
-"""manage.py rollout: pause, stop, retry, roll back from the command line, and say how a rollout stands."""
+"""manage.py rollout: manage the rollout of a placement from the command line."""
 
 import json
+from argparse import ArgumentParser
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from fleetui.management.hub_command import HubCommand
-from placements.explain.run_wording import answer_sentences, progress_sentence
-from placements.explain.wording import joined
-from placements.models import Placement
-from placements.operations.emptying import CONFIRMATION, EmptiesPlacementError
-from placements.operations.placements import UnknownPlacementError
-from placements.operations.rescheduling import reschedule
-from placements.operations.rollouts import hands
-from placements.operations.rollouts.hands import HandRefusedError
-from placements.queries.fresh import fresh_schedule
-from placements.queries.run_clusters import progress_of
-from placements.queries.runs import latest_run, said_of
-
-REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
-_PLAIN = {
-    "pause": hands.pause,
-    "resume": hands.resume,
-    "stop": hands.stop,
-    "start": hands.begin_anew,
-    "release": hands.release,
-}
-_DONE = {
-    "pause": "is paused",
-    "resume": "goes on",
-    "stop": "is stopped; `rollout start` begins a new run",
-    "start": "begins a new run",
-    "release": "follows the hub again",
-}
+from fleetui.management.hub_command import UNCONFIRMED
+from placements.explain.rollouts import progress_sentence, result_sentences
+from placements.explain.vocabulary import joined
+from placements.management.rollout_command import RolloutCommand, placement_named
+from placements.services.disruption.restore import fresh_schedule
+from placements.services.placements import CONFIRMATION, UnschedulesEverything
+from placements.services.rescheduling import reschedule
+from placements.services.rollouts.actions import RolloutKind
+from placements.services.rollouts.queries import latest_run, progress_of, report_of
 
 
-class Command(HubCommand):
-    """Lay hands on a rollout."""
+class Command(RolloutCommand):
+    """Manage a rollout."""
 
-    help = (
-        "Pause, resume, stop or start a placement's rollout, retry a cluster, roll back, "
-        "choose clusters afresh, say how it stands."
-    )
+    help = "Manage the rollout of a placement: pause, resume, stop, start, unpin, roll back, retry a cluster."
+    kind = RolloutKind.ROLLING
+    exit_codes = {**RolloutCommand.exit_codes, UnschedulesEverything: UNCONFIRMED}
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the options."""
-        parser.add_argument("wish", choices=[*_PLAIN, "retry", "rollback", "reschedule", "status"])
-        parser.add_argument("placement", metavar="NAME")
-        parser.add_argument(
-            "--confirm", choices=[CONFIRMATION], help="reschedule even if nothing would be left"
+        """Declare the actions of the table, reschedule and status."""
+        subparsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        self.add_actions(subparsers, target="NAME")
+        status: ArgumentParser = subparsers.add_parser("status", help="Show the latest rollout as JSON")
+        status.add_argument("target", metavar="NAME")
+        again: ArgumentParser = subparsers.add_parser(
+            "reschedule", help="Reschedule NAME without its existing bindings"
         )
-        parser.add_argument(
-            "what",
-            metavar="CLUSTER|NUMBER",
-            nargs="?",
-            help="what to retry; the resource snapshot whose content to carry out again",
+        again.add_argument("target", metavar="NAME")
+        again.add_argument(
+            "--confirm",
+            choices=[CONFIRMATION],
+            help="continue even if the placement would be removed from all clusters",
         )
 
-    def handle(
-        self, *, wish: str, placement: str, what: str | None, confirm: str | None = None, **_options: Any
-    ) -> None:
-        """Do what is wished, and say what became of it."""
-        if (what is None) == (wish in ("retry", "rollback")):
-            wanted = {"retry": "the name of a cluster", "rollback": "the number of a resource snapshot"}
-            raise CommandError(f"{wish} takes {wanted.get(wish, 'a placement alone')}", returncode=BAD_INPUT)
-        try:
-            now = datetime.now(UTC)
-            if wish == "reschedule":
-                said = _reschedule(placement, confirmed=confirm is not None, now=now)
-            else:
-                said = _do(wish, placement, what or "", now=now)
-        except UnknownPlacementError as error:
-            raise CommandError(str(error), returncode=BAD_INPUT) from error
-        except HandRefusedError as error:
-            raise CommandError(str(error), returncode=REFUSED) from error
-        except EmptiesPlacementError as error:
-            raise CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED) from error
-        self.stdout.write(said)
-
-
-def _do(wish: str, name: str, what: str, *, now: datetime) -> str:
-    if wish == "status":
-        return _status(name, now=now)
-    if wish == "retry":
-        hands.retry(name, what, by=None, now=now)
-        return f"{name} is tried again on {what}"
-    if wish == "rollback":
-        older = _number(what)
-        restored = hands.roll_back(name, older, by=None, now=now)
-        return (
-            f"{name} is rolled back to the content of r{older}, as r{restored.number}, and held there;"
-            f" `rollout release {name}` ends that"
-        )
-    _PLAIN[wish](name, by=None, now=now)
-    return f"{name} {_DONE[wish]}"
-
-
-def _reschedule(name: str, *, confirmed: bool, now: datetime) -> str:
-    """Choose clusters afresh, and say what a look beforehand found that this would change."""
-    row = Placement.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
-    fresh = fresh_schedule(row)
-    reschedule(name, by=None, now=now, confirmed=confirmed)
-    moves = (("joins", fresh.joins), ("leaves", fresh.leaves))
-    told = [f"{word} {joined(names)}" for word, names in moves if names]
-    return f"{name} is rescheduled from scratch: {'; '.join(told) or 'nothing would change'}"
-
-
-def _number(written: str) -> int:
-    if not written.removeprefix("r").isdecimal() or len(written) > 10:
-        message = f"{written[:40]!r} is no number of a resource snapshot (allowed: such as 4, or r4)"
-        raise CommandError(message, returncode=BAD_INPUT)
-    return int(written.removeprefix("r"))
+    def handle(self, *, action: str, target: str, **options: Any) -> None:
+        """Run the action and write its result."""
+        if action == "status":
+            self.stdout.write(_status(target, now=datetime.now(UTC)))
+        elif action == "reschedule":
+            confirmed = options["confirm"] is not None
+            fresh = fresh_schedule(placement_named(target))
+            reschedule(target, by=None, now=datetime.now(UTC), confirmed=confirmed)
+            changes = (("selected", fresh.joins), ("deselected", fresh.leaves))
+            words = [f"{word}: {joined(names)}" for word, names in changes if names]
+            self.stdout.write(f"Placement {target} rescheduled. {'; '.join(words) or 'No changes'}.")
+        else:
+            self.stdout.write(self.run_action(options["name"], target, options.get("value", "")))
 
 
 def _status(name: str, *, now: datetime) -> str:
-    row = Placement.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
+    row = placement_named(name)
     run = latest_run(row)
     if run is None:
-        return f"{name} has no run yet"
-    said, progress = said_of(run), progress_of(run, now=now)
-    facts = {
+        return f"{name} has no rollout yet"
+    result, progress = report_of(run).result, progress_of(run, now=now)
+    sentence = progress_sentence(progress, result.budgets if result else None) if progress else None
+    document = {
         "run": run.number,
         "state": run.state,
-        "progress": progress_sentence(progress, said.answer.budgets if said.answer else None)
-        if progress
-        else None,
+        "progress": sentence,
         "pausedBy": row.paused_by or None,
         "stopped": row.is_stopped,
-        "heldAt": row.held_number,
-        "endedBecause": run.ended_because or None,
-        **(answer_sentences(said.answer) if said.answer else {}),
+        "heldAt": row.pinned_snapshot,
+        "endedBecause": run.ended_reason or None,
+        **(result_sentences(result) if result else {}),
     }
-    return json.dumps(facts, ensure_ascii=False, indent=2)
+    return json.dumps(document, ensure_ascii=False, indent=2)

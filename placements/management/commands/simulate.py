@@ -13,19 +13,19 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from placements.explain.document import advice_document, comparison_document, decision_document
-from placements.explain.tables import comparison_csv, outcome_csv
-from placements.explain.text import comparison_text, decision_text, warning_note
-from placements.manifests import dump_yaml
-from placements.scheduling.advice.search import Advice, why_not
-from placements.scheduling.comparison import Comparison
-from placements.scheduling.semantics import SUPPORTED_SEMANTICS, Semantics
-from placements.simulation.cases import answers, is_refusal
-from placements.simulation.request import (
+from fleetui.apimachinery.model import SUPPORTED_SEMANTICS, Semantics
+from fleetui.apimachinery.yaml import dump_yaml
+from placements.engine.advice.search import why_not
+from placements.engine.scheduling.comparison import SemanticsComparison
+from placements.explain.decision_document import advice_document, comparison_document, decision_document
+from placements.explain.decision_tables import comparison_csv, outcome_csv
+from placements.explain.terminal import comparison_text, decision_text, warning_note
+from placements.services.simulate.cases import answers, is_refusal
+from placements.services.simulate.request import (
     BadInputError,
     Request,
+    RequestSource,
     Simulation,
-    Source,
     compared,
     simulate,
     simulate_all,
@@ -48,7 +48,6 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the options."""
         add = parser.add_argument
         add("--clusters", metavar="FILE", help="MemberClusters, their List, or plain cases; - is stdin")
         add("--placement", metavar="FILE", help="a ClusterResourcePlacement, or an OCM Placement")
@@ -75,7 +74,7 @@ class Command(BaseCommand):
         add("--cases", metavar="FILE", help="answer conformance cases, JSON lines, instead")
 
     def handle(self, **options: Any) -> None:
-        """Run, print, and leave with the exit status that says how it came out."""
+        """Run and print; the exit status is the result."""
         if sys.stdout is None:  # a shell can close it
             raise CommandError("cannot write: standard output is closed", returncode=BAD_INPUT)
         _refuse_odd_combinations(options)
@@ -98,40 +97,28 @@ class Command(BaseCommand):
 
     def _run(self, options: dict[str, Any]) -> int:
         if options["cases"] is not None:
-            return self._answer_cases(options["cases"])
-        return self._compare(options) if options["semantics"] == ALL else self._simulate(options)
-
-    def _answer_cases(self, name: str) -> int:
-        status = FULFILLED
-        for answer in answers(_lines(name)):
-            self.stdout.write(json.dumps(answer, ensure_ascii=False))
-            if is_refusal(answer):
-                status = BAD_INPUT
-        return status
-
-    def _simulate(self, options: dict[str, Any]) -> int:
-        simulation = simulate(_request(options))
-        advice = _advice(simulation, options["why"])
-        try:
-            text = _render(simulation, options["output"], options["step"], advice)
-        except IndexError as error:
-            raise CommandError(f"--step: {error}", returncode=BAD_INPUT) from error
-        self._print(text)
-        return FULFILLED if simulation.decision.is_fulfilled else NOT_FULFILLED
-
-    def _compare(self, options: dict[str, Any]) -> int:
-        simulations = simulate_all(_request(options))
-        comparison = compared(simulations)
-        self._print(_render_all(simulations, comparison, options["output"]))
-        return FULFILLED if comparison.is_fulfilled else NOT_FULFILLED
-
-    def _print(self, text: str) -> None:
+            status = FULFILLED
+            for answer in answers(_lines(options["cases"])):
+                self.stdout.write(json.dumps(answer, ensure_ascii=False))
+                if is_refusal(answer):
+                    status = BAD_INPUT
+            return status
+        if options["semantics"] == ALL:
+            simulations = simulate_all(_request(options))
+            comparison = compared(simulations)
+            text, is_fulfilled = (
+                _render_all(simulations, comparison, options["output"]),
+                comparison.is_fulfilled,
+            )
+        else:
+            simulation = simulate(_request(options))
+            text, is_fulfilled = _render(simulation, options), simulation.decision.is_fulfilled
         self.stdout.write(text, ending="")
         self.stdout.flush()
+        return FULFILLED if is_fulfilled else NOT_FULFILLED
 
 
 def _forget_output() -> None:
-    """Keep Python from flushing, at its end, into a stream that takes nothing any more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -148,7 +135,7 @@ def _refuse_odd_combinations(options: dict[str, Any]) -> None:
 
 
 def _moment(text: str) -> datetime | None:
-    """Read the value of --now; None stands for `file`."""
+    """Parse the value of --now; None stands for `file`."""
     if text == "file":
         return None
     try:
@@ -181,18 +168,18 @@ def _request(options: dict[str, Any]) -> Request:
     )
 
 
-def _source(name: str) -> Source:
+def _source(name: str) -> RequestSource:
     try:
         content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     except OSError as error:
-        return Source(name, error)
+        return RequestSource(name, error)
     except AttributeError:  # a shell can close standard input, and Python then has none
-        return Source(name, OSError(errno.EBADF, "standard input is closed"))
-    return Source(name, content)
+        return RequestSource(name, OSError(errno.EBADF, "standard input is closed"))
+    return RequestSource(name, content)
 
 
 def _lines(name: str) -> Iterator[bytes]:
-    """Read a file of cases, or standard input, line by line."""
+    """Yield the lines of a file of cases or of standard input."""
     if name == STANDARD_INPUT:
         yield from sys.stdin.buffer
         return
@@ -204,51 +191,50 @@ def _lines(name: str) -> Iterator[bytes]:
         yield from source
 
 
-def _advice(simulation: Simulation, cluster: str | None) -> Advice | None:
-    if cluster is None:
-        return None
-    if cluster not in simulation.decision.cycle.fleet.positions:
+def _render(simulation: Simulation, options: dict[str, Any]) -> str:
+    """Return the decision in the output format, with all candidates of `--step` and the advice of `--why`."""
+    decision, output, step, cluster = simulation.decision, options["output"], options["step"], options["why"]
+    if cluster is not None and cluster not in decision.cycle.fleet.positions:
         raise CommandError(f"--why: the fleet has no cluster {cluster!r}", returncode=BAD_INPUT)
-    return why_not(simulation.decision, cluster)
-
-
-def _render(simulation: Simulation, output: str, step: int | None, advice: Advice | None) -> str:
-    decision = simulation.decision
-    if output == "csv":
-        return outcome_csv(decision)
-    if output == "table":
-        notes = [*_judged(simulation), *map(warning_note, simulation.warnings)]
-        return decision_text(decision, placement=simulation.placement, notes=notes, step=step, advice=advice)
-    document = decision_document(decision, warnings=simulation.warnings, step=step)
+    advice = None if cluster is None else why_not(decision, cluster)
+    try:
+        if output == "csv":
+            return outcome_csv(decision)
+        if output == "table":
+            time = simulation.judged_at
+            notes = [f"heartbeats judged at {time.isoformat()}"] if time is not None else []
+            notes += map(warning_note, simulation.warnings)
+            return decision_text(
+                decision, placement=simulation.placement, notes=notes, step=step, advice=advice
+            )
+        document = decision_document(decision, warnings=simulation.warnings, step=step)
+    except IndexError as error:
+        raise CommandError(f"--step: {error}", returncode=BAD_INPUT) from error
     if advice is not None:
         document["why"] = advice_document(advice)
     return _written(document, output)
 
 
-def _judged(simulation: Simulation) -> Iterator[str]:
-    if simulation.judged_at is not None:
-        yield f"heartbeats judged at {simulation.judged_at.isoformat()}"
-
-
-def _render_all(simulations: dict[Semantics, Simulation], comparison: Comparison, output: str) -> str:
+def _render_all(
+    simulations: dict[Semantics, Simulation], comparison: SemanticsComparison, output: str
+) -> str:
     if output == "csv":
         return comparison_csv(comparison)
-    if output == "table":
-        placement = next(iter(simulations.values())).placement
-        return comparison_text(comparison, placement=placement, notes=_warnings_of_all(simulations))
-    warnings = {semantics: one.warnings for semantics, one in simulations.items()}
-    return _written(comparison_document(comparison, warnings=warnings), output)
-
-
-def _warnings_of_all(simulations: dict[Semantics, Simulation]) -> Iterator[str]:
-    """Give each warning once, with the names of those that it is about unless that is all of them."""
-    about: dict[str, list[str]] = {}
+    if output != "table":
+        warnings = {semantics: one.warnings for semantics, one in simulations.items()}
+        return _written(comparison_document(comparison, warnings=warnings), output)
+    about: dict[str, list[str]] = {}  # each warning once, with the names of its semantics unless it is of all
     for semantics, one in simulations.items():
         for warning in one.warnings:
             about.setdefault(warning_note(warning), []).append(str(semantics))
-    for note, names in about.items():
-        is_of_all = len(names) == len(simulations)
-        yield note if is_of_all else note.replace("warning", f"warning ({', '.join(names)})", 1)
+    notes = [
+        note
+        if len(names) == len(simulations)
+        else note.replace("warning", f"warning ({', '.join(names)})", 1)
+        for note, names in about.items()
+    ]
+    placement = next(iter(simulations.values())).placement
+    return comparison_text(comparison, placement=placement, notes=notes)
 
 
 def _written(document: dict[str, Any], output: str) -> str:

@@ -1,185 +1,87 @@
-"""manage.py staged: list, start, stop, approve staged runs from the command line, and say how one stands."""
+"""manage.py staged: list, preview, start and manage staged update runs from the command line."""
 
 import json
-from argparse import Namespace
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
 from django.core.management.base import CommandError, CommandParser
 
-from fleetui.management.hub_command import HubCommand
-from placements.models import Placement, StagedRun, StagedStrategy
-from placements.operations.rollouts.hands import HandRefusedError
-from placements.operations.staged import hands
-from placements.operations.staged.hands import UnknownRunError
-from placements.operations.staged.starting import start_run
-from placements.queries.staged import progress_of, runs_matching
-from placements.queries.staged_preview import RunPreview, preview_of
-from placements.scheduling.door.staged_documents import RunState
-from placements.scheduling.faults import Faults
-
-REFUSED, BAD_INPUT = 1, 2
+from fleetui.management.hub_command import BAD_INPUT, REFUSED
+from placements.management.rollout_command import RolloutCommand, placement_named, revision_number
+from placements.models import StagedRun, StagedStrategy
+from placements.services.rollouts.actions import RolloutKind
+from placements.services.rollouts.staged_operations import UnknownRunError
+from placements.services.rollouts.staged_queries import preview_of, progress_of, runs_matching
+from placements.services.rollouts.staged_runs import start_run
 
 
-class Command(HubCommand):
-    """Work with staged runs."""
+class Command(RolloutCommand):
+    """Manage staged update runs."""
 
-    help = "List, preview and start staged runs, lay hands on them, approve their stages, say how one stands."
+    help = "List, preview, start and manage staged update runs, approve their stages, show their progress."
+    kind = RolloutKind.STAGED
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the wishes, each with what it takes."""
-        wishes = parser.add_subparsers(dest="wish", required=True, metavar="WISH")
-        listed = wishes.add_parser("list", help="runs, the newest first")
-        listed.add_argument("--placement", default="", metavar="NAME", help="only those of this placement")
-        listed.add_argument("--active", action="store_true", help="only those that have not ended")
-        for wish, words in (("preview", "the stages with their clusters"), ("start", "make a run")):
-            made = wishes.add_parser(wish, help=words)
-            if wish == "start":
-                made.add_argument("run", metavar="RUN", help="what to call it")
-                made.add_argument("--prepare", action="store_true", help="it begins with `staged resume RUN`")
+        """Declare the actions, each with its arguments."""
+        subparsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        runs = subparsers.add_parser("list", help="List runs, the newest first")
+        runs.add_argument("--placement", default="", metavar="NAME", help="only runs of this placement")
+        runs.add_argument("--active", action="store_true", help="only runs that have not ended")
+        for action, words in (
+            ("preview", "Preview the stages with their clusters"),
+            ("start", "Start a run"),
+        ):
+            made = subparsers.add_parser(action, help=words)
+            if action == "start":
+                made.add_argument("run", metavar="RUN", help="name of the run")
+                made.add_argument("--prepare", action="store_true", help="create the run without starting it")
             made.add_argument("placement", metavar="PLACEMENT")
             made.add_argument("strategy", metavar="STRATEGY")
             made.add_argument("--snapshot", metavar="NUMBER", help="older resources, such as 4, or r4")
-        for wish, (words, what) in _ON_A_RUN.items():
-            laid = wishes.add_parser(wish, help=words)
-            laid.add_argument("run", metavar="RUN")
-            if what:
-                laid.add_argument("what", metavar=what)
-        wishes.choices["approve"].add_argument(
-            "--as", dest="user", required=True, metavar="USER", help="an approver; who approved is kept"
-        )
+        status = subparsers.add_parser("status", help="Show the progress of RUN as JSON")
+        status.add_argument("target", metavar="RUN")
+        self.add_actions(subparsers, target="RUN")
 
-    def handle(self, *, wish: str, **options: Any) -> None:
-        """Do what is wished, and say what became of it."""
-        try:
-            said = _WISHES[wish](Namespace(**options), datetime.now(UTC))
-        except (UnknownRunError, Faults) as error:
-            raise CommandError(_told(error), returncode=BAD_INPUT) from error
-        except (HandRefusedError, PermissionDenied) as error:
-            raise CommandError(str(error), returncode=REFUSED) from error
-        self.stdout.write(said)
+    def handle(self, *, action: str, **options: Any) -> None:
+        """Run the action and write its result."""
+        if action == "list":
+            active = True if options["active"] else None
+            rows = runs_matching(placement=options["placement"], active=active).order_by("-id")
+            lines = [f"{run.name} of {run.placement_name}: {run.status}" for run in rows]
+            self.stdout.write("\n".join(lines) or "No staged update runs.")
+        elif action == "preview":
+            self._preview(options["placement"], options["strategy"], options["snapshot"])
+        elif action == "start":
+            run = start_run(
+                options["run"],
+                placement=options["placement"],
+                strategy=options["strategy"],
+                snapshot=None if options["snapshot"] is None else revision_number(options["snapshot"]),
+                is_prepared=options["prepare"],
+                by=None,
+                now=datetime.now(UTC),
+            )
+            done = "created; start it with `staged resume`" if options["prepare"] else "started"
+            self.stdout.write(f"Staged update run {run.name} {done}.")
+        elif action == "status":
+            row = StagedRun.objects.filter(name=options["target"]).first()
+            if row is None:
+                raise UnknownRunError(options["target"])
+            self.stdout.write(json.dumps(progress_of(row), ensure_ascii=False, indent=2))
+        else:
+            value, user = options.get("value", ""), options.get("user", "")
+            self.stdout.write(self.run_action(options["name"], options["target"], value, user))
 
-
-_ON_A_RUN = {
-    "status": ("how it stands, as JSON", ""),
-    "resume": ("let a prepared or stopped run go", ""),
-    "stop": ("start nothing more; what is under way is seen to its end", ""),
-    "abandon": ("end it for good", ""),
-    "approve": ("let a stage go on that waits for it", "STAGE"),
-    "skip": ("end the timed wait of a stage", "STAGE"),
-    "retry": ("try a failed cluster again at once", "CLUSTER"),
-}
-
-
-def _told(error: UnknownRunError | Faults) -> str:
-    return "\n".join(map(str, error.faults)) if isinstance(error, Faults) else str(error)
-
-
-def _list(given: Namespace, _now: datetime) -> str:
-    rows = runs_matching(placement=given.placement, active=True if given.active else None)
-    lines = [f"{run.name} of {run.placement_name}: {run.status}" for run in rows.order_by("-id")]
-    return "\n".join(lines) or "no staged run is there"
-
-
-def _preview(given: Namespace, now: datetime) -> str:
-    placement = Placement.objects.filter(name=given.placement).first()
-    strategy = StagedStrategy.objects.filter(name=given.strategy).first()
-    if placement is None or strategy is None:
-        missing = (
-            f"placement is named {given.placement!r}"
-            if placement is None
-            else f"strategy is named {given.strategy!r}"
-        )
-        raise CommandError(f"no {missing}", returncode=BAD_INPUT)
-    found = preview_of(placement, strategy, _number(given.snapshot), now=now)
-    if found.problems:
-        raise CommandError("\n".join(found.problems), returncode=REFUSED)
-    return "\n".join(_preview_lines(found))
-
-
-def _preview_lines(found: RunPreview) -> list[str]:
-    lines = [
-        f"{number}. {one.words.name} (at once: {one.words.at_once}): {', '.join(one.clusters) or 'none'}"
-        for number, one in enumerate(found.stages, 1)
-    ]
-    gone = [f"{len(lines) + 1}. removals: {', '.join(found.deletions)}"] if found.deletions else []
-    return lines + gone
-
-
-def _start(given: Namespace, now: datetime) -> str:
-    run = start_run(
-        given.run,
-        placement=given.placement,
-        strategy=given.strategy,
-        snapshot=_number(given.snapshot),
-        is_prepared=given.prepare,
-        by=None,
-        now=now,
-    )
-    return f"{run.name} is prepared; `staged resume` lets it go" if given.prepare else f"{run.name} begins"
-
-
-def _number(written: str | None) -> int | None:
-    if written is None:
-        return None
-    if not written.removeprefix("r").isdecimal() or len(written) > 10:
-        message = f"{written[:40]!r} is no number of a resource snapshot (allowed: such as 4, or r4)"
-        raise CommandError(message, returncode=BAD_INPUT)
-    return int(written.removeprefix("r"))
-
-
-def _resume(given: Namespace, now: datetime) -> str:
-    hands.set_state(given.run, RunState.RUN, by=None, now=now)
-    return f"{given.run} goes on"
-
-
-def _stop(given: Namespace, now: datetime) -> str:
-    hands.set_state(given.run, RunState.STOP, by=None, now=now)
-    return f"{given.run} is told to stop; `staged resume` lets it go on"
-
-
-def _abandon(given: Namespace, now: datetime) -> str:
-    hands.abandon(given.run, by=None, now=now)
-    return f"{given.run} is abandoned"
-
-
-def _approve(given: Namespace, now: datetime) -> str:
-    user = User.objects.filter(username=given.user, is_active=True).first()
-    if user is None:
-        raise CommandError(f"no user is named {given.user!r}", returncode=BAD_INPUT)
-    hands.approve(given.run, given.what, by=user, now=now)
-    return f"stage {given.what} of {given.run} is approved by {given.user}"
-
-
-def _skip(given: Namespace, now: datetime) -> str:
-    hands.skip_wait(given.run, given.what, by=None, now=now)
-    return f"{given.run} does not wait any longer after stage {given.what}"
-
-
-def _retry(given: Namespace, now: datetime) -> str:
-    hands.retry(given.run, given.what, by=None, now=now)
-    return f"{given.run} is tried again on {given.what}"
-
-
-def _status(given: Namespace, _now: datetime) -> str:
-    run = StagedRun.objects.filter(name=given.run).first()
-    if run is None:
-        raise UnknownRunError(given.run)
-    return json.dumps(progress_of(run), ensure_ascii=False, indent=2)
-
-
-_WISHES: dict[str, Callable[[Namespace, datetime], str]] = {
-    "list": _list,
-    "preview": _preview,
-    "start": _start,
-    "status": _status,
-    "resume": _resume,
-    "stop": _stop,
-    "abandon": _abandon,
-    "approve": _approve,
-    "skip": _skip,
-    "retry": _retry,
-}
+    def _preview(self, placement: str, strategy: str, snapshot: str | None) -> None:
+        row = StagedStrategy.objects.filter(name=strategy).first()
+        if row is None:
+            raise CommandError(f"no staged update strategy is named {strategy!r}", returncode=BAD_INPUT)
+        number = None if snapshot is None else revision_number(snapshot)
+        preview = preview_of(placement_named(placement), row, number, now=datetime.now(UTC))
+        if preview.problems:
+            raise CommandError("\n".join(preview.problems), returncode=REFUSED)
+        for count, one in enumerate(preview.stages, 1):
+            names = ", ".join(one.clusters) or "none"
+            self.stdout.write(f"{count}. {one.words.name} (max {one.words.at_once} at a time): {names}")
+        if preview.deletions:
+            self.stdout.write(f"{len(preview.stages) + 1}. removals: {', '.join(preview.deletions)}")

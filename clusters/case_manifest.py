@@ -1,0 +1,202 @@
+"""Clusters in the plain form of `conformance/README.md`, for simulations: parsed by hand for speed."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from clusters.fleet import (
+    ELIGIBLE,
+    NO_SCHEDULE,
+    NO_USAGE,
+    Cluster,
+    Eligibility,
+    EligibilityKind,
+    ResourceUsage,
+    Taint,
+)
+from fleetui.apimachinery.errors import ErrorDetail, faults_of
+from fleetui.apimachinery.fields import written
+from fleetui.apimachinery.model import is_good_scalar, is_good_text, is_one_line, quote_value, wrong_type
+
+_CLUSTER_KEYS = frozenset({"name", "labels", "taints", "properties", "resourceUsage", "eligible"})
+_TAINT_KEYS = frozenset({"key", "value", "effect"})
+_USAGE_SORTS = ("capacity", "allocatable", "available")
+_USAGE_KEYS = frozenset(_USAGE_SORTS)
+_ELIGIBLE_KEYS = frozenset({"value", "reason", "kind"})
+_TEXT = frozenset({str})
+_TEXT_OR_NUMBER = frozenset({str, int, float})
+
+
+def parse_clusters(raw: object, *, path: str = "clusters") -> tuple[Cluster, ...]:
+    """Return the clusters of a case. Raise Faults, also for duplicate names."""
+    if not isinstance(raw, list):
+        raise faults_of([wrong_type(raw, "a list")], None, path=path)
+    problems: list[ErrorDetail] = []
+    clusters: list[Cluster] = []
+    for index, item in enumerate(raw):
+        found = _problems(item)
+        problems += [problem.under(index) for problem in found]
+        if not problems:
+            clusters.append(_cluster(item))
+
+    seen: set[str] = set()
+    for index, item in enumerate(raw):
+        name = item.get("name") if isinstance(item, dict) else None
+        if isinstance(name, str) and name in seen:
+            message = f"Duplicate value: {quote_value(name)}"
+            problems.append(ErrorDetail((index, "name"), "duplicate", message, "unique names"))
+        elif isinstance(name, str):
+            seen.add(name)
+    if problems:
+        raise faults_of(problems, raw, path=path)
+    return tuple(clusters)
+
+
+def parse_case_cluster(raw: object, *, path: str = "") -> Cluster:
+    """Parse one cluster of a case. Raise Faults."""
+    problems = _problems(raw)
+    if problems or not isinstance(raw, dict):
+        raise faults_of(problems, raw, path=path)
+    return _cluster(raw)
+
+
+def _problems(raw: object) -> list[ErrorDetail]:
+    """Return the errors of one cluster; written so that a valid one costs little."""
+    if not isinstance(raw, dict):
+        return [wrong_type(raw, "an object")]
+    problems: list[ErrorDetail] = []
+    if not raw.keys() <= _CLUSTER_KEYS:
+        problems += _unknown_keys(raw, _CLUSTER_KEYS)
+    name = raw.get("name")
+    if not name or not is_good_text(name):
+        problems.append(_text_problem(name).under("name"))
+    elif not is_one_line(name):
+        message = "Must not contain line breaks or control characters"
+        problems.append(ErrorDetail(("name",), "bad-format", message, "text on one line"))
+    for key, problems_of in _PARTS.items():
+        value = raw.get(key)
+        if value is not None:
+            problems += [problem.under(key) for problem in problems_of(value)]
+    return problems
+
+
+def _unknown_keys(raw: dict[Any, Any], known: Iterable[str]) -> Iterator[ErrorDetail]:
+    allowed = ", ".join(sorted(known))
+    for key in raw:
+        if not is_good_text(key):
+            yield ErrorDetail((), "wrong-type", "Keys must be strings", allowed)
+        elif key not in known:
+            yield ErrorDetail((key,), "unknown-field", f"Unknown field {quote_value(key)}", allowed)
+
+
+def _text_problem(value: object) -> ErrorDetail:
+    if value is None or value == "":
+        return ErrorDetail((), "required", "Required value", "non-empty text")
+    return wrong_type(value, "text")
+
+
+def _quantity_problems(value: object) -> Iterable[ErrorDetail]:
+    return _map_problems(value, _TEXT_OR_NUMBER)
+
+
+def _map_problems(value: object, types: frozenset[type]) -> Iterable[ErrorDetail]:
+    if not isinstance(value, dict):
+        return [wrong_type(value, "an object")]
+    return () if _is_plain_text(value) else list(_entry_problems(value, types))
+
+
+def _is_plain_text(value: dict[Any, Any]) -> bool:
+    """Return whether keys and values are all ASCII text, as nearly all are; quick."""
+    try:
+        return "".join(value).isascii() and "".join(value.values()).isascii()
+    except TypeError:
+        return False
+
+
+def _entry_problems(value: dict[Any, Any], types: frozenset[type]) -> Iterator[ErrorDetail]:
+    for key, item in value.items():
+        if not is_good_text(key):
+            yield ErrorDetail((), "wrong-type", "Keys must be strings", "strings as keys")
+        elif type(item) not in types or not is_good_scalar(item):
+            yield wrong_type(item, "text" if types is _TEXT else "a quantity").under(key)
+
+
+def _taint_problems(value: object) -> Iterator[ErrorDetail]:
+    if not isinstance(value, list):
+        yield wrong_type(value, "a list")
+        return
+    for index, taint in enumerate(value):
+        if not isinstance(taint, dict):
+            yield wrong_type(taint, "an object").under(index)
+            continue
+        yield from (problem.under(index) for problem in _one_taint_problems(taint))
+
+
+def _one_taint_problems(taint: dict[Any, Any]) -> Iterator[ErrorDetail]:
+    if not taint.keys() <= _TAINT_KEYS:
+        yield from _unknown_keys(taint, _TAINT_KEYS)
+    if not taint.get("key") or not is_good_text(taint["key"]):
+        yield _text_problem(taint.get("key")).under("key")
+    if taint.get("value") is not None and not is_good_text(taint["value"]):
+        yield wrong_type(taint["value"], "text").under("value")
+    if taint.get("effect") not in (None, NO_SCHEDULE):
+        yield ErrorDetail(
+            ("effect",), "not-one-of", f"Unsupported value: {quote_value(taint['effect'])}", NO_SCHEDULE
+        )
+
+
+def _usage_problems(value: object) -> Iterator[ErrorDetail]:
+    if not isinstance(value, dict):
+        yield wrong_type(value, "an object")
+        return
+    if not value.keys() <= _USAGE_KEYS:
+        yield from _unknown_keys(value, _USAGE_KEYS)
+    for key, quantities in value.items():
+        found = _quantity_problems(quantities) if key in _USAGE_KEYS and quantities is not None else ()
+        if found:
+            yield from (problem.under(key) for problem in found)
+
+
+def _eligible_problems(value: object) -> Iterator[ErrorDetail]:
+    if not isinstance(value, dict):
+        yield wrong_type(value, "an object with a value")
+        return
+    yield from _unknown_keys(value, _ELIGIBLE_KEYS)
+    if not isinstance(value.get("value"), bool):
+        yield ErrorDetail(("value",), "required", "Required value", "true or false")
+    if value.get("reason") is not None and not is_good_text(value["reason"]):
+        yield wrong_type(value["reason"], "text").under("reason")
+    if value.get("kind") is not None and value["kind"] not in list(EligibilityKind):
+        message = f"Unsupported value: {quote_value(value['kind'])}"
+        yield ErrorDetail(("kind",), "not-one-of", message, ", ".join(EligibilityKind))
+
+
+_PARTS: dict[str, Callable[[object], Iterable[ErrorDetail]]] = {
+    "labels": lambda value: _map_problems(value, _TEXT),
+    "taints": _taint_problems,
+    "properties": _quantity_problems,
+    "resourceUsage": _usage_problems,
+    "eligible": _eligible_problems,
+}
+
+
+def _cluster(raw: dict[str, Any]) -> Cluster:
+    usage, eligible = raw.get("resourceUsage"), raw.get("eligible")
+    amounts = [_quantities(usage.get(sort)) for sort in _USAGE_SORTS] if usage else []
+    return Cluster(
+        raw["name"],
+        raw.get("labels") or {},
+        tuple([Taint(taint["key"], taint.get("value") or "") for taint in raw.get("taints") or ()]),
+        _quantities(raw.get("properties")),
+        ResourceUsage(*amounts) if usage else NO_USAGE,
+        ELIGIBLE
+        if eligible is None or eligible["value"]
+        else Eligibility(
+            EligibilityKind(eligible.get("kind") or EligibilityKind.UNSPECIFIED), eligible.get("reason") or ""
+        ),
+    )
+
+
+def _quantities(raw: dict[str, Any] | None) -> dict[str, str]:
+    if not raw or _TEXT.issuperset(map(type, raw.values())):
+        return raw or {}
+    return {name: written(value) or "" for name, value in raw.items()}

@@ -1,0 +1,142 @@
+"""Columns over a fleet: one integer per cluster, so that a rule is evaluated for all clusters at once.
+
+Every column is in the order of the fleet, which is by name; −1 means "absent".
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetui.apimachinery.quantity import Quantity, QuantityError, parse_quantity
+
+Bools = NDArray[np.bool_]
+Codes = NDArray[np.int32]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ABSENT = -1
+
+
+@dataclass(frozen=True)
+class LabelColumn:
+    """The values of one label key: sorted texts, and for each cluster the index of its own."""
+
+    values: tuple[str, ...]
+    codes: Codes
+
+    def code_of(self, value: str) -> int:
+        """Return the code of a value, or ABSENT when no cluster has it."""
+        place = bisect_left(self.values, value)
+        if place < len(self.values) and self.values[place] == value:
+            return place
+        return ABSENT
+
+    def value_at(self, position: int) -> str | None:
+        code = int(self.codes[position])
+        return None if code == ABSENT else self.values[code]
+
+    def is_any_of(self, values: Sequence[str]) -> Bools:
+        """Return which clusters carry one of the values."""
+        wanted = np.zeros(len(self.values) + 1, dtype=np.bool_)  # the last place answers for code −1
+        wanted[[code for code in map(self.code_of, values) if code != ABSENT]] = True
+        return wanted.take(self.codes)
+
+    @property
+    def is_present(self) -> Bools:
+        """Return which clusters carry the key."""
+        return np.not_equal(self.codes, ABSENT)
+
+
+def label_column(values: Sequence[str | None], order: Ints) -> LabelColumn:
+    """Return the coded values of one key, None for a cluster without it, in the given order."""
+    distinct = sorted(value for value in set(values) if value is not None)
+    code_of: dict[str | None, int] = {value: code for code, value in enumerate(distinct)}
+    code_of[None] = ABSENT
+    codes = np.fromiter(map(code_of.__getitem__, values), dtype=np.int32, count=len(values))
+    return LabelColumn(tuple(distinct), codes[order])
+
+
+@dataclass(frozen=True)
+class PropertyColumn:
+    """One property of every cluster: exact ranks for comparing, doubles for sorting by it."""
+
+    texts: tuple[str | None, ...]
+    quantities: tuple[Quantity | None, ...]
+
+    @cached_property
+    def is_malformed(self) -> Bools:
+        """Return the clusters whose value is no quantity."""
+        pairs = zip(self.texts, self.quantities, strict=True)
+        return np.fromiter((t is not None and q is None for t, q in pairs), np.bool_, len(self.texts))
+
+    @cached_property
+    def distinct(self) -> tuple[int, ...]:
+        """Return the values that occur, in units of 10⁻⁹, ascending."""
+        return tuple(sorted({quantity.nano for quantity in self.quantities if quantity is not None}))
+
+    @cached_property
+    def ranks(self) -> Codes:
+        """Return each cluster's place among the distinct values, ABSENT for none or no quantity."""
+        rank_of = {nano: rank for rank, nano in enumerate(self.distinct)}
+        ranks = (ABSENT if quantity is None else rank_of[quantity.nano] for quantity in self.quantities)
+        return np.fromiter(ranks, np.int32, len(self.quantities))
+
+    @cached_property
+    def approximates(self) -> Floats:
+        """Return each value as a double, NaN for none or no quantity."""
+        values = (np.nan if quantity is None else quantity.approximate for quantity in self.quantities)
+        return np.fromiter(values, np.float64, len(self.quantities))
+
+    def compare(self, operator: str, wanted: Quantity, *, only: int | None = None) -> Bools:
+        """Return which clusters have a value in the relation (`Gt Ge Eq Ne Lt Le`) to a quantity.
+
+        With `only` the result is about the cluster at that position alone.
+        """
+        low, high = bisect_left(self.distinct, wanted.nano), bisect_right(self.distinct, wanted.nano)
+        ranks = self.ranks if only is None else self.ranks[only : only + 1]
+        present = np.not_equal(ranks, ABSENT)
+        answers: dict[str, Bools] = {
+            "Gt": ranks >= high,
+            "Ge": ranks >= low,
+            "Eq": (ranks >= low) & (ranks < high),
+            "Ne": (ranks < low) | (ranks >= high),
+            "Lt": ranks < low,
+            "Le": ranks < high,
+        }
+        return answers[operator] & present
+
+
+def property_column(texts: Sequence[str | None]) -> PropertyColumn:
+    """Parse one property of every cluster; a value that is no quantity is kept as malformed."""
+    return PropertyColumn(tuple(texts), tuple(_quantity_or_none(text) for text in texts))
+
+
+def _quantity_or_none(text: str | None) -> Quantity | None:
+    if text is None:
+        return None
+    try:
+        return parse_quantity(text)
+    except QuantityError:
+        return None
+
+
+def descending(keys: Sequence[Ints | Floats]) -> Ints:
+    """Return places ordered by the keys, the first key first, each descending; the later place wins a tie."""
+    size = len(keys[0])
+    if not size:
+        return np.zeros(0, dtype=np.int64)
+    packed: Ints = np.zeros(size, dtype=np.int64)
+    room = size
+    for key in keys:
+        if key.dtype != np.int64:
+            return np.lexsort(tuple(reversed(keys)))[::-1]
+        low, high = int(key.min()), int(key.max())
+        room *= high - low + 1
+        if room >= 1 << 62:
+            return np.lexsort(tuple(reversed(keys)))[::-1]
+        packed = packed * (high - low + 1) + (key - low).astype(np.int64)
+    return np.argsort(packed * size + np.arange(size))[::-1]

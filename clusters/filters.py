@@ -1,0 +1,206 @@
+"""Filters and states of clusters, and the domains of the fleet by one or two labels."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from operator import itemgetter
+
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import RowNumber
+
+from clusters.drivers.registry import SIMULATED
+from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterLabel, ClusterTaint, MemberCluster, Membership
+
+
+class ClusterFilterState(StrEnum):
+    """Filter values; a cluster can match several."""
+
+    ELIGIBLE = "eligible"
+    NOT_ELIGIBLE = "not-eligible"
+    CORDONED = "cordoned"
+    JOINING = "joining"
+    LEAVING = "leaving"
+    SIMULATED = "simulated"
+
+
+class ClusterListState(StrEnum):
+    """The state of a cluster; each is in exactly one. The best comes first."""
+
+    ELIGIBLE = "eligible"
+    JOINING = "joining"
+    CORDONED = "cordoned"
+    NOT_ELIGIBLE = "not eligible"
+    LEAVING = "leaving"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFilter:
+    """The filter of a list of clusters.
+
+    `labels` are `key:value`, `key` for any value, or `!key` for a missing label; all must match. `text` is
+    part of a name.
+    """
+
+    text: str = ""
+    labels: tuple[str, ...] = ()
+    state: ClusterFilterState | None = None
+    verdict: str = ""
+
+
+ORDERS = ("name", "-name", "joined_at", "-joined_at", "verdict_since", "-verdict_since")
+
+
+def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
+    """Return the clusters that match, unordered."""
+    rows = MemberCluster.objects.all()
+    if wanted.text:
+        rows = rows.filter(name__contains=wanted.text.lower())
+    for label in wanted.labels:
+        rows = _labelled(rows, label)
+    if wanted.verdict:
+        rows = rows.filter(verdict=wanted.verdict)
+    match wanted.state:
+        case ClusterFilterState.ELIGIBLE:
+            return rows.filter(verdict="")
+        case ClusterFilterState.NOT_ELIGIBLE:
+            return rows.exclude(verdict="")
+        case ClusterFilterState.CORDONED:
+            return rows.filter(taints__key=CORDON_KEY, taints__value=CORDON_VALUE)
+        case ClusterFilterState.JOINING:
+            return rows.filter(membership=Membership.JOINING)
+        case ClusterFilterState.LEAVING:
+            return rows.filter(membership=Membership.LEAVING)
+        case ClusterFilterState.SIMULATED:
+            return rows.filter(driver=SIMULATED)
+    return rows
+
+
+def _labelled(rows: QuerySet[MemberCluster], label: str) -> QuerySet[MemberCluster]:
+    key, _, value = label.removeprefix("!").partition(":")
+    named = ClusterLabel.objects.filter(key=key)
+    named = named.filter(value=value) if ":" in label else named
+    if label.startswith("!"):
+        return rows.exclude(pk__in=named.values("cluster_id"))
+    return rows.filter(pk__in=named.values("cluster_id"))
+
+
+def standing() -> Case:
+    """Return the expression of the state of a cluster."""
+    return Case(
+        When(membership=Membership.LEAVING, then=Value(ClusterListState.LEAVING.value)),
+        When(~Q(verdict=""), then=Value(ClusterListState.NOT_ELIGIBLE.value)),
+        When(Exists(_cordons()), then=Value(ClusterListState.CORDONED.value)),
+        When(membership=Membership.JOINING, then=Value(ClusterListState.JOINING.value)),
+        default=Value(ClusterListState.ELIGIBLE.value),
+        output_field=CharField(),
+    )
+
+
+def _cordons() -> QuerySet[ClusterTaint]:
+    return ClusterTaint.objects.filter(cluster=OuterRef("pk"), key=CORDON_KEY, value=CORDON_VALUE)
+
+
+def label_of(key: str) -> Subquery:
+    return Subquery(ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=key).values("value")[:1])
+
+
+def counts_by_state() -> dict[ClusterFilterState, int]:
+    """Count the clusters by filter value, in one query."""
+    is_cordoned = Exists(_cordons())
+    conditions = {
+        ClusterFilterState.ELIGIBLE: Q(verdict=""),
+        ClusterFilterState.NOT_ELIGIBLE: ~Q(verdict=""),
+        ClusterFilterState.CORDONED: Q(is_cordoned),
+        ClusterFilterState.JOINING: Q(membership=Membership.JOINING),
+        ClusterFilterState.LEAVING: Q(membership=Membership.LEAVING),
+        ClusterFilterState.SIMULATED: Q(driver=SIMULATED),
+    }
+    counted = {state.name: Count("pk", filter=condition) for state, condition in conditions.items()}
+    found = MemberCluster.objects.aggregate(**counted)
+    return {state: found[state.name] for state in ClusterFilterState}
+
+
+def groups_of(keys: Iterable[str], *, most: int = 50) -> dict[str, list[tuple[str, int]]]:
+    """Count the clusters by the values of these labels, the most frequent values first; one query."""
+    found: dict[str, list[tuple[str, int]]] = {key: [] for key in keys}
+    rows = ClusterLabel.objects.filter(key__in=found).values("key", "value").annotate(count=Count("pk"))
+    largest_first = (F("count").desc(), F("value").asc())
+    place = Window(RowNumber(), partition_by=F("key"), order_by=largest_first)
+    shown = rows.annotate(place=place).filter(place__lte=most).order_by("key", "place")
+    for key, value, count in shown.values_list("key", "value", "count"):
+        found[key].append((value, count))
+    return found
+
+
+def label_keys() -> list[tuple[str, int]]:
+    rows = ClusterLabel.objects.values_list("key").annotate(count=Count("pk"))
+    return list(rows.order_by("key"))
+
+
+def cordoned_among(clusters: Iterable[MemberCluster]) -> set[int]:
+    ids = [cluster.pk for cluster in clusters]
+    rows = MemberCluster.objects.filter(pk__in=ids, taints__key=CORDON_KEY, taints__value=CORDON_VALUE)
+    return set(rows.values_list("pk", flat=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Clusters with the same values of one or two labels; None stands for a missing label."""
+
+    values: tuple[str | None, ...]
+    counts: dict[ClusterListState, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+def groups_by(*keys: str) -> list[Domain]:
+    """Return the domains of one or two labels, by value, those without a label last; one query."""
+    names = [f"label_{place}" for place in range(len(keys))]
+    labelled = {name: label_of(key) for name, key in zip(names, keys, strict=True)}
+    rows = MemberCluster.objects.annotate(**labelled, standing=standing())
+    counted = rows.values_list(*names, "standing").annotate(count=Count("pk")).order_by()
+    found: dict[tuple[str | None, ...], dict[ClusterListState, int]] = {}
+    for *values, state, count in counted:
+        found.setdefault(tuple(values), {})[ClusterListState(state)] = count
+
+    def last_without(values: tuple[str | None, ...]) -> list[tuple[bool, str]]:
+        return [(value is None, value or "") for value in values]
+
+    return [Domain(values, found[values]) for values in sorted(found, key=last_without)]
+
+
+def members_by(key: str) -> dict[str | None, list[tuple[str, ClusterListState]]]:
+    """Return every cluster with its state, by its value of one label, both by name; one query.
+
+    Sorted here: the database would fetch thousands of rows by name in random order.
+    """
+    rows = MemberCluster.objects.annotate(label=label_of(key), standing=standing())
+    standings = {state.value: state for state in ClusterListState}
+    found: dict[str | None, list[tuple[str, ClusterListState]]] = {}
+    facts = rows.order_by().values_list("name", "label", "standing")
+    for name, value, state in sorted(facts, key=itemgetter(0)):
+        found.setdefault(value, []).append((name, standings[state]))
+    return {value: found[value] for value in sorted(found, key=lambda one: (one is None, one or ""))}
+
+
+def near_duplicates(words: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return groups of words that differ only in capitals, spaces and punctuation."""
+    alike: dict[str, list[str]] = {}
+    for word in sorted(set(words)):
+        alike.setdefault("".join(one for one in word.casefold() if one.isalnum()), []).append(word)
+    return [tuple(several) for several in alike.values() if len(several) > 1]

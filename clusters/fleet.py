@@ -1,0 +1,272 @@
+"""The member clusters of a fleet, and the columns over them that all placements share."""
+
+import gc
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from clusters.columns import Bools, Codes, LabelColumn, PropertyColumn, label_column, property_column
+
+NO_SCHEDULE = "NoSchedule"
+RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class EligibilityKind(StrEnum):
+    """Why a cluster is not eligible, in the order in which the reasons are looked for (spec 2)."""
+
+    LEAVING = "leaving"
+    NO_AGENT = "noAgent"
+    STALE_HEARTBEAT = "staleHeartbeat"
+    NOT_JOINED = "notJoined"
+    NO_HEALTH = "noHealth"
+    UNHEALTHY = "unhealthy"
+    UNSPECIFIED = "unspecified"
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Whether a cluster may be picked at all; without a kind it may."""
+
+    kind: EligibilityKind | None = None
+    reason: str = ""
+
+
+ELIGIBLE = Eligibility()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A cluster repels placements that do not tolerate this."""
+
+    key: str
+    value: str = ""
+    effect: str = NO_SCHEDULE
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUsage:
+    """Quantities by resource name, as the member agent reports them."""
+
+    capacity: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    allocatable: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    available: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+
+
+NO_USAGE = ResourceUsage()
+
+
+class Cluster(NamedTuple):
+    """One member cluster as the scheduler sees it.
+
+    A named tuple, not a dataclass: a fleet of 100,000 is made in a third of the time.
+    """
+
+    name: str
+    labels: Mapping[str, str] = _NOTHING
+    taints: tuple[Taint, ...] = ()
+    properties: Mapping[str, str] = _NOTHING
+    usage: ResourceUsage = NO_USAGE
+    eligibility: Eligibility = ELIGIBLE
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.eligibility.kind is EligibilityKind.LEAVING
+
+
+class DuplicateClusterError(ValueError):
+    """Two clusters of one fleet have the same name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"two clusters are named {name!r}")
+        self.name = name
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector, which would walk a growing fleet repeatedly; nothing here makes cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class Fleet:
+    """All member clusters, sorted by name: a cluster's position is the rank of its name.
+
+    Names compare by code point, which is the byte order of their UTF-8 form. Columns are created on first use
+    and kept, so one fleet serves many placements. Raise DuplicateClusterError.
+    """
+
+    def __init__(self, clusters: Iterable[Cluster] = ()) -> None:
+        # Columns are read in the order given, which is that of memory, and sorted as numbers.
+        with collector_paused():
+            self._given = tuple(clusters)
+        names = [cluster.name for cluster in self._given]
+        order = sorted(range(len(names)), key=names.__getitem__)
+        self._order = np.array(order, dtype=np.int64)
+        self.names = tuple(map(names.__getitem__, order))
+        if len(set(self.names)) < len(self.names):
+            neighbours = zip(self.names, self.names[1:], strict=False)
+            raise DuplicateClusterError(next(name for name, following in neighbours if name == following))
+        self._labels: dict[str, LabelColumn] = {}
+        self._claims: dict[str, LabelColumn] = {}
+        self._properties: dict[str, PropertyColumn] = {}
+        self._digests: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+
+    @cached_property
+    def clusters(self) -> tuple[Cluster, ...]:
+        return tuple(map(self._given.__getitem__, self._order.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Cluster]:
+        return iter(self.clusters)
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Return the position of each cluster by name."""
+        return {name: position for position, name in enumerate(self.names)}
+
+    def label(self, key: str) -> LabelColumn:
+        column = self._labels.get(key)
+        if column is None:
+            texts = [cluster.labels.get(key) for cluster in self._given]
+            column = self._labels[key] = label_column(texts, self._order)
+        return column
+
+    def topology(self, key: str, key_type: str | None) -> LabelColumn:
+        """Return the column of a topology key: a label, or for the type `Claim` a property as text."""
+        return self.claim(key) if key_type == "Claim" else self.label(key)
+
+    def claim(self, name: str) -> LabelColumn:
+        """Return the column of one property as text, which Open Cluster Management calls a claim."""
+        column = self._claims.get(name)
+        if column is None:
+            texts = [cluster.properties.get(name) for cluster in self._given]
+            column = self._claims[name] = label_column(texts, self._order)
+        return column
+
+    def property(self, name: str) -> PropertyColumn:
+        """Return the column of one property or reported resource."""
+        column = self._properties.get(name)
+        if column is None:
+            texts = list(map(_property_reader(name), self.clusters))
+            column = self._properties[name] = property_column(texts)
+        return column
+
+    @cached_property
+    def is_eligible(self) -> Bools:
+        """Return which clusters may be picked (spec 2)."""
+        verdicts = [cluster.eligibility.kind is None for cluster in self._given]
+        return np.array(verdicts, dtype=np.bool_)[self._order]
+
+    @cached_property
+    def taint_sets(self) -> tuple[tuple[Taint, ...], ...]:
+        """Return the distinct lists of taints in this fleet, in order of first appearance."""
+        return tuple(dict.fromkeys([cluster.taints for cluster in self._given]))
+
+    @cached_property
+    def taint_codes(self) -> Codes:
+        """Return for each cluster the index of its list of taints in `taint_sets`."""
+        code_of = {taints: code for code, taints in enumerate(self.taint_sets)}
+        return np.array([code_of[cluster.taints] for cluster in self._given], dtype=np.int32)[self._order]
+
+    def without(self, name: str) -> "Fleet":
+        return Fleet(cluster for cluster in self.clusters if cluster.name != name)
+
+    def with_cluster(self, changed: Cluster) -> "Fleet":
+        """Return the fleet with this cluster replaced or added."""
+        return self.with_clusters([changed])
+
+    def with_clusters(self, changed: Iterable[Cluster]) -> "Fleet":
+        """Return the fleet with these clusters replaced, by name, or added."""
+        by_name = {cluster.name: cluster for cluster in changed}
+        if not self.positions.keys() >= by_name.keys():
+            return Fleet({**{cluster.name: cluster for cluster in self}, **by_name}.values())
+        replaced = [(self.clusters[self.positions[name]], cluster) for name, cluster in by_name.items()]
+
+        # Put clusters in the place of others of the same names; columns in which they agree are shared.
+        fleet, by_name = Fleet.__new__(Fleet), {cluster.name: cluster for _, cluster in replaced}
+        fleet.names, fleet._order, fleet.positions = self.names, self._order, self.positions
+        fleet._given = tuple(by_name.get(cluster.name, cluster) for cluster in self._given)
+        fleet._labels = {
+            key: column
+            for key, column in self._labels.copy().items()
+            if all(before.labels.get(key) == after.labels.get(key) for before, after in replaced)
+        }
+        same = all((one.properties, one.usage) == (two.properties, two.usage) for one, two in replaced)
+        fleet._claims = self._claims.copy() if same else {}
+        fleet._properties = self._properties.copy() if same else {}
+        fleet._digests = {}
+        return fleet
+
+    def digest(self, label_keys: tuple[str, ...], property_names: tuple[str, ...]) -> str:
+        """Return a hash of what a policy that reads these labels and properties depends on (spec 5)."""
+        reads = (tuple(sorted(set(label_keys))), tuple(sorted(set(property_names))))
+        if reads not in self._digests:
+            self._digests[reads] = _digest(self.clusters, *reads)
+        return self._digests[reads]
+
+
+def _digest(clusters: Iterable[Cluster], label_keys: tuple[str, ...], property_names: tuple[str, ...]) -> str:
+    """Return the hash of the canonical JSON of the clusters; equal ones share all but the name."""
+    around: dict[tuple[object, ...], tuple[str, str]] = {}
+    readers = [_property_reader(name) for name in property_names]
+    parts = []
+    for cluster in clusters:
+        labels, kind = tuple(map(cluster.labels.get, label_keys)), cluster.eligibility.kind
+        seen = (labels, tuple([read(cluster) for read in readers]), cluster.taints, kind)
+        if seen not in around:
+            around[seen] = _around_the_name(label_keys, property_names, *seen)
+        before, after = around[seen]
+        parts.append(f"{before}{json.dumps(cluster.name, ensure_ascii=False)}{after}")
+    return hashlib.sha256(f"[{','.join(parts)}]".encode()).hexdigest()
+
+
+def _around_the_name(
+    label_keys: tuple[str, ...],
+    property_names: tuple[str, ...],
+    labels: tuple[str | None, ...],
+    properties: tuple[str | None, ...],
+    taints: tuple[Taint, ...],
+    kind: EligibilityKind | None,
+) -> tuple[str, str]:
+    first = {"eligibility": kind, "labels": _present(label_keys, labels)}
+    last = {
+        "properties": _present(property_names, properties),
+        "taints": [[taint.key, taint.value, taint.effect] for taint in taints],
+    }
+    before, after = (
+        json.dumps(part, ensure_ascii=False, sort_keys=True, separators=(",", ":")) for part in (first, last)
+    )
+    return f'{before[:-1]},"name":', f",{after[1:]}"
+
+
+def _present(keys: tuple[str, ...], values: tuple[str | None, ...]) -> dict[str, str]:
+    return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+
+
+def _property_reader(name: str) -> Callable[[Cluster], str | None]:
+    if not name.startswith(RESOURCE_PREFIX):
+        return lambda cluster: cluster.properties.get(name)
+    sort, _, resource = name.removeprefix(RESOURCE_PREFIX).partition("-")
+    if sort == "total":
+        return lambda cluster: cluster.usage.capacity.get(resource)
+    if sort == "allocatable":
+        return lambda cluster: cluster.usage.allocatable.get(resource)
+    if sort == "available":
+        return lambda cluster: cluster.usage.available.get(resource)
+    return lambda cluster: cluster.properties.get(name)

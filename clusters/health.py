@@ -1,0 +1,69 @@
+"""The health and the eligibility of a member cluster from its row (`spec/scheduler.md` 2)."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from clusters.fleet import ELIGIBLE, Eligibility, EligibilityKind
+
+FIVE_MINUTES = timedelta(minutes=5)
+_NOT_CONNECTED = "cluster is not connected to the fleet: "
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    """The last report of a member agent; a condition that it does not mention is None."""
+
+    heartbeat: datetime | None
+    joined: str | None
+    healthy: str | None
+    healthy_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a silent or an unhealthy agent counts as eligible."""
+
+    heartbeat: timedelta = FIVE_MINUTES
+    unhealthy: timedelta = FIVE_MINUTES
+
+
+def leaving() -> Eligibility:
+    """Return the eligibility of a cluster that is leaving, whatever its agent reports."""
+    return Eligibility(EligibilityKind.LEAVING, "cluster has left the fleet")
+
+
+def judge(report: AgentReport | None, *, now: datetime, limits: Limits) -> Eligibility:
+    """Return the first reason that makes a cluster with this report not eligible, or that it is eligible."""
+    if report is None:
+        return _not_connected(EligibilityKind.NO_AGENT, "member agent not online yet")
+    if _is_older(report.heartbeat, now, limits.heartbeat):
+        since = _minutes("received", report.heartbeat, now)
+        return _not_connected(EligibilityKind.STALE_HEARTBEAT, f"no recent heartbeat signals ({since})")
+    if report.joined != "True":
+        return _not_connected(EligibilityKind.NOT_JOINED, "member agent not joined yet")
+    if report.healthy is None:
+        words = "health condition from member agent is not available"
+        return _not_connected(EligibilityKind.NO_HEALTH, words)
+    if report.healthy != "True" and _is_older(report.healthy_since, now, limits.unhealthy):
+        since = _minutes("transitioned", report.healthy_since, now)
+        return _not_connected(
+            EligibilityKind.UNHEALTHY, f"unhealthy for a prolonged period of time ({since})"
+        )
+    return ELIGIBLE
+
+
+def _not_connected(kind: EligibilityKind, words: str) -> Eligibility:
+    return Eligibility(kind, _NOT_CONNECTED + words)
+
+
+def _is_older(moment: datetime | None, now: datetime, limit: timedelta) -> bool:
+    return moment is None or now - moment > limit
+
+
+def _minutes(verb: str, moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return f"never {verb}"
+    return f"last {verb} {(now - moment).total_seconds() / 60:.2f} minutes ago"
+
+
+LIMITS = Limits()

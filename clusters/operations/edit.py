@@ -1,0 +1,156 @@
+"""Changes of labels, taints and cordon of one or many clusters."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.models import CORDON_KEY, CORDON_VALUE, MemberCluster
+from clusters.operations.change_log import lock_fleet
+from clusters.operations.join import CLUSTER, ClusterSpec, JoinResult, upsert_clusters
+from fleetui.concurrency import check_revision
+
+Document = dict[str, Any]
+CORDON = {"key": CORDON_KEY, "value": CORDON_VALUE, "effect": "NoSchedule"}
+
+
+class UnknownClusterError(LookupError):
+    """No cluster of the fleet has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"cluster {name!r} not found")
+        self.name = name
+
+
+def change_labels(
+    names: Collection[str],
+    *,
+    put: Mapping[str, str],
+    remove: Collection[str] = (),
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> list[JoinResult]:
+    """Set and remove labels. Raises Faults, UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        metadata = document["metadata"]
+        before = metadata.get("labels") or {}
+        after = {key: value for key, value in {**before, **put}.items() if key not in remove}
+        if after != before:
+            metadata["labels"] = after
+
+    return _edit(names, edit, by=by, now=now, expected=expected)
+
+
+def set_labels(
+    name: str, labels: Mapping[str, str], *, by: User | None, now: datetime, expected: int | None = None
+) -> JoinResult:
+    """Replace the labels of one cluster. Raises Faults, UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        if dict(labels) != (document["metadata"].get("labels") or {}):
+            document["metadata"]["labels"] = dict(labels)
+
+    return _edit([name], edit, by=by, now=now, expected=expected)[0]
+
+
+def set_taints(
+    name: str,
+    taints: Sequence[Mapping[str, str]],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> JoinResult:
+    """Replace the taints of one cluster. Raises Faults, UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        if list(taints) != (document["spec"].get("taints") or []):
+            document["spec"]["taints"] = [dict(taint) for taint in taints]
+
+    return _edit([name], edit, by=by, now=now, expected=expected)[0]
+
+
+def add_taint(
+    names: Collection[str],
+    taint: Mapping[str, str],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> list[JoinResult]:
+    """Add a taint where missing. Raises Faults, UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        taints = document["spec"].get("taints") or []
+        if not any(_is_same(taint, other) for other in taints):
+            document["spec"]["taints"] = [*taints, dict(taint)]
+
+    return _edit(names, edit, by=by, now=now, expected=expected)
+
+
+def remove_taint(
+    names: Collection[str],
+    taint: Mapping[str, str],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> list[JoinResult]:
+    """Remove a taint where present. Raises UnknownClusterError, StaleEditError."""
+
+    def edit(document: Document) -> None:
+        taints = document["spec"].get("taints") or []
+        left = [other for other in taints if not _is_same(taint, other)]
+        if len(left) != len(taints):
+            document["spec"]["taints"] = left
+
+    return _edit(names, edit, by=by, now=now, expected=expected)
+
+
+def cordon(
+    names: Collection[str], *, by: User | None, now: datetime, expected: int | None = None
+) -> list[JoinResult]:
+    """Add the taint of the drain tool, which repels placements (lifecycle A.14).
+
+    Raises UnknownClusterError, StaleEditError.
+    """
+    return add_taint(names, CORDON, by=by, now=now, expected=expected)
+
+
+def uncordon(
+    names: Collection[str], *, by: User | None, now: datetime, expected: int | None = None
+) -> list[JoinResult]:
+    """Remove the cordon taint. Raises UnknownClusterError, StaleEditError."""
+    return remove_taint(names, CORDON, by=by, now=now, expected=expected)
+
+
+def _is_same(taint: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return all((taint.get(key) or "") == (other.get(key) or "") for key in ("key", "value", "effect"))
+
+
+def _edit(
+    names: Collection[str],
+    edit: Callable[[Document], None],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None,
+) -> list[JoinResult]:
+    with transaction.atomic():
+        lock_fleet()
+        rows = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
+        wanted = []
+        for name in names:
+            row = rows.get(name)
+            if row is None:
+                raise UnknownClusterError(name)
+            check_revision(CLUSTER, name, expected=expected, revision=row.revision)
+            document = deepcopy(row.document)
+            edit(document)
+            wanted.append(ClusterSpec(document))
+        return upsert_clusters(wanted, by=by, now=now)

@@ -1,0 +1,81 @@
+"""Fault injection into simulated clusters."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.drivers.simulated.configuration import FaultKind, parse_configuration
+from clusters.models import MemberCluster
+from clusters.operations.edit import UnknownClusterError
+from clusters.operations.join import CLUSTER
+from fleetui.audit import AuditEvent, record
+from fleetui.concurrency import check_revision
+
+_SINCE_NOW = frozenset({FaultKind.LOST_STATE, FaultKind.FLAP})
+
+
+class NotSimulatedError(Exception):
+    """Faults can be injected into simulated clusters only."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is not a simulated cluster; faults can be injected into simulated clusters only"
+        )
+
+
+@transaction.atomic
+def set_faults(
+    name: str,
+    faults: Sequence[Mapping[str, Any]],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> MemberCluster:
+    """Replace the faults of a simulated cluster, and observe it next; equal faults change nothing.
+
+    Raises UnknownClusterError, NotSimulatedError, StaleEditError, Faults.
+    """
+    row = MemberCluster.objects.select_for_update().filter(name=name).first()
+    if row is None:
+        raise UnknownClusterError(name)
+    check_revision(CLUSTER, name, expected=expected, revision=row.revision)
+    before = faults_of(row)
+    wanted = [dict(fault) for fault in faults]
+    rest = {key: value for key, value in row.connection.items() if key not in ("fault", "faults")}
+    connection = {**rest, "faults": wanted} if wanted else rest
+    parse_configuration(connection, path="")
+    if wanted == before:
+        return row
+    row.connection, row.revision, row.observe_at = connection, row.revision + 1, now
+    row.save(update_fields=["connection", "revision", "observe_at"])
+    verb = "fault injected" if wanted else "faults cleared"
+    happening = AuditEvent(
+        verb, CLUSTER, name, revision=row.revision, before={"faults": before}, after={"faults": wanted}
+    )
+    record(happening, by=by, now=now)
+    return row
+
+
+def faults_of(cluster: MemberCluster) -> list[dict[str, Any]]:
+    """Return the faults of a simulated cluster as plain data, its short form written out.
+
+    Raises NotSimulatedError.
+    """
+    if not cluster.is_simulated:
+        raise NotSimulatedError(cluster.name)
+    short = cluster.connection.get("fault")
+    listed = [dict(fault) for fault in cluster.connection.get("faults") or ()]
+    return [*listed, {"kind": short}] if short else listed
+
+
+def new_fault(
+    kind: str, *, now: datetime, lasts: timedelta | None = None, about: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a fault that starts now and ends after `lasts`; None means until cleared."""
+    since = {"since": now.isoformat()} if kind in _SINCE_NOW else {}
+    until = {"until": (now + lasts).isoformat()} if lasts else {}
+    return {"kind": kind, **(about or {}), **since, **until}

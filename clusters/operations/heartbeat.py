@@ -1,0 +1,235 @@
+"""Observation of the fleet, and the eligibility that follows (`spec/lifecycle.md` A.15)."""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from time import monotonic
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+
+from clusters.driver_factory import driver_for
+from clusters.drivers.base import DriverError, Observation
+from clusters.drivers.concurrency import NotCalled, call_all
+from clusters.drivers.registry import DRIVERS, REPORTED
+from clusters.models import FleetState, MemberCluster, Membership
+from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
+from clusters.operations.edit import UnknownClusterError
+from clusters.operations.join import CLUSTER, readings, set_eligibility
+from fleetui.audit import AuditEvent, record_all
+
+LONGEST_GAP = timedelta(seconds=30)
+"""A longer pause between two rounds means that the hub was down: missing heartbeats do not count then."""
+USUAL_PERIOD = 60
+CALL_SECONDS = 5.0
+"""Timeout of one cluster."""
+ROUND_SECONDS = 15.0
+"""How long a round starts calls; with the rest of the round it must be shorter than LONGEST_GAP."""
+THREADS = 32
+SHARD = 10_000
+"""Most clusters of one round; rounds of other workers claim others."""
+LEASE = timedelta(seconds=60)
+"""The clusters of a killed worker are due again after this time."""
+_BATCH = 500
+_READINGS = ["properties", "usage"]
+_HEALTH = ["membership", "has_reported", "agent_joined", "agent_healthy", "healthy_since"]
+_FACTS = [*_READINGS, *_HEALTH]
+_VERDICT = ["verdict", "verdict_reason", "verdict_since"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationResult:
+    """Result of one round of observation."""
+
+    observed: int
+    silent: int
+    verdicts: int
+
+
+def observe(*, now: datetime) -> ObservationResult:
+    """Observe the due clusters concurrently, then refresh the eligibility of all.
+
+    No transaction is open during a call, the calling threads use no database, and results are written as
+    they arrive: a slow cluster delays only itself.
+    """
+    started = monotonic()
+    FleetState.objects.get_or_create(id=1)
+    unwatched = Q(observing_since=None) | Q(observed_at=None) | Q(observed_at__lt=now - LONGEST_GAP)
+    FleetState.objects.filter(unwatched, id=1).update(observing_since=now)
+    FleetState.objects.filter(id=1).update(observed_at=now)
+    rows, observed, silent = _claim(now), 0, 0
+    questions = {pk: partial(_observe, row, now) for pk, row in rows.items()}
+    answers = call_all(questions, threads=THREADS, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
+    while batch := list(islice(answers, _BATCH)):
+        seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
+        unanswered = [pk for pk, answer in batch if isinstance(answer, DriverError)]
+        _write_observations([(rows[pk], answer) for pk, answer in seen.items()], now=now)
+        _reschedule(unanswered, at=now + timedelta(seconds=USUAL_PERIOD), now=now)
+        _reschedule([pk for pk, answer in batch if isinstance(answer, NotCalled)], at=now, now=now)
+        observed, silent = observed + len(seen), silent + len(unanswered)
+    until = now + timedelta(seconds=monotonic() - started)
+    FleetState.objects.filter(id=1, observed_at__lt=until).update(observed_at=until)
+    return ObservationResult(observed, silent, refresh_eligibility(now=now))
+
+
+def _claim(now: datetime) -> dict[int, MemberCluster]:
+    """Claim due clusters by a conditional update; those with the latest heartbeat come first."""
+    due = _watched().filter(observe_at__lte=now)
+    shard = due.order_by("observe_at").values("pk")[:SHARD]
+    if not due.filter(pk__in=shard).update(observe_at=now + LEASE):
+        return {}
+    mine = _claimed(now).order_by(F("heartbeat_at").desc(nulls_last=True), "pk")
+    return {row.pk: row for row in mine}
+
+
+def _watched() -> QuerySet[MemberCluster]:
+    return MemberCluster.objects.filter(driver__in=DRIVERS).exclude(membership=Membership.LEAVING)
+
+
+def _claimed(now: datetime) -> QuerySet[MemberCluster]:
+    return _watched().filter(observe_at=now + LEASE)
+
+
+def _observe(row: MemberCluster, now: datetime) -> Observation:
+    return driver_for(row, clock=lambda: now).observe(timeout=CALL_SECONDS)
+
+
+def _reschedule(pks: Sequence[int], *, at: datetime, now: datetime) -> None:
+    if pks:
+        _claimed(now).filter(pk__in=pks).update(observe_at=at)
+
+
+def report(name: str, observation: Observation, *, by: User | None, now: datetime) -> MemberCluster:
+    """Save the report of a member agent. Raises UnknownClusterError.
+
+    A cluster without a driver is expected to report from then on. `by` is the sender.
+    """
+    with transaction.atomic():
+        state = lock_fleet()
+        row = MemberCluster.objects.filter(name=name).exclude(membership=Membership.LEAVING).first()
+        if row is None:
+            raise UnknownClusterError(name)
+        if not row.driver:
+            row.driver, row.expects_report = REPORTED, True
+            record_all([AuditEvent("reports", CLUSTER, name, revision=row.revision)], by=by, now=now)
+        before = _set_observation(row, observation, now=now)
+        changed = set_eligibility(row, now=now, observing_since=state.observing_since)
+        row.save(update_fields=_SAVED)
+        log_change(
+            ChangeLogEntry(
+                f"{name} reported",
+                property_names=readings(before, row),
+                opens=changed or before.membership != row.membership,
+            )
+        )
+    return row
+
+
+_SAVED = ["driver", "expects_report", "heartbeat_at", *_VERDICT, *_FACTS]
+
+
+def refresh_eligibility(*, now: datetime) -> int:
+    """Set the eligibility of every cluster where it changed; return how many."""
+    state = FleetState.objects.filter(id=1).first()
+    since = state.observing_since if state else None
+    judged = MemberCluster.objects.filter(expects_report=True).exclude(membership=Membership.LEAVING)
+    suspects = [
+        row.pk
+        for row in judged.defer("document", "properties", "usage", "connection").iterator()
+        if set_eligibility(row, now=now, observing_since=since)
+    ]
+    return _write_verdicts(suspects, now=now) if suspects else 0
+
+
+@transaction.atomic
+def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
+    """Evaluate again under the lock of the fleet: a heartbeat may have arrived meanwhile."""
+    state = lock_fleet()
+    rows = MemberCluster.objects.filter(pk__in=suspects).exclude(membership=Membership.LEAVING)
+    changed = [row for row in rows if set_eligibility(row, now=now, observing_since=state.observing_since)]
+    _update_alike(changed, _VERDICT)
+    happenings = [
+        AuditEvent(
+            "became eligible" if row.is_eligible else "became ineligible",
+            CLUSTER,
+            row.name,
+            revision=row.revision,
+            after={"verdict": row.verdict, "reason": row.verdict_reason},
+        )
+        for row in changed
+    ]
+    record_all(happenings, by=None, now=now)
+    if changed:
+        row = changed[0]
+        reason = f"{row.name} is {'ready' if row.is_eligible else 'not ready'}"
+        log_change(
+            ChangeLogEntry(
+                reason if len(changed) == 1 else f"readiness of {len(changed)} clusters changed", opens=True
+            )
+        )
+    return len(changed)
+
+
+@transaction.atomic
+def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, now: datetime) -> None:
+    changed = {row.pk: observation for row, observation in seen if _changes_facts(row, observation, now)}
+    if changed:
+        lock_fleet()
+        names: set[str] = set()
+        opens = False
+        rows = {
+            row: _set_observation(row, changed[row.pk], now=now)
+            for row in _claimed(now).filter(pk__in=changed)
+        }
+        for row, before in rows.items():
+            names |= readings(before, row)
+            opens = opens or before.membership != row.membership
+        _update_alike([row for row, before in rows.items() if _differs(before, row, _HEALTH)], _HEALTH)
+        measured = [row for row, before in rows.items() if _differs(before, row, _READINGS)]
+        MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
+        log_change(ChangeLogEntry(f"{len(rows)} clusters observed", property_names=names, opens=opens))
+    periods: dict[int, list[int]] = {}
+    for row, _ in seen:
+        period = int(row.document["spec"].get("heartbeatPeriodSeconds") or USUAL_PERIOD)
+        periods.setdefault(period, []).append(row.pk)
+    for period, pks in periods.items():
+        next_observation = now + timedelta(seconds=period)
+        _claimed(now).filter(pk__in=pks).update(heartbeat_at=now, observe_at=next_observation)
+
+
+def _changes_facts(row: MemberCluster, observation: Observation, now: datetime) -> bool:
+    row = copy(row)
+    return _differs(_set_observation(row, observation, now=now), row, _FACTS)
+
+
+def _update_alike(rows: Iterable[MemberCluster], fields: Sequence[str]) -> None:
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for row in rows:
+        alike.setdefault(tuple(getattr(row, name) for name in fields), []).append(row.pk)
+    for values, pks in alike.items():
+        MemberCluster.objects.filter(pk__in=pks).update(**dict(zip(fields, values, strict=True)))
+
+
+def _differs(before: MemberCluster, row: MemberCluster, fields: Sequence[str]) -> bool:
+    return any(getattr(before, name) != getattr(row, name) for name in fields)
+
+
+def _set_observation(row: MemberCluster, observation: Observation, *, now: datetime) -> MemberCluster:
+    """Set an observation in the row; return a copy of the row before."""
+    before = MemberCluster(**{name: getattr(row, name) for name in _FACTS})
+    health = "True" if observation.is_healthy else "False"
+    if row.agent_healthy != health:
+        row.agent_healthy, row.healthy_since = health, now
+    if row.membership == Membership.JOINING:
+        row.membership = Membership.JOINED
+    row.agent_joined, row.has_reported, row.heartbeat_at = "True", True, now
+    if observation.properties is not None:
+        row.properties = dict(observation.properties)
+    if observation.usage is not None:
+        row.usage = {sort: dict(amounts) for sort, amounts in observation.usage.items()}
+    return before

@@ -1,0 +1,317 @@
+"""Joining clusters and replacing their manifests: one or thousands, by the same operation."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from itertools import chain
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.drivers.registry import DRIVERS
+from clusters.fleet import RESOURCE_PREFIX
+from clusters.manifest import MemberClusterManifest as Member
+from clusters.manifest import newest_heartbeat_of, parse_member
+from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership
+from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
+from clusters.queries import eligibility
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.audit import AuditEvent, record_all
+from fleetui.bulk import BATCH_SIZE, batched
+from fleetui.concurrency import check_revision
+
+CLUSTER = "cluster"
+RESERVED_NAMES = ("import",)
+"""Names whose addresses belong to a page."""
+_USAGE_SORTS = {"capacity": "total", "allocatable": "allocatable", "available": "available"}
+
+
+class JoinOutcome(StrEnum):
+    """The result for one manifest."""
+
+    JOINED = "joined"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """The desired state of a cluster: its manifest, with or without a status, and its connection.
+
+    `driver` None keeps the present driver; a new cluster has none.
+    """
+
+    document: Mapping[str, Any]
+    driver: str | None = None
+    connection: Mapping[str, Any] = field(default_factory=dict)
+    is_demo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoinResult:
+    """The result of the operation for one cluster."""
+
+    name: str
+    result: JoinOutcome
+    revision: int
+
+
+def parse_cluster(document: Mapping[str, Any]) -> Member:
+    """Parse the manifest of a cluster that is to be saved. Raises Faults, also for a reserved name."""
+    member = parse_member(dict(document))
+    if member.metadata.name in RESERVED_NAMES:
+        message = f"{member.metadata.name} is a reserved name (reserved: {', '.join(RESERVED_NAMES)})"
+        raise InvalidManifest([FieldError("metadata.name", "reserved-name", message, "another name")])
+    return member
+
+
+def put_cluster(
+    wanted: ClusterSpec, *, by: User | None, now: datetime, expected: int | None = None
+) -> JoinResult:
+    """Add one cluster, or replace its manifest.
+
+    `expected` is the revision that the edit is based on, 0 for a cluster that must be new. Raises Faults,
+    StaleEditError.
+    """
+    member = parse_cluster(wanted.document)
+    with transaction.atomic():
+        lock_fleet()
+        current = MemberCluster.objects.filter(name=member.metadata.name).first()
+        revision = current.revision if current else 0
+        check_revision(CLUSTER, member.metadata.name, expected=expected, revision=revision)
+        return upsert_clusters([wanted], by=by, now=now)[0]
+
+
+def upsert_clusters(wanted: Sequence[ClusterSpec], *, by: User | None, now: datetime) -> list[JoinResult]:
+    """Add clusters or replace their manifests, all or none. Raises Faults."""
+    members = _read(wanted)
+    with transaction.atomic():
+        targets = _targets(wanted, members, lock_fleet(), now=now)
+        _write(targets, by=by, now=now)
+    return [target.put for target in targets]
+
+
+def dry_run(wanted: Sequence[ClusterSpec], *, now: datetime) -> list[tuple[JoinOutcome, MemberCluster]]:
+    """Return what `put_clusters` would do with each cluster, and the resulting row. Raises Faults."""
+    state = FleetState.objects.filter(id=1).first() or FleetState()
+    return [(target.did, target.row) for target in _targets(wanted, _read(wanted), state, now=now)]
+
+
+def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
+    members = [parse_cluster(one.document) for one in wanted]
+    odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
+    if odd:
+        raise InvalidManifest(
+            [FieldError("driver", "not-one-of", f"Unsupported value: {odd[0]!r}", ", ".join(DRIVERS))]
+        )
+    for one in wanted:
+        if one.driver:
+            DRIVERS[one.driver].check(one.connection)
+    counts = Counter(member.metadata.name for member in members)
+    faults = [
+        FieldError("metadata.name", "duplicate", f"Duplicate value: {name!r} ({count} times)", "")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    if faults:
+        raise InvalidManifest(faults)
+    return members
+
+
+def _targets(
+    wanted: Sequence[ClusterSpec], members: Sequence[Member], state: FleetState, *, now: datetime
+) -> list["_Target"]:
+    as_of = min(newest_heartbeat_of(members) or now, now)
+    names = [member.metadata.name for member in members]
+    there: dict[str, MemberCluster] = {}
+    for part in batched(names):
+        there |= {row.name: row for row in MemberCluster.objects.filter(name__in=part)}
+    return [
+        _target(one, member, there.get(member.metadata.name), state, now=now, as_of=as_of)
+        for one, member in zip(wanted, members, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The desired row, and the row before."""
+
+    row: MemberCluster
+    member: Member
+    before: MemberCluster | None
+    did: JoinOutcome
+
+    @property
+    def put(self) -> JoinResult:
+        return JoinResult(self.row.name, self.did, self.row.revision)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.member.metadata.labels
+
+    @property
+    def taints(self) -> list[tuple[str, str, str]]:
+        return [(taint.key, taint.value, taint.effect) for taint in self.member.spec.taints]
+
+
+def _target(
+    wanted: ClusterSpec,
+    member: Member,
+    before: MemberCluster | None,
+    state: FleetState,
+    *,
+    now: datetime,
+    as_of: datetime,
+) -> _Target:
+    document = {key: value for key, value in wanted.document.items() if key != "status"}
+    if before:
+        row = copy(before)
+        row.document = document
+    else:
+        row = MemberCluster(
+            name=member.metadata.name, document=document, joined_at=now, is_demo=wanted.is_demo
+        )
+    if wanted.driver is not None:
+        row.driver, row.connection = wanted.driver, dict(wanted.connection)
+        row.observe_at = now if wanted.driver else None
+    row.expects_report = (
+        row.expects_report
+        or bool(row.driver)
+        or not {"agentStatus", "conditions"}.isdisjoint(wanted.document.get("status") or {})
+    )
+    _take_status(row, member, as_of=as_of)
+    leaving_since = member.metadata.deletion_timestamp
+    if leaving_since:
+        row.membership, row.leaving_since = Membership.LEAVING, row.leaving_since or leaving_since
+    elif before is None:
+        waits = bool(row.driver) and not row.has_reported
+        row.membership = Membership.JOINING if waits else Membership.JOINED
+    set_eligibility(row, now=now, observing_since=None if before is None else state.observing_since)
+    did = (
+        JoinOutcome.JOINED
+        if before is None
+        else JoinOutcome.CHANGED
+        if any(getattr(before, name) != getattr(row, name) for name in _COMPARED)
+        else JoinOutcome.UNCHANGED
+    )
+    if did is JoinOutcome.CHANGED and before is not None:
+        row.revision = before.revision + 1
+    return _Target(row, member, before, did)
+
+
+_WRITTEN = [
+    field.name
+    for field in MemberCluster._meta.concrete_fields
+    if field.name not in ("id", "name", "joined_at", "is_demo")
+]
+_COMPARED = ("document", "driver", "connection", "properties", "usage", "membership", "verdict")
+
+
+def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None:
+    """Set the reported status, unless a driver observes the cluster: its observations are newer."""
+    if member.status is None or (row.driver and row.has_reported):
+        return
+    report, usage = member.report, member.status.resource_usage
+    row.properties = dict(member.status.properties)
+    row.usage = usage.to_plain() if usage else {}
+    row.has_reported, row.as_of = report is not None, as_of
+    if report:
+        row.heartbeat_at, row.healthy_since = report.heartbeat, report.healthy_since
+        row.agent_joined, row.agent_healthy = report.joined or "", report.healthy or ""
+
+
+def set_eligibility(row: MemberCluster, *, now: datetime, observing_since: datetime | None) -> bool:
+    """Set the eligibility in the row; return whether it changed."""
+    verdict = eligibility(row, now=now, observing_since=observing_since)
+    is_first = row.verdict_since is None
+    if not is_first and row.verdict == (verdict.kind or ""):
+        return False
+    row.verdict, row.verdict_reason, row.verdict_since = verdict.kind or "", verdict.reason, now
+    return True
+
+
+def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> None:
+    new = [target for target in targets if target.did is JoinOutcome.JOINED]
+    changed = [target for target in targets if target.did is JoinOutcome.CHANGED]
+    if not new and not changed:
+        return
+    MemberCluster.objects.bulk_create([target.row for target in new], batch_size=BATCH_SIZE)
+    # An upsert, and never an insert under the fleet's lock: bulk_update takes a minute for 5,000 clusters.
+    MemberCluster.objects.bulk_create(
+        [target.row for target in changed],
+        update_conflicts=True,
+        unique_fields=["id"],
+        update_fields=_WRITTEN,
+        batch_size=BATCH_SIZE,
+    )
+    ids = [target.row.pk for target in changed]
+    for model in (ClusterLabel, ClusterTaint):
+        for part in batched(ids):
+            model.objects.filter(cluster_id__in=part).delete()
+    written = (*new, *changed)
+    ClusterLabel.objects.bulk_create(
+        [
+            ClusterLabel(cluster=target.row, key=key, value=value)
+            for target in written
+            for key, value in target.labels.items()
+        ],
+        batch_size=BATCH_SIZE * 4,
+    )
+    ClusterTaint.objects.bulk_create(
+        [
+            ClusterTaint(cluster=target.row, key=key, value=value, effect=effect)
+            for target in written
+            for key, value, effect in target.taints
+        ],
+        batch_size=BATCH_SIZE * 4,
+    )
+    record_all(map(_happening, chain(new, changed)), by=by, now=now)
+    names = [target.row.name for target in chain(new, changed)]
+    reason = names[0] if len(names) == 1 else f"{len(names):,} clusters"
+    verb = "joined" if new else "changed"
+    found = ChangeLogEntry(f"{reason} {verb}", opens=bool(new))
+    for target in changed:
+        before = target.before
+        if before is not None:
+            row = target.row
+            labels = parse_member(dict(before.document)).metadata.labels
+            is_other_taint = [
+                (one.key, one.value, one.effect) for one in parse_member(dict(before.document)).spec.taints
+            ] != target.taints
+            is_gone = row.membership == Membership.LEAVING != before.membership
+            found = replace(
+                found,
+                label_keys={*found.label_keys, *changed_keys(labels, target.labels)},
+                property_names={*found.property_names, *readings(before, row)},
+                opens=found.opens or is_other_taint or row.verdict != before.verdict,
+                gone=(*found.gone, row.name) if is_gone else found.gone,
+            )
+    log_change(found)
+
+
+def _happening(target: _Target) -> AuditEvent:
+    before = target.before
+    return AuditEvent(
+        target.did,
+        CLUSTER,
+        target.row.name,
+        revision=target.row.revision,
+        before=None if before is None else before.document,
+        after=target.row.document,
+    )
+
+
+def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
+    return {key for key in {*before, *after} if before.get(key) != after.get(key)}
+
+
+def readings(before: MemberCluster, row: MemberCluster) -> set[str]:
+    names = changed_keys(before.properties, row.properties)
+    for sort, word in _USAGE_SORTS.items():
+        resources = changed_keys(before.usage.get(sort, {}), row.usage.get(sort, {}))
+        names |= {f"{RESOURCE_PREFIX}{word}-{resource}" for resource in resources}
+    return names

@@ -1,0 +1,181 @@
+"""Errors of manifests: what is wrong, where, and what is allowed; the same at every entry point."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Keys: TypeAlias = tuple[str | int, ...]
+
+CODES = frozenset(
+    [
+        "required",
+        "unknown-field",
+        "wrong-type",
+        "not-one-of",
+        "out-of-range",
+        "too-few",
+        "too-many",
+        "too-long",
+        "bad-format",
+        "duplicate",
+        "conflict",
+        "misplaced",
+        "namespaced-kind",
+        "forbidden-for-type",
+        "unsatisfiable-requirements",
+        "reserved-namespace",
+        "reserved-name",
+        "too-many-faults",
+        "kind-not-supported",
+        "api-version-not-supported",
+        "not-supported",
+        "field-of-other-semantics",
+        "bad-syntax",
+        "not-text",
+        "too-deep",
+        "too-large",
+        "unknown-tag",
+        "unreadable",
+        "unknown-placement",
+        "unknown-cluster",
+        "malformed-property",
+        "unsatisfiable",
+        "immutable",
+        "being-deleted",
+        "not-on-the-hub",
+    ]
+)
+"""Every code that an error may have. Programs can rely on them."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_STEP = re.compile(
+    r"\.?(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|\[(?P<index>[0-9]+)\]"
+    r'|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]'
+)
+_LONGEST_PATH = 300
+_LISTED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One error of a manifest. Codes are stable, messages are for people."""
+
+    path: str
+    code: str
+    message: str
+    allowed: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f" (line {self.line})"
+        allowed = f" (allowed: {self.allowed})" if self.allowed else ""
+        path = self.path if len(self.path) <= _LONGEST_PATH else f"{self.path[:_LONGEST_PATH]}…"
+        place = f"{path}{line}: ".lstrip() if path or line else ""
+        return f"{place}{self.message}{allowed}"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestWarning:
+    """Something accepted that may not have the effect that its author expects."""
+
+    code: str
+    path: str
+    message: str
+
+
+class InvalidManifest(ValueError):
+    """Every error in one manifest, in document order."""
+
+    def __init__(self, faults: Iterable[FieldError]) -> None:
+        self.faults = tuple(dict.fromkeys(faults))
+        super().__init__(self.faults)
+
+    def __str__(self) -> str:
+        """Return one error per line; at most 200."""
+        lines = [str(fault) for fault in self.faults[:_LISTED]]
+        if len(self.faults) > _LISTED:
+            lines.append(f"… and {len(self.faults) - _LISTED} more")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDetail:
+    """An error whose place is still a tuple of keys, relative to some value."""
+
+    keys: Keys
+    code: str
+    message: str
+    allowed: str = ""
+
+    def under(self, *outer: str | int) -> "ErrorDetail":
+        return ErrorDetail((*outer, *self.keys), self.code, self.message, self.allowed)
+
+
+def format_path(keys: Iterable[str | int]) -> str:
+    """Return keys as a path such as `spec.items[0].labels["example.com/zone"]`."""
+    parts: list[str] = []
+    for key in keys:
+        if isinstance(key, int):
+            parts.append(f"[{key}]")
+        elif _PLAIN_KEY.fullmatch(key):
+            parts.append(f".{key}" if parts else key)
+        else:
+            parts.append(f"[{json.dumps(key, ensure_ascii=False)}]")
+    return "".join(parts)
+
+
+def split_path(path: str) -> Keys:
+    """Return the keys of a path that `format_path` wrote. Raise ValueError for anything else."""
+    keys: list[str | int] = []
+    position = 0
+    while position < len(path):
+        step = _STEP.match(path, position)
+        if step is None:
+            raise ValueError(f"not a path: {path!r}")
+        if step["index"] is not None:
+            keys.append(int(step["index"]))
+        else:
+            keys.append(str(json.loads(step["quoted"])) if step["quoted"] is not None else step["name"])
+        position = step.end()
+    return tuple(keys)
+
+
+def faults_of(problems: Iterable[ErrorDetail], document: object, *, path: str = "") -> InvalidManifest:
+    """Return problems as Faults in document order."""
+    place = document_order(document)
+    outer = split_path(path)
+    ordered = sorted(problems, key=lambda problem: place(problem.keys))
+    return InvalidManifest(
+        FieldError(format_path((*outer, *problem.keys)), problem.code, problem.message, problem.allowed)
+        for problem in ordered
+    )
+
+
+def document_order(document: object) -> Callable[[Keys], tuple[int, ...]]:
+    """Return a sort key for places in a document; a missing key comes after the present ones."""
+    positions: dict[int, dict[object, int]] = {}
+
+    def place(keys: Keys) -> tuple[int, ...]:
+        ranks: list[int] = []
+        here: object = document
+        for key in keys:
+            rank, here = _step_into(here, key, positions)
+            ranks.append(rank)
+        return tuple(ranks)
+
+    return place
+
+
+def _step_into(here: object, key: str | int, positions: dict[int, dict[object, int]]) -> tuple[int, object]:
+    if isinstance(here, Mapping):
+        ranks = positions.get(id(here))
+        if ranks is None:
+            ranks = positions[id(here)] = {each: rank for rank, each in enumerate(here)}
+        return ranks.get(key, len(ranks)), here.get(key)
+    if isinstance(key, int):
+        inside = isinstance(here, Sequence) and not isinstance(here, str) and key < len(here)
+        return key, here[key] if inside and isinstance(here, Sequence) else None
+    return 0, None

@@ -1,0 +1,529 @@
+"""The types of manifest fields, with the syntax of Kubernetes names, durations and object metadata."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from fractions import Fraction
+from functools import partial
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+
+from pydantic import BeforeValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from fleetui.apimachinery.errors import ErrorDetail, FieldError
+from fleetui.apimachinery.kinds import ALPHA_VERSION, PLACEMENT_VERSIONS, refuse_other_kinds
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    ManifestModel,
+    UnsupportedField,
+    failure,
+    mapping_at,
+    parse_manifest,
+    problems_in,
+    quote_value,
+    wrong_type,
+)
+from fleetui.apimachinery.quantity import QuantityError, parse_quantity
+
+DNS_SUBDOMAIN = 'lower-case letters, digits, "-" and ".", starting and ending with a letter or digit'
+NAME_PART = 'at most 63 letters, digits, "-", "_" and ".", starting and ending with a letter or digit'
+LABEL_KEY = f"[DNS name/]name; the name: {NAME_PART}"
+LABEL_VALUE = f"empty, or {NAME_PART}"
+RESOURCE_PROPERTY = "resources.kubernetes-fleet.io/<total|allocatable|available>-<resource>"
+PROPERTY_NAME = f"{RESOURCE_PROPERTY}, or a name such as example.com/cost"
+DNS_LABEL = 'at most 63 lower-case letters, digits and "-", starting and ending with a letter or digit'
+SERVICE_NAME = (
+    'at most 63 lower-case letters, digits and "-", starting with a letter, ending with a letter or digit'
+)
+API_VERSION = "v1, or a group and a version such as apps/v1"
+OBJECT_NAME = 'up to 253 characters without "/", "%" and spaces, not "." or ".."'
+
+
+class NameProblem(NamedTuple):
+    """The error of a name: a stable code, and words that follow the name."""
+
+    code: str
+    words: str
+
+
+_RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
+_LONGEST_PART = 63
+_LONGEST_SUBDOMAIN = 253
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_OBJECT_NAME = re.compile(r"[^/%\s]+")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_VERSION = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def _bad(words: str) -> NameProblem:
+    return NameProblem("bad-format", words)
+
+
+def subdomain_problem(text: str, *, longest: int = _LONGEST_SUBDOMAIN) -> NameProblem | None:
+    """Return why a text is no DNS-1123 subdomain, or None."""
+    if len(text) > longest:
+        return NameProblem("too-long", f"must be no more than {longest} characters, not {len(text)}")
+    return None if _SUBDOMAIN.fullmatch(text) else _bad("must be a DNS name")
+
+
+def dns_label_problem(text: str) -> NameProblem | None:
+    """Return why a text is no DNS-1123 label, the syntax of namespaces."""
+    if len(text) > _LONGEST_PART:
+        return NameProblem("too-long", f"must be no more than {_LONGEST_PART} characters, not {len(text)}")
+    return None if _LABEL.fullmatch(text) else _bad("must be a DNS label")
+
+
+def service_name_problem(text: str) -> NameProblem | None:
+    """Return why a text is no DNS-1035 label, the syntax of services."""
+    starts_with_digit = text[:1].isdigit()
+    return _bad("must not start with a digit") if starts_with_digit else dns_label_problem(text)
+
+
+def label_key_problem(text: str) -> NameProblem | None:
+    """Return why a text is no qualified name, the syntax of label, taint and toleration keys."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and subdomain_problem(prefix):
+        return _bad('must have a DNS name before the "/"')
+    return _part_problem(name)
+
+
+def label_value_problem(text: str) -> NameProblem | None:
+    return _part_problem(text) if text else None
+
+
+def _part_problem(text: str) -> NameProblem | None:
+    if len(text) > _LONGEST_PART:
+        return NameProblem(
+            "too-long", f"must have parts of no more than {_LONGEST_PART} characters, not {len(text)}"
+        )
+    return (
+        None
+        if _PART.fullmatch(text)
+        else _bad('must consist of letters, digits, "-", "_" and ".", with a letter or digit at both ends')
+    )
+
+
+def property_name_problem(text: str) -> NameProblem | None:
+    """Return why a text names no property: reported resource usage, a qualified name, or a longer path."""
+    if text.startswith(_RESOURCE_PREFIX):
+        sort, dash, resource = text.removeprefix(_RESOURCE_PREFIX).partition("-")
+        if not dash or sort not in ("total", "allocatable", "available"):
+            return _bad("must name total, allocatable or available, and a resource")
+        return label_key_problem(resource)
+    prefix, *parts = text.split("/")
+    if not parts:
+        return _part_problem(prefix)
+    if subdomain_problem(prefix):
+        return _bad('must have a DNS name before the first "/"')
+    return next(filter(None, map(_part_problem, parts)), None)
+
+
+def object_name_problem(text: str) -> NameProblem | None:
+    """Return why a text cannot be the name of any Kubernetes object."""
+    fits = len(text) <= _LONGEST_SUBDOMAIN and text not in (".", "..") and _OBJECT_NAME.fullmatch(text)
+    return None if fits else _bad("must be a valid object name")
+
+
+def group_problem(text: str) -> NameProblem | None:
+    """Return why a text is no API group; the empty one is the core group."""
+    return subdomain_problem(text) if text else None
+
+
+def version_problem(text: str) -> NameProblem | None:
+    return None if len(text) <= _LONGEST_PART and _VERSION.fullmatch(text) else _bad("must be an API version")
+
+
+def api_version_problem(text: str) -> NameProblem | None:
+    """Return why a text is no `apiVersion`: a group and a version, or a version alone."""
+    group, slash, version = text.rpartition("/")
+    if slash and (not group or group_problem(group)):
+        return _bad('must have an API group before the "/"')
+    return version_problem(version)
+
+
+def kind_problem(text: str) -> NameProblem | None:
+    return None if len(text) <= _LONGEST_PART and _KIND.fullmatch(text) else _bad("must be a kind")
+
+
+_MOMENT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+INT32_MAX = 2**31 - 1
+_LONGEST_CLUSTER_NAME = 63
+
+
+def _refuse(code: str, message: str, allowed: str) -> ValidationError:
+    return failure([ErrorDetail((), code, message, allowed)])
+
+
+def text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise failure([wrong_type(value, "text")])
+
+
+def flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise failure([wrong_type(value, "true or false")])
+
+
+def non_empty(value: object) -> str:
+    """Return value as text. Raise an error if it is empty."""
+    found = text(value)
+    if not found:
+        raise _refuse("required", "Required value", "non-empty text")
+    return found
+
+
+def integer(low: int, high: int = INT32_MAX) -> BeforeValidator:
+    """Return a validator for integers in [low, high]."""
+
+    def check(value: object) -> int:
+        return whole_number(value, low, high)
+
+    return BeforeValidator(check)
+
+
+def whole_number(value: object, low: int, high: int) -> int:
+    """Return value as an int. Raise an error if it is not an integer in [low, high]."""
+    allowed = f"an integer from {low} to {high}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise failure([wrong_type(value, allowed)])
+    if not low <= value <= high:
+        bound = f"greater than or equal to {low}" if value < low else f"less than or equal to {high}"
+        raise _refuse("out-of-range", f"Invalid value: {value}: must be {bound}", allowed)
+    return value
+
+
+def one_of(closed: type[StrEnum], *, hints: Mapping[str, str] | None = None) -> BeforeValidator:
+    """Return a validator for the members of an enum; hints are messages for well-known wrong values."""
+    allowed = ", ".join(closed)
+
+    def check(value: object) -> StrEnum:
+        found = text(value)
+        if found not in list(closed):
+            message = (hints or {}).get(found) or f"Unsupported value: {quote_value(found)}"
+            raise _refuse("not-one-of", message, allowed)
+        return closed(found)
+
+    return BeforeValidator(check)
+
+
+def literal(*allowed: str) -> BeforeValidator:
+    """Return a validator for a few fixed texts."""
+    listing = ", ".join(word or "nothing" for word in allowed)
+
+    def check(value: object) -> str:
+        found = text(value)
+        if found not in allowed:
+            raise _refuse("not-one-of", f"Unsupported value: {quote_value(found)}", listing)
+        return found
+
+    return BeforeValidator(check)
+
+
+def api_version(*supported: str) -> BeforeValidator:
+    """Return a validator for the supported API versions."""
+
+    def check(value: object) -> str:
+        found = non_empty(value)
+        if found not in supported:
+            message = f"Unsupported value: {quote_value(found)}"
+            raise _refuse("api-version-not-supported", message, " or ".join(supported))
+        return found
+
+    return BeforeValidator(check)
+
+
+def pattern(
+    problem_of: Callable[[str], NameProblem | None], allowed: str, *, filled_in: bool = True
+) -> BeforeValidator:
+    """Return a validator for text of a certain syntax; it may be empty unless `filled_in`."""
+
+    def check(value: object) -> str:
+        found = non_empty(value) if filled_in else text(value)
+        problem = problem_of(found) if found else None
+        if problem:
+            raise _refuse(problem.code, f"Invalid value: {quote_value(found)}: {problem.words}", allowed)
+        return found
+
+    return BeforeValidator(check)
+
+
+def list_of(*, low: int = 0, high: int | None = None, ours: bool = False) -> WrapValidator:
+    """Return a validator for lists of low to high items; items over the limit are not validated."""
+
+    def check(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        if not isinstance(value, (list, tuple)):
+            raise failure([wrong_type(value, "a list")])
+        problems, count = [], len(value)
+        allowed = f"{low} to {high} items" if low != high else f"exactly {low}"
+        if count < low:
+            message = f"Too few: {count}: must have at least {low} items"
+            problems.append(ErrorDetail((), "too-few", message, allowed))
+        if high is not None and count > high:
+            whose = " (a limit of this console)" if ours else ""
+            message = f"Too many: {count}: must have at most {high} items{whose}"
+            problems.append(ErrorDetail((), "too-many", message, allowed))
+        try:
+            found = handler(tuple(value[:high]))
+        except ValidationError as error:
+            problems += problems_in(error)
+        if problems:
+            raise failure(problems)
+        return found
+
+    return WrapValidator(check)
+
+
+def _labels(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise failure([wrong_type(value, "an object of label keys and values")])
+    problems = []
+    for key, label in value.items():
+        if problem := label_key_problem(key):
+            problems.append(ErrorDetail((key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY))
+        if not isinstance(label, str):
+            problems.append(wrong_type(label, "text").under(key))
+        elif problem := label_value_problem(label):
+            message = f"Invalid value: {quote_value(label)}: {problem.words}"
+            problems.append(ErrorDetail((key,), problem.code, message, LABEL_VALUE))
+    if problems:
+        raise failure(problems)
+    return dict(value)
+
+
+def annotations(value: object) -> dict[str, str]:
+    """Return an object of texts whose keys are qualified names. Raise an error for anything else."""
+    if not isinstance(value, Mapping):
+        raise failure([wrong_type(value, "an object of texts")])
+    odd = {key: item for key, item in value.items() if not isinstance(item, str)}
+    problems = [wrong_type(item, "text").under(key) for key, item in odd.items()]
+    if problems:
+        raise failure(problems)
+    found = dict(value)
+
+    for key in found:
+        problem = label_key_problem(key.lower())
+        if problem:
+            raise failure([ErrorDetail((key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY)])
+    return found
+
+
+def quantities(value: object) -> dict[str, str]:
+    """Return an object of texts and numbers, as YAML holds quantities, with the numbers as text."""
+    if not isinstance(value, Mapping):
+        raise failure([wrong_type(value, "an object of quantities")])
+    found = {key: written(item) for key, item in value.items()}
+    if None in found.values():
+        odd = (key for key, item in found.items() if item is None)
+        raise failure(wrong_type(value[key], "a quantity").under(key) for key in odd)
+    return {key: item for key, item in found.items() if item is not None}
+
+
+def written(value: object) -> str | None:
+    """Return a quantity as text, None if it is neither text nor a number."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return repr(value)
+
+
+def _quantity(value: object) -> str:
+    found = text(value)
+    try:
+        parse_quantity(found)
+    except QuantityError as error:
+        allowed = "a number such as 4, 0.5, 500m, 1Gi or 1E3"
+        message = f"Invalid value: {quote_value(found)}: must be a Kubernetes quantity"
+        raise _refuse("bad-format", message, allowed) from error
+    return found
+
+
+def _moment(value: object) -> datetime:
+    found = value if isinstance(value, datetime) else None
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        with suppress(ValueError):
+            found = datetime.fromisoformat(value.upper())
+    if found is None:
+        message = f"Invalid value: {quote_value(value)}: must be a time"
+        raise _refuse("bad-format", message, "a time such as 2026-08-20T12:00:00Z")
+    return found
+
+
+Text: TypeAlias = Annotated[str, BeforeValidator(text)]
+FilledText: TypeAlias = Annotated[str, BeforeValidator(non_empty)]
+Flag: TypeAlias = Annotated[bool, BeforeValidator(flag)]
+QuantityText: TypeAlias = Annotated[str, BeforeValidator(_quantity)]
+LabelKey: TypeAlias = Annotated[str, pattern(label_key_problem, LABEL_KEY)]
+LabelValue: TypeAlias = Annotated[str, pattern(label_value_problem, LABEL_VALUE, filled_in=False)]
+PropertyName: TypeAlias = Annotated[str, pattern(property_name_problem, PROPERTY_NAME)]
+ClusterName: TypeAlias = Annotated[
+    str,
+    pattern(
+        partial(subdomain_problem, longest=_LONGEST_CLUSTER_NAME),
+        f"at most {_LONGEST_CLUSTER_NAME} {DNS_SUBDOMAIN}",
+    ),
+]
+Moment: TypeAlias = Annotated[datetime, BeforeValidator(_moment)]
+Labels: TypeAlias = Annotated[dict[str, str], BeforeValidator(_labels)]
+Annotations: TypeAlias = Annotated[dict[str, str], BeforeValidator(annotations)]
+OptionalLabelKey: TypeAlias = Annotated[
+    str, pattern(label_key_problem, f"empty, or {LABEL_KEY}", filled_in=False)
+]
+
+
+_ALLOWED = "a duration such as 30s, 15m or 1h30m, at most 8760h"
+_LONGEST = timedelta(hours=8760)
+_DURATION_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|µs|μs|ms|s|m|h)")
+_MICROSECONDS = {
+    "ns": Fraction(1, 1000),
+    "us": Fraction(1),
+    "µs": Fraction(1),
+    "μs": Fraction(1),
+    "ms": Fraction(1000),
+    "s": Fraction(10**6),
+    "m": Fraction(60 * 10**6),
+    "h": Fraction(3600 * 10**6),
+}
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return a duration, rounded up to microseconds. Raise ValueError for text that is none."""
+    parts = list(_DURATION_PART.finditer(text))
+    if not parts or "".join(part.group() for part in parts) != text:
+        raise ValueError(f"not a duration: {text!r}")
+    total = sum(Fraction(part[1]) * _MICROSECONDS[part[2]] for part in parts)
+    try:
+        return timedelta(microseconds=-int(-total // 1))
+    except OverflowError as error:
+        raise ValueError(f"not a duration: {text!r}") from error
+
+
+def _positive(value: object) -> str:
+    found = non_empty(value)
+    try:
+        duration = parse_duration(found)
+    except ValueError as error:
+        message = f"Invalid value: {quote_value(found)}: must be a duration"
+        raise _refuse("bad-format", message, _ALLOWED) from error
+    if not timedelta(0) < duration <= _LONGEST:
+        message = f"Invalid value: {quote_value(found)}: must be greater than 0 and at most 8760h"
+        raise _refuse("out-of-range", message, _ALLOWED)
+    return found
+
+
+DurationText: TypeAlias = Annotated[str, BeforeValidator(_positive)]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Whole numbers from `low` to `high`, either end open-ended if None, without the `excluded` ones."""
+
+    low: int | None = None
+    high: int | None = None
+    excluded: frozenset[int] = frozenset()
+
+    def narrowed(self, operator: str, bound: int) -> "Interval":
+        """Return what is left under one more requirement (`Gt Ge Eq Ne Lt Le`)."""
+        if operator == "Ne":
+            return replace(self, excluded=self.excluded | {bound})
+        low = {"Gt": bound + 1, "Ge": bound, "Eq": bound}.get(operator)
+        high = {"Lt": bound - 1, "Le": bound, "Eq": bound}.get(operator)
+        return replace(self, low=_tighter(max, self.low, low), high=_tighter(min, self.high, high))
+
+    @property
+    def is_empty(self) -> bool:
+        if self.low is None or self.high is None:
+            return False
+        within = sum(1 for value in self.excluded if self.low <= value <= self.high)
+        return self.high - self.low + 1 <= within
+
+
+def _tighter(choose: Callable[[int, int], int], first: int | None, second: int | None) -> int | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return choose(first, second)
+
+
+WRITTEN_BY_A_HUB = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+
+
+class ObjectMeta(ManifestModel):
+    """Name, labels and annotations; what a hub adds on its own is accepted and dropped."""
+
+    noun: ClassVar[str] = "document's metadata"
+    ignored_fields: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
+    refused: ClassVar[Mapping[str, UnsupportedField]] = {
+        "namespace": UnsupportedField(
+            "misplaced", "Forbidden: not allowed on this kind, which is cluster-scoped"
+        )
+    }
+
+    name: ClusterName
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+
+
+Name: TypeAlias = Annotated[str, pattern(subdomain_problem, f"at most 253 {DNS_SUBDOMAIN}")]
+Namespace: TypeAlias = Annotated[str, pattern(dns_label_problem, DNS_LABEL)]
+WithAlpha: TypeAlias = Annotated[str, api_version(*PLACEMENT_VERSIONS, ALPHA_VERSION)]
+
+
+class FleetDocument(ManifestModel):
+    """A whole document, whose noun is its kind; its status is accepted and left aside."""
+
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({"status"})
+
+    api_version: Annotated[str, api_version(*PLACEMENT_VERSIONS)]
+    kind: str
+    metadata: ObjectMeta
+
+    def to_manifest(self) -> dict[str, Any]:
+        """Return the manifest to export; parsing it results in an equal value."""
+        return self.to_plain()
+
+
+Model = TypeVar("Model", bound=FleetDocument)
+
+
+def parse_document(model: type[Model], document: object) -> Model:
+    """Parse a manifest. Raise Faults; only one error for another kind."""
+    refuse_other_kinds(document, model.noun)
+    return parse_manifest(model, document, semantics=DEFAULT_SEMANTICS, path="")
+
+
+def immutable_faults(
+    before: FleetDocument, after: FleetDocument, *paths: tuple[str, ...]
+) -> Iterator[FieldError]:
+    """Yield an error for every change at these paths of a saved manifest."""
+    old, new = before.to_manifest(), after.to_manifest()
+    for keys in paths:
+        was, becomes = (mapping_at(raw, *keys[:-1]).get(keys[-1]) for raw in (old, new))
+        if was != becomes:
+            yield FieldError(
+                ".".join(keys),
+                "immutable",
+                "Forbidden: field is immutable",
+                "nothing" if was is None else str(was),
+            )

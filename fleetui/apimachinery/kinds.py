@@ -1,0 +1,157 @@
+"""The kinds of Fleet manifests and of Kubernetes: which are supported, and which are namespaced."""
+
+from enum import StrEnum
+
+from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest
+
+PLACEMENT_KIND = "ClusterResourcePlacement"
+MEMBER_KIND = "MemberCluster"
+PLACEMENT_VERSIONS = ("placement.kubernetes-fleet.io/v1", "placement.kubernetes-fleet.io/v1beta1")
+MEMBER_VERSIONS = ("cluster.kubernetes-fleet.io/v1", "cluster.kubernetes-fleet.io/v1beta1")
+ALPHA_VERSION = "placement.kubernetes-fleet.io/v1alpha1"
+"""The first version of overrides, evictions and budgets; the fields are the same."""
+CLUSTER_OVERRIDE_KIND = "ClusterResourceOverride"
+OVERRIDE_KIND = "ResourceOverride"
+EVICTION_KIND = "ClusterResourcePlacementEviction"
+BUDGET_KIND = "ClusterResourcePlacementDisruptionBudget"
+STAGED_STRATEGY_KIND = "ClusterStagedUpdateStrategy"
+STAGED_RUN_KIND = "ClusterStagedUpdateRun"
+APPROVAL_KIND = "ClusterApprovalRequest"
+
+_FLEET_GROUPS = frozenset(version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS))
+
+OCM_GROUP = "cluster.open-cluster-management.io"
+_PLACEMENT = "a placement is not a resource that can be placed"
+_LATER = "namespaced placements are not supported"
+_NOT_HERE = "resource envelopes are not supported"
+_NOT_SUPPORTED = "objects of this kind are not supported"
+_NOUNS = {
+    PLACEMENT_KIND: "a placement",
+    MEMBER_KIND: "a member cluster",
+    CLUSTER_OVERRIDE_KIND: "an override",
+    OVERRIDE_KIND: "an override",
+    EVICTION_KIND: "an eviction",
+    BUDGET_KIND: "a disruption budget",
+    STAGED_STRATEGY_KIND: "a staged update strategy",
+    STAGED_RUN_KIND: "a staged update run",
+    APPROVAL_KIND: "an approval request",
+}
+"""The supported kinds, in words."""
+_REASONS = {
+    "ResourcePlacement": _LATER,
+    "StagedUpdateStrategy": _LATER,
+    "StagedUpdateRun": _LATER,
+    "ApprovalRequest": _LATER,
+    "ClusterResourceEnvelope": _NOT_HERE,
+    "ResourceEnvelope": _NOT_HERE,
+    "InternalMemberCluster": _NOT_SUPPORTED,
+    "Work": _NOT_SUPPORTED,
+    "Placement": f"must have an apiVersion of {OCM_GROUP}",
+}
+_NO_RESOURCES = _REASONS | {
+    kind: f"{noun} is not a resource that can be placed" for kind, noun in _NOUNS.items()
+}
+
+
+def refuse_other_kinds(document: object, expected: str) -> None:
+    """Raise Faults unless the manifest is of the expected kind: its other errors would only confuse."""
+    kind = document.get("kind") if isinstance(document, dict) else expected
+    problem = None if kind == expected else _kind_problem(kind, expected)
+    if problem:
+        raise InvalidManifest([FieldError("kind", problem.code, problem.message, problem.allowed)])
+
+
+def _kind_problem(kind: object, expected: str) -> ErrorDetail:
+    if kind is None:
+        return ErrorDetail((), "required", "Required value", expected)
+    if not isinstance(kind, str):
+        return ErrorDetail((), "wrong-type", "Invalid value: must be a string", expected)
+    message = f"Unsupported kind {_readable(kind)}"
+    if kind in _NOUNS and expected in _NOUNS:
+        message += f": must be {_NOUNS[expected]}, not {_NOUNS[kind]}"
+    elif kind in _REASONS:
+        message += f": {_REASONS[kind]}"
+    return ErrorDetail((), "kind-not-supported", message, expected)
+
+
+def _readable(kind: str) -> str:
+    return kind[:60].encode(errors="replace").decode()
+
+
+def refuse_fleet_kinds(document: object) -> None:
+    """Raise Faults if the document is a placement, or of a kind of Fleet: no resource on the hub."""
+    raw = document if isinstance(document, dict) else {}
+    version, kind = raw.get("apiVersion"), raw.get("kind")
+    if not isinstance(version, str) or not isinstance(kind, str):
+        return
+    if version.rpartition("/")[0] == OCM_GROUP and kind == "Placement":
+        raise InvalidManifest(
+            [FieldError("kind", "kind-not-supported", f"Unsupported kind {kind}: {_PLACEMENT}", "resources")]
+        )
+    if version.rpartition("/")[0] in _FLEET_GROUPS:
+        reason = _NO_RESOURCES.get(kind, "it belongs to Fleet itself")
+        raise InvalidManifest(
+            [
+                FieldError(
+                    "kind", "kind-not-supported", f"Unsupported kind {_readable(kind)}: {reason}", "resources"
+                )
+            ]
+        )
+
+
+class KindScope(StrEnum):
+    """Where the objects of a kind live."""
+
+    NAMESPACED = "Namespaced"
+    CLUSTER = "Cluster"
+
+
+_NAMESPACED = {
+    "": (
+        "Binding ConfigMap Endpoints Event LimitRange PersistentVolumeClaim Pod PodTemplate "
+        "ReplicationController ResourceQuota Secret Service ServiceAccount"
+    ),
+    "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    "autoscaling": "HorizontalPodAutoscaler",
+    "batch": "CronJob Job",
+    "coordination.k8s.io": "Lease LeaseCandidate",
+    "discovery.k8s.io": "EndpointSlice",
+    "events.k8s.io": "Event",
+    "metrics.k8s.io": "PodMetrics",
+    "networking.k8s.io": "Ingress NetworkPolicy",
+    "policy": "PodDisruptionBudget",
+    "rbac.authorization.k8s.io": "Role RoleBinding",
+    "resource.k8s.io": "ResourceClaim ResourceClaimTemplate",
+    "storage.k8s.io": "CSIStorageCapacity",
+}
+_CLUSTER_SCOPED = {
+    "": "ComponentStatus Namespace Node PersistentVolume",
+    "admissionregistration.k8s.io": (
+        "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration "
+        "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration"
+    ),
+    "apiextensions.k8s.io": "CustomResourceDefinition",
+    "apiregistration.k8s.io": "APIService",
+    "certificates.k8s.io": "CertificateSigningRequest ClusterTrustBundle",
+    "flowcontrol.apiserver.k8s.io": "FlowSchema PriorityLevelConfiguration",
+    "internal.apiserver.k8s.io": "StorageVersion",
+    "metrics.k8s.io": "NodeMetrics",
+    "networking.k8s.io": "IngressClass IPAddress ServiceCIDR",
+    "node.k8s.io": "RuntimeClass",
+    "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding",
+    "resource.k8s.io": "DeviceClass ResourceSlice",
+    "scheduling.k8s.io": "PriorityClass",
+    "storage.k8s.io": "CSIDriver CSINode StorageClass VolumeAttachment VolumeAttributesClass",
+    "storagemigration.k8s.io": "StorageVersionMigration",
+}
+_SCOPES = {
+    (group, kind): scope
+    for scope, table in ((KindScope.NAMESPACED, _NAMESPACED), (KindScope.CLUSTER, _CLUSTER_SCOPED))
+    for group, kinds in table.items()
+    for kind in kinds.split()
+}
+
+
+def scope_of(group: str, kind: str) -> KindScope | None:
+    """Return the scope of a kind, or None if Kubernetes itself does not have the kind."""
+    return _SCOPES.get((group, kind))

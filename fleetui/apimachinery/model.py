@@ -1,0 +1,456 @@
+"""The base of all manifest models: it reports every error at once.
+
+`rules` check across fields. They get the raw mapping, so that they also work when some field is malformed.
+"""
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import UnionType
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from fleetui.apimachinery.errors import ErrorDetail, Keys, faults_of
+
+DEEPEST = 64
+MOST_VALUES = 5_000_000
+LARGEST_INTEGER = 2**64
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_BREAK = re.compile("[\t\n\r\u2028\u2029]")
+_SCALARS = (str, int, float, bool, type(None))
+
+
+def plain_problems(document: object) -> list[ErrorDetail]:
+    """Return what keeps data from being plain; quick for valid data."""
+    return [] if _is_plain(document) else _search(document)
+
+
+def _is_plain(document: object) -> bool:
+    """Check level by level, without keeping track of paths."""
+    level, count = [document], 0
+    for _ in range(DEEPEST):
+        count += len(level)
+        inner: list[object] = []
+        for value in level:
+            if type(value) is dict:
+                if not all(map(is_good_text, value)):
+                    return False
+                inner += value.values()
+            elif type(value) is list:
+                inner += value
+            elif not is_good_scalar(value):
+                return False
+        if not inner:
+            return count <= MOST_VALUES
+        if count > MOST_VALUES:
+            return False
+        level = inner
+    return False
+
+
+def is_good_text(value: object) -> bool:
+    """Return whether a value is text that can be written as UTF-8, without control characters."""
+    return type(value) is str and (value.isprintable() or not any(_scalar_problems((), value)))
+
+
+def is_good_scalar(value: object) -> bool:
+    """Return whether a value is text, a number of at most 64 bits, true, false or null."""
+    return (type(value) is str and value.isprintable()) or not any(_scalar_problems((), value))
+
+
+def _search(document: object) -> list[ErrorDetail]:
+    problems: list[ErrorDetail] = []
+    waiting: list[tuple[Keys, object]] = [((), document)]
+    left = MOST_VALUES
+    while waiting:
+        keys, value = waiting.pop()
+        left -= 1
+        if left < 0:
+            message, allowed = "Too large: holds too many values", f"at most {MOST_VALUES} values"
+            return [ErrorDetail((), "too-large", message, allowed)]
+        if not isinstance(value, (Mapping, list, tuple)):
+            problems += _scalar_problems(keys, value)
+        elif len(keys) >= DEEPEST:
+            allowed = f"at most {DEEPEST} levels"
+            problems.append(ErrorDetail(keys, "too-deep", "Too deep: nested too deeply", allowed))
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                if isinstance(key, str) and not _has_surrogate(key):
+                    waiting.append(((*keys, key), inner))
+                else:
+                    problems.append(
+                        ErrorDetail(keys, "wrong-type", "Keys must be strings", "strings as keys")
+                    )
+        else:
+            waiting += (((*keys, index), inner) for index, inner in enumerate(value))
+    return problems
+
+
+def _scalar_problems(keys: Keys, value: object) -> Iterator[ErrorDetail]:
+    if not isinstance(value, _SCALARS):
+        allowed = "text, numbers, true, false, null, lists, objects"
+        yield ErrorDetail(keys, "wrong-type", f"Invalid value: a {type(value).__name__}", allowed)
+    elif isinstance(value, str):
+        if _has_surrogate(value):
+            yield ErrorDetail(
+                keys, "bad-format", "Invalid value: must not contain a lone surrogate", "Unicode text"
+            )
+        elif control := _CONTROL.search(value):
+            message = f"Must not contain control characters: {control.group()!a}"
+            yield ErrorDetail(keys, "bad-format", message, "text without control characters")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            yield ErrorDetail(
+                keys, "out-of-range", "Invalid value: must be a finite number", "a finite number"
+            )
+    elif isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        yield ErrorDetail(
+            keys, "out-of-range", "Invalid value: number is too large", "numbers of at most 64 bits"
+        )
+
+
+def is_one_line(text: str) -> bool:
+    """Return whether a text fits on one line: no line breaks, no control characters."""
+    return text.isprintable() or not (_CONTROL.search(text) or _BREAK.search(text) or _has_surrogate(text))
+
+
+def _has_surrogate(text: str) -> bool:
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class IntOrPercent:
+    """A plain number, or that many percent of a total."""
+
+    number: int
+    is_percent: bool = False
+
+    def of(self, total: int) -> int:
+        """Return the number, percentages rounded up (lifecycle A.2)."""
+        return -(-total * self.number // 100) if self.is_percent else self.number
+
+    def at_least_one_of(self, total: int) -> int:
+        """Return the number, percentages rounded down, and never less than 1 (lifecycle B.5.4)."""
+        return max(1, total * self.number // 100) if self.is_percent else max(1, self.number)
+
+    def to_plain(self) -> int | str:
+        return str(self) if self.is_percent else self.number
+
+    def __str__(self) -> str:
+        return f"{self.number}%" if self.is_percent else str(self.number)
+
+
+class Semantics(StrEnum):
+    """The four sets of rules of `spec/scheduler.md`; `fleet` is the default."""
+
+    FLEET = "fleet"
+    KUBEFLEET = "kubefleet"
+    OCM = "ocm"
+    KUBERNETES = "kubernetes"
+
+
+SUPPORTED_SEMANTICS = tuple(Semantics)
+DEFAULT_SEMANTICS = Semantics.FLEET
+"""The semantics without an annotation, and for manifests that do not depend on any."""
+
+
+def parse_semantics(raw: object, *, path: str = "semantics") -> Semantics:
+    """Return the semantics of that name, `fleet` when absent. Raise Faults for an unknown name."""
+    problem = semantics_problem(raw)
+    if problem:
+        raise faults_of([problem], raw, path=path)
+    return DEFAULT_SEMANTICS if raw is None else Semantics(str(raw))
+
+
+def semantics_problem(raw: object) -> ErrorDetail | None:
+    """Return what is wrong with the name of the semantics, or None."""
+    allowed = " or ".join(SUPPORTED_SEMANTICS)
+    if raw is None or raw in SUPPORTED_SEMANTICS:
+        return None
+    if not isinstance(raw, str):
+        return ErrorDetail((), "wrong-type", "Invalid value: must be the name of scheduling rules", allowed)
+    return ErrorDetail((), "not-one-of", f'Unsupported value: "{raw[:40]}"', allowed)
+
+
+Raw: TypeAlias = Mapping[str, Any]
+Model = TypeVar("Model", bound="ManifestModel")
+
+_LONGEST_SHOWN = 40
+_MOST_UNKNOWN = 100
+_MOST_STRAY_ITEMS = 100
+_MOST_PROBLEMS = 500
+_PYDANTIC_CODES = {
+    "extra_forbidden": "unknown-field",
+    "enum": "not-one-of",
+    "literal_error": "not-one-of",
+    "greater_than": "out-of-range",
+    "greater_than_equal": "out-of-range",
+    "less_than": "out-of-range",
+    "less_than_equal": "out-of-range",
+    "too_long": "too-many",
+    "too_short": "too-few",
+    "string_too_long": "too-long",
+    "string_pattern_mismatch": "bad-format",
+    "value_error": "bad-format",
+}
+
+
+def parse_manifest(
+    model: type[Model],
+    raw: object,
+    *,
+    semantics: Semantics,
+    path: str,
+    whole: Callable[[object], Iterable[ErrorDetail]] = lambda _: (),
+) -> Model:
+    """Return the model for raw data. Raise Faults with every error.
+
+    `whole` checks the raw data, including what the model drops, once it is known to be plain.
+    """
+    problems = plain_problems(raw)
+    if problems:
+        raise faults_of(problems, None, path=path)
+    problems = list(whole(raw))
+    try:
+        found = model.model_validate(raw, context={"semantics": semantics})
+    except ValidationError as error:
+        raise faults_of([*problems, *problems_in(error)], raw, path=path) from error
+    if problems:
+        raise faults_of(problems, raw, path=path)
+    return found
+
+
+class UnsupportedField(NamedTuple):
+    """The error for a well-known key that is not supported here."""
+
+    code: str
+    message: str
+
+
+class ManifestModel(BaseModel):
+    """A frozen value parsed from a manifest: strict types, camelCase keys, unknown keys refused.
+
+    A null field counts as absent, as in Kubernetes.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", alias_generator=to_camel, validate_by_name=True
+    )
+    noun: ClassVar[str] = "object"
+    ignored_fields: ClassVar[frozenset[str]] = frozenset()
+    """Keys that are accepted and dropped."""
+    allow_unknown: ClassVar[bool] = False
+    """Whether unknown keys are dropped too, as fits what a newer hub may have written."""
+    refused: ClassVar[Mapping[str, UnsupportedField]] = {}
+    """Keys that exist elsewhere but not here, each with its own code and words."""
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterable[ErrorDetail]:  # noqa: ARG003 -- what overrides it reads the argument
+        """Yield the errors across fields; `raw` holds known, non-null fields of any type."""
+        return ()
+
+    @classmethod
+    def validate_for(cls, raw: Raw, semantics: Semantics) -> Iterable[ErrorDetail]:  # noqa: ARG003 -- see rules
+        """Yield the errors that depend on the semantics; override this method or `rules`."""
+        return cls.rules(raw)
+
+    @classmethod
+    def complete(cls, raw: Raw) -> Raw:
+        """Return `raw` with the defaults that depend on other fields."""
+        return raw
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the JSON form: defaults filled in, absent values left out, order kept."""
+        plain: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if field.is_required() or not is_absent(value):
+                plain[field.alias or name] = to_plain(value)
+        return plain
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _find_everything(
+        cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        return cls._parse(raw, handler, info.context)
+
+    @classmethod
+    def _parse(
+        cls, raw: object, handler: ModelWrapValidatorHandler[Self], context: Mapping[str, Any] | None
+    ) -> Self:
+        if isinstance(raw, cls):
+            return raw
+        if isinstance(raw, list):
+            raise failure(_stray_list_problems(raw, lambda item: cls._parse(item, handler, context)))
+        if not isinstance(raw, Mapping):
+            raise failure([wrong_type(raw, "an object")])
+        fields = raw
+        if not context:
+            # Attribute names, which only Python code uses: parsers always pass a context.
+            aliases = dict(zip(cls.model_fields, cls._keys(), strict=True))
+            fields = {aliases.get(key, key): value for key, value in raw.items()}
+        semantics = context["semantics"] if context else DEFAULT_SEMANTICS
+        known = {key: fields[key] for key in cls._keys() if fields.get(key) is not None}
+        problems = [*cls._unknown_keys(fields), *cls.validate_for(known, semantics)]
+        try:
+            value = handler(cls.complete(known))
+        except ValidationError as error:
+            problems += problems_in(error)
+        if problems:
+            raise failure(problems)
+        return value
+
+    @classmethod
+    def _keys(cls) -> list[str]:
+        return [field.alias or name for name, field in cls.model_fields.items()]
+
+    @classmethod
+    def _unknown_keys(cls, raw: Mapping[Any, Any]) -> Iterator[ErrorDetail]:
+        if cls.allow_unknown:
+            return
+        known = cls._keys()
+        for key in cls.refused:
+            if raw.get(key) is not None:
+                yield ErrorDetail((key,), cls.refused[key].code, cls.refused[key].message)
+        accepted = {*known, *cls.ignored_fields, *cls.refused}
+        unknown = [key for key in raw if key not in accepted]
+        for key in unknown[:_MOST_UNKNOWN]:
+            similar = difflib.get_close_matches(key[:_LONGEST_SHOWN], known, n=1)
+            hint = f'. Did you mean "{similar[0]}"?' if similar else ""
+            yield ErrorDetail(
+                (key,), "unknown-field", f"Unknown field {quote_value(key)}{hint}", ", ".join(known)
+            )
+        if len(unknown) > _MOST_UNKNOWN:
+            yield ErrorDetail(
+                (), "unknown-field", f"Too many: {len(unknown)} unknown fields", ", ".join(known)
+            )
+
+
+def _stray_list_problems(raw: list[Any], parse: Callable[[object], object]) -> Iterator[ErrorDetail]:
+    """Yield the error for a list in place of one object, and the errors of its items."""
+    yield ErrorDetail(
+        (), "wrong-type", "Invalid value: a list: must be one object, without a dash", "one object"
+    )
+    for index, item in enumerate(raw[:_MOST_STRAY_ITEMS]):
+        try:
+            parse(item)
+        except ValidationError as error:
+            yield from (problem.under(index) for problem in problems_in(error))
+
+
+def failure(problems: Iterable[ErrorDetail]) -> ValidationError:
+    """Return problems as an error that pydantic carries outward with complete paths; at most 500."""
+    found = list(problems)
+    if len(found) > _MOST_PROBLEMS:
+        message = f"Too many errors: these are the first {_MOST_PROBLEMS}"
+        found = [*found[:_MOST_PROBLEMS], ErrorDetail((), "too-many-faults", message)]
+    details = []
+    for problem in found:
+        words = {"message": problem.message, "allowed": problem.allowed}
+        kind = PydanticCustomError(problem.code, "{message}", words)
+        details.append(InitErrorDetails(type=kind, loc=problem.keys, input=None))
+    return ValidationError.from_exception_data("document", details)
+
+
+def problems_in(error: ValidationError) -> list[ErrorDetail]:
+    """Translate pydantic's errors into problems with our codes and words."""
+    found = []
+    for line in error.errors(include_url=False, include_input=False):
+        words = line.get("ctx", {})
+        if "message" in words:
+            found.append(ErrorDetail(line["loc"], line["type"], words["message"], words["allowed"]))
+        elif line["type"] == "missing":
+            found.append(ErrorDetail(line["loc"], "required", "Required value"))
+        else:
+            kind, message = line["type"], line["msg"]
+            code = "wrong-type" if kind.endswith("_type") else _PYDANTIC_CODES.get(kind, "bad-format")
+            message = f"Invalid value: {message[:1].lower()}{message[1:]}"
+            found.append(ErrorDetail(line["loc"], code, message))
+    return found
+
+
+def is_absent(value: object) -> bool:
+    return value is None or (isinstance(value, (str, tuple, Mapping)) and not value)
+
+
+def to_plain(value: Any) -> Any:
+    if isinstance(value, (ManifestModel, IntOrPercent)):
+        return value.to_plain()
+    if isinstance(value, tuple):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def quote_value(value: object) -> str:
+    """Return a raw value as error messages quote it."""
+    if isinstance(value, str):
+        short = value if len(value) <= _LONGEST_SHOWN else value[: _LONGEST_SHOWN - 1] + "…"
+        return json.dumps(short, ensure_ascii=False)
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        return "a huge number"
+    if value is None or isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    return "an object" if isinstance(value, Mapping) else "a list"
+
+
+def wrong_type(value: object, expected: str) -> ErrorDetail:
+    """Return the error for a value of another type, with a hint if it only lacks quotes."""
+    hint = ""
+    if expected == "text" and isinstance(value, (bool, int, float)):
+        hint = "; put it in quotes"
+    return ErrorDetail(
+        (),
+        "wrong-type",
+        f"Invalid value: {quote_value(value)}: must be {expected.partition(' from ')[0]}{hint}",
+        expected,
+    )
+
+
+def duplicate_problems(
+    entries: Iterable[tuple[Keys, Hashable]], allowed: str, *, types: type | UnionType = str | tuple
+) -> Iterator[ErrorDetail]:
+    """Yield an error at the keys of each value that is there before; values of other types are skipped."""
+    seen: set[Hashable] = set()
+    for keys, value in entries:
+        if not isinstance(value, types):
+            continue
+        if value in seen:
+            quoted = "" if isinstance(value, tuple) else f": {quote_value(value)}"
+            yield ErrorDetail(keys, "duplicate", f"Duplicate value{quoted}", allowed)
+        seen.add(value)
+
+
+def mapping_at(raw: object, *keys: str) -> Raw:
+    """Return the object at these keys of raw data, or an empty one if there is none."""
+    for key in keys:
+        raw = raw.get(key) if isinstance(raw, Mapping) else None
+    return raw if isinstance(raw, Mapping) else {}
+
+
+def items_at(raw: Raw, key: str) -> list[Any]:
+    """Return the list at a key of raw data, or an empty one if there is none."""
+    items = raw.get(key)
+    return list(items) if isinstance(items, (list, tuple)) else []

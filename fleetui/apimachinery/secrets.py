@@ -1,0 +1,226 @@
+"""Objects of the hub: which fields are dropped before they are stored, and hiding of Secret values."""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+
+HIDDEN = "(hidden)"
+HIDDEN_AND_CHANGED = "(hidden, changed)"
+_SECRET, _NAMESPACE = "Secret", "Namespace"
+_FIELDS = ("data", "stringData")
+_COPY = "kubectl.kubernetes.io/last-applied-configuration"
+"""An annotation that holds the whole object once more."""
+_COPY_IN_PATH = _COPY.replace("/", "~1")
+_ANNOTATIONS = ["metadata", "annotations"]
+_SELECTORS = {CLUSTER_OVERRIDE_KIND: "clusterResourceSelectors", OVERRIDE_KIND: "resourceSelectors"}
+_ABSENT = object()
+
+
+def without_secrets(content: Any, before: Any = None) -> Any:
+    """Return a manifest with secret values hidden; keys stay, and values that differ from `before` are
+    marked.
+
+    That is a Secret, or an override whose patches may reach one. Anything else comes back as it is.
+    """
+    if not isinstance(content, Mapping):
+        return content
+    older = _mapping(before)
+    if content.get("kind") == _SECRET:
+        fields = {field: _hidden(content[field], older.get(field)) for field in _FIELDS if field in content}
+        return {**content, **_metadata(content), **fields}
+
+    field = _SELECTORS.get(str(content.get("kind")))
+    selected = _items(_mapping(content.get("spec")).get(field)) if field else []
+    reaches_secrets = any(_mapping(one).get("kind") in (_SECRET, _NAMESPACE) for one in selected)
+    if reaches_secrets:
+        policy = _mapping(content["spec"].get("policy"))
+        earlier = _mapping(_mapping(older.get("spec")).get("policy"))
+        rules = [_rule(*pair) for pair in _pairs(policy.get("overrideRules"), earlier.get("overrideRules"))]
+        spec = {**content["spec"], "policy": {**policy, "overrideRules": rules}}
+        return {**content, **_metadata(content), "spec": spec}
+
+    return content
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _hidden(values: Any, before: Any) -> Any:
+    if not isinstance(values, Mapping):
+        return _mark(values, _ABSENT if before is None else before)
+    older = _mapping(before)
+    return {key: _mark(value, older.get(key, _ABSENT)) for key, value in values.items()}
+
+
+def _mark(value: Any, before: Any) -> str:
+    if value in (HIDDEN, HIDDEN_AND_CHANGED):
+        return str(value)
+    return HIDDEN if before in (_ABSENT, value) else HIDDEN_AND_CHANGED
+
+
+def _metadata(content: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = content.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    if not isinstance(metadata, Mapping) or not isinstance(annotations, Mapping) or _COPY not in annotations:
+        return {}
+    return {"metadata": {**metadata, "annotations": {**annotations, _COPY: HIDDEN}}}
+
+
+def _rule(rule: Any, before: Any) -> Any:
+    if not isinstance(rule, Mapping) or "jsonPatchOverrides" not in rule:
+        return rule
+    pairs = _pairs(rule["jsonPatchOverrides"], _mapping(before).get("jsonPatchOverrides"))
+    return {**rule, "jsonPatchOverrides": [_patch(*pair) for pair in pairs]}
+
+
+def _pairs(after: Any, before: Any) -> list[tuple[Any, Any]]:
+    """Return each item with the one at its index before."""
+    older = _items(before)
+    return [(one, older[place] if place < len(older) else None) for place, one in enumerate(_items(after))]
+
+
+def _patch(patch: Any, before: Any) -> Any:
+    if not isinstance(patch, Mapping) or "value" not in patch:
+        return patch
+    older = _mapping(before)
+    same_place = older.get("value", _ABSENT) if older.get("path") == patch.get("path") else _ABSENT
+    value = patch["value"]
+    parts = str(patch.get("path")).split("/")[1:]
+    known = None if same_place is _ABSENT else same_place
+    if parts[:1] in ([field] for field in _FIELDS):
+        patched = _hidden(value, known)
+    elif parts[:2] == _ANNOTATIONS and parts[2:] == [_COPY_IN_PATH]:
+        patched = HIDDEN
+    elif parts == _ANNOTATIONS and isinstance(value, Mapping) and _COPY in value:
+        patched = {**value, _COPY: HIDDEN}
+    else:
+        patched = value
+    return {**patch, "value": patched}
+
+
+Content: TypeAlias = Mapping[str, Any]
+ObjectKey: TypeAlias = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class HubObject:
+    """A Kubernetes object on the hub; its content is the document as written and is never changed."""
+
+    group: str
+    version: str
+    kind: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = field(hash=False)
+    content: Content = field(hash=False, repr=False)
+
+    @classmethod
+    def of(cls, content: Content) -> "HubObject":
+        """Return the object of a manifest that `parse_manifest` has accepted before."""
+        group, _, version = content["apiVersion"].rpartition("/")
+        metadata = content["metadata"]
+        labels = metadata.get("labels") or {}
+        namespace = metadata.get("namespace") or ""
+        return cls(group, version, content["kind"], namespace, metadata["name"], dict(labels), content)
+
+    @property
+    def key(self) -> ObjectKey:
+        """Return the identity of the object, which is the same in every API version."""
+        return self.group, self.kind, self.namespace, self.name
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.content["metadata"]
+        return found
+
+    @cached_property
+    def size(self) -> int:
+        """Return the size of the manifest as canonical JSON, in bytes."""
+        return len(canonical_json(self.content))
+
+    def __str__(self) -> str:
+        """Write it as people call it, such as `apps/v1 Deployment shop/web`."""
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.api_version} {self.kind} {place}{self.name}"
+
+
+def canonical_json(data: object) -> bytes:
+    """Write plain data as JSON in the one way that hashes and sizes go by: sorted, compact, UTF-8."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+_SERVER_METADATA = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+_SERVER_ANNOTATIONS = (
+    "deployment.kubernetes.io/revision",
+    "kubectl.kubernetes.io/last-applied-configuration",
+)
+_CONTROLLER_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
+_HEADLESS = "None"
+
+
+def sanitised(each: HubObject) -> HubObject:
+    """Return the object as it is stored in a snapshot and applied to clusters."""
+    return replace(each, content=sanitise(each.content))
+
+
+def sanitise(content: Content) -> dict[str, Any]:
+    """Return a copy of a manifest without the fields that its hub manages; labels and finalizers stay."""
+    found = dict(deepcopy(content))
+    found.pop("status", None)
+    metadata = _object_at(found, "metadata")
+    _drop(metadata, *_SERVER_METADATA)
+    _drop(_object_at(metadata, "annotations"), *_SERVER_ANNOTATIONS)
+    if not metadata.get("annotations"):
+        metadata.pop("annotations", None)
+    match found.get("apiVersion"), found.get("kind"):
+        case "v1", "Service":
+            spec = _object_at(found, "spec")
+            if _HEADLESS not in (spec.get("clusterIP"), *_items(spec.get("clusterIPs"))):
+                _drop(spec, "clusterIP", "clusterIPs")
+            _drop(spec, "healthCheckNodePort")
+            for port in _items(spec.get("ports")):
+                if isinstance(port, dict):
+                    _drop(port, "nodePort")
+        case "batch/v1", "Job" if _object_at(found, "spec").get("manualSelector") is not True:
+            # What ties a job to its pods on this hub.
+            _drop(_object_at(found, "spec", "selector", "matchLabels"), *_CONTROLLER_LABELS)
+            _drop(_object_at(found, "spec", "template", "metadata"), "creationTimestamp")
+            _drop(_object_at(found, "spec", "template", "metadata", "labels"), *_CONTROLLER_LABELS)
+    return found
+
+
+def _drop(fields: dict[str, Any], *names: str) -> None:
+    for name in names:
+        fields.pop(name, None)
+
+
+def _object_at(raw: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """Return the object at these keys to be changed, or an empty one that belongs to nothing."""
+    found: Any = raw
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,316 @@
+"""Small edits of a YAML text that keep comments, order, quotes and blank lines.
+
+Every result is parsed and compared with the expected data; an edit that would need a dump is refused.
+"""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from json import dumps
+from typing import Any, TypeAlias
+
+import yaml
+
+from fleetui.apimachinery.errors import InvalidManifest, Keys, format_path
+from fleetui.apimachinery.yaml import dump_yaml, load_documents
+
+_STEP = 2
+_FLOW_MARKS = frozenset(",[]{}#:&*!|>'\"%@`")
+
+
+class UneditableYaml(ValueError):
+    """The text is written in a way that an edit could not keep; it has to be changed by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetValue:
+    """Set the value at a path, and create what is missing around it; the index after the last one appends."""
+
+    keys: Keys
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveValue:
+    """Remove the value at a path."""
+
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
+class RenameKey:
+    """Rename the key of the entry at a path."""
+
+    keys: Keys
+    to: str
+
+
+Change: TypeAlias = SetValue | RemoveValue | RenameKey
+
+
+def edit(text: str, changes: Iterable[Change]) -> str:
+    """Return the text of one document with these changes applied in order. Raise CannotEditError."""
+    for change in changes:
+        wanted = changed(_data(text), change)
+
+        try:
+            root = yaml.compose(text, Loader=yaml.CSafeLoader)
+        except yaml.YAMLError as error:
+            raise UneditableYaml("the text uses an unusual YAML syntax") from error
+        events: Iterable[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
+        if root is None or any(isinstance(event, yaml.AliasEvent) for event in events):
+            raise UneditableYaml("the text contains anchors and aliases (&, *)")
+        done = _Editing(text, root).apply(change)
+
+        if _data(done) != wanted:
+            raise UneditableYaml(f"{format_path(change.keys)} cannot be edited in this text")
+        text = done
+    return text
+
+
+def changed(data: Any, change: Change) -> Any:
+    """Return plain data with one change applied. Raise CannotEditError for an impossible path."""
+    whole = [deepcopy(data)]
+    try:
+        _change(whole, (0, *change.keys), change)
+    except (KeyError, IndexError, TypeError) as error:
+        raise UneditableYaml(f"there is no {format_path(change.keys)}") from error
+    return whole[0]
+
+
+def _change(inside: Any, keys: Keys, change: Change) -> None:
+    here, *rest = keys
+    if rest:
+        if isinstance(change, SetValue) and _at(inside, here) is None:
+            _put(inside, here, [] if isinstance(rest[0], int) else {})
+        _change(inside[here], tuple(rest), change)
+    elif isinstance(change, SetValue):
+        _put(inside, here, deepcopy(change.value))
+    elif isinstance(change, RemoveValue):
+        del inside[here]
+    elif change.to in inside or here not in inside:
+        raise KeyError(here)
+    else:
+        entries = [(change.to if key == here else key, value) for key, value in inside.items()]
+        inside.clear()
+        inside.update(entries)
+
+
+def _at(inside: Any, key: str | int) -> Any:
+    if isinstance(key, int):
+        return inside[key] if key < len(inside) else None
+    return inside.get(key)
+
+
+def _put(inside: Any, key: str | int, value: Any) -> None:
+    if isinstance(key, int) and key == len(inside):
+        inside.append(value)
+    else:
+        inside[key] = value
+
+
+def _data(text: str) -> Any:
+    try:
+        found = load_documents(text)
+    except InvalidManifest as faults:
+        raise UneditableYaml("the text cannot be parsed") from faults
+    if len(found) != 1:
+        raise UneditableYaml("the text contains more than one document")
+    return found[0].data
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeSpot:
+    """A node, the key in front of it where it is an entry, and what it is in."""
+
+    node: Any
+    key: Any = None
+    inside: Any = None
+
+
+class _Editing:
+    """One change of one text."""
+
+    def __init__(self, text: str, root: Any) -> None:
+        self.text = text if text.endswith("\n") else f"{text}\n"
+        self.root = root
+        self.starts = [0]
+        for line in self.text.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line))
+
+    def apply(self, change: Change) -> str:
+        spots = self._walk(change.keys)
+        found = len(spots) - 1
+        flow = next((place for place, spot in enumerate(spots) if _is_flow(spot.node)), None)
+        if flow is not None and (flow < len(change.keys) or isinstance(change, SetValue)):
+            data = _data(self.text)
+            for key in change.keys[:flow]:
+                data = data[key]
+            inner = change.keys[flow:]
+            if inner:
+                data = changed(data, replace(change, keys=inner))
+            elif isinstance(change, SetValue):
+                data = change.value
+            return self._span(*_ends(spots[flow].node), _flow(data))
+        if isinstance(change, SetValue):
+            missing = change.keys[found:]
+            if missing:
+                keys = missing[1:]
+                value = change.value
+                for key in reversed(keys):
+                    value = [value] if isinstance(key, int) else {key: value}
+                return self._insert(spots[-1], value, missing[0])
+            return self._replace(spots, change)
+        if found < len(change.keys):
+            raise UneditableYaml(f"there is no {format_path(change.keys)}")
+        if isinstance(change, RenameKey):
+            return self._span(*_ends(spots[-1].key), _inline(change.to))
+        return self._remove(spots[-1])
+
+    def _walk(self, keys: Keys) -> list[_NodeSpot]:
+        """Return the nodes on the way to a path, as far as they exist."""
+        spots = [_NodeSpot(self.root)]
+        for key in keys:
+            inside = spots[-1].node
+            if isinstance(inside, yaml.MappingNode):
+                entry = next(((k, v) for k, v in inside.value if k.value == key), None)
+            elif isinstance(inside, yaml.SequenceNode) and isinstance(key, int) and key < len(inside.value):
+                entry = (None, inside.value[key])
+            else:
+                entry = None
+            if entry is None:
+                break
+            spots.append(_NodeSpot(entry[1], entry[0], inside))
+        return spots
+
+    def _replace(self, spots: list[_NodeSpot], change: SetValue) -> str:
+        spot = spots[-1]
+        if _is_empty(spot.node):
+            return self._fill(spot, change.value)
+        if isinstance(spot.node, yaml.SequenceNode) and change.value == []:
+            return self._emptied(spot.node, "[]")
+        if isinstance(spot.node, yaml.SequenceNode) and isinstance(change.value, list):
+            # Change the items of a list one by one, so that comments beside them stay.
+            there = len(spot.node.value)
+            before = _data(self.text)
+            for key in change.keys:
+                before = before[key]
+            changes: list[Change] = [
+                SetValue((*change.keys, index), value)
+                for index, value in enumerate(change.value)
+                if index >= there or before[index] != value
+            ]
+            changes += [
+                RemoveValue((*change.keys, index)) for index in range(there - 1, len(change.value) - 1, -1)
+            ]
+            return edit(self.text, changes)
+        is_plain = isinstance(spot.node, yaml.ScalarNode) and spot.node.style not in ("|", ">")
+        if not is_plain or isinstance(change.value, dict):
+            raise UneditableYaml(f"{format_path(change.keys)} cannot be overwritten")
+        return self._span(*_ends(spot.node), _flow(change.value))
+
+    def _fill(self, spot: _NodeSpot, value: Any) -> str:
+        """Write a value behind a key, or a dash, that has none."""
+        if not isinstance(value, (dict, list)) or not value:
+            return self._span(spot.node.start_mark.index, spot.node.start_mark.index, f" {_flow(value)}")
+        if spot.key is None:
+            raise UneditableYaml("an empty item cannot be filled")
+        line = spot.key.start_mark.line
+        return self._lines_after(line, _block(value, spot.key.start_mark.column + _STEP))
+
+    def _insert(self, spot: _NodeSpot, value: Any, key: str | int) -> str:
+        """Add an entry or an item at the end of what it belongs to."""
+        node = spot.node
+        whole: Any = [value] if isinstance(key, int) else {key: value}
+        if _is_empty(node):
+            return self._fill(spot, whole)
+        if isinstance(key, int) is not isinstance(node, yaml.SequenceNode) or not node.value:
+            raise UneditableYaml(f"{key} does not fit there")
+        column = node.start_mark.column if isinstance(key, int) else node.value[0][0].start_mark.column
+        return self._lines_after(_last_line(node), _block(whole, column))
+
+    def _remove(self, spot: _NodeSpot) -> str:
+        inside, last = spot.inside, _last_line(spot.node)
+        if len(inside.value) == 1:
+            return self._emptied(inside, "[]" if spot.key is None else "{}")
+        if spot.key is None:
+            dash = self.text.rfind("-", 0, spot.node.start_mark.index)
+            line = self.text.count("\n", 0, dash)
+            if self.text[self.starts[line] : dash].strip():
+                raise UneditableYaml("the item shares its line with something else")
+            return self._without_lines(line, last)
+        line, column = spot.key.start_mark.line, spot.key.start_mark.column
+        last = max(last, line)
+        if not self.text[self.starts[line] : self.starts[line] + column].strip():
+            return self._without_lines(line, last)
+        following = inside.value[1][0]
+        return self._span(spot.key.start_mark.index, following.start_mark.index, "")
+
+    def _emptied(self, node: Any, nothing: str) -> str:
+        return self._span(node.start_mark.index, _end_of(node), nothing)
+
+    def _span(self, start: int, end: int, new: str) -> str:
+        return self.text[:start] + new + self.text[end:]
+
+    def _lines_after(self, line: int, new: str) -> str:
+        place = self.starts[line + 1]
+        return self.text[:place] + new + self.text[place:]
+
+    def _without_lines(self, first: int, last: int) -> str:
+        return self.text[: self.starts[first]] + self.text[self.starts[last + 1] :]
+
+
+def _is_flow(node: Any) -> bool:
+    return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
+
+
+def _is_empty(node: Any) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.start_mark.index == node.end_mark.index
+
+
+def _ends(node: Any) -> tuple[int, int]:
+    return node.start_mark.index, node.end_mark.index
+
+
+def _end_of(node: Any) -> int:
+    if isinstance(node, yaml.CollectionNode) and not _is_flow(node) and node.value:
+        last = node.value[-1]
+        return max(map(_end_of, last)) if isinstance(last, tuple) else _end_of(last)
+    return int(node.end_mark.index)
+
+
+def _last_line(node: Any) -> int:
+    """Return the last line of a node itself, without the comments and blank lines that follow it."""
+    if _is_empty(node) or not isinstance(node, yaml.CollectionNode) or _is_flow(node):
+        ends_before: bool = node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line
+        return int(node.end_mark.line) - ends_before
+    last = node.value[-1]
+    if isinstance(last, tuple):
+        return max(_last_line(last[0]), _last_line(last[1]))
+    return _last_line(last)
+
+
+def _block(value: Any, column: int) -> str:
+    return "".join(f"{' ' * column}{line}\n" for line in dump_yaml(value).splitlines())
+
+
+def _inline(value: Any) -> str:
+    """Write a scalar on the line where it belongs."""
+    return dump_yaml([value])[2:].rstrip("\n")
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_flow_word(key)}: {_item(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_item, value))}]"
+    return _inline(value)
+
+
+def _item(value: Any) -> str:
+    return _flow(value) if isinstance(value, (dict, list)) else _flow_word(value)
+
+
+def _flow_word(value: Any) -> str:
+    is_odd = isinstance(value, str) and bool(_FLOW_MARKS & set(value))
+    return dumps(value, ensure_ascii=False) if is_odd else _inline(value)

@@ -1,0 +1,57 @@
+"""The audit log: every operation that changes something writes an event, in its own transaction."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from fleetui.models import Event
+
+SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """What an operation did with one object, for the audit log."""
+
+    verb: str
+    kind: str
+    name: str
+    revision: int | None = None
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+
+
+def actor_name(by: User | None) -> str:
+    """Return the name to record for an actor; without a user it is the console."""
+    return by.get_username() if by else SYSTEM
+
+
+def record(happening: AuditEvent, *, by: User | None, now: datetime) -> None:
+    record_all([happening], by=by, now=now)
+
+
+def record_all(happenings: Iterable[AuditEvent], *, by: User | None, now: datetime) -> None:
+    name = actor_name(by)
+    Event.objects.bulk_create(
+        Event(
+            at=now,
+            actor=by,
+            actor_name=name,
+            verb=one.verb,
+            kind=one.kind,
+            name=one.name,
+            revision=one.revision,
+            before=one.before,
+            after=one.after,
+        )
+        for one in happenings
+    )
+
+
+def events_since(kind: str, name: str, revision: int) -> list[Event]:
+    """Return the first 20 events of an object after one of its revisions, oldest first."""
+    later = Event.objects.filter(kind=kind, name=name, revision__gt=revision)
+    return list(later.order_by("id")[:20])

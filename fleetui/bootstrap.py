@@ -1,0 +1,138 @@
+"""Startup: wait for the database, migrate, collect static files, create the first administrator."""
+
+import fcntl
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.contrib.staticfiles.finders import get_finders
+from django.core.exceptions import ValidationError
+from django.core.management import call_command
+from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db.utils import ConnectionHandler
+
+DATABASE_SECONDS = 30.0
+_PAUSE_SECONDS = 0.5
+_ADVISORY_LOCK = 0xF1EE7
+
+
+class DatabaseMissingError(Exception):
+    """The database did not answer in time."""
+
+
+def wait_for_database(
+    settings: dict[str, Any], *, seconds: float = DATABASE_SECONDS, say: Callable[[str], None]
+) -> None:
+    """Wait until the database responds; report a delay once.
+
+    Raises DatabaseMissingError after the timeout.
+    """
+    # Without the pool, which would retry for thirty seconds and hide the reason.
+    options = {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
+    probe = ConnectionHandler({"default": {**settings, "OPTIONS": options}})["default"]
+    deadline = time.monotonic() + seconds
+    has_said = False
+    while True:
+        try:
+            probe.ensure_connection()
+        except OperationalError as error:
+            reason = str(error).splitlines()[0]
+            if time.monotonic() >= deadline:
+                raise DatabaseMissingError(
+                    f"the database did not answer within {seconds:g} s: {reason}"
+                ) from error
+            if not has_said:
+                say(f"waiting up to {seconds:g} s for the database: {reason}")
+            has_said = True
+            time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
+        else:
+            probe.close()
+            return
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Serialize the preparation: of this machine, with PostgreSQL of all machines."""
+    with (folder / "prepare.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if connection.vendor != "postgresql":
+            yield
+            return
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(%s)", [_ADVISORY_LOCK])
+            try:
+                yield
+            finally:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [_ADVISORY_LOCK])
+
+
+def migrate() -> None:
+    call_command("migrate", interactive=False, verbosity=0)
+
+
+def collect_static_files(*, root: Path, stamp: Path) -> bool:
+    """Collect the static files if one has changed since `stamp` was written, and return whether it was so."""
+    digest = hashlib.sha256()
+    for finder in get_finders():
+        for name, storage in finder.list([]):
+            state = Path(storage.path(name)).stat()
+            digest.update(f"{name} {state.st_mtime_ns} {state.st_size}\n".encode())
+    found = digest.hexdigest()
+    is_current = (root / "staticfiles.json").exists() and stamp.exists()
+    if is_current and stamp.read_text(encoding="ascii") == found:
+        return False
+    # Without `clear` a copy would stay that is younger than the changed file, and files of packages are old.
+    call_command("collectstatic", interactive=False, clear=True, verbosity=0)
+    stamp.write_text(found, encoding="ascii")
+    return True
+
+
+class FirstRunError(Exception):
+    """The first administrator cannot be created with these settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewAdministrator:
+    """The new administrator, with the password if it was generated."""
+
+    username: str
+    generated_password: str | None
+
+
+def make_first_administrator(*, username: str, password: str | None) -> NewAdministrator | None:
+    """Create an administrator unless one exists; safe with concurrent processes.
+
+    Raises FirstRunError for a name that is taken or not allowed, and for a password that is too weak.
+    """
+    if _has_administrator():
+        return None
+    setting, user = "FLEETUI_ADMIN_USER", User(username=username)
+    try:
+        User.username_validator(username)
+        if password:
+            setting = "FLEETUI_ADMIN_PASSWORD"
+            validate_password(password, user)
+    except ValidationError as error:
+        raise FirstRunError(f"{setting} is refused: {' '.join(error.messages)}") from error
+    generated = None if password else secrets.token_urlsafe(12)
+    try:
+        with transaction.atomic():
+            User.objects.create_superuser(username=username, password=password or generated)
+    except IntegrityError as error:
+        if _has_administrator():
+            return None
+        raise FirstRunError(
+            f"the user {username!r} is there and no administrator; name another one in FLEETUI_ADMIN_USER"
+        ) from error
+    return NewAdministrator(username, generated)
+
+
+def _has_administrator() -> bool:
+    return User.objects.filter(is_superuser=True, is_active=True).exists()

@@ -1,0 +1,33 @@
+"""Statements about many rows: in batches, and claims of due rows with a lease."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+
+BATCH_SIZE = 500
+
+Value = TypeVar("Value")
+Row = TypeVar("Row", bound=Model)
+
+
+def batched(values: Iterable[Value], size: int = BATCH_SIZE) -> Iterator[list[Value]]:
+    """Yield the values in lists of at most `size`, so that a statement keeps few parameters."""
+    remaining = iter(values)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+def claim_batch(due: QuerySet[Row], *order: str, size: int, **lease: Any) -> list[int]:
+    """Write a lease into the first `size` rows of `due`; return the primary keys of the rows claimed.
+
+    A conditional update: a row that another worker claims meanwhile is no longer in `due` and is left to it.
+    Two workers with the same `lease` may both get such a row, so a lease contains a token where that matters.
+    """
+    ids = list(due.order_by(*order).values_list("pk", flat=True)[:size])
+    claimed = due.filter(pk__in=ids).update(**lease) if ids else 0
+    if claimed == len(ids):
+        return ids
+    mine = due.model._default_manager.filter(pk__in=ids, **lease)
+    return list(mine.order_by(*order).values_list("pk", flat=True))

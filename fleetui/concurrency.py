@@ -1,0 +1,52 @@
+"""Optimistic concurrency: an edit names its base revision, which must be the current one."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from django.db import IntegrityError, transaction
+
+from fleetui.audit import events_since
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+class RevisionConflict(Exception):
+    """The object was saved after the base revision of this edit.
+
+    `changes` are the changes in between, oldest first; `revision` is the current one.
+    """
+
+    def __init__(self, kind: str, name: str, *, expected: int, revision: int) -> None:
+        self.kind, self.name, self.expected, self.revision = kind, name, expected, revision
+        self.changes: list[dict[str, Any]] = [event.facts for event in events_since(kind, name, expected)]
+        said = "; ".join(f"{one['by']}: {one['what']}" for one in self.changes) or "it was made anew"
+        super().__init__(
+            f"{kind} {name} is at revision {revision}, this edit started from {expected}: {said}. "
+            "Read it again and repeat the edit."
+        )
+
+
+def check_revision(kind: str, name: str, *, expected: int | None, revision: int) -> None:
+    """Raise StaleEditError unless `expected` is the current revision; None expects nothing."""
+    if expected is not None and expected != revision:
+        raise RevisionConflict(kind, name, expected=expected, revision=revision)
+
+
+def retry_on_conflict(operation: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+    """Run an operation in a transaction, and a second time if another one created the same object meanwhile.
+
+    The second run finds the object, so that it changes it or raises a conflict.
+    """
+
+    @wraps(operation)
+    def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
+        try:
+            with transaction.atomic():
+                return operation(*arguments, **options)
+        except IntegrityError:
+            with transaction.atomic():
+                return operation(*arguments, **options)
+
+    return run

@@ -1,0 +1,141 @@
+"""Typed settings from environment variables; an invalid one is rejected with the allowed values."""
+
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+_HOST = re.compile(r"\*|\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]", re.IGNORECASE)
+_SHORTEST_SECRET = 32
+
+
+class SettingRefused(ImproperlyConfigured):
+    """An environment variable has a value that FleetUI does not accept."""
+
+    def __init__(self, name: str, value: str, allowed: str) -> None:
+        super().__init__(f"{name}={value!r} is refused: {allowed}.")
+
+
+def read_flag(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Return a boolean; absent is the default. Raises SettingRefused."""
+    value = environ.get(name)
+    if value is None:
+        return default
+    word = value.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise SettingRefused(name, value, "write 1, true, yes or on, or else 0, false, no or off")
+    return word in _TRUE
+
+
+def read_hosts(environ: Mapping[str, str], name: str, *, default: tuple[str, ...]) -> list[str]:
+    """Return comma-separated host names; a scheme, port or path would never match and is rejected."""
+    value = environ.get(name)
+    if value is None:
+        return list(default)
+    hosts = [host.strip() for host in value.split(",")]
+    if not all(_HOST.fullmatch(host) for host in hosts):
+        raise SettingRefused(name, value, "list host names divided by commas, without scheme, port or path")
+    return hosts
+
+
+def read_folder(environ: Mapping[str, str], name: str, *, default: Path) -> Path:
+    """Return an existing folder; creating one for a typing error would hide the data of the right one."""
+    value = environ.get(name)
+    if value is None:
+        return default
+    folder = Path(value)
+    if not (folder.is_absolute() and folder.is_dir()):
+        raise SettingRefused(name, value, "name an existing folder by its absolute path")
+    return folder
+
+
+_SQLITE_OPTIONS = {
+    # Without these two more than half of the writes fail while a worker writes as well.
+    "transaction_mode": "IMMEDIATE",
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    "timeout": 20,
+}
+# Opening the file for every request takes as long as a response "not modified".
+_SQLITE: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "CONN_MAX_AGE": 60}
+
+
+def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> dict[str, Any]:
+    """Return the database for a URL such as postgres://user@host/name; absent is the SQLite file `default`.
+
+    Raises SettingRefused for a URL of another sort, without repeating it: it may hold a password.
+    """
+    url = environ.get(name)
+    if url is None:
+        return {**_SQLITE, "NAME": default, "OPTIONS": dict(_SQLITE_OPTIONS)}
+    try:
+        config: dict[str, Any] = dict(dj_database_url.parse(url))
+    except ValueError as error:
+        raise SettingRefused(name, "…", "write postgres://user:password@host:port/name") from error
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        return {**config, **_SQLITE, "OPTIONS": dict(_SQLITE_OPTIONS)}
+    if config["ENGINE"] != "django.db.backends.postgresql":
+        raise SettingRefused(name, "…", "write postgres://… or sqlite:///…")
+    return {**config, "OPTIONS": {**config.get("OPTIONS", {}), "pool": {"min_size": 1, "max_size": 8}}}
+
+
+_BROKERS = frozenset({"atomicfs", "redis", "rediss", "redis+socket", "amqp", "amqps"})
+
+
+def read_broker(environ: Mapping[str, str], name: str, *, default: str) -> str:
+    """Return the URL of the broker; the error does not repeat it, as it may contain a password."""
+    url = environ.get(name, default)
+    scheme, slashes, _ = url.partition("://")
+    if not slashes or scheme not in _BROKERS:
+        raise SettingRefused(
+            name, "…", "write atomicfs://, redis://…, rediss://…, redis+socket://…, amqp://… or amqps://…"
+        )
+    return url
+
+
+def read_text(environ: Mapping[str, str], name: str, *, default: str) -> str:
+    """Return a text; an empty variable is rejected."""
+    value = environ.get(name, default)
+    if name in environ and not value.strip():
+        raise SettingRefused(name, value, "write something, or leave it unset")
+    return value
+
+
+def read_password(environ: Mapping[str, str], name: str) -> str | None:
+    """Return a password; its strength is checked where it is used."""
+    value = environ.get(name)
+    if value is not None and not value:
+        raise SettingRefused(name, "", "write a password, or leave it unset to get one made")
+    return value
+
+
+def read_secret(environ: Mapping[str, str], name: str) -> str | None:
+    """Return a secret long enough to sign with; the error does not repeat it."""
+    value = environ.get(name)
+    if value is not None and len(value) < _SHORTEST_SECRET:
+        raise SettingRefused(name, "…", f"use {_SHORTEST_SECRET} characters or more, or leave it unset")
+    return value
+
+
+def keep_secret(path: Path) -> str:
+    """Return the secret in `path`, created if it does not exist.
+
+    It is written to a temporary file and linked, so that two processes that start at the same time use the
+    same complete secret.
+    """
+    if not path.exists():
+        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(50))
+        with suppress(FileExistsError):
+            os.link(aside, path)
+        Path(aside).unlink()
+    return path.read_text(encoding="ascii")

@@ -1,0 +1,28 @@
+"""A column for documents as they were written: PostgreSQL sorts the keys of `jsonb`, not those of `json`."""
+
+from typing import Any
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.types.json import Json
+
+
+class OrderedJSONField(models.JSONField):
+    """JSON that comes back with its keys in the order in which they went in, on every database.
+
+    In return PostgreSQL can neither compare nor index what is inside.
+    """
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        return "json" if connection.vendor == "postgresql" else super().db_type(connection)
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+        """Return the document as text: `jsonb` would lose the order of its keys."""
+        if connection.vendor != "postgresql" or value is None or hasattr(value, "as_sql"):
+            return super().get_db_prep_value(value, connection, prepared)
+        return Json(value)
+
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+        return (
+            value if isinstance(value, dict | list) else super().from_db_value(value, expression, connection)
+        )

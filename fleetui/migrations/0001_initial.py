@@ -1,0 +1,55 @@
+"""Audit events, worker heartbeats, and the groups of the three roles."""
+
+import django.db.models.deletion
+from django.conf import settings
+from django.db import migrations, models
+
+import fleetui.fields
+
+ROLES = ("viewer", "operator", "approver")
+
+
+def create_roles(apps, schema_editor):
+    for name in ROLES:
+        apps.get_model("auth", "Group").objects.get_or_create(name=name)
+
+
+class Migration(migrations.Migration):
+
+    initial = True
+
+    dependencies = [
+        ("auth", "0012_alter_user_first_name_max_length"),
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='WorkerHeartbeat',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('at', models.DateTimeField()),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Event',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('at', models.DateTimeField()),
+                ('actor_name', models.CharField(max_length=150)),
+                ('verb', models.CharField(max_length=40)),
+                ('kind', models.CharField(max_length=20)),
+                ('name', models.CharField(max_length=700)),
+                ('revision', models.PositiveBigIntegerField(null=True)),
+                ('before', fleetui.fields.OrderedJSONField(null=True)),
+                ('after', fleetui.fields.OrderedJSONField(null=True)),
+                ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'indexes': [models.Index(fields=['kind', 'name', '-id'], name='event_of_object'), models.Index(fields=['actor_name', '-id'], name='event_of_actor')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('verb', ''), _negated=True), name='event_has_verb'), models.CheckConstraint(condition=models.Q(models.Q(('kind', ''), _negated=True), models.Q(('name', ''), _negated=True)), name='event_has_object')],
+            },
+        ),
+        # Nothing to undo: users may belong to the groups.
+        migrations.RunPython(create_roles, migrations.RunPython.noop),
+    ]

@@ -1,0 +1,95 @@
+"""Three roles as groups, checked by pages, REST and admin with the same functions.
+
+A viewer reads, an operator writes, an approver reads and approves; a superuser may do everything.
+"""
+
+from collections.abc import Callable, Collection
+from enum import StrEnum
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+from django_htmx.http import HttpResponseClientRedirect
+
+from fleetui.htmx import wants_fragment
+
+
+class Role(StrEnum):
+    """The names of the groups."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    APPROVER = "approver"
+
+
+def may_read(user: AbstractBaseUser | AnonymousUser) -> bool:
+    return _has_one_of(user, tuple(Role))
+
+
+def may_operate(user: AbstractBaseUser | AnonymousUser) -> bool:
+    return _has_one_of(user, (Role.OPERATOR,))
+
+
+def may_approve(user: AbstractBaseUser | AnonymousUser) -> bool:
+    return _has_one_of(user, (Role.APPROVER,))
+
+
+def _has_one_of(user: AbstractBaseUser | AnonymousUser, roles: Collection[Role]) -> bool:
+    if not isinstance(user, User) or not user.is_active:
+        return False
+    return user.is_superuser or not roles_of(user).isdisjoint(roles)
+
+
+def roles_of(user: User) -> frozenset[str]:
+    """Return the groups of a user; one query for each request."""
+    found: frozenset[str] | None = getattr(user, "_fleetui_roles", None)
+    if found is None:
+        found = frozenset(user.groups.values_list("name", flat=True))
+        user._fleetui_roles = found  # type: ignore[attr-defined]  # the cache lives as long as the object
+    return found
+
+
+View = Callable[..., HttpResponseBase]
+
+
+def for_readers(view: View) -> View:
+    """Require a role; without one the response is the login page or the page that names the roles."""
+
+    @wraps(view)
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not request.user.is_authenticated:
+            answer = redirect_to_login(request.get_full_path())
+            return HttpResponseClientRedirect(answer.url) if wants_fragment(request) else answer
+        if not may_read(request.user):
+            return render(request, "no_role.html", status=403)
+        return view(request, *args, **kwargs)
+
+    return checked
+
+
+def for_operators(action: str) -> Callable[[View], View]:
+    """Require the role operator; `action` ends the sentence "You don't have permission to …"."""
+    return _for_role(Role.OPERATOR, action)
+
+
+def for_approvers(action: str) -> Callable[[View], View]:
+    """Require the role approver; `action` ends the sentence "You don't have permission to …"."""
+    return _for_role(Role.APPROVER, action)
+
+
+def _for_role(role: Role, action: str) -> Callable[[View], View]:
+    def decorated(view: View) -> View:
+        @for_readers
+        @wraps(view)
+        def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if not _has_one_of(request.user, (role,)):
+                context = {"action": action, "role": str(role)}
+                return render(request, "not_allowed.html", context, status=403)
+            return view(request, *args, **kwargs)
+
+        return checked
+
+    return decorated

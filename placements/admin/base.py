@@ -1,0 +1,123 @@
+"""What all admins share: permissions by role, read-only lists, and how values are shown."""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from fleetui.permissions import may_operate, may_read
+
+NONE = "–"  # noqa: RUF001 -- the dash of tables
+_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+class ByRole:
+    """Every role reads, operators add and change; rows are deleted by operations only."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return may_read(request.user)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_read(request.user)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_operate(request.user)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_operate(request.user)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class SuperusersOnly:
+    """Superusers do everything, others nothing, whatever Django permissions they have."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return request.user.is_active and request.user.is_superuser
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_module_permission(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_module_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_module_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_module_permission(request)
+
+
+class ReadOnlyAdmin(ByRole, admin.ModelAdmin):
+    """A list that counts no more than it has to, and pages without a form.
+
+    `large_columns` are read only on the page of an object.
+    """
+
+    list_per_page = 50
+    list_max_show_all = 500
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    actions = None
+    large_columns: tuple[str, ...] = ()
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.defer(*self.large_columns)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, str] | None = None) -> Any:
+        title = str(self.opts.verbose_name_plural).capitalize()
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+
+def age(moment: datetime | None, *, now: datetime) -> str:
+    """Return how long ago something was, in its largest unit."""
+    if moment is None:
+        return "never"
+    seconds = max(int((now - moment).total_seconds()), 0)
+    unit, size = next((one for one in _UNITS if seconds >= one[1]), ("s", 1))
+    return f"{seconds // size} {unit} ago"
+
+
+def badge(sort: str, words: str, more: str = "") -> SafeString:
+    """Return a status as a colored word, and its message beside it."""
+    word = format_html('<span class="state-{}">{}</span>', sort, words)
+    return format_html('{} <span class="state-why">{}</span>', word, more) if more else word
+
+
+def chips(links: Iterable[tuple[str, str]], *, hidden: int = 0) -> SafeString:
+    """Return short texts with their links, and the number of those that are not shown."""
+    visible = format_html_join(" ", '<a class="chip" href="{}">{}</a>', links)
+    return format_html('{} <span class="quiet">+{}</span>', visible, hidden) if hidden else visible
+
+
+def structured(value: Any) -> SafeString:
+    """Return plain data as indented JSON."""
+    if value in (None, {}, []):
+        return format_html("{}", NONE)
+    return block(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def block(text: str) -> SafeString:
+    return format_html('<pre class="source">{}</pre>', text)
+
+
+def table(rows: Mapping[str, Any]) -> SafeString:
+    """Return names and values as a small table."""
+    if not rows:
+        return format_html("{}", NONE)
+    lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', sorted(rows.items()))
+    return format_html('<table class="facts">{}</table>', lines)

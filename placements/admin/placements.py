@@ -1,0 +1,375 @@
+"""Placements, resources, decisions, disruption and events in the admin: read-only."""
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from clusters.operations.join import CLUSTER
+from fleetui.apimachinery.secrets import without_secrets
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.models import Event
+from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, structured
+from placements.models import (
+    Binding,
+    Decision,
+    DisruptionBudget,
+    Drain,
+    Eviction,
+    Placement,
+    PolicySnapshot,
+    Resource,
+    ResourceSnapshot,
+)
+from placements.services.disruption.budgets import BUDGET
+from placements.services.disruption.queries import event_line, step_sentence
+from placements.services.filters import (
+    PlacementFilter,
+    PlacementFilterState,
+    decisions_of,
+    placements_matching,
+)
+from placements.services.resources.operations import RESOURCE
+from placements.services.results import PLACEMENT
+
+
+class PartOfPlacementAdmin(ReadOnlyAdmin):
+    """Rows that belong to a placement."""
+
+    list_select_related: ClassVar[tuple[str, ...]] = ("placement",)
+
+    @admin.display(description="placement", ordering="placement__name")
+    def placement_name(self, row: Any) -> str:
+        return str(row.placement.name)
+
+
+class PlacementStateFilter(admin.SimpleListFilter):
+    """By status."""
+
+    title = "status"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(state.value, state.value) for state in PlacementFilterState]
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[Placement]) -> QuerySet[Placement]:
+        value = self.value()
+        if value not in set(PlacementFilterState):
+            return rows
+        return rows.filter(
+            pk__in=placements_matching(PlacementFilter(state=PlacementFilterState(value))).values("pk")
+        )
+
+
+@admin.register(Placement)
+class PlacementAdmin(ReadOnlyAdmin):
+    """Placements; they are edited on their own pages."""
+
+    list_display = (
+        "name",
+        "state",
+        "placement_type",
+        "number_of_clusters",
+        "placed_count",
+        "semantics",
+        "updated_at",
+    )
+    list_filter = (PlacementStateFilter, "placement_type", "semantics", "is_demo")
+    search_fields = ("name",)
+    ordering = ("name",)
+    fields = (
+        "page",
+        "name",
+        "state",
+        ("placement_type", "number_of_clusters", "semantics"),
+        ("placed_count", "decisions_made", "reschedules_on_fleet_change"),
+        ("trigger", "triggered_by"),
+        ("created_at", "updated_at", "deleting_since"),
+        "manifest",
+    )
+    large_columns = ("document", "label_keys_read", "property_names_read")
+
+    @admin.display(description="page")
+    def page(self, placement: Placement) -> SafeString:
+        url = reverse("web:placement", args=[placement.name])
+        return format_html('<a href="{}">Open in the console</a>', url)
+
+    @admin.display(description="status", ordering="is_fulfilled")
+    def state(self, placement: Placement) -> SafeString:
+        if placement.deleting_since:
+            return badge("off", "Deleting")
+        if placement.selection_faults:
+            return badge("bad", "Invalid", "Invalid resource selector")
+        if placement.is_due:
+            return badge("off", "Pending", placement.trigger)
+        return badge("good", "Fulfilled") if placement.is_fulfilled else badge("bad", "Not fulfilled")
+
+    @admin.display(description="manifest")
+    def manifest(self, placement: Placement) -> SafeString:
+        return block(dump_yaml(placement.document))
+
+
+@admin.register(Resource)
+class ResourceAdmin(ReadOnlyAdmin):
+    """Resources on the hub; the values of Secrets are not shown."""
+
+    list_display = ("name", "kind", "namespace", "group", "version", "revision", "updated_at", "is_demo")
+    list_filter = ("kind", "is_demo")
+    search_fields = ("name", "namespace")
+    ordering = ("kind", "namespace", "name")
+    fields = (
+        ("kind", "name", "namespace"),
+        ("group", "version", "revision"),
+        ("created_at", "updated_at", "is_demo"),
+        "manifest",
+    )
+    large_columns = ("content", "labels")
+
+    @admin.display(description="manifest")
+    def manifest(self, resource: Resource) -> SafeString:
+        return block(dump_yaml(without_secrets(resource.content)))
+
+
+@admin.register(PolicySnapshot)
+class PolicySnapshotAdmin(PartOfPlacementAdmin):
+    """Policy snapshots."""
+
+    list_display = ("placement_name", "number", "semantics", "is_latest", "created_by", "created_at")
+    list_display_links = ("placement_name", "number")
+    list_filter = ("is_latest", "semantics")
+    search_fields = ("placement__name",)
+    ordering = ("-pk",)
+    fields = (
+        ("placement_name", "number", "is_latest"),
+        ("created_by", "created_at"),
+        "semantics",
+        "policy_text",
+    )
+    large_columns = ("policy", "options", "placement__document")
+
+    @admin.display(description="policy")
+    def policy_text(self, snapshot: PolicySnapshot) -> SafeString:
+        return block(dump_yaml({"policy": snapshot.policy, "options": snapshot.options}))
+
+
+@admin.register(ResourceSnapshot)
+class ResourceSnapshotAdmin(PartOfPlacementAdmin):
+    """Resource snapshots without their content."""
+
+    list_display = ("placement_name", "number", "objects_count", "is_latest", "created_by", "created_at")
+    list_display_links = ("placement_name", "number")
+    list_filter = ("is_latest",)
+    search_fields = ("placement__name",)
+    ordering = ("-pk",)
+    fields = (
+        ("placement_name", "number", "is_latest"),
+        ("created_by", "created_at"),
+        "objects_count",
+        "objects",
+    )
+    large_columns = ("identities", "placement__document")
+
+    @admin.display(description="objects")
+    def objects(self, snapshot: ResourceSnapshot) -> SafeString:
+        return block("\n".join(" ".join(filter(None, identity)) for identity in snapshot.identities))
+
+
+@admin.register(Binding)
+class BindingAdmin(PartOfPlacementAdmin):
+    """Bindings."""
+
+    list_display = (
+        "placement_name",
+        "cluster_name",
+        "state",
+        "policy_number",
+        "decision_number",
+        "picked_at",
+    )
+    list_display_links = ("placement_name", "cluster_name")
+    list_filter = ("state",)
+    list_select_related = ("placement", "policy_snapshot", "decision")
+    search_fields = ("=cluster_name", "placement__name")
+    ordering = ("placement__name", "cluster_name")
+    fields = (
+        ("placement_name", "cluster_name"),
+        ("state", "previous_state"),
+        ("policy_number", "decision_number", "picked_at"),
+        ("topology_spread_score", "affinity_score"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Binding]:
+        rows: QuerySet[Binding] = super().get_queryset(request)
+        return rows.select_related(*self.list_select_related).defer(
+            "placement__document", "policy_snapshot__policy", "decision__joins", "decision__leaves"
+        )
+
+    @admin.display(description="policy")
+    def policy_number(self, binding: Binding) -> int:
+        return binding.policy_snapshot.number
+
+    @admin.display(description="decision")
+    def decision_number(self, binding: Binding) -> int:
+        return binding.decision.number
+
+
+@admin.register(Decision)
+class DecisionAdmin(ReadOnlyAdmin):
+    """Decisions; their records are shown on the pages of the console."""
+
+    list_display = (
+        "placement_name",
+        "number",
+        "kind",
+        "is_fulfilled",
+        "joined_clusters",
+        "left_clusters",
+        "trigger",
+        "triggered_by",
+        "created_at",
+    )
+    list_display_links = ("placement_name", "number")
+    list_filter = ("is_fulfilled",)
+    search_fields = ("=placement_name",)
+    search_help_text = "The name of a placement."
+    ordering = ("-pk",)
+    fields = (
+        ("placement_name", "number", "kind"),
+        ("decision_id", "fleet_digest"),
+        ("is_fulfilled", "wanted"),
+        ("picked_count", "kept_count", "unscheduled_count"),
+        "joined_clusters",
+        "left_clusters",
+        ("trigger", "triggered_by"),
+        ("created_at", "milliseconds"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Decision]:
+        return decisions_of()
+
+    @admin.display(description="decision id")
+    def decision_id(self, decision: Decision) -> str:
+        return decision.record.decision_id
+
+    @admin.display(description="joins")
+    def joined_clusters(self, decision: Decision) -> str:
+        return _first_names(decision.joins, decision.picked_count)
+
+    @admin.display(description="leaves")
+    def left_clusters(self, decision: Decision) -> str:
+        return _first_names(decision.leaves, decision.unscheduled_count)
+
+
+class KindFilter(admin.SimpleListFilter):
+    """By the kind of the object, without a query for the kinds."""
+
+    title = "kind"
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(kind, kind) for kind in (CLUSTER, PLACEMENT, RESOURCE, BUDGET)]
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[Event]) -> QuerySet[Event]:
+        return rows.filter(kind=self.value()) if self.value() else rows
+
+
+@admin.register(Event)
+class EventAdmin(ReadOnlyAdmin):
+    """Events, the newest first."""
+
+    list_display = ("at", "actor_name", "verb", "kind", "name", "revision")
+    list_filter = (KindFilter,)
+    search_fields = ("name", "actor_name")
+    search_help_text = "Part of the name of an object or a user."
+    ordering = ("-pk",)
+    fields = (("at", "actor_name"), ("verb", "kind", "name", "revision"), "before_text", "after_text")
+    large_columns = ("before", "after")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search names and people, every word on its own."""
+        for word in search_term.split():
+            queryset = queryset.filter(Q(name__contains=word) | Q(actor_name__contains=word))
+        return queryset, False
+
+    @admin.display(description="before")
+    def before_text(self, event: Event) -> SafeString:
+        return structured(without_secrets(event.before))
+
+    @admin.display(description="after")
+    def after_text(self, event: Event) -> SafeString:
+        return structured(without_secrets(event.after))
+
+
+@admin.register(Drain)
+class DrainAdmin(ReadOnlyAdmin):
+    """Drains; they are started and canceled on the pages of their clusters."""
+
+    list_display = ("cluster_name", "state", "at_once", "deadline", "started_by", "started_at", "ended_at")
+    list_filter = ("state",)
+    search_fields = ("cluster_name",)
+    ordering = ("-pk",)
+    fields = (
+        ("cluster_name", "state"),
+        ("at_once", "per_placement", "deadline"),
+        ("started_by", "started_at"),
+        ("ended_at", "ended_reason"),
+        "order",
+        "placements",
+    )
+
+    @admin.display(description="priority")
+    def order(self, drain: Drain) -> str:
+        return ", ".join(drain.first) or NONE
+
+    @admin.display(description="placements")
+    def placements(self, drain: Drain) -> SafeString:
+        rows = drain.steps.order_by("placement_name")
+        return block("\n".join(f"{one.placement_name}: {step_sentence(one)}" for one in rows))
+
+
+@admin.register(Eviction)
+class EvictionAdmin(ReadOnlyAdmin):
+    """Evictions and their outcomes."""
+
+    list_display = ("placement_name", "cluster_name", "outcome", "result", "by", "at")
+    list_display_links = ("placement_name", "cluster_name")
+    list_filter = ("outcome",)
+    search_fields = ("=placement_name", "=cluster_name")
+    search_help_text = "The name of a placement, or of a cluster."
+    ordering = ("-pk",)
+    fields = (("placement_name", "cluster_name"), ("outcome", "why"), "result", ("by", "at"), "document_text")
+    large_columns = ("document",)
+
+    @admin.display(description="result")
+    def result(self, eviction: Eviction) -> str:
+        return event_line(eviction)
+
+    @admin.display(description="document")
+    def document_text(self, eviction: Eviction) -> SafeString:
+        return structured(eviction.document)
+
+
+@admin.register(DisruptionBudget)
+class DisruptionBudgetAdmin(ReadOnlyAdmin):
+    """Disruption budgets."""
+
+    list_display = ("name", "revision", "created_at", "updated_at")
+    search_fields = ("name",)
+    ordering = ("name",)
+    fields = (("name", "revision"), ("created_at", "updated_at"), "manifest")
+    large_columns = ("document",)
+
+    @admin.display(description="manifest")
+    def manifest(self, budget: DisruptionBudget) -> SafeString:
+        return block(dump_yaml(budget.document))
+
+
+def _first_names(clusters: list[str], count: int) -> str:
+    """Return names of clusters; the row of a decision has the first few, its record all."""
+    return ", ".join(clusters) + (", …" if 0 < len(clusters) < count else "") if clusters else NONE

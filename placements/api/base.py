@@ -1,0 +1,249 @@
+"""What all viewsets share: paths, permissions, query parameters, pages of rows, and manifests."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from rest_framework.exceptions import ValidationError
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.routers import DynamicRoute, Route, SimpleRouter
+from rest_framework.serializers import Serializer
+from rest_framework.viewsets import GenericViewSet
+
+from clusters.models import MemberCluster
+from clusters.operations.edit import UnknownClusterError
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.pagination import page_of
+from fleetui.permissions import may_approve, may_operate, may_read
+from placements.api.filters import NoQuery, PageQuery
+from placements.api.parsers import read_document
+from placements.api.preconditions import etag, etag_response, expected_revision
+from placements.api.schema import Schema
+from placements.models import Placement
+from placements.services.results import UnknownPlacementError
+
+
+class NameConverter:
+    """A name or a key in a path: no slash, no control character."""
+
+    regex = r"[^/\x00-\x1f\x7f]{1,317}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+class DecisionConverter(NameConverter):
+    """The id of a decision or a prefix of it; the query reports what is wrong with it."""
+
+    regex = r"[^/.\x00-\x1f\x7f]{1,80}"
+
+
+class NumberConverter:
+    """A number that fits into a database column."""
+
+    regex = r"[0-9]{1,9}"
+
+    def to_python(self, value: str) -> int:
+        return int(value)
+
+    def to_url(self, value: int) -> str:
+        return str(value)
+
+
+class Router(SimpleRouter):
+    """Routes without a trailing slash; viewsets may name several converters as their `lookup_path`.
+
+    A list is named `{basename}s`, an object `{basename}`, an action by its own `url_name`.
+    """
+
+    routes = [
+        Route("{prefix}", {"get": "list", "post": "create"}, "{basename}s", detail=False, initkwargs={}),
+        DynamicRoute("{prefix}/{url_path}", "{url_name}", detail=False, initkwargs={}),
+        Route(
+            "{prefix}/{lookup}",
+            {"get": "retrieve", "put": "update", "delete": "destroy"},
+            "{basename}",
+            detail=True,
+            initkwargs={},
+        ),
+        DynamicRoute("{prefix}/{lookup}/{url_path}", "{url_name}", detail=True, initkwargs={}),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(trailing_slash=False, use_regex_path=False)
+
+    def get_lookup_regex(self, viewset: Any, lookup_prefix: str = "") -> str:
+        return str(viewset.lookup_path)
+
+
+class MayRead(BasePermission):
+    """Every role may call it: nothing is saved."""
+
+    message = "Reading requires one of the roles viewer, operator, approver."
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        return may_read(request.user)
+
+
+class MayReadOrOperate(BasePermission):
+    """Every role reads, an operator writes."""
+
+    message = (
+        "Reading requires one of the roles viewer, operator, approver; changing requires the role operator."
+    )
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        return may_read(request.user) if request.method in SAFE_METHODS else may_operate(request.user)
+
+
+class MayApprove(BasePermission):
+    """An approver approves stages."""
+
+    message = "Approving requires the role approver."
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        return may_approve(request.user)
+
+
+class BaseViewSet(GenericViewSet[Any]):
+    """A noun: its list, its objects and the actions on them.
+
+    `queryset`, `not_found` and the keys of the path find an object; without `status`, an object is its
+    manifest alone.
+    """
+
+    schema = Schema()
+    permission_classes: Sequence[type[BasePermission]] = (MayReadOrOperate,)
+    lookup_path = "<named:name>"
+    not_found: Callable[..., Exception]
+
+    def key(self) -> dict[str, Any]:
+        """Return the columns by which the path names an object."""
+        return self.kwargs
+
+    def get_object(self) -> Any:
+        """Return the object that the path names. Raise `not_found`."""
+        row = self.get_queryset().filter(**self.key()).first()
+        if row is None:
+            raise type(self).not_found(*self.key().values())
+        return row
+
+    def manifest_and_status(self, row: Any) -> tuple[Any, dict[str, Any] | None]:
+        """Return the manifest as it was applied, and its status where it has one."""
+        return row.document, None
+
+    def manifest_response(self, row: Any = None, *, status: int = 200) -> Response:
+        """Respond with the manifest of an object and its entity tag."""
+        row = row or self.get_object()
+        manifest, state = self.manifest_and_status(row)
+        document = manifest if state is None else {**manifest, "status": state}
+        return etag_response(self.request, document, etag(row.revision, state), status=status)
+
+    def check_document(self, document: Any) -> None:
+        """Raise Faults unless the document has the name that the path has."""
+        check_names(document, {"metadata.name": self.kwargs["name"]})
+
+    def put_manifest(self, save: Callable[..., Any], **options: Any) -> tuple[Any, Response]:
+        """Save the document of the body; return the result of the operation and the response."""
+        exists = self.get_queryset().filter(**self.key()).exists()
+        expected = expected_revision(self.request, exists=exists)
+        with read_document(self.request) as document:
+            self.check_document(document)
+            saved = save(document, **actor(self.request), expected=expected, **options)
+        return saved, self.manifest_response(status=201 if saved.result in ("created", "joined") else 200)
+
+    def list_response(
+        self,
+        rows: QuerySet[Any],
+        serializer: type[Serializer[Any]],
+        params: Mapping[str, Any] | None = None,
+        *,
+        order: str = "name",
+        unique: str = "name",
+        context: Callable[[list[Any]], dict[str, Any]] = lambda _: {},
+    ) -> Response:
+        """Respond with one page of rows; `context` looks something up for all of its rows at once.
+
+        Raise ValidationError, BadCursorError.
+        """
+        given = query_params(self.request, PageQuery) if params is None else params
+        page = page_of(rows, order=order, size=given["limit"], after=given.get("after"), unique=unique)
+        items = serializer(page.rows, many=True, context=context(page.rows)).data
+        return page_response(self.request, items, page.after)
+
+
+def actor(request: Request) -> dict[str, Any]:
+    """Return the arguments of every operation: by whom, and when."""
+    user = request.user
+    return {"by": user if isinstance(user, User) else None, "now": datetime.now(UTC)}
+
+
+def check_names(document: object, names: Mapping[str, str]) -> None:
+    """Raise Faults unless a document is an object with these names at these paths, or without a name."""
+    if not isinstance(document, dict):
+        raise InvalidManifest([FieldError("", "wrong-type", "is not a manifest", "an object")])
+    faults = []
+    for path, expected in names.items():
+        value: Any = document
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, str) and value != expected:
+            message = f"{value[:63]!r} differs from the name in the address"
+            faults.append(FieldError(path, "conflict", message, expected or "no value"))
+    if faults:
+        raise InvalidManifest(faults)
+
+
+def check_namespace(document: dict[str, Any], namespace: str) -> None:
+    """Raise Faults where the path names a namespace and the document has none."""
+    metadata = document.get("metadata")
+    if namespace and isinstance(metadata, dict) and not metadata.get("namespace"):
+        raise InvalidManifest([FieldError("metadata.namespace", "required", "is missing", namespace)])
+
+
+def query_params(request: Request, query: type[Serializer[Any]] = NoQuery) -> dict[str, Any]:
+    """Return the query parameters, checked and with their defaults. Raise ValidationError.
+
+    An unknown parameter is an error: a misspelt filter must not return everything.
+    """
+    reader = query(data=request.query_params)
+    unknown = sorted(set(request.query_params) - set(reader.fields) - {"format"})
+    if unknown:
+        message = f"is not a parameter of this address (parameters: {', '.join(reader.fields) or 'none'})"
+        raise ValidationError({name[:80]: [message] for name in unknown}, code="unknown-field")
+    reader.is_valid(raise_exception=True)
+    return dict(reader.validated_data)
+
+
+def page_response(request: Request, items: Iterable[Any], after: str | int | None) -> Response:
+    return Response({"items": list(items), "next": None if after is None else next_page(request, after)})
+
+
+def next_page(request: Request, after: str | int) -> str:
+    """Return the address of the same list after this cursor."""
+    parameters = request.query_params.copy()
+    parameters["after"] = str(after)
+    return request.build_absolute_uri(f"{request.path}?{parameters.urlencode()}")
+
+
+def get_cluster(name: str) -> MemberCluster:
+    """Return a cluster of the fleet. Raise UnknownClusterError."""
+    row = MemberCluster.objects.filter(name=name).first()
+    if row is None:
+        raise UnknownClusterError(name)
+    return row
+
+
+def get_placement(name: str) -> Placement:
+    """Return a placement. Raise UnknownPlacementError."""
+    row = Placement.objects.filter(name=name).first()
+    if row is None:
+        raise UnknownPlacementError(name)
+    return row

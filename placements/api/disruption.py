@@ -1,0 +1,173 @@
+"""Disruption: drains, restoring and fault injection of clusters; evictions and budgets of placements."""
+
+from datetime import UTC, datetime, timedelta
+
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.models import MemberCluster
+from clusters.operations.edit import UnknownClusterError
+from clusters.operations.fault_injection import faults_of, set_faults
+from placements.api.base import BaseViewSet, actor, get_placement
+from placements.api.disruption_serializers import (
+    INJECTED_FAULTS,
+    BudgetManifestSerializer,
+    ClusterRefSerializer,
+    DrainOptionsSerializer,
+    DrainSerializer,
+    EvictionSerializer,
+    RestorePlanSerializer,
+)
+from placements.api.filters import PageQuery
+from placements.api.parsers import check_objects, has_body, parse_body, read_document
+from placements.api.preconditions import etag, etag_response, expected_revision
+from placements.api.schema import documented, documented_put, page_serializer
+from placements.api.serializers import PlacementManifestSerializer
+from placements.models import DisruptionBudget, Eviction
+from placements.services.disruption.budgets import UnknownBudgetError, delete_budget, save_budget
+from placements.services.disruption.drains import Pace, cancel_drain, drain
+from placements.services.disruption.evictions import evict
+from placements.services.disruption.impact import drain_impact
+from placements.services.disruption.queries import latest_drain
+from placements.services.disruption.restore import bring_back
+from placements.services.rollouts.operations import abandon_cluster
+from placements.services.status import manifest_of
+
+
+class ClusterDisruptionViewSet(BaseViewSet):
+    """Drains of clusters, and faults injected into simulated ones."""
+
+    queryset = MemberCluster.objects.all()
+    not_found = UnknownClusterError
+
+    @documented("get_drain", {200: DrainSerializer})
+    @action(detail=True, url_name="cluster-drain")
+    def drain(self, request: Request, name: str) -> Response:
+        """Get the impact of draining a cluster now, and the progress of its last drain."""
+        return self._drain_response()
+
+    @documented("begin_drain", {202: DrainSerializer}, body=DrainOptionsSerializer)
+    @drain.mapping.post
+    def begin_drain(self, request: Request, name: str) -> Response:
+        """Drain a cluster: cordon it and evict its placements; or change the options of its drain.
+
+        The body is optional. At the deadline the drain ends as `expired`; what is not `gone` is left.
+        """
+        self.get_object()
+        given = parse_body(request, DrainOptionsSerializer) if has_body(request) else {}
+        seconds, first = given.get("deadline_seconds"), given.get("order")
+        deadline = None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
+        pace = Pace(given.get("at_once"), None, None if first is None else tuple(first), deadline)
+        drain(name, **actor(request), pace=pace)
+        return self._drain_response(status=202)
+
+    @documented("cancel_drain", {200: DrainSerializer}, problems=(409,))
+    @drain.mapping.delete
+    def cancel_drain(self, request: Request, name: str) -> Response:
+        """Cancel a drain: evictions stop, the cluster stays cordoned, and nothing is restored."""
+        self.get_object()
+        cancel_drain(name, **actor(request))
+        return self._drain_response()
+
+    def _drain_response(self, *, status: int = 200) -> Response:
+        name = self.get_object().name
+        impact = drain_impact(name, now=datetime.now(UTC))
+        document = {
+            "cluster": name,
+            "impact": impact.rows,
+            "unlooked": impact.unlooked,
+            "drain": latest_drain(name),
+        }
+        return Response(DrainSerializer(document).data, status=status)
+
+    @documented("get_restore", {200: RestorePlanSerializer})
+    @action(detail=True, url_name="cluster-restore")
+    def restore(self, request: Request, name: str) -> Response:
+        """Get whether and how each placement that the last drain evicted would return to the cluster.
+
+        As if the cluster were not cordoned. A placement that is `rescheduled` returns by POST to its
+        `/reschedule`; `joins` and `leaves` are what that would change.
+        """
+        return Response(RestorePlanSerializer(bring_back(self.get_object().name)).data)
+
+    @documented("get_fault_injection", {200: INJECTED_FAULTS}, has_tag=True, problems=(409,))
+    @action(detail=True, url_path="fault-injection", url_name="cluster-fault-injection")
+    def fault_injection(self, request: Request, name: str) -> Response:
+        """Get the injected faults; 409 where the cluster is not simulated."""
+        row = self.get_object()
+        return etag_response(request, faults_of(row), etag(row.revision))
+
+    @documented(
+        "put_fault_injection",
+        {200: INJECTED_FAULTS},
+        body=INJECTED_FAULTS,
+        is_edit=True,
+        has_tag=True,
+        problems=(409,),
+    )
+    @fault_injection.mapping.put
+    def put_fault_injection(self, request: Request, name: str) -> Response:
+        """Replace the injected faults; an empty list ends all; 409 where the cluster is not simulated."""
+        expected = expected_revision(request)
+        with read_document(request) as faults:
+            check_objects(faults, what="a list of faults")
+            set_faults(name, faults, **actor(request), expected=expected)
+        return self.fault_injection(request, name)
+
+
+class PlacementDisruptionViewSet(BaseViewSet):
+    """Evictions of a placement, its disruption budget, and clusters that its deletion abandons."""
+
+    queryset = DisruptionBudget.objects.all()
+    not_found = UnknownBudgetError
+
+    @documented("evict_placement", {200: EvictionSerializer}, body=ClusterRefSerializer)
+    @action(detail=True, methods=["post"], url_name="placement-evict")
+    def evict(self, request: Request, name: str) -> Response:
+        """Evict a placement from a cluster.
+
+        The response has the outcome, the reason and the numbers of the disruption budget.
+        """
+        get_placement(name)
+        cluster = parse_body(request, ClusterRefSerializer)["cluster"]
+        return Response(EvictionSerializer(evict(name, cluster, **actor(request))).data)
+
+    @documented("list_evictions", {200: page_serializer(EvictionSerializer)}, query=PageQuery)
+    @action(detail=True, url_name="placement-evictions")
+    def evictions(self, request: Request, name: str) -> Response:
+        """List evictions of a placement, the newest first."""
+        rows = Eviction.objects.filter(placement_name=get_placement(name).name).defer("document")
+        return self.list_response(rows, EvictionSerializer, order="-id", unique="id")
+
+    @documented(
+        "abandon_cluster", {202: PlacementManifestSerializer}, body=ClusterRefSerializer, problems=(409,)
+    )
+    @action(detail=True, methods=["post"], url_path="abandon-cluster", url_name="placement-abandon-cluster")
+    def abandon_cluster(self, request: Request, name: str) -> Response:
+        """Remove a cluster that is unreachable for 15 minutes from the deletion of a placement.
+
+        The resources may remain on the cluster.
+        """
+        row = get_placement(name)
+        abandon_cluster(name, parse_body(request, ClusterRefSerializer)["cluster"], **actor(request))
+        return Response(manifest_of(row), status=202)
+
+    @documented("get_budget", {200: BudgetManifestSerializer}, has_tag=True)
+    @action(detail=True, url_name="placement-budget")
+    def budget(self, request: Request, name: str) -> Response:
+        """Get the disruption budget of a placement."""
+        return self.manifest_response()
+
+    @documented_put("put_budget", BudgetManifestSerializer)
+    @budget.mapping.put
+    def put_budget(self, request: Request, name: str) -> Response:
+        """Create or update the disruption budget; it applies from the next eviction on."""
+        return self.put_manifest(save_budget)[1]
+
+    @documented("delete_budget", {204: None}, is_edit=True)
+    @budget.mapping.delete
+    def delete_budget(self, request: Request, name: str) -> Response:
+        """Delete the disruption budget; it no longer limits evictions."""
+        delete_budget(name, **actor(request), expected=expected_revision(request))
+        return Response(status=204)

@@ -1,0 +1,101 @@
+"""What saving a draft would do: its decision and its rollout. Nothing is saved."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from placements.api.base import BaseViewSet, MayRead, check_names, get_placement
+from placements.api.decisions_serializers import ComparisonSerializer, PreviewSerializer
+from placements.api.parsers import read_document
+from placements.api.placements import PlacementViewSet
+from placements.api.rollouts_serializers import PlanSerializer
+from placements.api.schema import documented
+from placements.api.serializers import PlacementManifestSerializer
+from placements.engine.scheduling.replay import Replay, Spread
+from placements.explain.decision_document import bounded_document, comparison_document
+from placements.explain.rollouts import plan_document
+from placements.manifests.placement import parse_placement
+from placements.services.decisions.compare_semantics import side_by_side_of_draft
+from placements.services.editor.preview import preview
+from placements.services.editor.queries import plan_now, plan_of_draft
+
+MOST_SHOWN = 20
+MOST_GROUPS = 50
+
+
+class PreviewViewSet(PlacementViewSet):
+    """The path of the preview is also that of a placement named `preview`: their methods differ."""
+
+    def get_permissions(self) -> Any:
+        return [MayRead()] if self.action in ("preview", "preview_semantics") else super().get_permissions()
+
+    @documented("preview_placement", {200: PreviewSerializer}, body=PlacementManifestSerializer)
+    def preview(self, request: Request, name: str) -> Response:
+        """Schedule a draft as saving it would."""
+        with read_document(request) as document:
+            result = preview(parse_placement(document))
+        decision, rounds = result.decision, result.decision.number_of_rounds
+        document = {
+            "decision": decision.id,
+            "fulfilled": decision.is_fulfilled,
+            "is_incremental": result.is_incremental,
+            "picked": _first(decision.picked),
+            "joins": _first(result.joins),
+            "leaves": _first(result.leaves),
+            "stays": _first(result.stays),
+            "selected_resources": len(result.selection.objects),
+            "spread": [_spread(one) for one in (Replay(decision).step(rounds).spreads if rounds else ())],
+            "warnings": result.caveats,
+        }
+        return Response(PreviewSerializer(document).data)
+
+    @documented("preview_semantics", {200: ComparisonSerializer}, body=PlacementManifestSerializer)
+    def preview_semantics(self, request: Request) -> Response:
+        """Schedule a draft under all scheduling rules, and compare the decisions."""
+        with read_document(request) as document:
+            sides = side_by_side_of_draft(parse_placement(document))
+        comparison = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
+        return Response({**comparison, "refused": {str(one): why for one, why in sides.refused.items()}})
+
+
+def _first(clusters: Sequence[Any]) -> dict[str, Any]:
+    return {"count": len(clusters), "first": clusters[:MOST_SHOWN]}
+
+
+def _spread(one: Spread) -> dict[str, Any]:
+    groups = sorted(one.after.items(), key=lambda pair: (-pair[1], pair[0]))
+    half = MOST_GROUPS // 2
+    first_groups = groups if len(groups) <= MOST_GROUPS else [*groups[:half], *groups[-half:]]
+    return {
+        "topology_key": one.topology_key,
+        "max_skew": one.max_skew,
+        "hard": one.is_hard,
+        "skew": one.skew_after,
+        "groups_count": len(groups),
+        "groups": [{"group": group, "count": count} for group, count in first_groups],
+    }
+
+
+class PlanViewSet(BaseViewSet):
+    """The waves of a rolling update before it starts."""
+
+    permission_classes = (MayRead,)
+
+    @documented("get_plan", {200: PlanSerializer})
+    @action(detail=True)
+    def plan(self, request: Request, name: str) -> Response:
+        """Plan the rollout of a placement."""
+        return Response(plan_document(plan_now(get_placement(name), now=datetime.now(UTC))))
+
+    @documented("plan_draft", {200: PlanSerializer}, body=PlacementManifestSerializer)
+    @plan.mapping.post
+    def plan_draft(self, request: Request, name: str) -> Response:
+        """Plan the rollout that saving a draft of a placement would start."""
+        with read_document(request) as document:
+            check_names(document, {"metadata.name": name})
+            plan = plan_of_draft(parse_placement(document), now=datetime.now(UTC))
+        return Response(plan_document(plan))

@@ -1,0 +1,227 @@
+"""The overview, the search, the history of a placement, and comparisons of two of its revisions."""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.http import Http404
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from placements.api.base import BaseViewSet, get_placement, page_response, query_params
+from placements.api.filters import PageQuery, SearchQuery
+from placements.api.schema import documented, page_serializer
+from placements.api.serializers import AnyObject, CamelCaseSerializer, names, number, text
+from placements.models import Decision
+from placements.services.dashboard import queries
+from placements.services.history.compare import (
+    IncomparableRevisionsError,
+    RevisionSide,
+    UnknownRevisionError,
+    compare,
+)
+from placements.services.history.queries import EntryKind, history_of
+from placements.services.rollouts.attention import waiting_count
+from placements.services.rollouts.queries import running_count
+from placements.services.searching import find
+
+
+class OverviewSerializer(CamelCaseSerializer):
+    """The numbers of the overview."""
+
+    clusters = serializers.IntegerField()
+    placements = serializers.IntegerField()
+    not_fulfilled = number("unfulfilled")
+    selectors_at_fault = number("invalid")
+    being_decided = number("pending")
+    not_eligible = serializers.IntegerField()
+    leaving = serializers.IntegerField()
+    runs_running = serializers.IntegerField()
+    runs_waiting = serializers.IntegerField(help_text="Rollouts that need a decision of a user.")
+
+
+class SearchRolloutSerializer(CamelCaseSerializer):
+    """A rollout in a search result."""
+
+    placement = text("placement_name")
+    number = serializers.IntegerField()
+
+
+class SearchResourceSerializer(CamelCaseSerializer):
+    """A resource in a search result."""
+
+    group = serializers.CharField()
+    kind = serializers.CharField()
+    namespace = serializers.CharField()
+    name = serializers.CharField()
+
+
+class SearchResultSerializer(CamelCaseSerializer):
+    """A search result, at most 20 of each kind."""
+
+    clusters = names()
+    placements = names()
+    decisions = names()
+    runs = SearchRolloutSerializer(many=True)
+    resources = SearchResourceSerializer(many=True)
+
+
+class HistoryEntrySerializer(CamelCaseSerializer):
+    """One entry of a history."""
+
+    key = serializers.CharField(help_text="Its name in a comparison: `p3`, `s3`, or the id of a decision.")
+    kind = serializers.ChoiceField([str(one) for one in EntryKind])
+    number = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    by = serializers.CharField()
+    because = serializers.CharField(help_text="The trigger of a decision; otherwise empty.")
+
+
+class RevisionSideSerializer(CamelCaseSerializer):
+    """One side of a comparison."""
+
+    key = serializers.CharField()
+    title = serializers.CharField()
+    at = serializers.DateTimeField()
+    by = serializers.CharField()
+    sentence = serializers.CharField(help_text="The policy as a sentence; empty for resources.")
+    decision = serializers.CharField(help_text="The decision of the side; empty without one.")
+
+
+class ReasonChangeSerializer(CamelCaseSerializer):
+    """A cluster that stays for another reason."""
+
+    cluster = serializers.CharField()
+    before = serializers.CharField()
+    after = serializers.CharField()
+
+
+class DomainChangeSerializer(CamelCaseSerializer):
+    """The number of clusters of a domain that have the placement."""
+
+    key = serializers.CharField()
+    group = serializers.CharField(allow_null=True, help_text="Null: clusters without the label.")
+    before = serializers.IntegerField()
+    after = serializers.IntegerField()
+    clusters = serializers.IntegerField()
+
+
+class DecisionDiffSerializer(CamelCaseSerializer):
+    """The differences of two decisions."""
+
+    joins = names()
+    leaves = names()
+    stays = names()
+    other_reasons = ReasonChangeSerializer(many=True)
+    groups = DomainChangeSerializer(many=True)
+
+
+class ResourceChangeSerializer(CamelCaseSerializer):
+    """A resource that was added, removed or changed."""
+
+    did = serializers.CharField()
+    name = serializers.CharField()
+
+
+class RevisionComparisonSerializer(CamelCaseSerializer):
+    """Two revisions of a placement side by side; null where one has nothing to compare."""
+
+    before = RevisionSideSerializer()
+    after = RevisionSideSerializer()
+    manifests = AnyObject(allow_null=True, help_text="`before` and `after`, as they were saved.")
+    decision = DecisionDiffSerializer(allow_null=True)
+    resources = ResourceChangeSerializer(many=True, allow_null=True)
+    same_resources = serializers.IntegerField()
+
+
+class OverviewViewSet(BaseViewSet):
+    """The fleet in numbers."""
+
+    @documented("get_overview", {200: OverviewSerializer})
+    def retrieve(self, request: Request) -> Response:
+        """Count clusters, placements and rollouts, and those that need attention."""
+        query_params(request)
+        waiting = waiting_count()
+        runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
+        return Response(OverviewSerializer({**asdict(queries.counts()), **runs}).data)
+
+    @documented("search", {200: SearchResultSerializer}, query=SearchQuery)
+    def search(self, request: Request) -> Response:
+        """Search clusters, placements, decisions, rollouts and resources."""
+        result = find(query_params(request, SearchQuery)["q"])
+        document = {
+            "clusters": result.clusters,
+            "placements": result.placements,
+            "decisions": [one.record.decision_id for one in result.decisions],
+            "runs": result.runs,
+            "resources": result.resources,
+        }
+        return Response(SearchResultSerializer(document).data)
+
+
+class HistoryViewSet(BaseViewSet):
+    """The history of a placement."""
+
+    @documented("get_history", {200: page_serializer(HistoryEntrySerializer)}, query=PageQuery)
+    @action(detail=True)
+    def history(self, request: Request, name: str) -> Response:
+        """List policies, resources and decisions of a placement, the newest first."""
+        params = query_params(request, PageQuery)
+        page = history_of(get_placement(name), size=params["limit"], after=params.get("after"))
+        items = [
+            {
+                "key": entry.key,
+                "kind": str(entry.kind),
+                "number": entry.row.number,
+                "at": entry.row.created_at,
+                "by": entry.row.triggered_by if isinstance(entry.row, Decision) else entry.row.created_by,
+                "because": entry.row.trigger if isinstance(entry.row, Decision) else "",
+            }
+            for entry in page.entries
+        ]
+        return page_response(request, items, page.after)
+
+    @documented("compare", {200: RevisionComparisonSerializer}, problems=(422,))
+    @action(detail=True, url_path="compare/<decision:before>..<decision:after>")
+    def compare(self, request: Request, name: str, before: str, after: str) -> Response:
+        """Compare two snapshots or decisions: `p0..p1`, `s0..s1`, or ids of decisions."""
+        query_params(request)
+        try:
+            comparison = compare(get_placement(name), before, after)
+        except UnknownRevisionError as error:
+            raise Http404(str(error)) from error
+        except IncomparableRevisionsError as error:
+            raise InvalidManifest([FieldError("after", "unlike", str(error), "two of a kind")]) from error
+        manifests = {"before": comparison.before.manifest, "after": comparison.after.manifest}
+        diff, decision = comparison.decision, None
+        if diff:
+            groups = [(one.key, row) for one in diff.groups for row in (*one.groups, one.no_label) if row]
+            decision = {
+                "joins": diff.joins,
+                "leaves": diff.leaves,
+                "stays": diff.stays,
+                "other_reasons": diff.shifts,
+                "groups": [{"key": key, **asdict(row), "group": row.group or None} for key, row in groups],
+            }
+        document = {
+            "before": _side(comparison.before),
+            "after": _side(comparison.after),
+            "manifests": manifests if comparison.resources is None else None,
+            "decision": decision,
+            "resources": comparison.resources,
+            "same_resources": comparison.same_resources,
+        }
+        return Response(RevisionComparisonSerializer(document).data)
+
+
+def _side(side: RevisionSide) -> dict[str, Any]:
+    return {
+        "key": side.key,
+        "title": side.title,
+        "at": side.at,
+        "by": side.by,
+        "sentence": side.sentence,
+        "decision": side.decision.record.decision_id if side.decision else "",
+    }

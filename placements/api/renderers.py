@@ -1,0 +1,42 @@
+"""Formats of responses beside JSON: YAML, and CSV for tables."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+
+from fleetui.apimachinery.yaml import dump_yaml
+
+
+class YamlRenderer(BaseRenderer):
+    """Writes what the JSON renderer writes, as YAML."""
+
+    media_type = "application/yaml"
+    format = "yaml"
+    charset = "utf-8"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        text = JSONRenderer().render(data, accepted_media_type, renderer_context)
+        return dump_yaml(json.loads(text)).encode() if text else b""
+
+
+class CsvRenderer(BaseRenderer):
+    """Passes on a table that is CSV already."""
+
+    media_type = "text/csv"
+    format = "csv"
+    charset = "utf-8"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return str(data).encode()

@@ -1,0 +1,156 @@
+"""The OpenAPI document: names, inputs and responses of every operation; and the page that shows it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import (
+    OpenApiParameter,
+    OpenApiResponse,
+    extend_schema,
+    extend_schema_serializer,
+    inline_serializer,
+)
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from placements.api.problems import PROBLEM_TYPE, ProblemSerializer
+
+_DESCRIPTIONS = {
+    400: "The request cannot be read.",
+    401: "The caller is not authenticated.",
+    403: "The caller does not have the required role.",
+    404: "The object does not exist.",
+    406: "The requested format is not available.",
+    409: "The request conflicts with the state of the object.",
+    410: "The record was written by another version of the engine and cannot be replayed.",
+    412: "The object has changed; `changes` lists who saved what.",
+    413: "The body is too large.",
+    415: "The type of the body is not supported.",
+    422: "The document is invalid; each error has its path, its line and what is allowed.",
+    429: "Too many attempts.",
+}
+RECORD_PROBLEMS = (409, 410)
+"""Where a path has the id of a decision: it is ambiguous, or its record cannot be read."""
+_ALWAYS = (400, 401, 403, 404, 406)
+_WITH_BODY = (413, 415, 422)
+
+
+def _header(name: str, description: str, **options: Any) -> OpenApiParameter:
+    return OpenApiParameter(name, str, OpenApiParameter.HEADER, description=description, **options)
+
+
+_CONDITION = _header("If-Match", "The ETag of the revision that the edit is based on.")
+_ETAG = _header("ETag", "The revision of the object.", response=(200, 201))
+_NOT_MODIFIED = _header("If-None-Match", "The ETag of the revision that the client has.")
+_CREATE_ONLY = _header("If-None-Match", "`*`: create only; fails if the object exists.", enum=["*"])
+_FORMER_OPERATIONS = {
+    ("bring-back", "GET"): "get_bring_back",
+    ("faults", "GET"): "get_cluster_faults",
+    ("faults", "PUT"): "put_cluster_faults",
+    ("forget", "POST"): "forget_cluster",
+    ("release", "POST"): "release_placement",
+}
+"""Operations by the end of their former path, which works for one release."""
+
+
+class Schema(AutoSchema):
+    """Operations have the id that `documented` gives; former paths are deprecated."""
+
+    def is_excluded(self) -> bool:
+        # A placement may be named `preview`: only POST to that path is a preview.
+        return self.path.endswith("/placements/preview") and self.method != "POST"
+
+    def _former_operation(self) -> str | None:
+        return _FORMER_OPERATIONS.get((self.path.rpartition("/")[2], self.method))
+
+    def is_deprecated(self) -> bool:
+        return self._former_operation() is not None
+
+    def get_operation_id(self) -> str:
+        view: Any = self.view
+        return self._former_operation() or str(getattr(view, view.action).operation_id)
+
+
+def documented(
+    name: str,
+    responses: Mapping[Any, Any],
+    *,
+    body: Any = None,
+    media_types: Iterable[str] = ("application/json", "application/yaml"),
+    query: type[serializers.Serializer[Any]] | None = None,
+    problems: Iterable[int] = (),
+    is_edit: bool = False,
+    has_tag: bool = False,
+    **more: Any,
+) -> Callable[[Callable[..., Any]], Any]:
+    """Describe an operation; `is_edit`: it honors If-Match, `has_tag`: it responds with an ETag."""
+    codes = {*_ALWAYS, *(_WITH_BODY if body is not None else ()), *((412,) if is_edit else ()), *problems}
+    refusals = {
+        (code, PROBLEM_TYPE): OpenApiResponse(ProblemSerializer, _DESCRIPTIONS[code])
+        for code in sorted(codes)
+    }
+    is_read = has_tag and not is_edit
+    parameters: list[Any] = [
+        *([query] if query else ()),
+        *([_CONDITION] if is_edit else ()),
+        *([_CREATE_ONLY] if is_edit and 201 in responses else ()),
+        *([_NOT_MODIFIED] if is_read else ()),
+        *([_ETAG] if has_tag else ()),
+    ]
+    unchanged = {304: OpenApiResponse(description="Not modified.")} if is_read else {}
+    described = extend_schema(
+        request=None if body is None else dict.fromkeys(media_types, body),
+        parameters=parameters,
+        responses={**responses, **unchanged, **refusals},
+        **more,
+    )
+
+    def decorate(view: Any) -> Any:
+        view.operation_id = name
+        view.kwargs = {**getattr(view, "kwargs", {}), "schema": Schema}
+        return described(view)
+
+    return decorate
+
+
+def documented_put(name: str, manifest: type[serializers.Serializer[Any]], **more: Any) -> Any:
+    """Describe an operation that creates or updates an object by its manifest."""
+    responses = {200: manifest, 201: manifest}
+    return documented(name, responses, body=manifest, is_edit=True, has_tag=True, **more)
+
+
+@cache
+def page_serializer(row: type[serializers.Serializer[Any]]) -> Any:
+    """Return the serializer of one page of such rows."""
+    name = row.__name__.removesuffix("Serializer").removesuffix("Row")
+    fields: dict[str, serializers.Field[Any, Any, Any, Any]] = {
+        "items": row(many=True),
+        "next": serializers.URLField(allow_null=True, help_text="The address of the next page."),
+    }
+    page: Any = inline_serializer(f"{name}Page", fields)
+    return extend_schema_serializer(many=False)(page)  # the action `list` responds with an object
+
+
+@require_safe
+def documentation(request: HttpRequest) -> HttpResponse:
+    """Show the schema with Swagger UI; all its scripts are served by this console."""
+    return render(request, "placements/api.html")
+
+
+class NotFoundView(APIView):
+    """Every other address of the API."""
+
+    permission_classes = (AllowAny,)
+    authentication_classes = ()
+
+    @extend_schema(exclude=True)
+    def initial(self, request: Request, *_args: Any, **_kwargs: Any) -> None:
+        raise NotFound(f"There is nothing at {request.path[:200]}; addresses have no slash at their end.")

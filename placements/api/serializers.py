@@ -1,0 +1,380 @@
+"""Fields of requests and responses: the base classes, manifests and their parts, and rows of lists."""
+
+import re
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from clusters.models import MemberCluster
+from fleetui.models import Event
+from placements.engine.rollout.state import FailureKind, Phase
+from placements.models import Binding, Decision, Placement, PolicySnapshot, Resource, ResourceSnapshot
+
+LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
+LABEL_PATCH = {"type": "object", "additionalProperties": {"type": "string", "nullable": True}}
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
+
+
+class CamelCaseSerializer(serializers.Serializer[Any]):
+    """Gives every field its camelCase name; the keys of its value, such as labels, stay as they are."""
+
+    def get_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for name, field in super().get_fields().items():
+            camel_case = re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
+            if isinstance(field, serializers.SerializerMethodField):
+                field.method_name = f"get_{name}"
+            elif field.source is None and camel_case != name:
+                field.source = name
+            fields[camel_case] = field
+        return fields
+
+
+class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
+    """Describes what is in a row; what may be written into it is up to the operations."""
+
+    serializer_choice_field = serializers.CharField
+
+    def build_standard_field(self, field_name: str, model_field: Any) -> Any:
+        field, options = super().build_standard_field(field_name, model_field)
+        return field, {"allow_null": True} if options.get("allow_null") else {}
+
+    def get_uniqueness_extra_kwargs(self, field_names: Any, declared_fields: Any, extra_kwargs: Any) -> Any:
+        return extra_kwargs, {}
+
+
+@extend_schema_field(ANY_OBJECT)
+class AnyObject(serializers.JSONField):
+    """An object whose fields are described elsewhere."""
+
+
+@extend_schema_field({})
+class AnyValue(serializers.JSONField):
+    """Any JSON value."""
+
+
+@extend_schema_field(LABELS)
+class Labels(serializers.JSONField):
+    """Labels by key."""
+
+
+class Text(serializers.CharField):
+    """Text; a number is not text."""
+
+    def to_internal_value(self, data: object) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+def names(**options: Any) -> serializers.ListField:
+    return serializers.ListField(child=serializers.CharField(), **options)
+
+
+def number(source: str, **options: Any) -> serializers.IntegerField:
+    return serializers.IntegerField(source=source, **options)
+
+
+def text(source: str, **options: Any) -> serializers.CharField:
+    return serializers.CharField(source=source, **options)
+
+
+class ClusterManifestSerializer(CamelCaseSerializer):
+    """A MemberCluster; the status is written by this console, and ignored in an edit."""
+
+    api_version = serializers.ChoiceField(
+        ["cluster.kubernetes-fleet.io/v1", "cluster.kubernetes-fleet.io/v1beta1"]
+    )
+    kind = serializers.ChoiceField(["MemberCluster"])
+    metadata = AnyObject()
+    spec = AnyObject()
+    status = AnyObject(required=False)
+
+
+class PlacementManifestSerializer(CamelCaseSerializer):
+    """A ClusterResourcePlacement, or a Placement of Open Cluster Management.
+
+    The status is written by this console, and ignored in an edit.
+    """
+
+    api_version = serializers.ChoiceField(
+        [
+            "placement.kubernetes-fleet.io/v1",
+            "placement.kubernetes-fleet.io/v1beta1",
+            "cluster.open-cluster-management.io/v1alpha1",
+            "cluster.open-cluster-management.io/v1beta1",
+        ]
+    )
+    kind = serializers.ChoiceField(["ClusterResourcePlacement", "Placement"])
+    metadata = AnyObject()
+    spec = AnyObject(required=False, help_text="Optional in a Placement of Open Cluster Management.")
+    status = AnyObject(required=False)
+
+
+class ResourceManifestSerializer(CamelCaseSerializer):
+    """Any Kubernetes object; all other fields are kept."""
+
+    api_version = serializers.CharField()
+    kind = serializers.CharField()
+    metadata = AnyObject()
+
+
+class TaintSerializer(CamelCaseSerializer):
+    """A taint of a cluster."""
+
+    key = serializers.CharField()
+    value = serializers.CharField(required=False)
+    effect = serializers.ChoiceField(["NoSchedule"])
+
+
+class UsageSerializer(CamelCaseSerializer):
+    """Resources of a cluster by name."""
+
+    capacity = Labels(required=False)
+    allocatable = Labels(required=False)
+    available = Labels(required=False)
+
+
+class HeartbeatSerializer(CamelCaseSerializer):
+    """What the agent of a cluster reports; values that are left out stay as they were."""
+
+    healthy = serializers.BooleanField()
+    properties = Labels(required=False)
+    usage = UsageSerializer(required=False)
+
+
+class EligibilitySerializer(RowSerializer):
+    """Whether placements can select a cluster."""
+
+    eligible = serializers.BooleanField(source="is_eligible")
+    reason = text("verdict_reason")
+
+    class Meta:
+        model = MemberCluster
+        fields = ("name", "eligible", "verdict", "reason", "heartbeat_at")
+
+
+class WarningSerializer(CamelCaseSerializer):
+    """A warning about a document that was accepted."""
+
+    code = serializers.CharField()
+    path = serializers.CharField()
+    message = serializers.CharField()
+
+
+class AppliedDocumentSerializer(CamelCaseSerializer):
+    """The result for one document."""
+
+    kind = serializers.CharField(help_text="Such as `cluster`, `placement` or `resource`.")
+    name = serializers.CharField()
+    did = serializers.CharField(
+        help_text="`created`, `joined`, `changed`, `unchanged`; `executed`, `not-executed`, `invalid`."
+    )
+    message = text("said", allow_blank=True, help_text="The reason, of an eviction.")
+    warnings = WarningSerializer(many=True, source="caveats")
+
+
+class AppliedSerializer(CamelCaseSerializer):
+    """The results for all documents, in their order."""
+
+    items = AppliedDocumentSerializer(many=True)
+
+
+class DeletedSerializer(CamelCaseSerializer):
+    """What was deleted, by kind and name."""
+
+    items = names()
+
+
+class ClusterSerializer(RowSerializer):
+    """A cluster in a list; its manifest has everything else."""
+
+    eligible = serializers.BooleanField(source="is_eligible")
+    labels = serializers.SerializerMethodField()
+    taints = serializers.SerializerMethodField()
+    cordoned = serializers.SerializerMethodField()
+    placements = serializers.SerializerMethodField(help_text="The number of its placements.")
+
+    class Meta:
+        model = MemberCluster
+        fields = (
+            *("name", "revision", "membership", "eligible", "verdict", "verdict_reason", "verdict_since"),
+            *("joined_at", "heartbeat_at", "driver", "is_demo", "labels", "taints", "cordoned", "placements"),
+        )
+        extra_kwargs = {"verdict": {"help_text": "Why it cannot be selected; empty when it can."}}
+
+    def get_labels(self, row: MemberCluster) -> dict[str, str]:
+        return row.document["metadata"].get("labels") or {}
+
+    def get_taints(self, row: MemberCluster) -> list[dict[str, str]]:
+        return row.document["spec"].get("taints") or []
+
+    def get_cordoned(self, row: MemberCluster) -> bool:
+        return row.pk in self.context["cordoned"]
+
+    def get_placements(self, row: MemberCluster) -> int:
+        return int(self.context["placements"].get(row.name, 0))
+
+
+class ResourceSerializer(RowSerializer):
+    """A resource on the hub, in a list."""
+
+    labels = Labels()
+
+    class Meta:
+        model = Resource
+        fields = (
+            *("group", "version", "kind", "namespace", "name", "labels", "revision"),
+            *("created_at", "updated_at", "is_demo"),
+        )
+
+
+class PlacementSerializer(RowSerializer):
+    """A placement in a list; its manifest has everything else."""
+
+    type = text("placement_type")
+    fulfilled = serializers.BooleanField(source="is_fulfilled", allow_null=True)
+    placed = number("placed_count")
+    pending = serializers.BooleanField(source="is_due")
+    decision = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Placement
+        fields = (
+            *(
+                "name",
+                "revision",
+                "type",
+                "number_of_clusters",
+                "semantics",
+                "fulfilled",
+                "placed",
+                "pending",
+            ),
+            *("selection_faults", "deleting_since", "created_at", "updated_at", "is_demo", "decision"),
+        )
+
+    def get_decision(self, row: Placement) -> str | None:
+        latest: Decision | None = self.context["decisions"].get(row.pk)
+        return latest.record.decision_id if latest else None
+
+
+class BindingSerializer(RowSerializer):
+    """A placement on one cluster."""
+
+    placement = text("placement.name")
+    cluster = text("cluster_name")
+    policy_snapshot = number("policy_snapshot.number")
+    resource_snapshot = serializers.SerializerMethodField()
+    decision = text("decision.record.decision_id")
+    phase = serializers.ChoiceField(list(map(str, Phase)), help_text="The progress of the cluster.")
+    failure = serializers.ChoiceField(
+        ["", *map(str, FailureKind)], help_text="The kind of failure; empty without one."
+    )
+    failed_objects = AnyValue(help_text="The objects that were rejected, or are not available yet.")
+    failed_override = AnyValue(allow_null=True, help_text="The override that did not apply, with its path.")
+    message = serializers.CharField(allow_blank=True)
+
+    class Meta:
+        model = Binding
+        fields = (
+            *("placement", "cluster", "state", "previous_state", "policy_snapshot", "resource_snapshot"),
+            *("decision", "topology_spread_score", "affinity_score", "picked_at", "phase", "failure"),
+            *("failed_objects", "failed_override", "message"),
+        )
+
+    def get_resource_snapshot(self, row: Binding) -> int | None:
+        return row.resource_snapshot.number if row.resource_snapshot else None
+
+
+class PolicySnapshotSerializer(RowSerializer):
+    """A policy snapshot; the number of clusters is not part of it."""
+
+    name = text("__str__")
+    latest = serializers.BooleanField(source="is_latest")
+    options = AnyObject()
+    policy = AnyObject()
+
+    class Meta:
+        model = PolicySnapshot
+        fields = (
+            *("name", "number", "latest", "semantics", "options", "policy"),
+            *("content_hash", "created_at", "created_by"),
+        )
+
+
+class ResourceSnapshotRowSerializer(RowSerializer):
+    """A resource snapshot without the content of its resources."""
+
+    name = text("__str__")
+    latest = serializers.BooleanField(source="is_latest")
+    objects = number("objects_count")
+
+    class Meta:
+        model = ResourceSnapshot
+        fields: tuple[str, ...] = (
+            *("name", "number", "latest", "objects", "content_hash", "created_at", "created_by"),
+        )
+
+
+class ResourceSnapshotSerializer(ResourceSnapshotRowSerializer):
+    """A resource snapshot with one part of its content; large snapshots have several parts."""
+
+    identities = AnyValue(help_text="apiVersion, kind, namespace and name of every object.")
+    part = serializers.IntegerField()
+    parts = serializers.IntegerField()
+    manifests = serializers.ListField(child=AnyObject())
+
+    class Meta(ResourceSnapshotRowSerializer.Meta):
+        fields = (*ResourceSnapshotRowSerializer.Meta.fields, "identities", "part", "parts", "manifests")
+
+
+class DecisionRowSerializer(RowSerializer):
+    """One scheduling cycle of one placement."""
+
+    id = text("record.decision_id")
+    placement = text("placement_name")
+    fulfilled = serializers.BooleanField(source="is_fulfilled")
+    policy_snapshot = number("policy_number")
+    picked = number("picked_count")
+    because = text("trigger")
+    asked_by = text("triggered_by")
+    kept = number("kept_count")
+    unscheduled = number("unscheduled_count")
+    joins = names(help_text="The first of them.")
+    leaves = names(help_text="The first of them.")
+
+    class Meta:
+        model = Decision
+        fields = (
+            *("id", "placement", "number", "kind", "fulfilled", "policy_snapshot", "wanted", "picked"),
+            *(
+                "kept",
+                "unscheduled",
+                "joins",
+                "leaves",
+                "milliseconds",
+                "because",
+                "asked_by",
+                "created_at",
+            ),
+        )
+
+
+class EventRowSerializer(RowSerializer):
+    """An event: who did what to an object."""
+
+    by = text("actor_name")
+    what = text("verb")
+
+    class Meta:
+        model = Event
+        fields: tuple[str, ...] = ("id", "at", "by", "what", "kind", "name", "revision")
+
+
+class EventSerializer(EventRowSerializer):
+    """An event with the object before and after."""
+
+    class Meta(EventRowSerializer.Meta):
+        fields = (*EventRowSerializer.Meta.fields, "before", "after")

@@ -1,0 +1,70 @@
+"""A simulation: a fleet and a placement in one body, scheduled and explained. Nothing is saved or read."""
+
+import json
+
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.model import Semantics
+from placements.api.base import BaseViewSet, MayRead
+from placements.api.decisions_serializers import SimulateSerializer
+from placements.api.parsers import LARGEST_BATCH, parse_body
+from placements.api.schema import documented
+from placements.api.serializers import ANY_OBJECT
+from placements.engine.advice.search import why_not
+from placements.explain.decision_document import advice_document, comparison_document, decision_document
+from placements.services.simulate import request as simulation
+
+ALL = "all"
+
+
+class SimulateViewSet(BaseViewSet):
+    """The options of `manage.py simulate`."""
+
+    permission_classes = (MayRead,)
+    largest_body = LARGEST_BATCH
+
+    @documented("simulate", {200: ANY_OBJECT}, body=SimulateSerializer)
+    def create(self, request: Request) -> Response:
+        """Schedule a placement on the clusters of the body; `semantics: all` compares."""
+        options = parse_body(request, SimulateSerializer, errors=ValidationError)
+        semantics = options.get("semantics")
+        extra = [name for name in ("step", "why") if name in options]
+        if semantics == ALL and extra:
+            message = "cannot be combined with semantics: all"
+            raise InvalidManifest([FieldError(extra[0], "conflict", message, "one semantics")])
+        bindings = options.get("bindings")
+        inputs = simulation.Request(
+            _source("clusters", options["clusters"]),
+            _source("placement", options["placement"]),
+            None if bindings is None else _source("bindings", bindings),
+            snapshot=options.get("snapshot"),
+            semantics=Semantics(semantics) if semantics and semantics != ALL else None,
+            now=options.get("now"),
+            strict_health=options["strict_health"],
+        )
+        if semantics != ALL:
+            result = simulation.simulate(inputs)
+            try:
+                document = decision_document(
+                    result.decision, warnings=result.warnings, step=options.get("step")
+                )
+            except IndexError as error:
+                raise InvalidManifest([FieldError("step", "out-of-range", str(error))]) from error
+            why = options.get("why")
+            if why is not None:
+                if why not in result.decision.cycle.fleet.positions:
+                    raise InvalidManifest(
+                        [FieldError("why", "unknown-cluster", f"the fleet has no cluster {why[:63]!r}")]
+                    )
+                document["why"] = advice_document(why_not(result.decision, why))
+            return Response(document)
+        simulations = simulation.simulate_all(inputs)
+        warnings = {rules: one.warnings for rules, one in simulations.items()}
+        return Response(comparison_document(simulation.compared(simulations), warnings=warnings))
+
+
+def _source(name: str, part: object) -> simulation.RequestSource:
+    return simulation.RequestSource(name, json.dumps(part, ensure_ascii=False).encode())

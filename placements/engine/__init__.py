@@ -1,0 +1,1 @@
+"""Decisions without Django: scheduling, advice, rollouts, selection, overrides, disruption budgets."""

@@ -1,0 +1,1 @@
+"""Verified changes of a policy or cluster that would alter an outcome."""

@@ -1,0 +1,104 @@
+"""A change of a placement or of the fleet, applied to a cycle as if it were saved.
+
+A change of the number alone keeps the bindings current; any other change of the policy makes a new policy
+snapshot, so all bindings become obsolete (`spec/scheduler.md` 1). A change of the fleet keeps them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from clusters.fleet import ELIGIBLE
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.profile import profile_of
+from placements.manifests.policy import PlacementPolicy, parse_policy
+
+Edit = Callable[[dict[str, Any]], None]
+
+
+class ChangeKind(StrEnum):
+    """The fixed menu of `design/ui.md` 6.2, and what only some rules read; combinations are not tried.
+
+    COUNTED is who counts for a constraint, OPTION one of the options that go with the semantics.
+    """
+
+    NUMBER = "number"
+    MAX_SKEW = "max-skew"
+    MIN_DOMAINS = "min-domains"
+    COUNTED = "counted"
+    OPTION = "option"
+    WHEN_UNSATISFIABLE = "when-unsatisfiable"
+    DROP_CONSTRAINT = "drop-constraint"
+    TOLERATION = "toleration"
+    DROP_TERM = "drop-term"
+    DROP_REQUIREMENT = "drop-requirement"
+    LABEL = "label"
+    WEIGHT = "weight"
+    LEAVE = "leave"
+    REPORT = "report"
+    NAME = "name"
+
+
+POLICY_CHANGES = frozenset(ChangeKind) - {
+    ChangeKind.NUMBER,
+    ChangeKind.LABEL,
+    ChangeKind.LEAVE,
+    ChangeKind.REPORT,
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change: its facts, and the cycle that would then run."""
+
+    kind: ChangeKind
+    facts: Mapping[str, Any]
+    changed: Callable[[], Cycle] = field(repr=False, compare=False)
+    edit: Edit | None = field(default=None, repr=False, compare=False)
+    option: tuple[str, object] | None = None
+
+
+def with_policy(cycle: Cycle, policy: PlacementPolicy) -> Cycle:
+    """Return the cycle that would run after this policy was saved."""
+    if policy.without_number() != cycle.policy.without_number():
+        cycle = _under_a_new_snapshot(cycle)
+    return replace(cycle, policy=policy)
+
+
+def with_option(cycle: Cycle, name: str, value: object) -> Cycle:
+    """Return the cycle that would run after an option was saved, which makes a new policy snapshot too."""
+    return replace(_under_a_new_snapshot(cycle), options={**cycle.options, name: value})
+
+
+def _under_a_new_snapshot(cycle: Cycle) -> Cycle:
+    bindings = tuple(replace(binding, is_current=False) for binding in cycle.bindings)
+    return replace(cycle, bindings=bindings)
+
+
+def edited(cycle: Cycle, edit: Edit) -> Cycle:
+    """Return the cycle after an edit of the policy's plain form. Raise Faults for an invalid policy."""
+    plain = cycle.policy.canonical()
+    edit(plain)
+    policy = parse_policy(plain, semantics=cycle.semantics)
+    profile_of(cycle).refuse(policy)
+    return with_policy(cycle, policy)
+
+
+def without_cluster(cycle: Cycle, name: str) -> Cycle:
+    return replace(cycle, fleet=cycle.fleet.without(name))
+
+
+def with_label(cycle: Cycle, name: str, key: str, value: str | None) -> Cycle:
+    """Return the cycle with one label of a cluster set, or removed when the value is None."""
+    cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
+    labels = {other: text for other, text in cluster.labels.items() if other != key}
+    if value is not None:
+        labels[key] = value
+    return replace(cycle, fleet=cycle.fleet.with_cluster(cluster._replace(labels=labels)))
+
+
+def with_eligible(cycle: Cycle, name: str) -> Cycle:
+    """Return the cycle in which a cluster reports all that makes it eligible."""
+    cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
+    return replace(cycle, fleet=cycle.fleet.with_cluster(cluster._replace(eligibility=ELIGIBLE)))

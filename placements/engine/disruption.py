@@ -1,0 +1,144 @@
+"""Validation of evictions, and what a disruption budget allows (`spec/lifecycle.md` A.14, B.8.1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from placements.manifests.disruption import DisruptionBudgetSpec, budget_faults
+from placements.manifests.policy import PlacementType
+
+
+class ClusterAvailability(StrEnum):
+    """The availability of a placement on one cluster that it has a binding for."""
+
+    PLANNED = "planned"
+    """Nothing was started there yet."""
+    WORKING = "working"
+    AVAILABLE = "available"
+    FAILED = "failed"
+    """Applied or Overridden is False; merely not ready is not failed (lifecycle A.1)."""
+    LEAVING = "leaving"
+    """The removal was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionContext:
+    """What an eviction has to know of its placement."""
+
+    placement_type: PlacementType
+    clusters: Mapping[str, ClusterAvailability]
+    number_of_clusters: int | None = None
+    is_being_deleted: bool = False
+
+
+class EvictionReason(StrEnum):
+    """EvictionReason an eviction was carried out or not."""
+
+    NO_PLACEMENT = "no-placement"
+    BEING_DELETED = "being-deleted"
+    PICK_FIXED = "pick-fixed"
+    NOT_THERE = "not-there"
+    LEAVING = "leaving"
+    PLANNED = "planned"
+    FAILED = "failed"
+    NO_BUDGET = "no-budget"
+    WITHIN_BUDGET = "within-budget"
+    MISCONFIGURED = "misconfigured"
+    OVER_BUDGET = "over-budget"
+
+
+class KeptReason(StrEnum):
+    """EvictionReason a drain does not take a placement off, beside what is said to its eviction."""
+
+    PICK_FIXED = "pick-fixed"
+    TOLERATES = "tolerates-cordon"
+    NEXT_RUN = "next-run"
+    HELD = "held"
+    STAGED_RUN = "staged-run"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The arithmetic of a budget: `allowed` evictions are left, the one in question included."""
+
+    available: int
+    total: int
+    wanted: int
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """The placement leaves the cluster; unless it was leaving already, the binding is to be removed now."""
+
+    why: EvictionReason
+    numbers: Numbers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotExecuted:
+    """The eviction is possible and was not carried out; it is not tried again."""
+
+    why: EvictionReason
+    numbers: Numbers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """The eviction asks for what cannot be."""
+
+    why: EvictionReason
+
+
+Verdict = Executed | NotExecuted | Invalid
+
+
+def judge_eviction(
+    placement: EvictionContext | None, cluster: str, budget: DisruptionBudgetSpec | None
+) -> Verdict:
+    """Return whether an eviction of a placement from a cluster is executed.
+
+    Evictions of one placement are judged one after the other, each after the former was written down. One
+    that is on its way out counts as not available (departing from the released system, where two in a row
+    could both count it).
+    """
+    if placement is None:
+        return Invalid(EvictionReason.NO_PLACEMENT)
+    if placement.is_being_deleted:
+        return Invalid(EvictionReason.BEING_DELETED)
+    if placement.placement_type is PlacementType.PICK_FIXED:
+        return Invalid(EvictionReason.PICK_FIXED)
+    verdict = _WITHOUT_BUDGET.get(placement.clusters.get(cluster))
+    if verdict is not None:
+        return verdict
+    if budget is None:
+        return Executed(EvictionReason.NO_BUDGET)
+    if budget_faults(budget, placement.placement_type):
+        return NotExecuted(EvictionReason.MISCONFIGURED)
+    numbers = budget_numbers(placement, budget)
+    if numbers.allowed > 0:
+        return Executed(EvictionReason.WITHIN_BUDGET, numbers)
+    return NotExecuted(EvictionReason.OVER_BUDGET, numbers)
+
+
+_WITHOUT_BUDGET: dict[ClusterAvailability | None, Verdict] = {
+    None: Invalid(EvictionReason.NOT_THERE),
+    ClusterAvailability.LEAVING: Executed(EvictionReason.LEAVING),
+    ClusterAvailability.PLANNED: NotExecuted(EvictionReason.PLANNED),
+    ClusterAvailability.FAILED: Executed(EvictionReason.FAILED),
+}
+"""The verdicts that no budget influences."""
+
+
+def budget_numbers(placement: EvictionContext, budget: DisruptionBudgetSpec) -> Numbers:
+    """Return what a budget allows; percentages are of the number of clusters wanted, and round up."""
+    availabilities = list(placement.clusters.values())
+    available, total = availabilities.count(ClusterAvailability.AVAILABLE), len(availabilities)
+    wanted = placement.number_of_clusters or 0
+    if budget.max_unavailable is not None:
+        allowed = budget.max_unavailable.of(wanted) - (total - available)
+    elif budget.min_available is not None:
+        allowed = available - budget.min_available.of(wanted)
+    else:
+        allowed = 0
+    return Numbers(available, total, wanted, allowed)

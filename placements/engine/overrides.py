@@ -1,0 +1,266 @@
+"""Selection of overrides for a cluster, and their application (`spec/lifecycle.md` B.1.8, B.4.6)."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+import jsonpatch
+
+from clusters.fleet import Cluster, Fleet
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.secrets import HubObject, canonical_json
+from placements.engine.resource_manifest import parse_hub_object
+from placements.engine.scheduling.selectors import match_labels
+from placements.manifests.override import (
+    ClusterResourceOverride,
+    JsonPatch,
+    OverrideRule,
+    OverrideType,
+    PatchOperator,
+    PlacementScope,
+    ResourceOverride,
+)
+from placements.manifests.strategy import ApplyStrategy
+
+Override: TypeAlias = ClusterResourceOverride | ResourceOverride
+_Key: TypeAlias = tuple[str, str, str, str, str]
+_CLUSTER_NAME = "${MEMBER-CLUSTER-NAME}"
+_CLUSTER_LABEL = "${MEMBER-CLUSTER-LABEL-KEY-"
+_NOT_FOUND = re.compile(r" not found in .*", re.DOTALL)
+"""What jsonpatch says of a missing member: it writes out all that is there, also what a Secret holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideContent:
+    """An immutable, numbered copy of an override, named `<override>-<index>`."""
+
+    name: str
+    override: Override
+
+    @property
+    def is_for_clusters(self) -> bool:
+        return isinstance(self.override, ClusterResourceOverride)
+
+    @property
+    def namespace(self) -> str:
+        return "" if isinstance(self.override, ClusterResourceOverride) else self.override.metadata.namespace
+
+    @property
+    def full_name(self) -> str:
+        """Return the name, unique among all of its kind."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def content_hash(self) -> str:
+        """Return the SHA-256 of the spec."""
+        return sha256(canonical_json(self.override.spec.to_plain())).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Overridden:
+    """The resources as one cluster gets them; what it does not get is in `left_out`."""
+
+    objects: tuple[HubObject, ...]
+    left_out: tuple[HubObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideFailed:
+    """Why nothing can be sent to one cluster: the override, the place in it, the resource, what is wrong."""
+
+    snapshot: str
+    path: str
+    resource: str
+    message: str
+
+
+def applicable(
+    snapshots: Iterable[OverrideContent], *, placement: str, cluster: Cluster, objects: Sequence[HubObject]
+) -> tuple[OverrideContent, ...]:
+    """Return the latest snapshots for a placement's resources on a cluster, in the order of applying.
+
+    Those for clusters come first, so that those of a namespace win; each kind is ordered by name.
+    """
+    found = applicable_to_each(snapshots, placement=placement, fleet=Fleet([cluster]), objects=objects)
+    return found.get(cluster.name, ())
+
+
+def applicable_to_each(
+    snapshots: Iterable[OverrideContent], *, placement: str, fleet: Fleet, objects: Iterable[HubObject]
+) -> dict[str, tuple[OverrideContent, ...]]:
+    """Return what `applicable` returns, for every cluster of a fleet to which any snapshot applies."""
+    selected = {key for each in objects for key in (_own_key(each), _namespace_key(each))}
+    concerned = []
+    for one in snapshots:
+        wanted = one.override.spec.placement  # None is every placement
+        is_for = wanted is None or (wanted.name == placement and wanted.scope == PlacementScope.CLUSTER)
+        if is_for and not selected.isdisjoint(_selected_keys(one)):
+            concerned.append(one)
+    found: dict[str, list[OverrideContent]] = {}
+    for one in sorted(concerned, key=lambda one: (not one.is_for_clusters, one.namespace, one.name)):
+        rules = one.override.spec.policy.override_rules
+        names = dict.fromkeys(name for rule in rules for name in _matching(rule, fleet))
+        for name in names:
+            found.setdefault(name, []).append(one)
+    return {name: tuple(several) for name, several in found.items()}
+
+
+def _own_key(each: HubObject) -> _Key:
+    return each.namespace, each.group, each.version, each.kind, each.name
+
+
+def _namespace_key(each: HubObject) -> _Key:
+    """Return what a cluster override has to select for an object: itself, or its namespace."""
+    return ("", "", "v1", "Namespace", each.namespace) if each.namespace else _own_key(each)
+
+
+def _selected_keys(snapshot: OverrideContent) -> frozenset[_Key]:
+    if isinstance(snapshot.override, ClusterResourceOverride):
+        selectors = snapshot.override.spec.cluster_resource_selectors
+    else:
+        selectors = snapshot.override.spec.resource_selectors
+    return frozenset((snapshot.namespace, one.group, one.version, one.kind, one.name) for one in selectors)
+
+
+def _matching(rule: OverrideRule, fleet: Fleet) -> Iterable[str]:
+    """Return the clusters that a rule selects: without a selector none, without terms all."""
+    if rule.cluster_selector is None:
+        return ()
+    terms = rule.cluster_selector.cluster_selector_terms
+    if not terms:
+        return fleet.names
+    masks = [match_labels(term.label_selector, fleet).tolist() for term in terms]
+    return [name for name, *matches in zip(fleet.names, *masks, strict=True) if any(matches)]
+
+
+def override(
+    objects: Iterable[HubObject], snapshots: Sequence[OverrideContent], cluster: Cluster
+) -> Overridden | OverrideFailed:
+    """Return the resources for one cluster; the snapshots are those that `applicable` returned.
+
+    The objects passed in are not changed. One patch that does not fit fails the whole cluster (A.1).
+    """
+    rules = [_Rules.of(one, cluster) for one in snapshots]
+    kept: list[HubObject] = []
+    left_out: list[HubObject] = []
+    for each in objects:
+        try:
+            changed = _apply_rules(each, [one for one in rules if one.select(each)], cluster)
+        except _DoesNotFitError as error:
+            return error.failure
+        (left_out if changed is None else kept).append(changed or each)
+    return Overridden(tuple(kept), tuple(left_out))
+
+
+class _DoesNotFitError(Exception):
+    def __init__(self, failure: OverrideFailed) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The rules of one snapshot that select one cluster, with their numbers in the document."""
+
+    snapshot: OverrideContent
+    keys: frozenset[_Key]
+    rules: tuple[tuple[int, OverrideRule], ...]
+
+    @classmethod
+    def of(cls, snapshot: OverrideContent, cluster: Cluster) -> "_Rules":
+        numbered = enumerate(snapshot.override.spec.policy.override_rules)
+        alone = Fleet([cluster])
+        rules = tuple((number, rule) for number, rule in numbered if _matching(rule, alone))
+        return cls(snapshot, _selected_keys(snapshot), rules)
+
+    def select(self, each: HubObject) -> bool:
+        """Return whether an object is selected, by itself or, for a cluster override, by its namespace."""
+        key = _namespace_key(each) if self.snapshot.is_for_clusters else _own_key(each)
+        return key in self.keys
+
+
+def _apply_rules(each: HubObject, several: Iterable[_Rules], cluster: Cluster) -> HubObject | None:
+    """Return an object after all rules, or None if one leaves it out; the result must be a manifest."""
+    for one in several:
+        for number, rule in one.rules:
+            if rule.override_type is OverrideType.DELETE:
+                return None
+            content = dict(each.content)
+            path = f"spec.policy.overrideRules[{number}]"
+            try:
+                for index, patch in enumerate(rule.json_patch_overrides):
+                    path = f"spec.policy.overrideRules[{number}].jsonPatchOverrides[{index}]"
+                    content = apply_patch(content, patch, replace_variables(patch.value, cluster))
+                each = parse_hub_object(content)
+            except (PatchError, VariableError, InvalidManifest) as error:
+                failure = OverrideFailed(one.snapshot.full_name, path, str(each), str(error))
+                raise _DoesNotFitError(failure) from error
+    return each
+
+
+class VariableError(ValueError):
+    """A variable has no end, or names a label that the cluster does not have."""
+
+
+def replace_variables(value: Any, cluster: Cluster) -> Any:
+    """Return a copy of a value with the variables of every text, keys too, replaced (lifecycle B.1.8).
+
+    Variables are the name and the labels of the cluster. Raises VariableError.
+    """
+    if isinstance(value, str):
+        # From left to right; the value of a label is not searched again.
+        before, *parts = value.replace(_CLUSTER_NAME, cluster.name).split(_CLUSTER_LABEL)
+        return before + "".join(label_value(part, cluster) for part in parts)
+    if isinstance(value, Mapping):
+        return {
+            replace_variables(key, cluster): replace_variables(item, cluster) for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [replace_variables(item, cluster) for item in value]
+    return value
+
+
+def label_value(part: str, cluster: Cluster) -> str:
+    """Return a label's value and the text after its variable. Raises VariableError."""
+    key, brace, rest = part.partition("}")
+    if not brace:
+        raise VariableError(f"{_CLUSTER_LABEL}… has no closing brace")  # what follows may be a secret
+    if key not in cluster.labels:
+        raise VariableError(f"the cluster has no label {key}")
+    return cluster.labels[key] + rest
+
+
+class PatchError(ValueError):
+    """A patch does not fit the manifest; the text says why."""
+
+
+def apply_patch(manifest: Mapping[str, Any], patch: JsonPatch, value: Any) -> dict[str, Any]:
+    """Return a copy of a manifest with one patch applied (RFC 6902), with this value instead of its own.
+
+    Raises PatchError.
+    """
+    operation: dict[str, Any] = {"op": patch.op.value, "path": patch.path}
+    if patch.op is not PatchOperator.REMOVE:
+        operation["value"] = value
+    try:
+        changed: dict[str, Any] = jsonpatch.apply_patch(dict(manifest), [operation])
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, ValueError) as error:
+        raise PatchError(_NOT_FOUND.sub(" not found", str(error))) from error
+    return changed
+
+
+def cluster_version(
+    resources: str, snapshots: Iterable[OverrideContent], apply_strategy: ApplyStrategy
+) -> str:
+    """Return the version of a cluster, as a hash: resource snapshot, overrides and apply strategy (A.1).
+
+    `resources` names a resource snapshot, or is its content hash where equal content is to be one version.
+    """
+    parts = {
+        "resources": resources,
+        "overrides": [[one.is_for_clusters, one.full_name, one.content_hash] for one in snapshots],
+        "applyStrategy": apply_strategy.effective().to_plain(),
+    }
+    return sha256(canonical_json(parts)).hexdigest()

@@ -1,0 +1,131 @@
+"""Parsing of the manifests of resources on the hub cluster (`spec/lifecycle.md` A.16, B.1.10, B.2)."""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, ClassVar, NamedTuple
+
+from pydantic import Field
+
+from fleetui.apimachinery import fields
+from fleetui.apimachinery.errors import ErrorDetail
+from fleetui.apimachinery.fields import WRITTEN_BY_A_HUB, Annotations, FilledText, Labels, pattern
+from fleetui.apimachinery.kinds import KindScope, refuse_fleet_kinds, scope_of
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    ManifestModel,
+    Raw,
+    mapping_at,
+    parse_manifest,
+    quote_value,
+)
+from fleetui.apimachinery.secrets import HubObject, canonical_json
+from placements.manifests.placement import is_reserved_namespace
+
+__all__ = ["LARGEST_OBJECT", "HubObject", "parse_hub_object"]
+
+LARGEST_OBJECT = 3 * 512 * 1024
+_MEBIBYTE = 1024 * 1024
+_RUNS_ON_THE_HUB = frozenset({("", "Pod"), ("apps", "ReplicaSet")})
+
+
+class _NameRule(NamedTuple):
+    problem_of: Callable[[str], fields.NameProblem | None]
+    allowed: str
+
+
+_SUBDOMAIN = _NameRule(fields.subdomain_problem, f"at most 253 {fields.DNS_SUBDOMAIN}")
+_PATH_SEGMENT = _NameRule(fields.object_name_problem, fields.OBJECT_NAME)
+_NAME_RULES = {
+    ("", "Namespace"): _NameRule(fields.dns_label_problem, fields.DNS_LABEL),
+    ("", "Service"): _NameRule(fields.service_name_problem, fields.SERVICE_NAME),
+    ("apiregistration.k8s.io", "APIService"): _PATH_SEGMENT,
+    ("certificates.k8s.io", "CertificateSigningRequest"): _PATH_SEGMENT,
+    ("certificates.k8s.io", "ClusterTrustBundle"): _PATH_SEGMENT,
+    ("networking.k8s.io", "IPAddress"): _PATH_SEGMENT,
+    ("rbac.authorization.k8s.io", "ClusterRole"): _PATH_SEGMENT,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _PATH_SEGMENT,
+    ("rbac.authorization.k8s.io", "Role"): _PATH_SEGMENT,
+    ("rbac.authorization.k8s.io", "RoleBinding"): _PATH_SEGMENT,
+}
+
+
+def parse_hub_object(document: object) -> HubObject:
+    """Parse any Kubernetes object and keep its manifest. Raise Faults.
+
+    For one of Fleet's own kinds that is the only error.
+    """
+    refuse_fleet_kinds(document)
+    parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=_size_problems)
+    return HubObject.of(mapping_at(document))
+
+
+def _size_problems(document: object) -> Iterator[ErrorDetail]:
+    size = len(canonical_json(document))
+    if size > LARGEST_OBJECT:
+        message = f"Too large: {size / _MEBIBYTE:.2f} MiB as compact JSON ({size} bytes)"
+        yield ErrorDetail((), "too-large", message, f"at most 1.5 MiB ({LARGEST_OBJECT} bytes)")
+
+
+class _Metadata(ManifestModel):
+    """Name, namespace, labels and annotations of an object; what a hub adds on its own is accepted."""
+
+    noun: ClassVar[str] = "document's metadata"
+    ignored_fields: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
+
+    name: FilledText
+    namespace: Annotated[str, pattern(fields.dns_label_problem, fields.DNS_LABEL, filled_in=False)] = ""
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+
+
+class _Manifest(ManifestModel):
+    """The fields that every Kubernetes object has; the rest is checked by the clusters."""
+
+    noun: ClassVar[str] = "manifest"
+    allow_unknown: ClassVar[bool] = True
+
+    api_version: Annotated[str, pattern(fields.api_version_problem, fields.API_VERSION)]
+    kind: Annotated[str, pattern(fields.kind_problem, "a kind such as Deployment")]
+    metadata: _Metadata
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """What depends on the kind: its name, where it lives, whether the hub takes it."""
+        version, kind = raw.get("apiVersion"), raw.get("kind")
+        metadata = mapping_at(raw, "metadata")
+        if metadata.get("generateName") and not metadata.get("name"):
+            message = "Forbidden: generated names are not supported; set metadata.name"
+            yield ErrorDetail(("metadata", "generateName"), "not-supported", message, "name")
+        if isinstance(version, str) and isinstance(kind, str):
+            group = version.rpartition("/")[0]
+
+            # What would run on the hub itself stays off it (lifecycle B.1.10).
+            if (group, kind) == ("", "List"):
+                message = "Forbidden: a List must be applied as single objects"
+                yield ErrorDetail(("kind",), "kind-not-supported", message, "one object")
+            namespace = metadata.get("namespace")
+            is_reserved = isinstance(namespace, str) and is_reserved_namespace(namespace)
+            if (group, kind) in _RUNS_ON_THE_HUB and not is_reserved:
+                message = (
+                    f"Forbidden: {kind} would run on the hub itself; place its owner, such as a Deployment"
+                )
+                yield ErrorDetail(
+                    ("kind",), "kind-not-supported", message, "kinds that do not run on the hub"
+                )
+
+            name, rule = metadata.get("name"), _NAME_RULES.get((group, kind), _SUBDOMAIN)
+            if isinstance(name, str) and name and (problem := rule.problem_of(name)):
+                message = f"Invalid value: {quote_value(name)}: {problem.words}"
+                yield ErrorDetail(("metadata", "name"), problem.code, message, rule.allowed)
+            yield from (problem.under("metadata") for problem in _scope_problems(group, kind, metadata))
+
+
+def _scope_problems(group: str, kind: str, metadata: Raw) -> Iterator[ErrorDetail]:
+    """Check the namespace against the kind; for kinds that are not built in, the manifest decides."""
+    scope, namespace = scope_of(group, kind), metadata.get("namespace")
+    if scope is KindScope.NAMESPACED and (namespace is None or namespace == ""):
+        message = f"Required value: {kind} is namespaced, and no namespace is assumed"
+        yield ErrorDetail(("namespace",), "required", message, "the name of a namespace")
+    if scope is KindScope.CLUSTER and namespace:
+        yield ErrorDetail(
+            ("namespace",), "misplaced", "Forbidden: not allowed on this kind, which is cluster-scoped"
+        )

@@ -1,0 +1,142 @@
+"""The result of `next_actions`: updates to start, blocked updates and their causes, the next sync."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+from placements.engine.rollout.budget import Budgets
+from placements.engine.rollout.state import Phase
+
+
+class UpdateReason(StrEnum):
+    """What makes a version start on a cluster.
+
+    NEWER where a cluster is not available, UPDATE where it is, ADD where nothing is; RETRY after a failure.
+    """
+
+    NEWER = "new"
+    RETRY = "retry"
+    UPDATE = "update"
+    ADD = "add"
+
+
+@dataclass(frozen=True, slots=True)
+class StartUpdate:
+    """Apply a version; another attempt at the same version has a higher number."""
+
+    cluster: str
+    version: str
+    reason: UpdateReason
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove the placement's resources from a cluster."""
+
+    cluster: str
+    attempt: int = 1
+
+
+Action: TypeAlias = StartUpdate | Remove
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """What both planners return: the actions in the order in which they start, and when to sync again.
+
+    Sync again at `requeue_at`, and whenever anything changes.
+    """
+
+    actions: tuple[Action, ...] = ()
+    requeue_at: datetime | None = None
+
+
+class BlockReason(StrEnum):
+    """Why a cluster has to wait."""
+
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    NOT_IN_FLEET = "not-in-fleet"
+    UNREACHABLE = "unreachable"
+    RETRY_LATER = "retry-later"
+    BEING_REMOVED = "being-removed"
+    UPDATE_FLOOR = "update-floor"
+    REMOVAL_FLOOR = "removal-floor"
+    CEILING = "ceiling"
+    DELETION_LIMIT = "deletion-limit"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedCluster:
+    """A cluster that waits: what runs, what is wanted, what would start, what blocks it (lifecycle A.8).
+
+    `action` is None where a cluster became unreachable while it was worked on; `since` is when it became
+    unreachable. `retry_at` is when a retry is due. From `abandonable_from` on an operator may abandon the
+    cluster (lifecycle A.11).
+    """
+
+    cluster: str
+    reason: BlockReason
+    action: Action | None
+    running: str | None
+    wanted: str | None
+    retry_at: datetime | None = None
+    abandonable_from: datetime | None = None
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InProgressCluster:
+    """A cluster that is being worked on; `available_at` is when time alone makes it available."""
+
+    cluster: str
+    phase: Phase
+    available_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedRemovals:
+    """Removals that the minimum blocks (lifecycle A.5): `found` of `required` clusters were selected.
+
+    `is_permanent` if not even every selected cluster being available would allow the last of them.
+    """
+
+    found: int
+    required: int
+    clusters: tuple[str, ...]
+    is_permanent: bool
+
+
+class RunPhase(StrEnum):
+    """Work starts; it is in progress or due later; all is done; only a change of the inputs helps."""
+
+    STARTS = "starts"
+    WAITS = "waits"
+    FINISHED = "finished"
+    HALTED = "halted"
+
+
+@dataclass(frozen=True, slots=True)
+class RollingUpdateResult(SyncResult):
+    """What may happen in a rolling update, and why not more.
+
+    `budgets` are those after the actions. `unreachable` names the selected clusters that count in N and
+    cannot be available; `may_still_hold` those unreachable, or gone, that have resources of the placement
+    as far as is known.
+    """
+
+    phase: RunPhase
+    budgets: Budgets
+    blocked: tuple[BlockedCluster, ...] = ()
+    in_progress: tuple[InProgressCluster, ...] = ()
+    unreachable: tuple[str, ...] = ()
+    may_still_hold: tuple[str, ...] = ()
+
+    @property
+    def blocked_removals(self) -> BlockedRemovals | None:
+        """Return which removals the minimum blocks, None where it blocks none."""
+        names = tuple(each.cluster for each in self.blocked if each.reason is BlockReason.REMOVAL_FLOOR)
+        removals, found = self.budgets.removals, self.budgets.updates.number
+        return BlockedRemovals(found, removals.number, names, found < removals.minimum) if names else None

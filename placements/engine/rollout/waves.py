@@ -1,0 +1,168 @@
+"""The preview of a rolling update in waves, and its progress as counts and limits."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from placements.engine.rollout.actions import Action, Remove, RollingUpdateResult, StartUpdate
+from placements.engine.rollout.budget import BudgetKind, Budgets, budgets_of
+from placements.engine.rollout.rolling_update import (
+    PendingUpdate,
+    choose,
+    next_actions,
+    plan_work,
+    queue_by_budget,
+)
+from placements.engine.rollout.state import ClusterState, Phase, RolloutState, Suspension
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """One planned batch: what starts together, in its order, and the budgets after that."""
+
+    number: int
+    actions: tuple[Action, ...]
+    budgets: Budgets
+
+
+@dataclass(frozen=True, slots=True)
+class WavePlan:
+    """The waves, and the result when none is left: finished, or which clusters are blocked and by what."""
+
+    waves: tuple[Wave, ...]
+    rest: RollingUpdateResult
+
+
+def plan_waves(state: RolloutState) -> WavePlan:
+    """Plan the waves from the current state, as if all took equally long and nothing failed.
+
+    A pause, a stop and waits for a retry are ignored. For a draft, plan `state.with_wanted(...)`.
+    """
+    clusters = tuple(
+        cluster if cluster.retry_at is None else replace(cluster, retry_at=None) for cluster in state.clusters
+    )
+    clear = replace(state, suspension=Suspension.NONE, clusters=clusters)
+    batches = list(_batches(clear))
+    waves = [
+        Wave(number, tuple(update.action for update in started), budgets)
+        for number, (started, budgets) in enumerate(batches, 1)
+    ]
+    everything = [update.action for started, _ in batches for update in started]
+    return WavePlan(tuple(waves), next_actions(completed(clear, everything)))
+
+
+def _batches(state: RolloutState) -> Iterator[tuple[list[PendingUpdate], Budgets]]:
+    """Yield what starts together, batch after batch, and the budgets after each."""
+    if state.deletion and state.deletion.abandons:
+        return
+    started, budgets = choose(queue_by_budget(plan_work(state).updates), budgets_of(state))
+    if started:
+        yield started, budgets
+    # From here on nothing is in flight and no update is free, so that numbers are all there is to follow.
+    state = completed(state, [update.action for update in started])
+    queues, before = queue_by_budget(plan_work(state).updates), budgets_of(state)
+    while True:
+        started, budgets = choose(queues, before)
+        if not started:
+            return
+        yield started, budgets
+        before = _completed_budgets(before, started)
+
+
+def completed(state: RolloutState, actions: Iterable[Action]) -> RolloutState:
+    """Return the state once these actions, and all that was in flight before, have succeeded."""
+    by_cluster = {action.cluster: action for action in actions}
+    return replace(state, clusters=tuple(_completed(each, by_cluster) for each in state.clusters))
+
+
+def _completed(cluster: ClusterState, actions: Mapping[str, Action]) -> ClusterState:
+    action = actions.get(cluster.name)
+    if isinstance(action, StartUpdate):
+        return cluster.completed(Phase.AVAILABLE, running=action.version)
+    if isinstance(action, Remove):
+        return cluster.completed(Phase.REMOVED, running=None)
+    if not cluster.is_reachable:
+        return cluster
+    if cluster.phase is Phase.REMOVING:
+        return cluster.completed(Phase.REMOVED, running=None)
+    if cluster.phase in (Phase.APPLYING, Phase.APPLIED):
+        return cluster.completed(Phase.AVAILABLE, running=cluster.running)
+    return cluster
+
+
+def _completed_budgets(budgets: Budgets, started: list[PendingUpdate]) -> Budgets:
+    """Return the budgets once a batch has succeeded."""
+    removed = [update for update in started if isinstance(update.action, Remove)]
+    added = sum(update.budget is BudgetKind.ADDITION for update in started)
+    ready = budgets.updates.ready + added - sum(each.cluster.phase is Phase.AVAILABLE for each in removed)
+    holding = budgets.additions.holding + added - len(removed)
+    deletion = replace(budgets.deletion, running=0, started=0) if budgets.deletion else None
+    return Budgets(
+        replace(budgets.updates, ready=ready, at_risk=0),
+        replace(budgets.removals, ready=ready, at_risk=0),
+        replace(budgets.additions, holding=holding, added=0),
+        deletion,
+    )
+
+
+class ClusterProgress(StrEnum):
+    """Where a cluster that holds resources is in a rollout."""
+
+    OLD = "old"
+    NEW = "new"
+    UNAVAILABLE = "unavailable"
+    REMOVING = "removing"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutProgress:
+    """Clusters that hold resources, or are about to, each in one of four counts, and the limits of A.2.
+
+    `old` and `new` are available, on another version than wanted or on the one wanted; `unavailable` are
+    worked on, not available yet, failed or unreachable; `removing` are being removed. `number` is N,
+    `min_available` N − maxUnavailable and `max_total` N + maxSurge.
+    """
+
+    old: int
+    new: int
+    unavailable: int
+    removing: int
+    number: int
+    min_available: int
+    max_total: int
+
+    @property
+    def available(self) -> int:  # on whichever version: what the minimum is measured against
+        return self.old + self.new
+
+    @property
+    def placed(self) -> int:  # those that hold resources: what the maximum is measured against
+        return self.old + self.new + self.unavailable + self.removing
+
+
+def rollout_progress(state: RolloutState, result: RollingUpdateResult) -> RolloutProgress:
+    """Count the clusters as they are once the actions of the result have started."""
+    actions = {action.cluster: action for action in result.actions}
+    counts: Counter[ClusterProgress] = Counter()
+    for cluster in state.clusters:
+        action = actions.get(cluster.name)
+        if not cluster.has_resources and action is None:
+            continue
+        if isinstance(action, Remove) or cluster.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
+            counts[ClusterProgress.REMOVING] += 1
+        elif action is not None or not state.is_available(cluster):
+            counts[ClusterProgress.UNAVAILABLE] += 1
+        else:
+            is_new = cluster.running == cluster.wanted
+            counts[ClusterProgress.NEW if is_new else ClusterProgress.OLD] += 1
+    updates, additions = result.budgets.updates, result.budgets.additions
+    return RolloutProgress(
+        counts[ClusterProgress.OLD],
+        counts[ClusterProgress.NEW],
+        counts[ClusterProgress.UNAVAILABLE],
+        counts[ClusterProgress.REMOVING],
+        updates.number,
+        updates.minimum,
+        additions.maximum,
+    )

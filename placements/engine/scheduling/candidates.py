@@ -1,0 +1,122 @@
+"""The columns by which the candidates of one PickN cycle compete, and the picks of a picker.
+
+A round depends on nothing else, so picks and these columns are enough to rebuild every round.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clusters.columns import Bools, Codes, Ints, descending
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.profile import Profile, profile_of
+from placements.engine.scheduling.scores.preferred_affinity import stickiness
+from placements.engine.scheduling.spread.base import Groups, Scores, SpreadInput, SpreadStrategy
+from placements.manifests.policy import TopologySpreadConstraint
+
+Verdicts = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """One entry per cluster of the fleet, in its order, in every column.
+
+    `failed` has one bit per filter of the profile, the first filter lowest; 0 = passes them all. `affinity`
+    is the reported score, `preference` the one that ranks: they are one column where the preference is the
+    affinity score alone.
+    """
+
+    strategy: SpreadStrategy
+    constraints: tuple[TopologySpreadConstraint, ...]
+    groups: tuple[Groups, ...]
+    failed: Verdicts
+    affinity: Scores
+    preference: Scores
+    was_here: Ints
+    placed: Codes
+
+    @cached_property
+    def passes(self) -> Bools:
+        """Return which clusters no filter before topology spread rules out."""
+        passes: Bools = self.failed == 0
+        return passes
+
+    def starting_counts(self) -> list[Ints]:
+        """Return the counts per domain before the first round, a list entry per constraint."""
+        return [self.strategy.starting_counts(groups, self.placed) for groups in self.groups]
+
+    def in_order(self, positions: Ints, columns: Sequence[Scores]) -> Ints:
+        """Return positions, which are ascending, ordered by rank columns over them, the name ending a tie."""
+        if not self.strategy.smaller_name_wins:
+            return positions[descending(columns)]
+        return positions[::-1][descending([column[::-1] for column in columns])]
+
+    def was_here_in(self, round_number: int) -> Ints:
+        """Return the stickiness column as the given round (from 1) uses it."""
+        if round_number > 1 and self.constraints and self.strategy.was_here_in_first_round_only:
+            return np.zeros_like(self.was_here)
+        return self.was_here
+
+
+def candidates_of(cycle: Cycle) -> Candidates:
+    """Run the filters and the scores of a cycle over the whole fleet."""
+    profile = profile_of(cycle)
+    strategy, constraints = profile.strategy, cycle.policy.topology_spread_constraints
+    passes = filter_columns(cycle, profile)
+    failed = _verdicts(cycle, passes)
+    affinity = profile.preference.affinity(cycle, failed == 0)
+    return Candidates(
+        strategy=strategy,
+        constraints=constraints,
+        groups=strategy.groups(SpreadInput(cycle.fleet, constraints, passes)),
+        failed=failed,
+        affinity=affinity,
+        preference=profile.preference.ranking(cycle, failed == 0, affinity),
+        was_here=stickiness(cycle),
+        placed=cycle.placed,
+    )
+
+
+def verdicts(cycle: Cycle) -> Verdicts:
+    """Run every filter of the profile; bit k of a cluster is set when filter k rules it out."""
+    return _verdicts(cycle, filter_columns(cycle, profile_of(cycle)))
+
+
+def filter_columns(cycle: Cycle, profile: Profile) -> dict[str, Bools]:
+    """Run every filter of the profile; give by its name which clusters pass it."""
+    return {rule.name: rule.passes(cycle) for rule in profile.filters}
+
+
+def _verdicts(cycle: Cycle, passes: Mapping[str, Bools]) -> Verdicts:
+    failed = np.zeros(len(cycle.fleet), dtype=np.uint8)
+    for bit, column in enumerate(passes.values()):
+        failed |= np.where(column, 0, 1 << bit).astype(np.uint8)
+    return failed
+
+
+def preference_order(candidates: Candidates, was_here: Ints, taken: Codes) -> Ints:
+    """Return the positions of the clusters that pass the filters, best first, without the spread."""
+    passes = candidates.passes.copy()
+    passes[taken] = False
+    positions = np.nonzero(passes)[0]
+    columns = candidates.strategy.rank(
+        spread=(np.zeros(len(positions), dtype=np.int64),),
+        preference=candidates.preference[positions],
+        was_here=was_here[positions],
+    )
+    return candidates.in_order(positions, columns)
+
+
+@dataclass(frozen=True)
+class Picks:
+    """The positions picked, in order, with the columns of the spread score that each had in its round.
+
+    `ran_dry`: a last round was evaluated and found no candidate.
+    """
+
+    positions: Codes
+    spread: tuple[Scores, ...]
+    ran_dry: bool

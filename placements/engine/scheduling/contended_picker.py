@@ -1,0 +1,144 @@
+"""The greedy loop for strategies whose scores depend on which other clusters compete.
+
+The best cell is determined by the strategy's incremental ranker if it has one, otherwise by its eight
+methods, evaluated for all cells in every round. Strategies that sum scores of domains use `picker.py`.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from clusters.columns import ABSENT, Codes, Ints
+from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
+from placements.engine.scheduling.cells import cells_of, narrow
+from placements.engine.scheduling.cycle import NOBODY
+from placements.engine.scheduling.round import RoundEvaluation
+from placements.engine.scheduling.spread.base import (
+    CellBest,
+    Groups,
+    IncrementalRanker,
+    OutOfRoomError,
+    RankerInput,
+    RoundState,
+    StandingsStrategy,
+)
+
+
+def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
+    """Pick up to `wanted` clusters, one a round."""
+    cells = Cells(candidates)
+    standings = _standings(cells)
+    positions: list[int] = []
+    scores: list[list[float]] = []
+    while len(positions) < wanted:
+        cell = standings.best()
+        if cell is None:
+            break
+        scores.append(standings.scores(cell))
+        positions.append(int(cells.positions[cell]))
+        successor = cells.take(cell)
+        try:
+            standings.take(cell, successor)
+        except OutOfRoomError:
+            standings = GenericRanker(cells)
+    spread = tuple(np.array(column) for column in zip(*scores, strict=True))
+    return Picks(np.array(positions, dtype=np.int32), spread, ran_dry=len(positions) < wanted)
+
+
+def _standings(cells: "Cells") -> IncrementalRanker:
+    """Return the strategy's own ranker, or the generic one."""
+    strategy = cells.candidates.strategy
+    own = strategy.standings(cells.field()) if isinstance(strategy, StandingsStrategy) else None
+    return GenericRanker(cells) if own is None else own
+
+
+class Cells:
+    """The cells of a run: who leads each of them, whether one is left, and the counts of the domains."""
+
+    def __init__(self, candidates: Candidates) -> None:
+        self.candidates = candidates
+        self.order = preference_order(candidates, candidates.was_here, NOBODY)
+        cell_of, self.codes = cells_of([groups.codes[self.order] for groups in candidates.groups])
+        self.ranks = np.argsort(narrow(cell_of), kind="stable")
+        sizes = np.bincount(cell_of, minlength=self.codes.shape[1])
+        ends = np.cumsum(sizes)
+        self.ends, self.heads = ends.tolist(), (ends - sizes).tolist()
+        self.groups_of: list[list[int]] = self.codes.T.tolist()
+        self.positions: Ints = self.order[self.ranks[self.heads]]
+        self.left = np.ones(len(sizes), dtype=np.bool_)
+        self.counts = tuple(candidates.starting_counts())
+        self.groups = tuple(
+            _at(groups, codes, self.positions)
+            for groups, codes in zip(candidates.groups, self.codes, strict=True)
+        )
+
+    def take(self, cell: int) -> CellBest | None:
+        """Take the leader of a cell; return its successor, None when the cell is empty now."""
+        for counts, group in zip(self.counts, self.groups_of[cell], strict=True):
+            if group != ABSENT:
+                counts[group] += 1
+        self.heads[cell] = head = self.heads[cell] + 1
+        if head == self.ends[cell]:
+            self.left[cell] = False
+            return None
+        rank = int(self.ranks[head])
+        self.positions[cell] = position = int(self.order[rank])
+        return CellBest(position, rank, self.candidates.preference[position].item())
+
+    def field(self) -> RankerInput:
+        """Return the start of the run as a strategy reads it."""
+        return RankerInput(
+            self.candidates.constraints,
+            self.groups,
+            self.counts,
+            self.positions,
+            ranks=self.ranks[self.heads],
+            preference=self.candidates.preference[self.positions],
+            size=len(self.candidates.passes),
+            widest=float(np.abs(self.candidates.preference).max(initial=0)),
+        )
+
+
+class GenericRanker:
+    """A ranker for any strategy: it evaluates the eight methods for every cell in every round."""
+
+    def __init__(self, cells: Cells) -> None:
+        self.cells = cells
+        self.evaluation = self._evaluation()
+
+    def _evaluation(self) -> RoundEvaluation:
+        cells = self.cells
+        race = RoundState(cells.candidates.constraints, cells.groups, cells.counts, cells.left)
+        return RoundEvaluation(cells.candidates.strategy, race)
+
+    def best(self) -> int | None:
+        """Return the cell whose leader ranks first, None when no cell contends."""
+        self.evaluation = evaluation = self._evaluation()
+        contenders = np.nonzero(evaluation.contends)[0]
+        if not len(contenders):
+            return None
+        candidates, positions = self.cells.candidates, self.cells.positions[contenders]
+        columns = candidates.strategy.rank(
+            spread=tuple(column[contenders] for column in evaluation.spread),
+            preference=candidates.preference[positions],
+            was_here=candidates.was_here[positions],
+        )
+        best = np.arange(len(contenders))
+        for column in columns:
+            values = column[best]
+            best = best[values == values.max()]
+        by_name = positions[best].argmin if candidates.strategy.smaller_name_wins else positions[best].argmax
+        return int(contenders[best[by_name()]])
+
+    def scores(self, cell: int) -> list[float]:
+        """Return the columns of a cell's spread score in the round that was evaluated last."""
+        return [column[cell].item() for column in self.evaluation.spread]
+
+    def take(self, _cell: int, _successor: CellBest | None) -> None:
+        """Do nothing: the next round reads the cells themselves."""
+
+
+def _at(groups: Groups, codes: Codes, leaders: Ints) -> Groups:
+    """Return the domains with cells for entries; a cell is in the family of any of its clusters."""
+    family_of = None if groups.family_of is None else groups.family_of[leaders]
+    return replace(groups, codes=codes, family_of=family_of)

@@ -1,0 +1,90 @@
+"""One scheduling cycle: all inputs of a decision, and nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+
+from clusters.columns import Bools, Codes
+from clusters.fleet import Fleet
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
+from placements.manifests.binding import BindingsByClass, PlacedBinding, classify_bindings
+from placements.manifests.ocm_options import OcmOptions, parse_ocm_options
+from placements.manifests.policy import PlacementPolicy
+
+NOBODY: Codes = np.zeros(0, dtype=np.int32)
+NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
+
+
+class DuplicateBindingError(ValueError):
+    """Two bindings of one placement name the same cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(f"two bindings name the cluster {cluster!r}")
+        self.cluster = cluster
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """The inputs of one run of the scheduler for one placement. Raise DuplicateBindingError."""
+
+    fleet: Fleet
+    policy: PlacementPolicy = field(default_factory=PlacementPolicy)
+    bindings: tuple[PlacedBinding, ...] = ()
+    semantics: Semantics = DEFAULT_SEMANTICS
+    options: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
+
+    def __post_init__(self) -> None:
+        clusters = [binding.cluster for binding in self.live_bindings]
+        for name, following in pairwise(clusters):
+            if name == following:
+                raise DuplicateBindingError(name)
+
+    @cached_property
+    def ocm_options(self) -> OcmOptions:
+        """Return the options of `ocm`. Raise Faults for invalid ones."""
+        return parse_ocm_options(dict(self.options))
+
+    @cached_property
+    def live_bindings(self) -> tuple[PlacedBinding, ...]:
+        """Return the bindings that are not being deleted, by cluster name."""
+        live = (binding for binding in self.bindings if not binding.is_deleting)
+        return tuple(sorted(live, key=lambda binding: binding.cluster))
+
+    @cached_property
+    def standing(self) -> BindingsByClass:
+        return classify_bindings(self.live_bindings, self.fleet)
+
+    @cached_property
+    def placed(self) -> Codes:
+        """Return the positions of the clusters with a current scheduled or bound binding."""
+        return self._positions(self.standing.current)
+
+    @cached_property
+    def was_here(self) -> Bools:
+        """Return the clusters with an obsolete binding of this placement."""
+        return self._mask(self._positions(self.standing.obsolete))
+
+    @cached_property
+    def is_active(self) -> Bools:
+        """Return the clusters with a scheduled or bound binding, whatever policy made it."""
+        return self._mask(self._positions((*self.standing.current, *self.standing.obsolete)))
+
+    @cached_property
+    def is_placed(self) -> Bools:
+        """Return the clusters with a current scheduled or bound binding."""
+        return self._mask(self.placed)
+
+    def _positions(self, bindings: tuple[PlacedBinding, ...]) -> Codes:
+        if not bindings:
+            return NOBODY
+        positions = self.fleet.positions
+        return np.array([positions[binding.cluster] for binding in bindings], dtype=np.int32)
+
+    def _mask(self, positions: Codes) -> Bools:
+        mask = np.zeros(len(self.fleet), dtype=np.bool_)
+        mask[positions] = True
+        return mask

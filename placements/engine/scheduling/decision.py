@@ -1,0 +1,166 @@
+"""The result of a scheduling cycle, and all that is needed to explain it.
+
+Pages, charts, the API and the command line render this one object. Rounds and outcomes (`outcome.py`) are
+computed on demand from the picks and the columns. `ENGINE_VERSION` is part of every decision id.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+
+from clusters.columns import Codes
+from placements.engine.scheduling.candidates import Candidates, Picks, Verdicts
+from placements.engine.scheduling.cycle import NOBODY, Cycle
+from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.round import Round, SpreadScore, reported_score
+from placements.engine.scheduling.selectors import Malformed
+from placements.manifests.binding import BindingState, PlacedBinding
+
+ENGINE_VERSION = "1"
+
+
+class CycleKind(StrEnum):
+    PICK_FIXED = "pick-fixed"
+    NO_NAMES = "no-names"
+    PICK_ALL = "pick-all"
+    PICK = "pick"
+    SCALE_DOWN = "scale-down"
+    NOTHING_TO_DO = "nothing-to-do"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """One cluster chosen in this cycle, with the scores of its round; PickFixed has none."""
+
+    cluster: str
+    topology_spread_score: SpreadScore | None = None
+    affinity_score: float | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The result of one scheduling cycle.
+
+    `chosen` has the positions of the clusters picked, in the order of picking; `kept` and `unscheduled`
+    are names, sorted, the latter with clusters that are no longer in the fleet. `verdicts` are the
+    filters' where filters ran; `candidates` and `picks` are there when a PickN cycle picked.
+    """
+
+    cycle: Cycle
+    kind: CycleKind
+    chosen: Codes = field(default_factory=lambda: NOBODY)
+    kept: tuple[str, ...] = ()
+    unscheduled: tuple[str, ...] = ()
+    not_found: tuple[str, ...] = ()
+    is_fulfilled: bool = False
+    verdicts: Verdicts | None = None
+    candidates: Candidates | None = None
+    picks: Picks | None = None
+    malformed: tuple[Malformed, ...] = ()
+
+    @cached_property
+    def id(self) -> str:
+        """Return the content hash of the inputs: `d-` and 32 hex digits (`spec/scheduler.md` 5)."""
+        cycle = self.cycle
+        identity = {
+            "engine": ENGINE_VERSION,
+            "semantics": cycle.semantics,
+            "options": dict(cycle.options),
+            "policy": cycle.policy.canonical(),
+            "bindings": [binding_facts(binding) for binding in cycle.live_bindings],
+            "fleet": cycle.fleet.digest(labels_read(cycle), properties_read(cycle)),
+        }
+        text = json.dumps(identity, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+        return "d-" + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @cached_property
+    def picked_names(self) -> tuple[str, ...]:
+        """Return the clusters picked in this cycle, in the order of picking."""
+        return tuple(map(self.cycle.fleet.names.__getitem__, self.chosen.tolist()))
+
+    @cached_property
+    def picked(self) -> tuple[Picked, ...]:
+        """Return the clusters picked in this cycle, in the order of picking, with their rounds' scores."""
+        if self.kind is CycleKind.PICK_FIXED:
+            return tuple(map(Picked, self.picked_names))
+        if self.candidates is None or self.picks is None:
+            return tuple(Picked(name, 0, 0) for name in self.picked_names)
+        affinity = self.candidates.affinity[self.chosen].tolist()
+        columns = [column.tolist() for column in self.picks.spread]
+        rows = zip(*columns, strict=True) if columns else ((),) * len(affinity)
+        spread = (reported_score(list(row), self.candidates.strategy) for row in rows)
+        return tuple(map(Picked, self.picked_names, spread, affinity))
+
+    @property
+    def is_failed(self) -> bool:
+        """Return whether the cycle failed, so that nothing was decided."""
+        return self.kind is CycleKind.FAILED
+
+    @property
+    def is_unsatisfiable(self) -> bool:
+        """Return whether it failed for lack of candidates; otherwise a property value made it fail."""
+        return self.is_failed and not profile_of(self.cycle).fails_on_malformed_property
+
+    @property
+    def number_of_rounds(self) -> int:
+        """Return how many rounds were evaluated; the last one may have found no candidate."""
+        if self.candidates is None or self.picks is None:
+            return 0
+        if not self.candidates.constraints:
+            return 1
+        return len(self.picks.positions) + self.picks.ran_dry
+
+    def round(self, number: int) -> Round:
+        """Return one round, numbered from 1, computed again. Raise IndexError for any other number."""
+        if self.candidates is None or self.picks is None or not 1 <= number <= self.number_of_rounds:
+            raise IndexError(f"there is no round {number}: this decision has {self.number_of_rounds}")
+        return Round(self.candidates, number, self.picks.positions[: number - 1])
+
+    @cached_property
+    def bindings_after(self) -> tuple[PlacedBinding, ...]:
+        """Return the placement's bindings after the decision, by cluster name."""
+        before = {binding.cluster: binding for binding in self.cycle.live_bindings}
+        after = dict(before)
+        for name in self.unscheduled:
+            binding = before[name]
+            after[name] = replace(binding, state=BindingState.UNSCHEDULED, previous_state=binding.state)
+        for one in self.picked:
+            after[one.cluster] = _bound_again(before.get(one.cluster), one)
+        return tuple(after[name] for name in sorted(after))
+
+
+def _bound_again(before: PlacedBinding | None, picked: Picked) -> PlacedBinding:
+    if before is None:
+        state = BindingState.SCHEDULED
+    else:
+        state = before.state if before.is_active else before.previous_state
+    return PlacedBinding(
+        picked.cluster,
+        state,
+        topology_spread_score=picked.topology_spread_score,
+        affinity_score=picked.affinity_score,
+    )
+
+
+def binding_facts(binding: PlacedBinding) -> dict[str, object]:
+    """Return a binding as plain data: the part of it that an id and a stored record contain."""
+    return {
+        "cluster": binding.cluster,
+        "state": binding.state,
+        "policy": "current" if binding.is_current else "obsolete",
+        "previousState": binding.previous_state,
+        "topologySpreadScore": _score_identity(binding.topology_spread_score),
+        "affinityScore": _score_identity(binding.affinity_score),
+    }
+
+
+def _score_identity(score: SpreadScore | None) -> SpreadScore | None:
+    """Return 1 and 1.0 as the same text: a database may return one where the scheduler had the other."""
+    if isinstance(score, tuple):
+        return tuple(float(one) + 0.0 for one in score)
+    return None if score is None else float(score) + 0.0

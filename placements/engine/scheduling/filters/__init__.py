@@ -1,0 +1,1 @@
+"""Filters: one module each; each excludes clusters for one reason."""

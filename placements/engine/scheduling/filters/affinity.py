@@ -1,0 +1,72 @@
+"""Filter: the required terms of the cluster affinity (`spec/scheduler.md` 4.1, point 1)."""
+
+from collections.abc import Mapping
+
+from clusters.columns import Bools
+from clusters.fleet import Fleet
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.reason import Reason, ReasonCode
+from placements.engine.scheduling.selectors import (
+    label_requirements,
+    match_any_term,
+    meets_property,
+    property_requirements,
+)
+from placements.manifests.affinity import ClusterSelectorTerm, LabelSelector
+
+
+class AffinityFilter:
+    """A cluster passes when it matches any required term, or when there is none."""
+
+    name = "affinity"
+
+    def passes(self, cycle: Cycle) -> Bools:
+        """Return which clusters match."""
+        return match_any_term(cycle.policy.required_terms, cycle.fleet).passes
+
+    def reason(self, cycle: Cycle, position: int) -> Reason:
+        """Return, term by term, the requirements that the cluster does not meet and its actual values."""
+        terms = [_unmet(term, cycle.fleet, position) for term in cycle.policy.required_terms]
+        return Reason(ReasonCode.REQUIRED_AFFINITY, {"terms": terms})
+
+
+def _unmet(term: ClusterSelectorTerm, fleet: Fleet, position: int) -> list[dict[str, object]]:
+    cluster = fleet.clusters[position]
+    labels = _unmet_texts("label", term.label_selector, cluster.labels)
+    claims = _unmet_texts("claim", term.claim_selector, cluster.properties)
+    unmet_properties: list[dict[str, object]] = [
+        {
+            "property": requirement.name,
+            "operator": str(requirement.operator),
+            "values": list(requirement.values),
+            "actual": fleet.property(requirement.name).texts[position],
+        }
+        for requirement in property_requirements(term)
+        if not meets_property(requirement, fleet, only=position).all()
+    ]
+    return labels + claims + unmet_properties
+
+
+def _unmet_texts(
+    sort: str, selector: LabelSelector | None, texts: Mapping[str, str]
+) -> list[dict[str, object]]:
+    return [
+        {
+            sort: requirement.key,
+            "operator": str(requirement.operator),
+            "values": list(requirement.values),
+            "actual": texts.get(requirement.key),
+        }
+        for requirement in label_requirements(selector)
+        if not _holds(requirement.operator, requirement.values, texts.get(requirement.key))
+    ]
+
+
+def _holds(operator: str, values: tuple[str, ...], actual: str | None) -> bool:
+    answers = {
+        "In": actual in values,
+        "NotIn": actual not in values,
+        "Exists": actual is not None,
+        "DoesNotExist": actual is None,
+    }
+    return answers[operator]

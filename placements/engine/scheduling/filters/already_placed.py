@@ -1,0 +1,25 @@
+"""Filter: a cluster that the current policy has placed already (`spec/scheduler.md` 4.1, point 4)."""
+
+from bisect import bisect_left
+from operator import attrgetter
+
+from clusters.columns import Bools
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.reason import Reason, ReasonCode
+
+
+class AlreadyPlacedFilter:
+    """A cluster passes when it has no scheduled or bound binding of the current policy."""
+
+    name = "already placed"
+
+    def passes(self, cycle: Cycle) -> Bools:
+        """Return which clusters can still be picked."""
+        return ~cycle.is_placed
+
+    def reason(self, cycle: Cycle, position: int) -> Reason:
+        """Return the state of the binding that is there."""
+        name = cycle.fleet.names[position]
+        current = cycle.standing.current  # sorted by cluster name
+        found = bisect_left(current, name, key=attrgetter("cluster"))
+        return Reason(ReasonCode.ALREADY_PLACED, {"state": current[found].state})

@@ -1,0 +1,215 @@
+"""The outcome of a decision for one cluster, and its reason (`spec/scheduler.md` 5)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+
+from clusters.columns import ABSENT
+from placements.engine.scheduling.candidates import Verdicts, verdicts
+from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.filters.eligibility import not_eligible
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.reason import Reason, ReasonCode
+from placements.engine.scheduling.replay import verdict
+from placements.engine.scheduling.round import Round
+from placements.manifests.binding import PlacedBinding
+
+
+class Outcome(StrEnum):
+    """Result for a cluster; the first that applies, in this order."""
+
+    PICKED = "picked"
+    KEPT = "kept"
+    UNSCHEDULED = "unscheduled"
+    NOT_NAMED = "not named"
+    NOT_REACHED = "not reached"
+    NOT_ELIGIBLE = "not eligible"
+    FILTERED = "filtered"
+    OUTRANKED = "outranked"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOutcome:
+    """One cluster's outcome; exactly one of the reasons is the deciding one.
+
+    A kept cluster also lists the filters that it would not pass today.
+    `round` is the round that picked it (PickN only); `stays` says that it was placed before.
+    """
+
+    cluster: str
+    outcome: Outcome
+    reasons: tuple[Reason, ...]
+    round: int | None = None
+    stays: bool = False
+
+    @property
+    def ruled_by(self) -> ReasonCode:
+        """Return the deciding reason; for a lost place the first rule that the cluster breaks today."""
+        deciding, *others = self.reasons
+        return others[0].code if others and self.outcome is Outcome.UNSCHEDULED else deciding.code
+
+
+_NOT_REACHED = {
+    CycleKind.NO_NAMES: ReasonCode.NO_NAMES,
+    CycleKind.SCALE_DOWN: ReasonCode.SCALING_DOWN,
+    CycleKind.NOTHING_TO_DO: ReasonCode.NOTHING_TO_DO,
+    CycleKind.FAILED: ReasonCode.CYCLE_FAILED,
+}
+
+
+class Outcomes:
+    """The outcomes of a decision: any cluster on request, or all of them by name."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        self.cycle = decision.cycle
+
+    def __iter__(self) -> Iterator[ClusterOutcome]:
+        return (self.of(name) for name in self.cycle.fleet.names)
+
+    def of(self, cluster: str) -> ClusterOutcome:
+        """Return the outcome of one cluster. Raise KeyError when the fleet has no such cluster."""
+        position = self.cycle.fleet.positions[cluster]
+        if cluster in self._pick_of:
+            number = self._pick_of[cluster]
+            in_round = min(number, self.decision.number_of_rounds) or None
+            before = self._bindings.get(cluster)
+            outcome = _outcome(cluster, Outcome.PICKED, self._why_picked(number, in_round))
+            return replace(outcome, round=in_round, stays=before is not None and before.is_active)
+        if cluster in self._kept:
+            kept = Reason(ReasonCode.KEPT, _facts(self._bindings[cluster]))
+            outcome = _outcome(cluster, Outcome.KEPT, kept, *self._filter_reasons(position))
+            return replace(outcome, stays=True)
+        if cluster in self._unscheduled:
+            why = self._why_unscheduled(cluster, position)
+            return _outcome(cluster, Outcome.UNSCHEDULED, *why)
+        if self.decision.kind in _NOT_REACHED:
+            code = _NOT_REACHED[self.decision.kind]
+            stops = profile_of(self.cycle).strategy.stops_without_candidate()
+            is_all_or_none = code is ReasonCode.CYCLE_FAILED and not stops
+            return _outcome(
+                cluster, Outcome.NOT_REACHED, Reason(code, {"allOrNone": True} if is_all_or_none else {})
+            )
+
+        reasons = self._against(position)
+        outcomes = {
+            ReasonCode.NOT_NAMED: Outcome.NOT_NAMED,
+            ReasonCode.NOT_ELIGIBLE: Outcome.NOT_ELIGIBLE,
+            ReasonCode.OUTRANKED: Outcome.OUTRANKED,
+        }
+        return _outcome(cluster, outcomes.get(reasons[0].code, Outcome.FILTERED), *reasons)
+
+    @cached_property
+    def _pick_of(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.decision.picked_names, start=1)}
+
+    @cached_property
+    def _kept(self) -> frozenset[str]:
+        return frozenset(self.decision.kept)
+
+    @cached_property
+    def _unscheduled(self) -> frozenset[str]:
+        return frozenset(self.decision.unscheduled)
+
+    @cached_property
+    def _bindings(self) -> dict[str, PlacedBinding]:
+        return {binding.cluster: binding for binding in self.cycle.live_bindings}
+
+    @cached_property
+    def _last_round(self) -> Round | None:
+        rounds = self.decision.number_of_rounds
+        return self.decision.round(rounds) if rounds else None
+
+    @cached_property
+    def _verdicts(self) -> Verdicts | None:
+        """Return the filters' results; down-scaling does not need them, but its explanation does."""
+        if self.decision.kind is CycleKind.SCALE_DOWN:
+            return verdicts(self.cycle)
+        return self.decision.verdicts
+
+    @cached_property
+    def _rank_of(self) -> dict[int, int]:
+        ranked = [] if self._last_round is None else self._last_round.ranked.tolist()
+        return {position: rank for rank, position in enumerate(ranked, start=1)}
+
+    def _why_picked(self, number: int, in_round: int | None) -> Reason:
+        if self.decision.kind is CycleKind.PICK_FIXED:
+            return Reason(ReasonCode.PICKED_BY_NAME)
+        if in_round is None:
+            return Reason(ReasonCode.PICKED_ALL)
+        picked = self.decision.picked[number - 1]
+        scores = {"topologySpreadScore": picked.topology_spread_score, "affinityScore": picked.affinity_score}
+        return Reason(ReasonCode.PICKED, {"pick": number, "round": in_round, **scores})
+
+    def _why_unscheduled(self, cluster: str, position: int) -> tuple[Reason, ...]:
+        binding, against = self._bindings[cluster], self._against(position)
+        if self.cycle.fleet.clusters[position].is_leaving:
+            return Reason(ReasonCode.CLUSTER_LEFT, _facts(binding)), *against
+        if not binding.is_current:
+            return Reason(ReasonCode.POLICY_CHANGED, _facts(binding)), *against
+        if self.decision.kind is CycleKind.SCALE_DOWN:
+            return Reason(ReasonCode.SCALED_DOWN, _facts(binding)), *against
+        return Reason(ReasonCode.CHOSEN_ANEW, _facts(binding)), *against
+
+    def _against(self, position: int) -> tuple[Reason, ...]:
+        """Return the reasons against the cluster: failing filters, spread last, or that it was outranked."""
+        reasons = self._filter_reasons(position)
+        last = self._last_round
+        if last is None:
+            return reasons
+        for bid in last.bids:
+            key, key_type = bid.constraint.topology_key, bid.constraint.topology_key_type
+            # A cluster in no domain although it has the key does not count for another reason.
+            has_key = self.cycle.fleet.topology(key, key_type).is_present[position]
+            is_uncounted = bid.groups.codes[position] == ABSENT and has_key
+            if bid.is_forbidden[position] and not is_uncounted:
+                facts = {"round": last.number, **verdict(bid, position).facts}
+                reasons = (*reasons, Reason(ReasonCode.TOPOLOGY_SPREAD, facts))
+        return reasons or (self._outranked(last, position),)
+
+    def _filter_reasons(self, position: int) -> tuple[Reason, ...]:
+        """Return each failing filter's reason; being placed already is no reason against a cluster."""
+        failed = self._verdicts
+        if failed is None:
+            # Under PickFixed only the name and eligibility count.
+            if self.decision.kind is not CycleKind.PICK_FIXED:
+                return ()
+            if self.cycle.fleet.names[position] not in self.cycle.policy.cluster_names:
+                return (Reason(ReasonCode.NOT_NAMED),)
+            return () if self.cycle.fleet.is_eligible[position] else (not_eligible(self.cycle, position),)
+        bits = int(failed[position])
+        filters = enumerate(profile_of(self.cycle).filters)
+        reasons = (rule.reason(self.cycle, position) for bit, rule in filters if bits >> bit & 1)
+        return tuple(reason for reason in reasons if reason.code is not ReasonCode.ALREADY_PLACED)
+
+    def _outranked(self, last: Round, position: int) -> Reason:
+        names = self.cycle.fleet.names
+        last_in = int(last.ranked[0 if last.bids else len(self.decision.picked) - 1])
+        decided_by = last.decided_by(last_in, position)
+        facts: dict[str, object] = {
+            "round": last.number,
+            "rank": self._rank_of[position],
+            "behind": names[last_in],
+            "decidedBy": decided_by,
+            "topologySpreadScore": last.spread_score(position),
+            "affinityScore": last.candidates.affinity[position].item(),
+            "behindTopologySpreadScore": last.spread_score(last_in),
+            "behindAffinityScore": last.candidates.affinity[last_in].item(),
+        }
+        own, behind = last.combined(position), last.combined(last_in)
+        if decided_by in own:
+            facts |= {"score": own[decided_by], "behindScore": behind[decided_by]}
+        return Reason(ReasonCode.OUTRANKED, facts)
+
+
+def _outcome(cluster: str, outcome: Outcome, deciding: Reason, *more: Reason) -> ClusterOutcome:
+    return ClusterOutcome(cluster, outcome, (replace(deciding, is_deciding=True), *more))
+
+
+def _facts(binding: PlacedBinding) -> dict[str, object]:
+    return {
+        "state": binding.state,
+        "topologySpreadScore": binding.topology_spread_score,
+        "affinityScore": binding.affinity_score,
+    }

@@ -1,0 +1,180 @@
+"""The greedy loop for strategies that sum the scores of the constraints and rank by the sum first.
+
+A cell holds the clusters that are in the same domain of every constraint. Only its best ranked cluster can
+win, so a round compares one number per cell: the spread score above the rank of that cluster. A pick
+changes it only in cells whose domain changed its score (`design/engine-performance.md`, design c).
+"""
+
+import numpy as np
+
+from clusters.columns import Codes, Ints
+from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
+from placements.engine.scheduling.cells import cells_by_group, cells_of, narrow
+from placements.engine.scheduling.contended_picker import pick_by_round
+from placements.engine.scheduling.cycle import NOBODY
+from placements.engine.scheduling.round import Round
+from placements.engine.scheduling.spread.base import (
+    GroupStrategy,
+    RoundState,
+    SkewAfterPick,
+    SkewLevels,
+    is_hard,
+    levels_of,
+)
+from placements.manifests.policy import TopologySpreadConstraint
+
+_SCORE_UNIT = 1 << 32  # a spread score of 1; ranks, which are below it, break ties
+_FORBIDDEN = -(1 << 55)  # once per hard constraint that a pick would break; 60 of them fit
+_EMPTY = -(1 << 61)  # a cell without a cluster left
+_NOBODY = -(1 << 54)  # no allowed pick is as low as this
+_FEW = 2  # up to so many changed domains are updated one by one
+
+
+def pick(candidates: Candidates, wanted: int) -> Picks:
+    """Pick up to `wanted` clusters: all at once without spread constraints, else one a round."""
+    if not candidates.constraints:
+        best = Round(candidates, 1, NOBODY).ranked[:wanted].astype(np.int32)
+        unspread = candidates.strategy.combine(
+            RoundState((), (), (), candidates.passes), [], candidates.passes
+        )
+        return Picks(best, tuple(column[best] for column in unspread), ran_dry=len(best) < wanted)
+    if not isinstance(candidates.strategy, GroupStrategy):
+        return pick_by_round(candidates, wanted)
+    if candidates.strategy.was_here_in_first_round_only and candidates.was_here.any():
+        first = Round(candidates, 1, NOBODY)
+        if not len(first.ranked):
+            return Picks(NOBODY, (np.zeros(0, dtype=np.int64),), ran_dry=True)
+        winner = first.ranked[:1].astype(np.int32)
+        rest = _Greedy(candidates, candidates.strategy, candidates.was_here_in(2), winner).run(wanted - 1)
+        scores = np.concatenate([first.spread[0][winner], rest.spread[0]])
+        return Picks(np.concatenate([winner, rest.positions]), (scores,), rest.ran_dry)
+    return _Greedy(candidates, candidates.strategy, candidates.was_here, NOBODY).run(wanted)
+
+
+class _Greedy:
+    """The state of a run: a total per cell, kept up to date by one track per constraint."""
+
+    def __init__(self, candidates: Candidates, strategy: GroupStrategy, was_here: Ints, taken: Codes) -> None:
+        self.order = preference_order(candidates, was_here, taken)
+        cell_of, groups_of_cells = cells_of([groups.codes[self.order] for groups in candidates.groups])
+        by_cell = np.argsort(narrow(cell_of), kind="stable")
+        sizes = np.bincount(cell_of, minlength=groups_of_cells.shape[1])
+        ends = np.cumsum(sizes)
+        self.members = by_cell.tolist()
+        self.heads = (ends - sizes).tolist()
+        self.ends = ends.tolist()
+        self.total = -by_cell[ends - sizes].astype(np.int64)
+        starts = candidates.starting_counts()
+        self.tracks = [
+            _Track(strategy, constraint, start + groups.count(taken), codes, self.total)
+            for constraint, groups, start, codes in zip(
+                candidates.constraints, candidates.groups, starts, groups_of_cells, strict=True
+            )
+        ]
+
+    def run(self, wanted: int) -> Picks:
+        """Pick until there are enough or no candidate is left."""
+        total, members, heads, ends = self.total, self.members, self.heads, self.ends
+        adders = [(track.add, track.group_of_cell) for track in self.tracks]
+        ranks: list[int] = []
+        values: list[int] = []
+        while len(ranks) < wanted and len(total):
+            cell = int(total.argmax())
+            value = int(total[cell])
+            if value <= _NOBODY:
+                break
+            head = heads[cell]
+            rank = members[head]
+            ranks.append(rank)
+            values.append(value)
+            head += 1
+            heads[cell] = head
+            total[cell] = value + rank - members[head] if head < ends[cell] else _EMPTY
+            for add, group_of_cell in adders:
+                add(group_of_cell[cell])
+        taken = np.array(ranks, dtype=np.int64)
+        scores = (np.array(values, dtype=np.int64) + taken) // _SCORE_UNIT
+        return Picks(self.order[taken].astype(np.int32), (scores,), ran_dry=len(ranks) < wanted)
+
+
+class _Track:
+    """One constraint during a run: counts and levels, and each domain's share of its cells' totals."""
+
+    def __init__(
+        self,
+        strategy: GroupStrategy,
+        constraint: TopologySpreadConstraint,
+        counts: Ints,
+        group_of_cell: Codes,
+        total: Ints,
+    ) -> None:
+        self.strategy, self.constraint, self.total = strategy, constraint, total
+        self.counts, self.count_of = counts, counts.tolist()
+        self.codes, self.group_of_cell = group_of_cell, group_of_cell.tolist()
+        self.cells_of = cells_by_group(group_of_cell, len(counts))
+        levels = levels_of(counts)
+        self.smallest, self.largest = levels.smallest, levels.largest
+        self.standing = (levels.skew, levels.has_lone_smallest)
+        self.occupancy = np.bincount(counts, minlength=levels.largest + 1).tolist()
+        self.tables: dict[tuple[int, bool], tuple[Ints, list[int]]] = {}
+        self.table, self.table_list = self._table()
+        score = self.strategy.keyless_score(self.constraint)
+        self.share = np.append(
+            self.table[counts - levels.smallest], (_FORBIDDEN if score is None else score * _SCORE_UNIT)
+        )
+        self.change = np.zeros_like(self.share)
+        total += self.share[group_of_cell]
+
+    def add(self, group: int) -> None:
+        """Count one more cluster in a domain, and bring the totals of the cells up to date."""
+        if group < 0:
+            return
+        count = self.count_of[group]
+        self.count_of[group] = after = count + 1
+        self.counts[group] = after
+        occupancy = self.occupancy
+        occupancy[count] -= 1
+        if count == self.largest:
+            self.largest = after
+            occupancy.append(0)
+        occupancy[after] += 1
+        has_risen = count == self.smallest and not occupancy[count]
+        if has_risen:
+            self.smallest = after
+        standing = (self.largest - self.smallest, occupancy[self.smallest] == 1)
+        if has_risen or standing != self.standing:
+            self.standing = standing
+            self._rebuild()
+        else:
+            self._set_share(group, self.table_list[after - self.smallest])
+
+    def _rebuild(self) -> None:
+        self.table, self.table_list = self._table()
+        change = self.change
+        np.subtract(self.table[self.counts - self.smallest], self.share[:-1], out=change[:-1])
+        changed = change.nonzero()[0]
+        if len(changed) <= _FEW:
+            for group in changed.tolist():
+                self._set_share(group, int(self.share[group] + change[group]))
+        else:
+            self.share += change
+            self.total += change[self.codes]
+
+    def _set_share(self, group: int, share: int) -> None:
+        difference = share - int(self.share[group])
+        if difference:
+            self.share[group] = share
+            self.total[self.cells_of[group]] += difference
+
+    def _table(self) -> tuple[Ints, list[int]]:
+        """Return the share for each count from the smallest to the largest, under the current counts."""
+        known = self.tables.get(self.standing)
+        if known is None:
+            skew, lone = self.standing
+            levels = SkewLevels(self.smallest, self.largest, has_lone_smallest=lone, groups=len(self.counts))
+            prospect = SkewAfterPick(np.arange(self.smallest, self.smallest + skew + 1), levels)
+            shares = self.strategy.score(self.constraint, prospect) * _SCORE_UNIT
+            if is_hard(self.constraint):
+                shares = np.where(self.strategy.violates(self.constraint, prospect), _FORBIDDEN, shares)
+            known = self.tables[self.standing] = (shares, shares.tolist())
+        return known

@@ -1,0 +1,135 @@
+"""The profile of each semantics: its filters in order, its scores, and its options that advice can vary.
+
+A new filter is one module and one line here, at its place in the order.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import NamedTuple
+
+from clusters.fleet import Fleet
+from fleetui.apimachinery.model import Semantics
+from placements.engine.scheduling.cycle import NO_OPTIONS, Cycle
+from placements.engine.scheduling.filters.affinity import AffinityFilter
+from placements.engine.scheduling.filters.already_placed import AlreadyPlacedFilter
+from placements.engine.scheduling.filters.base import Filter
+from placements.engine.scheduling.filters.eligibility import EligibilityFilter
+from placements.engine.scheduling.filters.taint_toleration import TaintFilter
+from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
+from placements.engine.scheduling.scoring import AffinityScore, ScorePlugin, WeightedScore
+from placements.engine.scheduling.spread.base import SpreadStrategy
+from placements.engine.scheduling.spread.fleet import FleetSpread, KubeFleetSpread
+from placements.engine.scheduling.spread.kubernetes import KubernetesSpread
+from placements.engine.scheduling.spread.ocm import OcmSpread
+from placements.manifests.ocm_options import (
+    PrioritizerMode,
+    Unsatisfiable,
+    UnsetPolicy,
+    refuse_weighted_limits,
+)
+from placements.manifests.policy import PlacementPolicy
+
+_LADDER = (0, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
+
+
+class Choice(NamedTuple):
+    """An option, what it is today, and other values of it, the nearest first."""
+
+    option: str
+    today: object
+    values: tuple[object, ...]
+
+
+def ocm_choices(cycle: Cycle) -> Iterator[Choice]:
+    """Yield the options that matter for a cycle: none without a spread; no values of `u` in strict mode."""
+    options, constraints = cycle.ocm_options, cycle.policy.topology_spread_constraints
+    if not constraints:
+        return
+
+    columns = (
+        cycle.fleet.topology(one.topology_key, one.topology_key_type)
+        for one in cycle.policy.topology_spread_constraints
+    )
+    if any(not column.is_present.all() for column in columns):
+        today = options.unset_policy
+        yield Choice("unsetPolicy", str(today), tuple(str(one) for one in UnsetPolicy if one is not today))
+
+    if len(constraints) > 1:
+        yield Choice("nested", options.nested, (not options.nested,))
+    other = PrioritizerMode.WEIGHTED if options.mode is PrioritizerMode.STRICT else PrioritizerMode.STRICT
+    yield Choice("mode", str(options.mode), (str(other),))
+    if options.mode is PrioritizerMode.WEIGHTED:
+        yield Choice("u", options.u, tuple(one for one in _LADDER if one > options.u))
+        yield Choice("u", options.u, tuple(one for one in reversed(_LADDER) if one < options.u))
+
+
+_TERMS = AffinityScore()
+FITNESS: tuple[Filter, ...] = (AffinityFilter(), EligibilityFilter(), TaintFilter())
+FILTERS: tuple[Filter, ...] = (*FITNESS, AlreadyPlacedFilter())
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What the semantics of a placement decide, apart from its policy.
+
+    `fails_on_malformed_property`: a property value that is no quantity fails the whole cycle where it is
+    needed, as on a released hub; else it counts as absent, with a warning. `chooses_anew`: every cycle
+    chooses among all clusters, placed or not; `reads_other_placements`: its scores depend on what others have
+    on each cluster. `refuse` raises Faults for a policy that is invalid with these options. Under
+    `options_without_failure` a cycle that would fail for lack of candidates keeps what it had picked.
+    `options_to_try` are those that may lead to another choice.
+    """
+
+    strategy: SpreadStrategy
+    filters: tuple[Filter, ...] = FILTERS
+    preference: ScorePlugin = _TERMS
+    fails_on_malformed_property: bool = False
+    chooses_anew: bool = False
+    reads_other_placements: bool = False
+    refuse: Callable[[PlacementPolicy], None] = lambda _policy: None
+    options_without_failure: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
+    options_to_try: Callable[[Cycle], Iterable[Choice]] = lambda _cycle: ()
+
+
+def _ocm(cycle: Cycle) -> Profile:
+    options = cycle.ocm_options
+    excludes = options.unset_policy is UnsetPolicy.EXCLUDE
+    filters = (*FITNESS, TopologyKeyFilter()) if excludes else FITNESS
+    return Profile(
+        OcmSpread(options),
+        filters,
+        WeightedScore(options),
+        chooses_anew=True,
+        reads_other_placements=options.balance_weight != 0 and not options.balance,
+        refuse=partial(refuse_weighted_limits, options=options),
+        options_without_failure={"unsatisfiable": str(Unsatisfiable.FEWER)},
+        options_to_try=ocm_choices,
+    )
+
+
+_FLEET = Profile(FleetSpread())
+_KUBEFLEET = Profile(KubeFleetSpread(), fails_on_malformed_property=True)
+_KUBERNETES = Profile(KubernetesSpread())
+_PROFILES: dict[Semantics, Callable[[Cycle], Profile]] = {
+    Semantics.FLEET: lambda _: _FLEET,
+    Semantics.KUBEFLEET: lambda _: _KUBEFLEET,
+    Semantics.KUBERNETES: lambda _: _KUBERNETES,
+    Semantics.OCM: _ocm,
+}
+
+
+def profile_of(cycle: Cycle) -> Profile:
+    """Return the profile that a cycle runs under. Raise Faults for invalid options."""
+    return _PROFILES[cycle.semantics](cycle)
+
+
+@cache
+def chooses_anew(semantics: Semantics) -> bool:
+    """Return whether every cycle chooses among all clusters under these semantics, whatever the options."""
+    return profile_of(Cycle(Fleet(), semantics=semantics)).chooses_anew
+
+
+def without_failure(cycle: Cycle) -> Cycle:
+    """Return the cycle that would run if too few candidates did not make it fail as a whole."""
+    return replace(cycle, options={**cycle.options, **profile_of(cycle).options_without_failure})

@@ -1,0 +1,244 @@
+"""One round evaluated for all clusters: scores, exclusions by hard constraints, and the ranking.
+
+The picker updates the same numbers from pick to pick; this module computes them from the beginning for any
+round, for replays and as the reference of the picker's tests.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from clusters.columns import Bools, Codes, Ints
+from placements.engine.scheduling.candidates import Candidates
+from placements.engine.scheduling.spread.base import (
+    ConstraintVerdict,
+    Groups,
+    GroupStrategy,
+    RoundState,
+    Scores,
+    SkewLevels,
+    SkewProjection,
+    SpreadStrategy,
+    imbalance,
+    levels_of,
+)
+from placements.manifests.policy import TopologySpreadConstraint
+
+NAME_COLUMN = "name"
+TOLD_COLUMNS = frozenset({"topology", "affinity", "was-here"})
+SpreadScore: TypeAlias = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ConstraintScore:
+    """What one constraint computes for every cluster in a round."""
+
+    constraint: TopologySpreadConstraint
+    groups: Groups
+    counts: Ints
+    score: Scores
+    violates: Bools
+    is_forbidden: Bools
+    outlook: SkewProjection
+
+    @cached_property
+    def levels(self) -> SkewLevels:
+        """Return the smallest and largest count before the pick."""
+        return levels_of(self.counts)
+
+    @property
+    def imbalance(self) -> int:
+        """Return the imbalance before the pick, as the strategy compares domains."""
+        return imbalance(self.counts, self.outlook)
+
+    @property
+    def lacks_domains(self) -> int | None:
+        """Return minDomains where there are fewer domains, and the smallest is therefore taken for 0."""
+        smallest = int(self.outlook.smallest.max(initial=0))
+        return self.constraint.min_domains if smallest < self.levels.smallest else None
+
+
+@dataclass(frozen=True)
+class RoundEvaluation:
+    """A round evaluated by a strategy: what is forbidden, which entries contend, their scores."""
+
+    strategy: SpreadStrategy
+    race: RoundState
+
+    @cached_property
+    def verdicts(self) -> list[ConstraintVerdict]:
+        """Return every constraint's verdict on every entry."""
+        return self.strategy.verdicts(self.race)
+
+    @cached_property
+    def is_forbidden(self) -> Bools:
+        """Return which entries a hard constraint rules out in this round."""
+        forbidden = np.zeros(len(self.race.left), dtype=np.bool_)
+        for verdict in self.verdicts:
+            forbidden |= verdict.forbids
+        return forbidden
+
+    @cached_property
+    def contends(self) -> Bools:
+        """Return which entries can be picked in this round."""
+        return self.race.left & ~self.is_forbidden
+
+    @cached_property
+    def scores(self) -> list[Scores]:
+        """Return every constraint's score of every entry."""
+        return self.strategy.scores(self.race, self.contends)
+
+    @cached_property
+    def spread(self) -> tuple[Scores, ...]:
+        """Return every entry's topology spread score, in one column or several."""
+        return self.strategy.combine(self.race, self.scores, self.contends)
+
+
+@dataclass(frozen=True)
+class CandidateScore:
+    """One entry of an evaluated race."""
+
+    evaluation: RoundEvaluation
+    bids: tuple[ConstraintScore, ...]
+    index: int
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Return whether a hard constraint rules the entry out."""
+        return bool(self.evaluation.is_forbidden[self.index])
+
+    @property
+    def spread_score(self) -> SpreadScore:
+        values = [column[self.index].item() for column in self.evaluation.spread]
+        return reported_score(values, self.evaluation.strategy)
+
+
+def _bids(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
+    race, outlook = evaluation.race, evaluation.strategy.outlook
+    parts = zip(race.constraints, race.groups, race.counts, strict=True)
+    judged = zip(parts, evaluation.scores, evaluation.verdicts, strict=True)
+    return tuple(
+        ConstraintScore(*part, score, verdict.violates, verdict.forbids, outlook(*part))
+        for part, score, verdict in judged
+    )
+
+
+def reported_score(values: list[float], strategy: SpreadStrategy) -> SpreadScore:
+    """Return a spread score as it is reported: a number, or a list with a number per level."""
+    return tuple(values) if strategy.has_score_list else values[0]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round, numbered from 1, given the picks before it."""
+
+    candidates: Candidates
+    number: int
+    taken: Codes
+
+    @cached_property
+    def counts(self) -> tuple[Ints, ...]:
+        """Return the counts per domain before this round's pick, an entry per constraint."""
+        starts = self.candidates.starting_counts()
+        pairs = zip(starts, self.candidates.groups, strict=True)
+        return tuple(start + groups.count(self.taken) for start, groups in pairs)
+
+    @cached_property
+    def evaluation(self) -> RoundEvaluation:
+        """Return the evaluation of every cluster of the fleet."""
+        candidates = self.candidates
+        race = RoundState(candidates.constraints, candidates.groups, self.counts, self.is_left)
+        return RoundEvaluation(candidates.strategy, race)
+
+    @cached_property
+    def bids(self) -> tuple[ConstraintScore, ...]:
+        """Return every constraint's scores and verdicts for every cluster."""
+        return _bids(self.evaluation)
+
+    def among_all(self, position: int) -> "CandidateScore":
+        """Return one cluster among all of them."""
+        return CandidateScore(self.evaluation, self.bids, position)
+
+    def alone(self, position: int) -> "CandidateScore":
+        """Return the evaluation of one cluster where the strategy allows it, much faster than all of them."""
+        if not isinstance(self.candidates.strategy, GroupStrategy):
+            return self.among_all(position)
+        groups = tuple(replace(one, codes=one.codes[[position]]) for one in self.candidates.groups)
+        left = np.array([self.candidates.passes[position] and position not in self.taken])
+        race = RoundState(self.candidates.constraints, groups, self.counts, left)
+        evaluation = RoundEvaluation(self.candidates.strategy, race)
+        return CandidateScore(evaluation, _bids(evaluation), 0)
+
+    @property
+    def is_forbidden(self) -> Bools:
+        """Return which clusters a hard constraint rules out in this round."""
+        return self.evaluation.is_forbidden
+
+    @property
+    def contends(self) -> Bools:
+        """Return which clusters can be picked in this round."""
+        return self.evaluation.contends
+
+    @property
+    def spread(self) -> tuple[Scores, ...]:
+        """Return every cluster's topology spread score, in one column or several."""
+        return self.evaluation.spread
+
+    def spread_score(self, position: int) -> SpreadScore:
+        """Return the topology spread score of one cluster as it is reported."""
+        return CandidateScore(self.evaluation, (), position).spread_score
+
+    @cached_property
+    def is_left(self) -> Bools:
+        """Return which clusters pass the filters and were not picked before."""
+        left = self.candidates.passes.copy()
+        left[self.taken] = False
+        return left
+
+    @cached_property
+    def rank_columns(self) -> tuple[Scores, ...]:
+        """Return the columns that rank the candidates, without the name."""
+        return self.candidates.strategy.rank(
+            spread=self.spread,
+            preference=self.candidates.preference,
+            was_here=self.candidates.was_here_in(self.number),
+        )
+
+    @cached_property
+    def ranked(self) -> Ints:
+        """Return the positions of the candidates, best first."""
+        positions = np.nonzero(self.contends)[0]
+        return self.candidates.in_order(positions, [column[positions] for column in self.rank_columns])
+
+    def best(self, *, besides: int | None = None) -> int | None:
+        """Return the position of the best candidate, or of the best besides one; None if none is left."""
+        contends = self.contends.copy()
+        if besides is not None:
+            contends[besides] = False
+        positions = np.nonzero(contends)[0]
+        for column in self.rank_columns:
+            values = column[positions]
+            positions = positions[values == values.max()] if len(values) else positions
+        if not len(positions):
+            return None
+        return int(positions[0 if self.candidates.strategy.smaller_name_wins else -1])
+
+    def decided_by(self, ahead: int, behind: int) -> str:
+        """Return the column of the rank tuple that puts one candidate before another."""
+        for name, column in self._named_columns():
+            if column[ahead] != column[behind]:
+                return name
+        return NAME_COLUMN
+
+    def combined(self, position: int) -> dict[str, float]:
+        """Return a cluster's values in the rank columns that are not reported as scores anyway."""
+        found = {name: column[position].item() for name, column in self._named_columns()}
+        return {name: value for name, value in found.items() if name not in TOLD_COLUMNS}
+
+    def _named_columns(self) -> Iterator[tuple[str, Scores]]:
+        names = self.candidates.strategy.rank_names
+        names = (names[0],) * (len(self.rank_columns) - len(names) + 1) + names[1:]
+        return zip(names, self.rank_columns, strict=True)

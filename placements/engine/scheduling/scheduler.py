@@ -1,0 +1,164 @@
+"""The entry point `schedule()`: from the inputs of one cycle to a decision (`spec/scheduler.md` 3 and 4)."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from clusters.columns import Codes
+from clusters.fleet import Fleet
+from placements.engine.scheduling.candidates import candidates_of, verdicts
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.picker import pick
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.scores.preferred_affinity import malformed_sorter_values
+from placements.engine.scheduling.selectors import Malformed, match_any_term
+from placements.manifests.binding import BindingState, PlacedBinding
+from placements.manifests.policy import PlacementType
+
+
+def schedule(cycle: Cycle) -> Decision:
+    """Decide which clusters the placement gets. Deterministic: equal inputs result in equal decisions."""
+    deciders: dict[PlacementType, Callable[[Cycle], Decision]] = {
+        PlacementType.PICK_FIXED: _pick_fixed,
+        PlacementType.PICK_ALL: _pick_all,
+        PlacementType.PICK_N: _pick_n,
+    }
+    return deciders[cycle.policy.placement_type](cycle)
+
+
+def _pick_fixed(cycle: Cycle) -> Decision:
+    names, fleet, bindings = cycle.policy.cluster_names, cycle.fleet, cycle.standing
+    if not names:
+        untouched, dangling = _names(bindings.current), _names(bindings.dangling)
+        return Decision(cycle, CycleKind.NO_NAMES, kept=untouched, unscheduled=dangling, is_fulfilled=True)
+    valid = {name for name in names if _is_valid(name, fleet)}
+    kept = _kept(cycle)
+    chosen = [fleet.positions[name] for name in names if name in valid and name not in set(kept)]
+    at_stake = (binding for binding in _at_stake(cycle) if binding.cluster not in valid)
+    return Decision(
+        cycle,
+        CycleKind.PICK_FIXED,
+        chosen=np.array(chosen, dtype=np.int32),
+        kept=kept,
+        unscheduled=_names((*bindings.dangling, *at_stake)),
+        not_found=tuple(name for name in names if name not in fleet.positions),
+        is_fulfilled=len(valid) == len(names),
+    )
+
+
+def _is_valid(name: str, fleet: Fleet) -> bool:
+    position = fleet.positions.get(name)
+    return position is not None and bool(fleet.is_eligible[position])
+
+
+def _pick_all(cycle: Cycle) -> Decision:
+    malformed = match_any_term(cycle.policy.required_terms, cycle.fleet).malformed
+    if malformed and profile_of(cycle).fails_on_malformed_property:
+        return _failed(cycle, malformed)
+    failed = verdicts(cycle)
+    chosen = np.nonzero(failed == 0)[0].astype(np.int32)
+    return Decision(
+        cycle,
+        CycleKind.PICK_ALL,
+        chosen=chosen,
+        kept=_kept(cycle),
+        unscheduled=_unscheduled(cycle, chosen),
+        is_fulfilled=True,
+        verdicts=failed,
+        malformed=malformed,
+    )
+
+
+def _pick_n(cycle: Cycle) -> Decision:
+    wanted, present = cycle.policy.number_of_clusters or 0, len(cycle.standing.current)
+    if wanted and profile_of(cycle).chooses_anew:
+        return _pick_more(cycle, wanted)
+    if wanted < present or (wanted == present and cycle.standing.obsolete):
+        surplus = present - wanted
+        by_name = cycle.standing.current
+        if profile_of(cycle).strategy.smaller_name_wins:
+            by_name = by_name[::-1]
+        current = sorted(by_name, key=_trim_order)
+        ending = (*cycle.standing.dangling, *cycle.standing.obsolete, *current[:surplus])
+        return Decision(
+            cycle,
+            CycleKind.SCALE_DOWN,
+            kept=_names(current[surplus:]),
+            unscheduled=_names(ending),
+            is_fulfilled=True,
+        )
+    if wanted == present:
+        unscheduled = _names(cycle.standing.dangling)
+        kept = _names(cycle.standing.current)
+        return Decision(cycle, CycleKind.NOTHING_TO_DO, kept=kept, unscheduled=unscheduled, is_fulfilled=True)
+    return _pick_more(cycle, wanted - present)
+
+
+def _trim_order(binding: PlacedBinding) -> tuple[object, ...]:
+    """Return the sort key, first to go first: scheduled before bound; for each score none, then low ones."""
+    spread, affinity = binding.topology_spread_score, binding.affinity_score
+    is_bound = binding.state is BindingState.BOUND
+    levels = spread if isinstance(spread, tuple) else (spread or 0,)
+    return is_bound, spread is not None, levels, affinity is not None, affinity or 0
+
+
+def _pick_more(cycle: Cycle, wanted: int) -> Decision:
+    required = match_any_term(cycle.policy.required_terms, cycle.fleet).malformed
+    malformed = tuple(dict.fromkeys((*required, *malformed_sorter_values(cycle))))
+    profile = profile_of(cycle)
+    if malformed and profile.fails_on_malformed_property:
+        return _failed(cycle, malformed)
+    candidates = candidates_of(cycle)
+    picks = pick(candidates, wanted)
+    if picks.ran_dry and not profile.strategy.stops_without_candidate():
+        return _failed(cycle, malformed)
+    return Decision(
+        cycle,
+        CycleKind.PICK,
+        chosen=picks.positions,
+        kept=_kept(cycle),
+        unscheduled=_unscheduled(cycle, picks.positions),
+        is_fulfilled=not picks.ran_dry,
+        verdicts=candidates.failed,
+        candidates=candidates,
+        picks=picks,
+        malformed=malformed,
+    )
+
+
+def _failed(cycle: Cycle, malformed: tuple[Malformed, ...]) -> Decision:
+    """Return a decision without a pick; dangling bindings were unscheduled before (spec 4.4)."""
+    bindings = cycle.standing
+    return Decision(
+        cycle,
+        CycleKind.FAILED,
+        kept=_names(bindings.current),
+        unscheduled=_names(bindings.dangling),
+        malformed=malformed,
+    )
+
+
+def _unscheduled(cycle: Cycle, chosen: Codes) -> tuple[str, ...]:
+    """Return whose binding ends: dangling ones, and obsolete ones whose cluster was not picked again."""
+    bindings, at_stake = cycle.standing, _at_stake(cycle)
+    if not at_stake:
+        return _names(bindings.dangling)
+    again = set(map(cycle.fleet.names.__getitem__, chosen.tolist()))
+    dropped = (binding for binding in at_stake if binding.cluster not in again)
+    return _names((*bindings.dangling, *dropped))
+
+
+def _at_stake(cycle: Cycle) -> tuple[PlacedBinding, ...]:
+    """Return the bindings that end unless their clusters are picked again."""
+    bindings = cycle.standing
+    return bindings.obsolete + (bindings.current if profile_of(cycle).chooses_anew else ())
+
+
+def _kept(cycle: Cycle) -> tuple[str, ...]:
+    """Return the current bindings that the cycle does not touch; none if it chooses among all clusters."""
+    return () if profile_of(cycle).chooses_anew else _names(cycle.standing.current)
+
+
+def _names(bindings: Iterable[PlacedBinding]) -> tuple[str, ...]:
+    return tuple(sorted(binding.cluster for binding in bindings))

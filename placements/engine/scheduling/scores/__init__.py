@@ -1,0 +1,1 @@
+"""Scores: one module each; each ranks clusters by one measure."""

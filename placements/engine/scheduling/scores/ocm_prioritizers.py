@@ -1,0 +1,87 @@
+"""Scores of `ocm` semantics: affinity rows, Steady, Balance and allocatable resources.
+
+Each aims at −100 to 100 (`spec/other-schedulers.md` 1.4, 2.2 and 6.6).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from clusters.columns import Bools, Floats
+from clusters.fleet import RESOURCE_PREFIX, Fleet
+from placements.engine.scheduling.cycle import Cycle
+from placements.manifests.ocm_options import AffinityTerm, OcmOptions
+
+_FULL = 100.0
+
+
+def affinity_rows(options: OcmOptions, fleet: Fleet, candidates: Bools) -> Floats:
+    """Return for each cluster the weights of the rows it matches, stretched over the candidates to ±100."""
+    raw = raw_rows(options, fleet)
+    counted = raw[candidates]
+    if not len(counted) or counted.min() == counted.max():
+        return np.zeros(len(raw), dtype=np.float64)
+    low, high = float(counted.min()), float(counted.max())
+    return 2 * _FULL * (raw - low) / (high - low) - _FULL
+
+
+def raw_rows(options: OcmOptions, fleet: Fleet) -> Floats:
+    """Return for each cluster the sum of the weights of the rows it matches, not stretched."""
+    raw = np.zeros(len(fleet), dtype=np.float64)
+    for term in options.affinity_terms:
+        raw += _raw(term, fleet)
+    return raw
+
+
+def _raw(term: AffinityTerm, fleet: Fleet) -> Floats:
+    column = fleet.topology(term.topology_key, term.topology_key_type)
+    raw = np.zeros(len(fleet), dtype=np.float64)
+    for row in term.topology_weights:
+        answers = {
+            "In": column.is_any_of(row.values),
+            "NotIn": ~column.is_any_of(row.values),
+            "Exists": column.is_present,
+            "DoesNotExist": ~column.is_present,
+        }
+        raw[answers[row.operator]] += row.weight
+    return raw
+
+
+def prioritizers(options: OcmOptions, cycle: Cycle, candidates: Bools) -> Floats:
+    """Return for each cluster the weighted sum of Steady, Balance and the two resource scores."""
+    total = np.zeros(len(cycle.fleet), dtype=np.float64)
+    for _, weight, score in weighed(options, cycle, candidates):
+        total += weight * score
+    return total
+
+
+def weighed(options: OcmOptions, cycle: Cycle, candidates: Bools) -> Iterator[tuple[str, float, Floats]]:
+    """Return the name, the weight and the score of each of them that has a weight."""
+    if options.steady_weight:
+        yield "steady", options.steady_weight, cycle.is_active.astype(np.float64)
+    if options.balance_weight:
+        yield "balance", options.balance_weight, _balance(options, cycle.fleet)
+    for resource, weight in (("cpu", options.cpu_weight), ("memory", options.memory_weight)):
+        if weight:
+            yield resource, weight, _allocatable(resource, cycle.fleet, candidates)
+
+
+def _balance(options: OcmOptions, fleet: Fleet) -> Floats:
+    """Prefer clusters that other placements use little: 100 for an unused one."""
+    used = np.array([options.balance.get(name, 0) for name in fleet.names], dtype=np.float64)
+    most = used.max(initial=0)
+    if most == 0:
+        return np.full(len(fleet), _FULL)
+    score: Floats = 2 * np.trunc(_FULL * (0.5 - used / most))
+    return score
+
+
+def _allocatable(resource: str, fleet: Fleet, candidates: Bools) -> Floats:
+    values = fleet.property(f"{RESOURCE_PREFIX}allocatable-{resource}").approximates
+    known = values[candidates & ~np.isnan(values)]
+    if not len(known):
+        return np.zeros(len(fleet), dtype=np.float64)
+    low, high = float(known.min()), float(known.max())
+    if low == high:
+        return np.where(np.isnan(values), 0.0, _FULL)
+    return np.where(np.isnan(values), 0.0, np.trunc(((values - low) / (high - low) - 0.5) * 2 * _FULL))

@@ -1,0 +1,101 @@
+"""Label and property selectors, evaluated as columns over a fleet (`spec/scheduler.md` 4.1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clusters.columns import Bools
+from clusters.fleet import Fleet
+from fleetui.apimachinery.quantity import parse_quantity
+from placements.manifests.affinity import (
+    ClusterSelectorTerm,
+    LabelOperator,
+    LabelRequirement,
+    LabelSelector,
+    PropertyRequirement,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A property value that is no quantity, met where a number was needed."""
+
+    cluster: str
+    property: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TermsColumn:
+    """Which clusters match any of the terms, and which values were malformed on the way."""
+
+    passes: Bools
+    malformed: tuple[Malformed, ...]
+
+
+def match_labels(selector: LabelSelector | None, fleet: Fleet, *, claims: bool = False) -> Bools:
+    """Return which clusters meet every requirement; an absent or empty selector matches all.
+
+    With `claims` the requirements are about properties, compared as text.
+    """
+    matches = np.ones(len(fleet), dtype=np.bool_)
+    for requirement in label_requirements(selector):
+        column = fleet.claim(requirement.key) if claims else fleet.label(requirement.key)
+        compares_values = requirement.operator in (LabelOperator.IN, LabelOperator.NOT_IN)
+        meets = column.is_any_of(requirement.values) if compares_values else column.is_present
+        is_negated = requirement.operator in (LabelOperator.NOT_IN, LabelOperator.DOES_NOT_EXIST)
+        matches &= ~meets if is_negated else meets
+    return matches
+
+
+def label_requirements(selector: LabelSelector | None) -> tuple[LabelRequirement, ...]:
+    """Return all requirements of a selector, `matchLabels` written as `In` with one value."""
+    if selector is None:
+        return ()
+    exact = (
+        LabelRequirement.model_construct(key=key, operator=LabelOperator.IN, values=(value,))
+        for key, value in selector.match_labels.items()
+    )
+    return (*exact, *selector.match_expressions)
+
+
+def property_requirements(term: ClusterSelectorTerm) -> tuple[PropertyRequirement, ...]:
+    return () if term.property_selector is None else term.property_selector.match_expressions
+
+
+def meets_property(requirement: PropertyRequirement, fleet: Fleet, *, only: int | None = None) -> Bools:
+    """Return which clusters meet a property requirement; absent or malformed values never do.
+
+    With `only` the result is about the cluster at that position alone.
+    """
+    wanted = parse_quantity(requirement.values[0])
+    return fleet.property(requirement.name).compare(requirement.operator, wanted, only=only)
+
+
+def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsColumn:
+    """Return which clusters match at least one term; no terms match all.
+
+    A malformed property is reported only where it is reached: terms and requirements are evaluated
+    in order, and a cluster that has matched, or has failed a requirement, is not looked at again.
+    """
+    if not terms:
+        return TermsColumn(np.ones(len(fleet), dtype=np.bool_), ())
+    passes = np.zeros(len(fleet), dtype=np.bool_)
+    malformed: list[Malformed] = []
+    for term in terms:
+        reached = ~passes & match_labels(term.label_selector, fleet)
+        if term.claim_selector is not None:
+            reached &= match_labels(term.claim_selector, fleet, claims=True)
+        for requirement in property_requirements(term):
+            malformed += malformed_values(requirement.name, fleet, among=reached)
+            reached &= meets_property(requirement, fleet)
+        passes |= reached
+    return TermsColumn(passes, tuple(malformed))
+
+
+def malformed_values(name: str, fleet: Fleet, *, among: Bools) -> list[Malformed]:
+    """Return the clusters among the given ones whose value of this property is no quantity."""
+    column = fleet.property(name)
+    positions = np.nonzero(column.is_malformed & among)[0].tolist()
+    return [Malformed(fleet.names[position], name, column.texts[position] or "") for position in positions]

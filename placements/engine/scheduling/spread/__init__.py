@@ -1,0 +1,1 @@
+"""Spread strategies: one module for the rules of each semantics."""

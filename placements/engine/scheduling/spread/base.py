@@ -1,0 +1,324 @@
+"""The interface of spread strategies and of their incremental rankers, and the values that they return.
+
+If scores depend on which clusters compete, every cell has to be evaluated in every round, which is slow with
+the eight methods (`design/architecture.md`); a ranker updates only what one pick changes. Filters,
+preference, the greedy loop, the record and its replay are shared by all strategies.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clusters.columns import ABSENT, Bools, Codes, Ints
+from clusters.fleet import Fleet
+from placements.manifests.policy import TopologySpreadConstraint, WhenUnsatisfiable
+
+DIGITS = 9
+"""Sums of fractions that agree to so many decimals are equal, whatever the order they were added in."""
+SOFT_VIOLATION_SCORE = -1000
+Scores: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+Number = TypeVar("Number", np.int64, np.float64, np.bool_)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The domains of one constraint: their names, and for each cluster its domain or ABSENT.
+
+    Groups of the same family are siblings, those above the smallest of which count; without `families` all
+    are. `family_of` gives each cluster the family that it is in, or would be in if it carried the key.
+    `weights` are shares of the picks, where a constraint asks for unequal ones.
+    """
+
+    values: tuple[str, ...]
+    codes: Codes
+    families: Ints | None = None
+    family_of: Ints | None = None
+    weights: tuple[int, ...] = ()
+
+    @property
+    def siblings(self) -> Ints:
+        """Return for each domain the number of its family."""
+        return np.zeros(len(self.values), dtype=np.int64) if self.families is None else self.families
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def count(self, positions: Codes | Ints) -> Ints:
+        """Count how many of the clusters at these positions are in each domain."""
+        codes = self.codes[positions]
+        return np.bincount(codes[codes != ABSENT], minlength=len(self.values)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SkewLevels:
+    """Counts of one constraint's domains: all that a verdict on the next pick depends on.
+
+    `has_lone_smallest`: exactly one domain has the smallest count.
+    """
+
+    smallest: int
+    largest: int
+    has_lone_smallest: bool
+    groups: int
+
+    @property
+    def skew(self) -> int:
+        return self.largest - self.smallest
+
+
+def levels_of(counts: Ints) -> SkewLevels:
+    """Return the levels of the counts per domain; no domains at all have skew 0."""
+    if not len(counts):
+        return SkewLevels(0, 0, has_lone_smallest=False, groups=0)
+    smallest, largest = int(counts.min()), int(counts.max())
+    lone = int(np.count_nonzero(counts == smallest)) == 1
+    return SkewLevels(smallest, largest, has_lone_smallest=lone, groups=len(counts))
+
+
+@dataclass(frozen=True)
+class SkewAfterPick:
+    """The skew after one more cluster, for domains that now have `counts` (an array)."""
+
+    counts: Ints
+    levels: SkewLevels
+
+    @cached_property
+    def after(self) -> Ints:
+        """Return the skew with one more cluster in the domain."""
+        is_smallest = np.equal(self.counts, self.levels.smallest)
+        raised = np.logical_and(is_smallest, self.levels.has_lone_smallest).astype(np.int64)
+        return np.maximum(self.counts + 1, self.levels.largest) - (raised + self.levels.smallest)
+
+    @cached_property
+    def change(self) -> Ints:
+        """Return by how much the skew would change: −1, 0 or +1."""
+        return self.after - self.levels.skew
+
+
+@dataclass(frozen=True)
+class SpreadInput:
+    """What a strategy may read when it forms the domains; `passes` are the filters' columns by name."""
+
+    fleet: Fleet
+    constraints: tuple[TopologySpreadConstraint, ...]
+    passes: Mapping[str, Bools]
+
+    @property
+    def all_pass(self) -> Bools:
+        """Return which clusters pass every filter."""
+        passes = np.ones(len(self.fleet), dtype=np.bool_)
+        for column in self.passes.values():
+            passes &= column
+        return passes
+
+
+@dataclass(frozen=True)
+class RoundState:
+    """One round as a strategy sees it.
+
+    Entries are clusters, or cells of clusters that are in the same domains; `left` marks those that pass
+    the filters and were not picked yet. Counts are per domain, a list entry per constraint.
+    """
+
+    constraints: tuple[TopologySpreadConstraint, ...]
+    groups: tuple[Groups, ...]
+    counts: tuple[Ints, ...]
+    left: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class SkewProjection:
+    """For each domain: the count to compare with, and the result after one more.
+
+    `after` is what maxSkew limits: the skew with one more, or how far the domain would be above `smallest`.
+    """
+
+    smallest: Ints
+    after: Ints
+    is_skew: bool
+
+
+def is_limit(constraint: TopologySpreadConstraint, outlook: SkewProjection) -> bool:
+    """Return whether maxSkew limits anything; a soft one does only where it is the skew that is scored."""
+    return is_hard(constraint) or outlook.is_skew
+
+
+def imbalance(counts: Ints, outlook: SkewProjection) -> int:
+    """Return how far the fullest domain is above what it is compared with.
+
+    That is the smallest domain; the emptiest sibling where domains are nested; 0 with too few of them for
+    minDomains.
+    """
+    return int((counts - outlook.smallest).max(initial=0))
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintVerdict:
+    """One constraint's verdict on every entry: does a pick break the limit, and is it forbidden?"""
+
+    violates: Bools
+    forbids: Bools
+
+
+class MissingKeyPolicy(StrEnum):
+    """How a constraint treats a cluster without the topology key."""
+
+    UNLIMITED = "unlimited"
+    EXCLUDED = "excluded"
+    LAST = "last"
+    OWN_GROUP = "own-group"
+
+
+class SpreadStrategy(Protocol):
+    """The spread rules of a semantics: eight methods, each evaluated for whole columns.
+
+    `rank_names` name the columns of `rank`, the first standing for as many as the spread score has; a tie is
+    ended by the name, larger or smaller as `smaller_name_wins` says. `hard_ones_score`: hard constraints
+    score as well as forbid. A GroupStrategy is picked faster.
+    """
+
+    name: str
+    smaller_name_wins: bool
+    has_score_list: bool
+    hard_ones_score: bool
+    was_here_in_first_round_only: bool
+
+    @property
+    def rank_names(self) -> tuple[str, ...]:
+        """Return the names of the columns of `rank`."""
+
+    def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
+        """1. Which clusters form the domains?"""
+
+    def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
+        """2. What are the counts at the start, given the positions of the current bindings?"""
+
+    def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
+        """Return the fields of a constraint that have an effect, besides its key and `whenUnsatisfiable`."""
+
+    def missing_key(self, constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
+        """3., in a word. What may a cluster without the key expect?"""
+
+    def outlook(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
+        """4., in numbers. What would one more in each domain make?"""
+
+    def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
+        """3. and 4. What may a cluster without the key do, and when is a pick forbidden?"""
+
+    def scores(self, race: RoundState, contends: Bools) -> list[Scores]:
+        """5. How good is a pick for each constraint, given who can still be picked? Larger is better."""
+
+    def combine(self, race: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
+        """6. How do several constraints combine into one spread score, of one number or several?"""
+
+    def rank(self, *, spread: tuple[Scores, ...], preference: Scores, was_here: Ints) -> tuple[Scores, ...]:
+        """7. Which columns rank the candidates, first to last, larger first?"""
+
+    def stops_without_candidate(self) -> bool:
+        """8. No candidate is left: keep what was picked and stop (True), or fail the cycle (False)?"""
+
+
+@runtime_checkable
+class GroupStrategy(Protocol):
+    """A strategy whose score is a sum, over the constraints, of a function of a domain's count.
+
+    `violates` and `score` may depend on a prospect only through each count's distance from the smallest, the
+    skew and `has_lone_smallest`: the picker caches the results per such combination.
+    """
+
+    was_here_in_first_round_only: bool
+
+    def keyless_score(self, constraint: TopologySpreadConstraint) -> int | None:
+        """Return the score of a cluster without the key, None when it is out."""
+
+    def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
+        """Return the counts at which one more breaks the limit."""
+
+    def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
+        """Score one more at each count."""
+
+
+def prefers_missing_key(strategy: SpreadStrategy, constraint: TopologySpreadConstraint) -> bool:
+    """Return whether, with one domain only, a cluster in none goes before those in it."""
+    if not isinstance(strategy, GroupStrategy):
+        return False
+    counts, without = np.zeros(1, dtype=np.int64), strategy.keyless_score(constraint)
+    alone = int(strategy.score(constraint, SkewAfterPick(counts, levels_of(counts)))[0])
+    return without is not None and without > alone
+
+
+def is_hard(constraint: TopologySpreadConstraint) -> bool:
+    return constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+
+
+def at_entries(by_group: NDArray[Number], groups: Groups, *, missing_key: int) -> NDArray[Number]:
+    """Return for each entry the value of its domain, and `missing_key` where it is in none."""
+    last = np.array([missing_key], dtype=by_group.dtype)
+    return np.concatenate([by_group, last]).take(groups.codes)
+
+
+FORBIDDEN = -(1 << 55)
+"""What each limit that a pick would break adds to a whole number that ranks; 60 of them fit."""
+OUT = -(1 << 54)
+"""No pick that is allowed ranks as low as this."""
+
+
+class OutOfRoomError(Exception):
+    """The numbers that rank have outgrown their bits; the eight methods have to be used."""
+
+
+class CellBest(NamedTuple):
+    """The best cluster left in a cell: its position in the fleet, its rank without the spread (0 is best)."""
+
+    position: int
+    rank: int
+    preference: float
+
+
+@dataclass(frozen=True)
+class RankerInput:
+    """A run at its start: the domains with cells for entries, counts per domain, and who leads each cell.
+
+    The columns `positions`, `ranks` and `preference` have an entry per cell and are those of its Leader. All
+    ranks and positions of the run are below `size`, all preferences within `widest` of zero.
+    """
+
+    constraints: tuple[TopologySpreadConstraint, ...]
+    groups: tuple[Groups, ...]
+    counts: tuple[Ints, ...]
+    positions: Ints
+    ranks: Ints
+    preference: Scores
+    size: int
+    widest: float
+
+
+class IncrementalRanker(Protocol):
+    """Which cell ranks first, and with which spread score."""
+
+    def best(self) -> int | None:
+        """Evaluate the next round: return the cell whose leader ranks first, None when no cell contends."""
+
+    def scores(self, cell: int) -> list[float]:
+        """Return the columns of a cell's spread score in the round that was evaluated last."""
+
+    def take(self, cell: int, successor: CellBest | None) -> None:
+        """Count the leader of a cell as picked; its successor leads from now on. Raise OutOfRoomError."""
+
+
+@runtime_checkable
+class StandingsStrategy(Protocol):
+    """A strategy with an incremental ranker."""
+
+    def standings(self, field: RankerInput) -> IncrementalRanker | None:
+        """Return the ranker of a run; None where only the eight methods can be used."""
+
+
+def places(codes: Codes, absent: int | Ints) -> NDArray[np.intp]:
+    """Return for each entry the place of its domain in a column by domain, `absent` where it is in none."""
+    return np.where(codes == ABSENT, absent, codes).astype(np.intp)

@@ -1,0 +1,150 @@
+"""Spread strategies of the semantics `fleet` (as the Fleet guides document) and `kubefleet` (as released).
+
+Both follow `spec/scheduler.md` 4.3 and share the base class.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clusters.columns import Bools, Codes, Ints
+from placements.engine.scheduling.spread.base import (
+    SOFT_VIOLATION_SCORE,
+    ConstraintVerdict,
+    Groups,
+    MissingKeyPolicy,
+    RoundState,
+    Scores,
+    SkewAfterPick,
+    SkewProjection,
+    SpreadInput,
+    at_entries,
+    is_hard,
+    levels_of,
+)
+from placements.manifests.policy import TopologySpreadConstraint
+
+
+class SkewRules:
+    """Groups over the whole fleet, −change as score, constraints added, spread before affinity."""
+
+    rank_names: tuple[str, ...] = ("topology", "affinity", "was-here")
+    smaller_name_wins = False
+    has_score_list = False
+    hard_ones_score = True
+
+    def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
+        """Form one domain per value that the key has on any cluster, eligible or not."""
+        columns = (setting.fleet.label(one.topology_key) for one in setting.constraints)
+        return tuple(Groups(column.values, column.codes) for column in columns)
+
+    def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
+        """Count the scheduled and bound bindings of the current policy."""
+        return groups.count(placed)
+
+    def relevant_fields(self, _constraint: TopologySpreadConstraint) -> frozenset[str]:
+        """A limit forbids, or costs a thousand."""
+        return frozenset({"maxSkew"})
+
+    def keyless_score(self, _constraint: TopologySpreadConstraint) -> int | None:
+        """A cluster without the key can be picked, with score 0."""
+        return 0
+
+    def missing_key(self, constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
+        """Return the meaning of `keyless_score` for such a cluster."""
+        return (
+            MissingKeyPolicy.EXCLUDED
+            if self.keyless_score(constraint) is None
+            else MissingKeyPolicy.UNLIMITED
+        )
+
+    def outlook(self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
+        """Compare with the smallest domain; what is limited is the skew with one more."""
+        levels = levels_of(counts)
+        smallest = np.full(len(counts), levels.smallest, dtype=np.int64)
+        return SkewProjection(smallest, self.after(SkewAfterPick(counts, levels)), is_skew=True)
+
+    def after(self, prospect: SkewAfterPick) -> Ints:
+        return prospect.after
+
+    def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
+        """Judge each domain by the skew that one more would make; a hard constraint forbids a violation."""
+        return [
+            self._verdict(constraint, groups, counts)
+            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
+        ]
+
+    def _verdict(
+        self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints
+    ) -> ConstraintVerdict:
+        by_group = self.violates(constraint, SkewAfterPick(counts, levels_of(counts)))
+        violates = at_entries(by_group, groups, missing_key=False)
+        return ConstraintVerdict(violates, violates & is_hard(constraint))
+
+    def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
+        """Compare the skew that would result with maxSkew."""
+        return np.greater(self.after(prospect), constraint.max_skew)
+
+    def change(self, prospect: SkewAfterPick) -> Ints:
+        """Return the change of the skew on which the score is based."""
+        return prospect.change
+
+    def scores(self, race: RoundState, _contends: Bools) -> list[Scores]:
+        """Score each domain, whichever clusters contend."""
+        return [
+            at_entries(
+                self.score(constraint, SkewAfterPick(counts, levels_of(counts))), groups, missing_key=0
+            )
+            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
+        ]
+
+    def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
+        """Score −change, or −1000 when the limit is broken."""
+        score: Ints = np.negative(self.change(prospect))
+        score[self.violates(constraint, prospect)] = SOFT_VIOLATION_SCORE
+        return score
+
+    def combine(self, race: RoundState, scores: Sequence[Scores], _contends: Bools) -> tuple[Scores, ...]:
+        """Add the scores up; hard constraints score too."""
+        total: Scores = np.zeros(len(race.left), dtype=np.int64)
+        for score in scores:
+            total = total + score
+        return (total,)
+
+    def rank(self, *, spread: tuple[Scores, ...], preference: Scores, was_here: Ints) -> tuple[Scores, ...]:
+        """Rank by topology spread, then affinity, then a binding of an older policy."""
+        return *spread, preference, was_here
+
+    def stops_without_candidate(self) -> bool:
+        """Keep what was picked; the next change in the fleet tries again."""
+        return True
+
+
+class FleetSpread(SkewRules):
+    """Only a pick that increases the skew can break the limit; a single domain has no effect."""
+
+    name = "fleet"
+    was_here_in_first_round_only = False
+
+    def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
+        """Break the limit only by making the skew larger than it is."""
+        return (prospect.change > 0) & super().violates(constraint, prospect)
+
+
+class KubeFleetSpread(SkewRules):
+    """Any pick that leaves the skew above the limit breaks it, whether or not it made it worse."""
+
+    name = "kubefleet"
+    was_here_in_first_round_only = True
+
+    def change(self, prospect: SkewAfterPick) -> Ints:
+        """Count every pick in a single domain as +1, as the released scheduler does."""
+        if prospect.levels.groups == 1:
+            return np.ones_like(prospect.counts)
+        return prospect.change
+
+    def after(self, prospect: SkewAfterPick) -> Ints:
+        """The skew with one more in a single domain is 1."""
+        if prospect.levels.groups == 1:
+            return np.ones_like(prospect.counts)
+        return prospect.after

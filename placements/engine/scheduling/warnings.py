@@ -1,0 +1,119 @@
+"""Admission warnings that depend on the fleet."""
+
+from collections.abc import Iterable, Iterator
+
+from clusters.fleet import Fleet
+from fleetui.apimachinery.errors import ManifestWarning, format_path
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.selectors import label_requirements, match_labels, property_requirements
+from placements.engine.scheduling.spread.base import MissingKeyPolicy
+from placements.manifests.affinity import ClusterSelectorTerm
+from placements.manifests.policy import KeyType, TopologySpreadConstraint
+
+_LISTED = 5
+_AFFINITY = "affinity.clusterAffinity"
+
+
+def fleet_caveats(cycle: Cycle) -> tuple[ManifestWarning, ...]:
+    """Return mismatches of a policy and a fleet: unknown keys, one domain only, terms without a match."""
+    policy, fleet, path = cycle.policy, cycle.fleet, "policy"
+    if not len(fleet):
+        return (ManifestWarning("empty-fleet", path, "the fleet has no cluster"),)
+    found: list[ManifestWarning] = []
+    for index, constraint in enumerate(policy.topology_spread_constraints):
+        place = f"{path}.topologySpreadConstraints[{index}].topologyKey"
+        found += _constraint(constraint, fleet, place, profile_of(cycle).strategy.missing_key(constraint))
+    required = f"{path}.{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
+    for index, term in enumerate(policy.required_terms):
+        found += _unknown_names(term, fleet, f"{required}[{index}]")
+    preferred = f"{path}.{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
+    if policy.preferred_terms and not profile_of(cycle).preference.reads_terms:
+        found.append(ManifestWarning("not-read", preferred, "replaced by the affinity rows of the options"))
+        return tuple(found)
+    for index, one in enumerate(policy.preferred_terms):
+        place = f"{preferred}[{index}].preference"
+        unknown = list(_unknown_names(one.preference, fleet, place))
+        found += unknown
+        if not unknown and not match_labels(one.preference.label_selector, fleet).any():
+            message = "no cluster matches: the term has no effect"
+            found.append(ManifestWarning("matches-nothing", f"{place}.labelSelector", message))
+    return tuple(found)
+
+
+def property_caveats(fleet: Fleet) -> tuple[ManifestWarning, ...]:
+    """Return the properties that some cluster reports with a value that no policy can compare."""
+    names = sorted({name for cluster in fleet for name in cluster.properties})
+    caveats = []
+    for name in names:
+        malformed = fleet.property(name).is_malformed.nonzero()[0].tolist()
+        if malformed:
+            message = f"no quantity on {_some(fleet.names[position] for position in malformed)}"
+            caveats.append(ManifestWarning("not-a-quantity", format_path(("properties", name)), message))
+    return tuple(caveats)
+
+
+def decision_caveats(decision: Decision) -> tuple[ManifestWarning, ...]:
+    """Return the property values that the cycle needed as numbers and that are none."""
+    clusters: dict[str, list[str]] = {}
+    for one in decision.malformed:
+        clusters.setdefault(one.property, []).append(one.cluster)
+    is_fatal = decision.is_failed and not decision.is_unsatisfiable
+    effect = "the cycle fails" if is_fatal else "it counts as absent"
+    return tuple(
+        ManifestWarning(
+            "malformed-property",
+            format_path(("properties", name)),
+            f"no quantity on {_some(names)}: {effect}",
+        )
+        for name, names in clusters.items()
+    )
+
+
+_WITHOUT_KEY = {
+    MissingKeyPolicy.UNLIMITED: "no limit there, and often the first pick",
+    MissingKeyPolicy.EXCLUDED: "never picked",
+    MissingKeyPolicy.LAST: "picked last",
+    MissingKeyPolicy.OWN_GROUP: "together a domain of their own",
+}
+_NOBODY_WITH_KEY = {MissingKeyPolicy.EXCLUDED: "no cluster can be picked"}
+
+
+def _constraint(
+    constraint: TopologySpreadConstraint, fleet: Fleet, path: str, missing_key: MissingKeyPolicy
+) -> Iterator[ManifestWarning]:
+    sort = "claim" if constraint.topology_key_type is KeyType.CLAIM else "label"
+    named = f"the {sort} {constraint.topology_key}"
+    column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
+    if not column.values:
+        effect = _NOBODY_WITH_KEY.get(missing_key, "the constraint has no effect")
+        yield ManifestWarning("unknown-key", path, f"no cluster has {named}: {effect}")
+        return
+    lacking = [fleet.names[position] for position in (~column.is_present).nonzero()[0].tolist()]
+    if len(column.values) == 1 and not (lacking and missing_key is MissingKeyPolicy.OWN_GROUP):
+        message = f"{named} has one value only, {column.values[0]!r}: one domain, so nothing is spread"
+        yield ManifestWarning("single-group", path, message)
+    if lacking:
+        yield ManifestWarning(
+            "clusters-lack-key", path, f"{_some(lacking)} without {named}: {_WITHOUT_KEY[missing_key]}"
+        )
+
+
+def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterator[ManifestWarning]:
+    for key in dict.fromkeys(one.key for one in label_requirements(term.label_selector)):
+        if not fleet.label(key).values:
+            yield ManifestWarning("unknown-key", f"{path}.labelSelector", f"no cluster has the label {key}")
+    names = [one.name for one in property_requirements(term)]
+    if term.property_sorter is not None:
+        names.append(term.property_sorter.name)
+    for name in dict.fromkeys(names):
+        if all(text is None for text in fleet.property(name).texts):
+            yield ManifestWarning("unknown-property", path, f"no cluster reports the property {name}")
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    word = "cluster" if len(listed) == 1 else "clusters"
+    return f"{len(listed)} {word} ({', '.join(listed[:_LISTED])}{more})"

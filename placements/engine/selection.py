@@ -1,0 +1,381 @@
+"""Selection of hub objects by the resource selectors of a placement (`spec/lifecycle.md` A.16, B.2).
+
+Also the exclusion of objects that are never placed, the order of objects in a snapshot (B.2.3), and the
+storage of a selection in parts of bounded size (B.3.2).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TypeAlias
+
+from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning, faults_of, format_path, split_path
+from fleetui.apimachinery.kinds import KindScope, scope_of
+from fleetui.apimachinery.model import quote_value
+from fleetui.apimachinery.secrets import HubObject, ObjectKey, canonical_json
+from placements.engine.scheduling.selectors import label_requirements
+from placements.manifests.affinity import LabelOperator, LabelRequirement
+from placements.manifests.placement import (
+    ResourceSelector,
+    SelectionScope,
+    is_reserved_namespace,
+    namespaced_kind_problem,
+    reserved_namespace_problem,
+)
+
+_NEVER_PLACED_GROUPS = frozenset(
+    {
+        "cluster.kubernetes-fleet.io",
+        "coordination.k8s.io",
+        "events.k8s.io",
+        "metrics.k8s.io",
+        "placement.kubernetes-fleet.io",
+    }
+)
+_NEVER_PLACED_KINDS = frozenset(
+    {
+        ("", "Event"),
+        ("", "Node"),
+        ("", "Pod"),
+        ("networking.fleet.azure.com", "ServiceImport"),
+        ("networking.fleet.azure.com", "TrafficManagerBackend"),
+        ("networking.fleet.azure.com", "TrafficManagerProfile"),
+    }
+)
+_MADE_EVERYWHERE = frozenset({("", "ConfigMap", "kube-root-ca.crt"), ("", "ServiceAccount", "default")})
+_OWNED = frozenset({("apps", "ReplicaSet"), ("apps", "ControllerRevision")})
+_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 -- a type of secrets, not one of them
+_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+
+
+def is_ever_placed(group: str, kind: str) -> bool:
+    """Return whether objects of a kind can be placed at all (lifecycle B.2.1)."""
+    return group not in _NEVER_PLACED_GROUPS and (group, kind) not in _NEVER_PLACED_KINDS
+
+
+def why_left_out(each: HubObject, on_the_hub: Container[ObjectKey]) -> str | None:
+    """Return why an object of a placeable kind is never placed (end of lifecycle B.2.2), or None."""
+    sort = (each.group, each.kind)
+    if each.metadata.get("deletionTimestamp"):
+        return "it is being deleted"
+    if (*sort, each.name) in _MADE_EVERYWHERE:
+        return "every cluster creates its own"
+    if sort in _OWNED and each.metadata.get("ownerReferences"):
+        return "its owner creates it"
+    if sort == ("", "Secret") and each.content.get("type") == _TOKEN:
+        return "it is a service account token of the hub"
+    if sort == ("", "Endpoints") and ("", "Service", each.namespace, each.name) in on_the_hub:
+        return "its service creates it"
+    if sort == ("discovery.k8s.io", "EndpointSlice") and _MANAGED_BY in each.labels:
+        return "its manager creates it"
+    return None
+
+
+class Inventory:
+    """An index over objects of which no two have the same key."""
+
+    def __init__(self, objects: Iterable[HubObject]) -> None:
+        self.by_key: dict[ObjectKey, HubObject] = {each.key: each for each in objects}
+        self._by_place: defaultdict[tuple[str, str, str], list[HubObject]] = defaultdict(list)
+        self._by_namespace: defaultdict[str, list[HubObject]] = defaultdict(list)
+        self._namespaced: set[tuple[str, str]] = set()
+        for each in self.by_key.values():
+            self._by_place[each.group, each.kind, each.namespace].append(each)
+            self._by_namespace[each.namespace].append(each)
+            if each.namespace:
+                self._namespaced.add((each.group, each.kind))
+
+    def is_namespaced(self, group: str, kind: str) -> bool:
+        """Return whether a kind is namespaced; for kinds that are not built in, the objects decide."""
+        scope = scope_of(group, kind)
+        return (group, kind) in self._namespaced if scope is None else scope is KindScope.NAMESPACED
+
+    def of_kind(self, group: str, kind: str, *, namespace: str = "", name: str = "") -> Sequence[HubObject]:
+        """Return the objects of a kind in a namespace, or outside all; with a name, that one if it exists."""
+        if name:
+            found = self.by_key.get((group, kind, namespace, name))
+            return () if found is None else (found,)
+        return self._by_place.get((group, kind, namespace), ())
+
+    def inside(self, namespace: str) -> Sequence[HubObject]:
+        return self._by_namespace.get(namespace, ())
+
+
+Labels: TypeAlias = Mapping[str, str]
+
+
+def is_namespace_selector(selector: ResourceSelector) -> bool:
+    return (selector.group, selector.kind) == ("", "Namespace")
+
+
+def own_namespace(selectors: tuple[ResourceSelector, ...]) -> str | None:
+    """Return the namespace from which the other selectors may select namespaced kinds."""
+    own = SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS
+    named = (each.name for each in selectors if is_namespace_selector(each) and each.selection_scope is own)
+    return next(named, None)
+
+
+def matcher(selector: ResourceSelector) -> Callable[[HubObject], bool]:
+    """Return the test by name or by labels; kind and version are not checked."""
+    if selector.name:
+        return lambda each: each.name == selector.name
+    tests = [_label_test(requirement) for requirement in label_requirements(selector.label_selector)]
+    return lambda each: all(test(each.labels) for test in tests)
+
+
+def _label_test(requirement: LabelRequirement) -> Callable[[Labels], bool]:
+    key, values = requirement.key, frozenset(requirement.values)
+    match requirement.operator:
+        case LabelOperator.IN:
+            return lambda labels: labels.get(key) in values
+        case LabelOperator.NOT_IN:
+            return lambda labels: labels.get(key) not in values
+        case LabelOperator.EXISTS:
+            return lambda labels: key in labels
+        case LabelOperator.DOES_NOT_EXIST:
+            return lambda labels: key not in labels
+
+
+_FIRST_TO_LAST = """\
+PriorityClass Namespace NetworkPolicy ResourceQuota LimitRange PodDisruptionBudget ServiceAccount Secret
+ConfigMap StorageClass PersistentVolume PersistentVolumeClaim CustomResourceDefinition ClusterRole
+ClusterRoleBinding Role RoleBinding Service DaemonSet Pod ReplicationController ReplicaSet Deployment
+HorizontalPodAutoscaler StatefulSet Job CronJob IngressClass Ingress APIService
+MutatingWebhookConfiguration ValidatingWebhookConfiguration
+"""
+_RANKS = {kind: rank for rank, kind in enumerate(_FIRST_TO_LAST.split())}
+
+
+def ordered(objects: Iterable[HubObject]) -> tuple[HubObject, ...]:
+    """Return objects sorted by the ranking of their kind, unknown kinds last, then by version and name."""
+    return tuple(sorted(objects, key=_place))
+
+
+def _place(each: HubObject) -> tuple[int, str, str]:
+    """Return the sort key; group and version, and namespace and name, are compared as one text each."""
+    rank = _RANKS.get(each.kind)
+    name = f"{each.namespace}/{each.name}"
+    if rank is None:
+        return len(_RANKS), f"{each.group}/{each.version}, Kind={each.kind}", name
+    return rank, each.api_version, name
+
+
+_LISTED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The selected resources, in the order of a snapshot, and warnings about them."""
+
+    objects: tuple[HubObject, ...]
+    caveats: tuple[ManifestWarning, ...] = ()
+
+
+@dataclass(slots=True)
+class _Finding:
+    """The result of one selector; problems and remarks have places inside the selector."""
+
+    objects: list[HubObject] = field(default_factory=list)
+    problems: list[ErrorDetail] = field(default_factory=list)
+    remarks: list[ErrorDetail] = field(default_factory=list)
+
+    def remark(self, key: str, code: str, message: str) -> None:
+        self.remarks.append(ErrorDetail((key,) if key else (), code, message))
+
+
+def select(
+    selectors: tuple[ResourceSelector, ...],
+    objects: Iterable[HubObject],
+    *,
+    path: str = "spec.resourceSelectors",
+) -> Selection:
+    """Return what the selectors select. Raise Faults if the selection is invalid.
+
+    That is: an object selected twice, a missing namespace whose resources others select, a namespaced kind
+    selected without its namespace, a namespace of the hub itself.
+    """
+    hub, within = Inventory(objects), own_namespace(selectors)
+    findings = [_find(selector, hub, within) for selector in selectors]
+    problems = [problem.under(index) for index, each in enumerate(findings) for problem in each.problems]
+    problems += _duplicates(findings, path)
+    if problems:
+        raise faults_of(problems, None, path=path)
+    remarks = [remark.under(index) for index, each in enumerate(findings) for remark in each.remarks]
+    outer = split_path(path)
+    return Selection(
+        ordered(each for finding in findings for each in finding.objects),
+        tuple(
+            ManifestWarning(each.code, format_path((*outer, *each.keys)), each.message) for each in remarks
+        ),
+    )
+
+
+def _duplicates(findings: Sequence[_Finding], path: str) -> Iterator[ErrorDetail]:
+    """Yield one error for each two selectors that overlap."""
+    owners: dict[ObjectKey, int] = {}
+    shared: dict[tuple[int, int], list[HubObject]] = {}
+    for index, finding in enumerate(findings):
+        for each in finding.objects:
+            owner = owners.setdefault(each.key, index)
+            if owner != index:
+                shared.setdefault((owner, index), []).append(each)
+    for (owner, index), twice in shared.items():
+        more = f" and {len(twice) - 1} more" if len(twice) > 1 else ""
+        message = f"Duplicate value: {ordered(twice)[0]}{more}, also selected by {path}[{owner}]"
+        yield ErrorDetail((index,), "duplicate", message, "each object selected once")
+
+
+def _find(selector: ResourceSelector, hub: Inventory, within: str | None) -> _Finding:
+    if is_namespace_selector(selector):
+        return _find_namespaces(selector, hub)
+    finding = _Finding()
+    if not is_ever_placed(selector.group, selector.kind):
+        finding.remark(
+            "kind", "never-placed", f"selects nothing: objects of kind {selector.kind} are never placed"
+        )
+    elif not hub.is_namespaced(selector.group, selector.kind):
+        finding.objects += _matches(selector, hub, "", finding)
+    elif within is not None:
+        finding.objects += _matches(selector, hub, within, finding)
+    else:
+        finding.problems.append(namespaced_kind_problem(selector.kind))
+    return finding
+
+
+def _matches(selector: ResourceSelector, hub: Inventory, place: str, finding: _Finding) -> list[HubObject]:
+    """Return what has the selector's kind, name or labels in a namespace and may be placed."""
+    among = hub.of_kind(selector.group, selector.kind, namespace=place, name=selector.name)
+    fits = matcher(selector)
+    matching = [each for each in among if fits(each)]
+    found = [each for each in matching if each.version == selector.version]
+    if len(found) < len(matching):
+        versions = Counter(each.api_version for each in matching)
+        wanted = f"{selector.group}/{selector.version}".lstrip("/")
+        others = ", ".join(sorted(version for version in versions if version != wanted))
+        count = versions.total() - versions[wanted]
+        message = f"skips {count} matching objects of kind {selector.kind}: on the hub in version {others}"
+        finding.remark("version", "other-version", message)
+    if not selector.name:
+        return [each for each in found if why_left_out(each, hub.by_key) is None]
+    if not matching:
+        finding.remark(
+            "name", "not-on-the-hub", f"{selector.kind} {quote_value(selector.name)} is not on the hub"
+        )
+    for each in found:
+        reason = why_left_out(each, hub.by_key)
+        if reason:
+            finding.remark("name", "never-placed", f"skips {each}: {reason}")
+            return []
+    return found
+
+
+def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
+    finding = _Finding()
+    if selector.name and is_reserved_namespace(selector.name):
+        finding.problems.append(reserved_namespace_problem(selector.name))
+        return finding
+    matching = _matches(selector, hub, "", finding)
+    found = [each for each in matching if not is_reserved_namespace(each.name)]
+    if len(found) < len(matching):
+        reserved = {each.name for each in matching} - {each.name for each in found}
+        message = f"skips reserved namespaces: {_listing(reserved)}"
+        finding.remark("", "reserved-namespace", message)
+    finding.objects += found
+    match selector.selection_scope:
+        case SelectionScope.NAMESPACE_WITH_RESOURCES:
+            # Add everything inside the namespaces that may leave the hub.
+            inside = [each for namespace in found for each in hub.inside(namespace.name)]
+            left_out = {each.kind for each in inside if not is_ever_placed(each.group, each.kind)}
+            finding.objects += [
+                each
+                for each in inside
+                if is_ever_placed(each.group, each.kind) and why_left_out(each, hub.by_key) is None
+            ]
+            if left_out:
+                message = f"skips kinds that are never placed: {_listing(left_out)}"
+                finding.remark("", "never-placed", message)
+        case SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS if not found:
+            # Turn what was remarked about the one namespace into errors: the other selectors rest on it.
+            finding.problems += [
+                ErrorDetail(each.keys, "not-on-the-hub", each.message, "a namespace on the hub")
+                for each in finding.remarks
+            ]
+    return finding
+
+
+def _listing(names: Iterable[str]) -> str:
+    found = sorted(names)
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return ", ".join(found[:_LISTED]) + more
+
+
+def concerns(selectors: tuple[ResourceSelector, ...], changed: Iterable[HubObject]) -> bool:
+    """Return whether a change of these objects can change what the selectors select.
+
+    Pass the objects before and after the change. True may be wrong, False never is.
+    """
+    within = own_namespace(selectors)
+    objects = tuple(changed)
+    return any(_concerns(selector, within, objects) for selector in selectors)
+
+
+def _concerns(selector: ResourceSelector, within: str | None, objects: Sequence[HubObject]) -> bool:
+    if is_namespace_selector(selector):
+        # Take a namespace by its name or labels, and what is inside one by that name if there is one.
+        # Without a name the labels of the namespace would have to be known: anything inside any counts.
+        fits = matcher(selector)
+        if any(fits(each) for each in objects if (each.group, each.kind) == ("", "Namespace")):
+            return True
+        if selector.selection_scope is not SelectionScope.NAMESPACE_WITH_RESOURCES:
+            return False
+        insides = {each.namespace for each in objects if each.namespace}
+        return any(not is_reserved_namespace(each) and selector.name in ("", each) for each in insides)
+    sort, fits = (selector.group, selector.kind), matcher(selector)
+    of_kind = [each for each in objects if (each.group, each.kind) == sort]
+    match scope_of(*sort):
+        case None:
+            return bool(of_kind)  # any of them may tell for the first time where the kind lives
+        case KindScope.CLUSTER:
+            return any(fits(each) for each in of_kind)
+    if sort == ("", "Endpoints"):  # a service decides whether the endpoints of its name are placed
+        of_kind += [each for each in objects if (each.group, each.kind) == ("", "Service")]
+        return any(each.namespace == within for each in of_kind)
+    return any(each.namespace == within and fits(each) for each in of_kind)
+
+
+PART_LIMIT = 800 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPart:
+    """Some of the objects of a snapshot, in its order; parts are numbered from 0."""
+
+    index: int
+    objects: tuple[HubObject, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the size of the manifests of its objects, in bytes."""
+        return sum(each.size for each in self.objects)
+
+
+def parts(objects: Iterable[HubObject], *, limit: int = PART_LIMIT) -> tuple[SnapshotPart, ...]:
+    """Return sanitized objects, in their order, in parts of at most `limit` bytes.
+
+    An object that is larger by itself has a part of its own.
+    """
+    groups: list[list[HubObject]] = [[]]
+    size = 0
+    for each in objects:
+        if groups[-1] and size + each.size > limit:
+            groups.append([])
+            size = 0
+        groups[-1].append(each)
+        size += each.size
+    return tuple(SnapshotPart(index, tuple(group)) for index, group in enumerate(groups))
+
+
+def content_hash(objects: Iterable[HubObject]) -> str:
+    """Return the SHA-256, in hexadecimal, of sanitized objects as one JSON list."""
+    return sha256(b"[" + b",".join(canonical_json(each.content) for each in objects) + b"]").hexdigest()

@@ -1,0 +1,193 @@
+"""Sentences about what would have to change, and about the traps that a decision ran into."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from clusters.fleet import EligibilityKind
+from placements.engine.advice.changes import Change, ChangeKind
+from placements.engine.advice.diagnosis import (
+    Bound,
+    LargerSet,
+    favoured_without_key,
+    feasibility_bound,
+    is_dead_end,
+    over_limits,
+    pinned_groups,
+    stale_picks,
+)
+from placements.engine.advice.search import Suggestion
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.replay import Replay
+from placements.explain.vocabulary import ELIGIBILITY_WORDS, counted, joined, taint_words
+
+Facts = Mapping[str, Any]
+_NAMES_SHOWN = 5
+_ALTERNATIVES_SHOWN = 12
+_GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
+
+
+def change_words(change: Change) -> str:
+    """Return the words for a change, as a noun phrase."""
+    return _CHANGES[change.kind](change.facts)
+
+
+def suggestion_sentence(suggestion: Suggestion) -> str:
+    """Return a change that helps, and its other effects."""
+    words, effects = change_words(suggestion.change), effects_words(suggestion)
+    return f"{words}  [{effects}]" if effects else words
+
+
+def effects_words(suggestion: Suggestion) -> str:
+    """Return which clusters a change would select and deselect; empty where none changes."""
+    effects = [("then selected:", suggestion.gains), ("deselected:", suggestion.losses)]
+    return "; ".join(f"{verb} {_listed(names)}" for verb, names in effects if names)
+
+
+def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:
+    """Return the changes that do not help; those that differ only in a cluster or a label share a line."""
+    listed = list(suggestions)
+    sentences = []
+    for one in listed:
+        change = one.change
+        if change.kind in _GROUPED:
+            continue
+        facts = change.facts
+        if one.furthest is not None:
+            field = _VALUE_OF[change.kind]
+            first, last = facts[field], one.furthest.facts[field]
+            facts = {**facts, field: f"{first} or {last}" if isinstance(first, str) else f"{first} to {last}"}
+        sentences.append(_CHANGES[change.kind](facts))
+    return sentences + _grouped([one.change for one in listed])
+
+
+def untried_sentences(changes: Iterable[Change]) -> list[str]:
+    """Return the changes that were not evaluated because of the time limit, in the same way."""
+    listed = list(changes)
+    return [change_words(one) for one in listed if one.kind not in _GROUPED] + _grouped(listed)
+
+
+def _grouped(changes: list[Change]) -> list[str]:
+    def either(names: list[str]) -> str:
+        left = len(names) - _ALTERNATIVES_SHOWN
+        more = [counted(left, "other")] if left > 0 else []
+        return joined([*names[:_ALTERNATIVES_SHOWN], *more], "or")
+
+    leaving = [one.facts["cluster"] for one in changes if one.kind is ChangeKind.LEAVE]
+    labels: dict[str, list[str]] = {}
+    for one in changes:
+        if one.kind is ChangeKind.LABEL:
+            labels.setdefault(one.facts["key"], []).append(one.facts["value"] or "no value")
+    sentences = [f"another label {key}: {either(values)}" for key, values in labels.items()]
+    return sentences + ([f"{either(leaving)} removed from the fleet"] if leaving else [])
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: bool = True) -> Iterator[str]:
+    """Yield what an unfulfilled or surprising decision ran into; `most_steps` limits what is searched."""
+    if decision.is_failed:
+        return
+    for one in pinned_groups(decision):
+        cause = (
+            "has no more candidates" if one.has_candidates else f"has {one.count:,} clusters, no candidates"
+        )
+        limit = f"so the minimum stays at {one.count:,}"
+        yield f"blocking domain: {one.topology_key}={one.group} {cause}, {limit}"
+    larger = is_dead_end(decision, most_steps=most_steps)
+    if larger is not None:
+        yield _larger_set_sentence(larger)
+    for over in over_limits(decision):
+        was = f"the skew was {over.skew}"
+        if over.lacks_domains:
+            was = f"the fullest domain was {over.skew} above 0 (fewer than {over.lacks_domains} domains)"
+        elif not all(each.limits_skew for each in Replay(decision).step(1).spreads):
+            was = f"the fullest domain was {over.skew} above the emptiest"
+        yield f"{over.topology_key}: {was} before the first step (maxSkew {over.max_skew})"
+    for key, names in favoured_without_key(decision).items():
+        yield f"selected without the label {key}, so the constraint was not enforced: {_listed(names)}"
+    stale = stale_picks(decision)
+    if stale:
+        yield f"outdated, would not be selected if rescheduled now: {_listed(stale)}"
+    bound = feasibility_bound(decision.cycle) if with_bound and not decision.is_fulfilled else None
+    if bound is not None:
+        yield bound_sentence(bound)
+
+
+def _larger_set_sentence(larger: LargerSet) -> str:
+    if larger.clusters is not None:
+        names = joined(larger.clusters)
+        return f"greedy search stopped early: {names} together break no hard limit"
+    if larger.is_settled:
+        return "impossible: no larger set of clusters keeps all hard limits"
+    return "whether a larger set keeps all hard limits was not determined"
+
+
+def bound_sentence(bound: Bound) -> str:
+    """Return how many clusters can be selected at most."""
+    return f"maximum with the current fleet: {bound.most:,}" + ("" if bound.is_exact else " (an upper bound)")
+
+
+_REPORTS = {
+    EligibilityKind.NO_AGENT: "a first report of the member agent",
+    EligibilityKind.STALE_HEARTBEAT: "a new heartbeat",
+    EligibilityKind.NOT_JOINED: "a report of having joined",
+    EligibilityKind.NO_HEALTH: "a report of the health",
+    EligibilityKind.UNHEALTHY: "a report of good health",
+    EligibilityKind.UNSPECIFIED: "readiness",
+    EligibilityKind.LEAVING: "the return",
+}
+
+
+def _label(facts: Facts) -> str:
+    today = "none" if facts["today"] is None else facts["today"]
+    if facts["value"] is None:
+        return f"{facts['cluster']} without the label {facts['key']} (now {today})"
+    return f"{facts['cluster']} with label {facts['key']}={facts['value']} (now {today})"
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_VALUE_OF = {
+    ChangeKind.MIN_DOMAINS: "minDomains",
+    ChangeKind.OPTION: "value",
+    ChangeKind.NUMBER: "number",
+    ChangeKind.MAX_SKEW: "maxSkew",
+    ChangeKind.WEIGHT: "weight",
+}
+
+
+def _written(template: str) -> Callable[[Facts], str]:
+    return lambda facts: template.format(**facts)
+
+
+_CHANGES: dict[ChangeKind, Callable[[Facts], str]] = {
+    ChangeKind.NUMBER: _written("numberOfClusters {number} (now {today})"),
+    ChangeKind.MAX_SKEW: _written("{topologyKey} maxSkew {maxSkew} (now {today})"),
+    ChangeKind.MIN_DOMAINS: _written("{topologyKey} minDomains {minDomains} (now {today})"),
+    ChangeKind.COUNTED: _written("{topologyKey} {field} {value}"),
+    ChangeKind.OPTION: lambda facts: (
+        f"{facts['option']} {_plain(facts['value'])} (now {_plain(facts['today'])})"
+    ),
+    ChangeKind.WHEN_UNSATISFIABLE: _written("{topologyKey} {whenUnsatisfiable}"),
+    ChangeKind.DROP_CONSTRAINT: _written("no spread constraint on {topologyKey}"),
+    ChangeKind.TOLERATION: lambda facts: f"a toleration for the taint {taint_words(facts)}",
+    ChangeKind.DROP_TERM: lambda facts: f"without required term {facts['term'] + 1}",
+    ChangeKind.DROP_REQUIREMENT: lambda facts: (
+        f"required term {facts['term'] + 1} without {facts['requirement']}"
+    ),
+    ChangeKind.LABEL: _label,
+    ChangeKind.WEIGHT: lambda facts: (
+        f"weight {facts['weight']} in preferred term {facts['term'] + 1} (now {facts['today']})"
+    ),
+    ChangeKind.LEAVE: _written("{cluster} removed from the fleet"),
+    ChangeKind.REPORT: lambda facts: (
+        f"{_REPORTS[EligibilityKind(facts['kind'])]} of {facts['cluster']}"
+        f" (now: {facts['reason'] or ELIGIBILITY_WORDS[EligibilityKind(facts['kind'])]})"
+    ),
+    ChangeKind.NAME: _written("{name} added to clusterNames"),
+}

@@ -1,0 +1,212 @@
+"""A chart: a caption, a figure and the rows that it is drawn from; and what all figures share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain, repeat, zip_longest
+from typing import Any
+
+import plotly.graph_objects as go
+
+OK = "var(--ok)"
+ATTENTION = "var(--attention)"
+FAILED = "var(--failed)"
+BLOCKED = "var(--blocked)"
+NEUTRAL = "var(--neutral)"
+TEXT = "var(--text)"
+QUIET = "var(--quiet)"
+ACCENT = "var(--accent)"
+ON_OK = "var(--on-ok)"
+ON_ACCENT = "var(--on-accent)"
+DIVIDER = "var(--divider)"
+PAGE = "var(--page)"
+PANEL = "var(--panel)"
+"""Colours by the names of `tokens.css`."""
+
+RAMP = [[step / 6, f"var(--ramp-{step + 1})"] for step in range(7)]
+"""The colour scale of scores, symmetric about 0."""
+
+CLEAR = "rgba(0,0,0,0)"
+HATCH = {"shape": "/", "fgcolor": QUIET, "bgcolor": CLEAR, "size": 6}
+"""The pattern of bars of clusters that are out of the question."""
+LEGEND_ABOVE: dict[str, Any] = {
+    "showlegend": True,
+    "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+    "margin": {"l": 8, "r": 16, "t": 32, "b": 8},
+}
+"""Layout of a chart whose colours need a legend."""
+
+_MARGIN = {"l": 8, "r": 16, "t": 8, "b": 8}
+
+Cell = str | int | float | None
+
+
+class GroupName(str):
+    """The name of a domain in a table with its key, so that a page can link to its clusters.
+
+    `value` is None for clusters without the label.
+    """
+
+    __slots__ = ("key", "value")
+
+    key: str
+    value: str | None
+
+    @classmethod
+    def of(cls, key: str, value: str | None, words: str) -> "GroupName":
+        name = cls(words)
+        name.key, name.value = key, value
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Leads:
+    """The links of a chart, added by the page that shows it, since a figure knows no addresses.
+
+    `point` is the address for a press on a point of the figure; its braces are replaced by facts of the
+    point, `{x}`, or by what the trace has for it in its `meta`. `cells` are those of the first cells of each
+    row.
+    """
+
+    point: str
+    cells: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture of facts.
+
+    `name` is its id on the page and in the address of its table. `caption` says in a sentence what the
+    picture shows: it is the accessible name of the figure. `rows` holds what the figure aggregates, a cell
+    per column; numbers are numbers. `leads` is where its points and rows lead to, if anywhere.
+    """
+
+    name: str
+    title: str
+    caption: str
+    figure: go.Figure
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    leads: Leads | None = None
+
+    @property
+    def heads(self) -> list[tuple[str, bool]]:
+        """The heads of the table, and whether their columns hold numbers."""
+        by_column = zip_longest(*self.rows, fillvalue=None) if self.rows else ((),) * len(self.columns)
+        heads = []
+        for head, column in zip(self.columns, by_column, strict=True):
+            cells = [cell for cell in column if cell is not None]
+            heads.append((head, bool(cells) and not any(isinstance(cell, str) for cell in cells)))
+        return heads
+
+    def lines(self, start: int = 0, end: int | None = None) -> list[list[tuple[Cell, str, bool]]]:
+        """Return some rows of the table: each cell, its link, and whether its column holds numbers."""
+        links = self.leads.cells[start:end] if self.leads else ()
+        numeric = [is_number for _, is_number in self.heads]
+        pairs = zip_longest(self.rows[start:end], links, fillvalue=())
+        return [
+            list(zip(row, chain(addresses, repeat("")), numeric, strict=False)) for row, addresses in pairs
+        ]
+
+    @property
+    def height(self) -> int:
+        """In CSS pixels."""
+        return int(self.figure.layout.height)
+
+    @property
+    def json(self) -> str:
+        """The figure as JSON that is safe inside a script element: `<`, `>` and `/` are escaped."""
+        text: str = self.figure.to_json(validate=True, engine="json")
+        return text
+
+
+def whole_ticks(largest: int, *, most: int = 6) -> dict[str, Any]:
+    """Return the ticks of an axis of counts from 0 to `largest`: whole numbers, about `most` of them."""
+    return {"dtick": max(1, -(-largest // most)), "tick0": 0, "tickformat": ",d"}
+
+
+def row_axis(labels: Sequence[str]) -> dict[str, Any]:
+    """Return the axis of rows that are numbered from the top, with their labels."""
+    return {
+        "tickvals": list(range(len(labels))),
+        "ticktext": list(labels),
+        "range": [len(labels) - 0.5, -0.5],
+        "showgrid": False,
+        "zeroline": False,
+    }
+
+
+def figure_of_panels(drawn: Any, *, height: int, **layout: Any) -> go.Figure:
+    """Return the figure of subplots without Plotly's template."""
+    subplots = drawn.layout.to_plotly_json()
+    subplots.pop("template", None)
+    return figure(*drawn.data, height=height, **layout, **subplots)
+
+
+def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
+    """Return a figure of validated traces without Plotly's template; `height` is in CSS pixels.
+
+    Fonts, grid and background come from the stylesheet when it is drawn.
+    """
+    base: dict[str, Any] = {
+        "template": "none",
+        "height": height,
+        "margin": _MARGIN,
+        "showlegend": False,
+        "hovermode": "closest",
+        "separators": ".,",
+    }
+    return go.Figure(data=list(traces), layout={**base, **layout})
+
+
+_COUNTED_UP_TO = 20
+
+
+def hatched(colour: str, shape: str) -> dict[str, Any]:
+    """Return the marker of a bar, hatched over its colour; an empty shape leaves it solid."""
+    pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": "var(--page)", "fgopacity": 0.8, "size": 6}
+    return {"color": colour, "pattern": {**pattern, "solidity": 0.3}}
+
+
+def round_ticks(largest: int) -> dict[str, Any]:
+    """Return the ticks of an axis of counts: whole numbers while there are few, round ones beyond."""
+    if largest <= _COUNTED_UP_TO:
+        return whole_ticks(largest, most=10)
+    return {"nticks": 10, "tickformat": ",d"}
+
+
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+_MOST_TICKS = 8
+_IN_TENTHS = 10
+"""Spans shorter than so many seconds are written with tenths: "0:00" and "0:00" would not tell them apart."""
+SHORTEST = 1.0
+"""An axis is never shorter than this, in seconds."""
+
+
+def seconds_between(since: datetime, until: datetime) -> float:
+    """Return the seconds between two moments; 0 if the second comes first."""
+    return max(0.0, (until - since) / timedelta(seconds=1))
+
+
+def clock_words(seconds: float) -> str:
+    """Write a span as on a clock: "0:00.4", "0:31", "6:12", "1:02:09"."""
+    tenths = int(seconds * 10 + 1e-6)
+    if seconds < _IN_TENTHS and tenths % 10:
+        return f"0:0{tenths // 10}.{tenths % 10}"
+    whole = tenths // 10
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def elapsed_axis(longest: float) -> dict[str, Any]:
+    """Return an axis from 0 to `longest` seconds with at most eight ticks at whole steps."""
+    span = max(longest, SHORTEST)
+    step = next((one for one in _STEPS if span / one <= _MOST_TICKS), int(span // _MOST_TICKS) + 1)
+    ticks = [round(place * step, 1) for place in range(int(span / step + 1e-6) + 1)]
+    return {
+        "range": [0, span],
+        "tickmode": "array",
+        "tickvals": ticks,
+        "ticktext": [clock_words(tick) for tick in ticks],
+        "title": "elapsed",
+    }

@@ -1,0 +1,280 @@
+"""Charts of outcomes: the filtering summary, and the combinations of two label keys."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from clusters.columns import ABSENT, Bools, Ints
+from placements.engine.scheduling.candidates import candidates_of
+from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
+from placements.engine.scheduling.reason import ReasonCode
+from placements.explain.charts.figure import (
+    CLEAR,
+    HATCH,
+    NEUTRAL,
+    OK,
+    QUIET,
+    RAMP,
+    Chart,
+    GroupName,
+    figure,
+    row_axis,
+    whole_ticks,
+)
+from placements.explain.vocabulary import TIMES, counted, joined
+from placements.manifests.policy import PlacementType
+
+_STAGE, _CELL = 34, 30
+_PLACED = (Outcome.PICKED, Outcome.KEPT)
+
+RULES: dict[ReasonCode, str] = {
+    ReasonCode.NO_NAMES: "no cluster names",
+    ReasonCode.CYCLE_FAILED: "scheduling failed",
+    ReasonCode.NOTHING_TO_DO: "placement already satisfied",
+    ReasonCode.SCALING_DOWN: "this cycle only removes",
+    ReasonCode.CLUSTER_LEFT: "leaving the fleet",
+    ReasonCode.NOT_NAMED: "not named",
+    ReasonCode.REQUIRED_AFFINITY: "required affinity",
+    ReasonCode.NOT_ELIGIBLE: "not ready",
+    ReasonCode.UNTOLERATED_TAINT: "taints",
+    ReasonCode.MISSING_TOPOLOGY_KEY: "topology keys",
+    ReasonCode.TOPOLOGY_SPREAD: "hard spread limit",
+    ReasonCode.OUTRANKED: "lower rank",
+    ReasonCode.POLICY_CHANGED: "lower rank",
+    ReasonCode.CHOSEN_ANEW: "lower rank",
+    ReasonCode.SCALED_DOWN: "fewer clusters requested",
+}
+"""The rules that remove clusters, in the order in which they apply, and their names on pages."""
+
+_COMPETING = (
+    ReasonCode.TOPOLOGY_SPREAD,
+    ReasonCode.OUTRANKED,
+    ReasonCode.POLICY_CHANGED,
+    ReasonCode.CHOSEN_ANEW,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelStage:
+    """One stage: how many clusters remain, and how many its rule removed; the first and last have no rule."""
+
+    name: str
+    remaining: int
+    removed: int
+    rule: ReasonCode | None = None
+
+
+def stages(outcomes: Sequence[ClusterOutcome]) -> list[FunnelStage]:
+    """Return the stages from the whole fleet to the clusters placed, without rules that removed none."""
+    removed = Counter(one.ruled_by for one in outcomes if one.outcome not in _PLACED)
+    remaining, found = len(outcomes), [FunnelStage("the fleet", len(outcomes), 0)]
+    competes = False
+    for rule, words in RULES.items():
+        if not removed[rule]:
+            continue
+        if rule in _COMPETING and not competes:
+            competes = True
+            found.append(FunnelStage("candidates", remaining, 0))
+        remaining -= removed[rule]
+        found.append(FunnelStage(words, remaining, removed[rule], rule))
+    return [*found, FunnelStage("placed", remaining, 0)]
+
+
+def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
+    """Draw how many clusters each rule left, and how many it removed."""
+    found = stages(outcomes)
+    first, *rules, last = found
+    words = f"{last.remaining:,} of {counted(first.remaining, 'cluster')} placed"
+    rules = [stage for stage in rules if stage.rule]
+    if rules:
+        most = max(rules, key=lambda stage: stage.removed)
+        words += f"; most removed by “{most.name}”: {most.removed:,}."
+    else:
+        words += "; no rule removed any."
+
+    places = list(range(len(found)))
+    top = max(1, first.remaining)
+    colours = [OK if stage is last else NEUTRAL for stage in found]
+    hatched = {"color": CLEAR, "line": {"color": QUIET, "width": 1}, "pattern": HATCH}
+    bars = [
+        go.Bar(
+            orientation="h",
+            y=places,
+            x=values,
+            name=what,
+            marker=marker,
+            hovertemplate=f"%{{x}} {what}<extra></extra>",
+        )
+        for what, values, marker in (
+            ("remaining", [stage.remaining for stage in found], {"color": colours}),
+            ("removed", [stage.removed for stage in found], hatched),
+        )
+    ]
+    labels = go.Scatter(
+        mode="text",
+        x=[stage.remaining + stage.removed + top * 0.01 for stage in found],
+        y=places,
+        text=[
+            f"{stage.remaining:,}" + (f"  (−{stage.removed:,})" if stage.removed else "") for stage in found
+        ],
+        textposition="middle right",
+        hoverinfo="skip",
+    )
+    return Chart(
+        name="funnel",
+        title="Filtering summary",
+        caption=words,
+        figure=figure(
+            *bars,
+            labels,
+            height=_STAGE * len(found) + 48,
+            barmode="stack",
+            bargap=0.35,
+            xaxis={"range": [0, top * 1.25], "title": "clusters", **whole_ticks(top)},
+            yaxis=row_axis([stage.name for stage in found]),
+        ),
+        columns=("Stage", "Remaining", "Removed"),
+        rows=tuple((stage.name, stage.remaining, stage.removed) for stage in found),
+    )
+
+
+MOST = 40
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The counts of every combination: clusters, candidates with those placed, clusters placed."""
+
+    keys: tuple[str, str]
+    names: tuple[list[str], list[str]]
+    clusters: Ints
+    candidates: Ints
+    placed: Ints
+
+    def drawn(self, axis: int) -> list[int]:
+        """Return the rows or columns to draw: of many, those furthest from the mean."""
+        sums = self.placed.sum(axis=1 - axis)
+        if len(sums) <= MOST:
+            return list(range(len(sums)))
+        order = np.argsort(-np.abs(sums - sums.mean()), kind="stable")
+        return sorted(order[:MOST].tolist())
+
+
+def label_keys(decision: Decision) -> list[str]:
+    """Return the label keys of the fleet, those of the policy's spread first, then by name."""
+    spread = [one.topology_key for one in decision.cycle.policy.topology_spread_constraints]
+    keys = {key for cluster in decision.cycle.fleet for key in cluster.labels}
+    return [*dict.fromkeys(key for key in spread if key in keys), *sorted(keys - set(spread))]
+
+
+def matrix_chart(decision: Decision, first: str, second: str) -> Chart:
+    """Draw how many of the candidates are placed, in every combination of the values of two keys."""
+    table = _count_combinations(decision, first, second)
+    rows, columns = table.drawn(0), table.drawn(1)
+    could = [
+        (f"{table.names[0][i]} / {table.names[1][j]}", int(table.placed[i, j]))
+        for i, j in zip(*np.nonzero(table.candidates), strict=True)
+    ]
+    covered = sum(1 for _, placed in could if placed)
+    words = f"Placed in {covered} of {counted(len(could), 'combination')} with a candidate"
+    bare = [name for name, placed in could if not placed]
+    if bare:
+        words += f"; none in {joined(bare[:3] + ([f'{len(bare) - 3} more'] if len(bare) > 3 else []))}"
+    words += ". Each cell: placed / candidates; empty without clusters."
+    cut = [
+        f"{len(shown):,} of {len(names):,} values of {key}"
+        for shown, names, key in zip((rows, columns), table.names, table.keys, strict=True)
+        if len(shown) < len(names)
+    ]
+    if cut:
+        words += f" Shown: {joined(cut)}, furthest from the mean."
+
+    def domain(key: str, name: str) -> GroupName:
+        return GroupName.of(key, None if name == f"no {key}" else name, name)
+
+    return Chart(
+        name="matrix",
+        title=f"{first} {TIMES} {second}",
+        caption=words,
+        figure=_matrix_figure(table, rows, columns),
+        columns=(first, second, "Placed", "Candidates", "Clusters"),
+        rows=tuple(
+            (
+                domain(first, name),
+                domain(second, other),
+                int(table.placed[i, j]),
+                int(table.candidates[i, j]),
+                int(table.clusters[i, j]),
+            )
+            for i, name in enumerate(table.names[0])
+            for j, other in enumerate(table.names[1])
+            if table.clusters[i, j]
+        ),
+    )
+
+
+def _count_combinations(decision: Decision, first: str, second: str) -> _Table:
+    cycle = decision.cycle
+    fleet, positions = cycle.fleet, cycle.fleet.positions
+    sides = [fleet.label(key) for key in (first, second)]
+    names = [
+        [*side.values, *([f"no {key}"] if (side.codes == ABSENT).any() else [])]
+        for side, key in zip(sides, (first, second), strict=True)
+    ]
+    codes = [np.where(side.codes == ABSENT, len(side.values), side.codes) for side in sides]
+
+    def counts(mask: Bools) -> Ints:
+        table = np.zeros((len(names[0]), len(names[1])), dtype=np.int64)
+        np.add.at(table, (codes[0][mask], codes[1][mask]), 1)
+        return table
+
+    placed = np.zeros(len(fleet), dtype=np.bool_)
+    active = (binding.cluster for binding in decision.bindings_after if binding.is_active)
+    placed[[positions[name] for name in active if name in positions]] = True
+    # Candidates pass every filter but "placed already"; under PickFixed every ready cluster is one.
+    if cycle.policy.placement_type is PlacementType.PICK_FIXED or decision.kind is CycleKind.FAILED:
+        passes: Bools = cycle.fleet.is_eligible
+    else:
+        passes = (decision.candidates or candidates_of(cycle)).passes
+    everybody = np.ones(len(fleet), dtype=np.bool_)
+    return _Table(
+        (first, second), (names[0], names[1]), counts(everybody), counts(passes | placed), counts(placed)
+    )
+
+
+def _matrix_figure(table: _Table, rows: Sequence[int], columns: Sequence[int]) -> go.Figure:
+    window = np.ix_(list(rows), list(columns))
+    clusters, candidates, placed = table.clusters[window], table.candidates[window], table.placed[window]
+    texts = [
+        [f"{p:,} / {c:,}" if n else "" for p, c, n in zip(*line, strict=True)]
+        for line in zip(placed.tolist(), candidates.tolist(), clusters.tolist(), strict=True)
+    ]
+    shades = np.where(clusters > 0, placed, -1).tolist()
+
+    def axis(names: list[str], key: str) -> dict[str, object]:
+        labels = {**row_axis(names), "range": [-0.5, len(names) - 0.5]}
+        return {"title": key, **labels, "ticklen": 0, "tickcolor": NEUTRAL}
+
+    return figure(
+        go.Heatmap(
+            z=[[None if value < 0 else value for value in line] for line in shades],
+            text=texts,
+            texttemplate="%{text}",
+            customdata=clusters.tolist(),
+            zmin=-max(1, int(placed.max(initial=0))),
+            zmax=max(1, int(placed.max(initial=0))),
+            colorscale=RAMP,
+            showscale=False,
+            xgap=2,
+            ygap=2,
+            hoverongaps=False,
+            hovertemplate="%{text} of %{customdata:,d} clusters<extra></extra>",
+        ),
+        height=_CELL * len(rows) + 72,
+        xaxis=axis([table.names[1][j] for j in columns], table.keys[1]),
+        yaxis={**axis([table.names[0][i] for i in rows], table.keys[0]), "range": [len(rows) - 0.5, -0.5]},
+    )

@@ -1,0 +1,456 @@
+"""Charts of scores: a heatmap of clusters by score, the composition of one affinity, and a score cloud."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import sqrt
+from textwrap import wrap
+
+import numpy as np
+import plotly.graph_objects as go
+
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.equivalence import classes_of
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
+from placements.engine.scheduling.replay import Replay, verdict
+from placements.engine.scheduling.round import Round
+from placements.engine.scheduling.spread.base import SOFT_VIOLATION_SCORE
+from placements.explain.charts.figure import (
+    ACCENT,
+    ATTENTION,
+    BLOCKED,
+    CLEAR,
+    DIVIDER,
+    NEUTRAL,
+    OK,
+    QUIET,
+    RAMP,
+    TEXT,
+    Cell,
+    Chart,
+    figure,
+    row_axis,
+)
+from placements.explain.decision_tables import composition
+from placements.explain.vocabulary import (
+    OUTCOME_ORDER,
+    OUTCOME_WORDS,
+    counted,
+    minus_signs,
+    preference_words,
+    score_text,
+    verb,
+)
+
+MOST_ROWS = 60
+_ROW, _HEAD, _HEADING = 24, 72, 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """One cell: its number, and the word for a limit that it breaks."""
+
+    value: float | None
+    breaks: str = ""
+
+    @property
+    def words(self) -> str:
+        number = minus_signs(score_text(self.value))
+        return f"{self.breaks} {number}" if self.breaks == "soft" else self.breaks or number
+
+    @property
+    def is_on_ramp(self) -> bool:
+        return not self.breaks and self.value is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One row: a cluster or a class, its scores, its outcome, and the filter that took it out."""
+
+    name: str
+    count: int
+    scores: tuple[_Score, ...]
+    outcome: str
+    filtered: str
+
+    @property
+    def cells(self) -> Iterator[Cell]:
+        for score in self.scores:
+            yield self.filtered or (score.words if score.breaks else score.value)
+
+
+def heatmap_chart(
+    decision: Decision, outcomes: Sequence[ClusterOutcome], number: int | None = None
+) -> Chart | None:
+    """Draw the scores of a step, the last one by default; None for a decision without scores.
+
+    `outcomes` are those of the decision, by name. Raise IndexError for a step that does not exist.
+    """
+    if not decision.number_of_rounds:
+        return None
+    one = decision.round(number or decision.number_of_rounds)
+    is_small = len(decision.cycle.fleet) <= MOST_ROWS
+    has_others = bool(decision.cycle.standing.obsolete)
+    lines = _lines(decision, outcomes, one, is_small=is_small, has_others=has_others)
+
+    policy = decision.cycle.policy
+    constraints = [one.topology_key for one in policy.topology_spread_constraints]
+    terms = [preference_words(term) for term in policy.preferred_terms]
+    columns = [
+        *constraints,
+        *(["topology"] if len(constraints) > 1 else []),
+        *(terms if len(terms) > 1 else []),
+        "affinity",
+        *(["previously placed"] if has_others else []),
+    ]
+
+    filtered = sum(line.count for line in lines if line.filtered)
+    words = [
+        f"{len(decision.picked_names)} of {counted(len(decision.cycle.fleet), 'cluster')} selected",
+        f"scores in step {one.number}, for clusters selected before in their own step",
+        "the color is the share of the largest score of the column",
+    ]
+    if filtered:
+        words.append(f"{filtered} filtered out before any score counts (hatched)")
+    if len(lines) > MOST_ROWS:
+        what = "clusters" if is_small else "classes"
+        words.append(f"shown: the first {MOST_ROWS} of {len(lines):,} {what}, by outcome")
+    return Chart(
+        name="scores",
+        title=f"Scores in step {one.number}",
+        caption="; ".join(words) + ".",
+        figure=_heatmap(lines[:MOST_ROWS], columns),
+        columns=("Cluster" if is_small else "Class", "Clusters", *columns, "Outcome"),
+        rows=tuple((line.name, line.count, *line.cells, line.outcome) for line in lines),
+    )
+
+
+def _lines(
+    decision: Decision, outcomes: Sequence[ClusterOutcome], one: Round, *, is_small: bool, has_others: bool
+) -> list[_Line]:
+    """Return the rows: clusters, or from a size on their classes, by the outcome of the first of each."""
+
+    def order(place: int) -> tuple[int, int, str]:
+        outcome = outcomes[place]
+        facts = outcome.reasons[0].facts
+        rank = int(facts.get("pick") or facts.get("rank") or 0)
+        return OUTCOME_ORDER.index(outcome.outcome), rank, outcome.cluster
+
+    classes, replay, names = classes_of(decision), Replay(decision), decision.cycle.fleet.names
+    members = [[at] for at in range(len(names))] if is_small else [one.tolist() for one in classes.members]
+    lines = []
+    for first, group in sorted(
+        ((min(group, key=order), group) for group in members), key=lambda p: order(p[0])
+    ):
+        seen = next((place for place in group if one.is_left[place]), first)
+        # A cluster that was selected before this step has its scores in its own step.
+        own = outcomes[seen].round
+        is_taken = own is not None and own < one.number and not one.is_left[seen]
+        round_ = decision.round(own) if is_taken and own else one
+        name = names[first] if is_small else f"{classes.words(first)} · {counted(len(group), 'cluster')}"
+        members_of = [outcomes[place] for place in group]
+        counts = Counter(each.outcome for each in members_of)
+        if len(group) == 1:
+            words = OUTCOME_WORDS[members_of[0].outcome]
+            words += f", step {members_of[0].round}" if members_of[0].round else ""
+        else:
+            words = ", ".join(
+                f"{counts[each]:,} {OUTCOME_WORDS[each].lower()}" for each in OUTCOME_ORDER if counts[each]
+            )
+        passes = bool(one.candidates.passes[first])
+        passes = passes or outcomes[first].outcome in (Outcome.PICKED, Outcome.KEPT)
+        lines.append(
+            _Line(
+                name,
+                len(group),
+                tuple(_scores(replay, round_, seen, has_others=has_others)),
+                words,
+                "" if passes else str(outcomes[first].ruled_by).replace("-", " "),
+            )
+        )
+    return lines
+
+
+def _scores(replay: Replay, one: Round, position: int, *, has_others: bool) -> Iterator[_Score]:
+    verdicts = [verdict(bid, position) for bid in one.bids]
+    is_soft = [each.violates and not each.is_forbidden for each in verdicts]
+    for each, soft in zip(verdicts, is_soft, strict=True):
+        yield (
+            _Score(None, "over the limit")
+            if each.is_forbidden
+            else _Score(each.score, "soft" if soft else "")
+        )
+    if len(verdicts) > 1:
+        total = None if one.is_forbidden[position] else one.spread_score(position)
+        value = total[0] if isinstance(total, tuple) else total
+        yield _Score(value, "soft" if any(is_soft) and value is not None else "")
+    terms = replay.term_scores(position)
+    if len(terms) > 1:
+        yield from map(_Score, terms)
+    yield _Score(one.candidates.affinity[position].item())
+    if has_others:
+        yield _Score(int(one.candidates.was_here_in(one.number)[position]))
+
+
+def _heatmap(lines: Sequence[_Line], columns: Sequence[str]) -> go.Figure:
+    width = len(columns)
+    empty = _Score(None)
+    scores = [[empty if line.filtered else score for score in line.scores] for line in lines]
+    ramp = [[score if score.is_on_ramp else empty for score in row] for row in scores]
+    # Each column by its own largest score.
+    largest = [max((abs(row[i].value or 0) for row in ramp), default=0) or 1 for i in range(width)]
+    shades = [
+        [None if score.value is None else score.value / largest[i] for i, score in enumerate(row)]
+        for row in ramp
+    ]
+    texts = [[score.words if score.is_on_ramp else "" for score in row] for row in ramp]
+    traces = [_heat(shades, texts, RAMP)]
+    if any(score.breaks == "soft" for row in scores for score in row):
+        marks = [[1.0 if score.breaks == "soft" else None for score in row] for row in scores]
+        texts = [[score.words if score.breaks == "soft" else "" for score in row] for row in scores]
+        traces.append(_heat(marks, texts, [[0, BLOCKED], [1, BLOCKED]]))
+
+    headings = []
+    for column in columns:
+        broken = wrap(column, _HEADING, break_on_hyphens=False, break_long_words=True)
+        headings.append("<br>".join(broken if len(broken) <= 3 else [*broken[:2], broken[2][:-1] + "…"]))
+    outcome_texts = go.Scatter(
+        mode="text",
+        x=[width - 0.45] * len(lines),
+        y=list(range(len(lines))),
+        text=[line.outcome for line in lines],
+        textposition="middle right",
+        cliponaxis=False,
+        hoverinfo="skip",
+    )
+    return figure(
+        *traces,
+        _off_the_ramp(lines, scores),
+        outcome_texts,
+        height=_ROW * len(lines) + _HEAD,
+        barmode="overlay",
+        xaxis={
+            "tickvals": list(range(width + 1)),
+            "ticktext": [*headings, "outcome"],
+            "tickangle": 0,
+            "range": [-0.5, width + 1.2],
+            "side": "top",
+            "showgrid": False,
+            "zeroline": False,
+        },
+        yaxis=row_axis([line.name for line in lines]),
+    )
+
+
+def _heat(shades: list[list[float | None]], texts: list[list[str]], scale: list[list[object]]) -> go.Heatmap:
+    return go.Heatmap(
+        z=shades,
+        text=texts,
+        texttemplate="%{text}",
+        zmin=-1,
+        zmax=1,
+        colorscale=scale,
+        showscale=False,
+        xgap=1,
+        ygap=1,
+        hoverongaps=False,
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def _off_the_ramp(lines: Sequence[_Line], scores: Sequence[Sequence[_Score]]) -> go.Bar:
+    """Hatch what is off the ramp: whole rows that a filter took out, and cells over a hard limit."""
+    spots = [(row, -0.5, len(line.scores), line.filtered) for row, line in enumerate(lines) if line.filtered]
+    spots += [
+        (row, column - 0.5, 1, score.breaks)
+        for row, cells in enumerate(scores)
+        for column, score in enumerate(cells)
+        if score.breaks == "over the limit"
+    ]
+    return go.Bar(
+        orientation="h",
+        y=[row for row, *_ in spots],
+        base=[start for _, start, *_ in spots],
+        x=[length for _, _, length, _ in spots],
+        width=0.92,
+        marker={
+            "color": CLEAR,
+            "line": {"color": QUIET, "width": 1},
+            "pattern": {"shape": "/", "fgcolor": DIVIDER, "bgcolor": CLEAR, "size": 8, "solidity": 0.15},
+        },
+        text=[words for *_, words in spots],
+        textposition="inside",
+        insidetextanchor="middle",
+        insidetextfont={"color": TEXT},
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+MOST_TERMS = 8
+_BAR, _LONGEST_NAME = 32, 48
+
+
+def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
+    """Draw what each preferred term, and each other score that ranks, adds for a cluster.
+
+    None where nothing is preferred. Raise KeyError if the fleet has no such cluster.
+    """
+    made = composition(decision, cluster)
+    if not made.rows:
+        return None
+    adding, parts = sum(1 for _, points in made.rows if points), len(made.rows)
+    article = "an" if made.noun[0] in "aeiou" else "a"
+    words = f"{cluster} has {article} {made.noun} of {minus_signs(score_text(made.total))}"
+    if adding:
+        words += f": {adding} of {counted(parts, made.part)} {verb(adding, 'adds')} points."
+    else:
+        words += (
+            f": its {made.part} adds none." if parts == 1 else f": none of the {parts} {made.part}s adds any."
+        )
+
+    # Beyond eight rows those that weigh most, and the rest together.
+    rows = list(made.rows)
+    if len(rows) > MOST_TERMS:
+        chosen = sorted(rows, key=lambda row: -abs(row[1]))[: MOST_TERMS - 1]
+        shown = [row for row in rows if row in chosen][: MOST_TERMS - 1]
+        rest = sum(points for _, points in rows) - sum(points for _, points in shown)
+        rows = [*shown, (f"{len(rows) - len(shown)} other terms", rest)]
+    return Chart(
+        name="build-up",
+        title=f"{made.noun.capitalize()} of {cluster}",
+        caption=words,
+        figure=_build_up_figure(rows, made.noun, made.total),
+        columns=(made.part.capitalize(), "Points"),
+        rows=(*made.rows, (made.noun, made.total)),
+    )
+
+
+def _build_up_figure(rows: Sequence[tuple[str, float]], noun: str, total: float) -> go.Figure:
+    points = [value for _, value in rows]
+    short = [words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1]}…" for words, _ in rows]
+    ends = [0, *accumulate(points), total]
+    span = max(1, max(ends) - min(ends))
+    # Room for the numbers beyond the bars; none beyond zero, where no number is written.
+    low, high = (
+        end + beyond * 0.15 if end * beyond > 0 else 0
+        for end, beyond in ((min(ends), -span), (max(ends), span))
+    )
+    return figure(
+        go.Bar(
+            orientation="h",
+            y=list(range(len(rows) + 1)),
+            x=[*points, total],
+            base=[*[0, *accumulate(points)][:-1], 0],
+            marker={"color": [*(OK if value >= 0 else ATTENTION for value in points), ACCENT]},
+            text=[minus_signs(score_text(value)) for value in (*points, total)],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{text}<extra></extra>",
+        ),
+        height=_BAR * (len(rows) + 1) + 44,
+        bargap=0.35,
+        xaxis={"range": [low, high], "zeroline": True, "title": "points"},
+        yaxis=row_axis([*short, noun]),
+    )
+
+
+_LANE = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Bubble:
+    """The clusters with the same two scores."""
+
+    topology: float
+    affinity: float
+    count: int
+    selected: int
+
+
+def cloud_chart(decision: Decision, number: int | None = None) -> Chart | None:
+    """Draw the candidates of a step, by default the last one that selected; None without steps.
+
+    Raise IndexError for a step that does not exist.
+    """
+    if not decision.number_of_rounds or not len(decision.chosen):
+        return None
+    one = decision.round(number or min(decision.number_of_rounds, len(decision.chosen)))
+    ranked = one.ranked
+    topology = one.spread[0][ranked].tolist() if one.bids else [0] * len(ranked)
+    pairs = list(zip(topology, one.candidates.affinity[ranked].tolist(), strict=True))
+    # With a spread a step selects one cluster, else all that are wanted at once.
+    selected = (1 if len(ranked) else 0) if one.bids else len(decision.chosen)
+    counts, in_front = Counter(pairs), Counter(pairs[:selected])
+    bubbles = [_Bubble(*pair, counts[pair], in_front[pair]) for pair in sorted(counts, reverse=True)]
+    if not bubbles:
+        return None
+
+    competing = counted(sum(bubble.count for bubble in bubbles), "candidate")
+    words = [f"{competing} in step {one.number}"]
+    if forbidden := int(np.count_nonzero(one.is_left & one.is_forbidden)):
+        words.append(f"{forbidden} more ruled out by a hard limit")
+    first, last = (next(b for b in order if b.selected) for order in (bubbles, bubbles[::-1]))
+    rest = last.count - last.selected
+    if rest:
+        words.append(f"{counted(rest, 'cluster')} with the same scores as the last one selected lost by rank")
+    elif len(bubbles) == 1:
+        words.append("all selected")
+    else:
+        best = f"{score_text(first.topology)} | {score_text(first.affinity)}"
+        words.append(f"the best scores, {best}, belong to one cluster")
+    return Chart(
+        name="cloud",
+        title=f"Scores in step {one.number}",
+        caption=minus_signs("; ".join(words)) + ".",
+        figure=_cloud_figure(bubbles, last),
+        columns=("Topology spread", "Affinity", "Clusters", "Selected in this step"),
+        rows=tuple((each.topology, each.affinity, each.count, each.selected) for each in bubbles),
+    )
+
+
+def _cloud_figure(bubbles: list[_Bubble], last: _Bubble) -> go.Figure:
+    # Soft violations have a lane beside all others: −1000 would press those together.
+    normal = [one.topology for one in bubbles if one.topology > SOFT_VIOLATION_SCORE / 2]
+    lane = min(normal, default=0) - _LANE
+    places = [one.topology if one.topology > SOFT_VIOLATION_SCORE / 2 else lane for one in bubbles]
+    ticks = sorted(set(places))
+    ticks = ticks[:: max(1, len(ticks) // 8)]
+    labels = ["−1000 or less" if place == lane else minus_signs(score_text(place)) for place in ticks]
+
+    # The line through the last one selected: across the affinity where all have the same topology score.
+    if len(set(places)) == 1:
+        ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": last.affinity, "y1": last.affinity}
+    else:
+        at = places[bubbles.index(last)]
+        ends = {"yref": "paper", "y0": 0, "y1": 1, "x0": at, "x1": at}
+    cut = {"type": "line", "layer": "below", "line": {"color": ATTENTION, "width": 2, "dash": "dash"}, **ends}
+    width = sqrt(max(one.count for one in bubbles))
+    return figure(
+        go.Scatter(
+            mode="markers+text",
+            x=places,
+            y=[one.affinity for one in bubbles],
+            text=[f"{one.count:,}" if one.count > 1 else "" for one in bubbles],
+            marker={
+                "size": [10 + 30 * sqrt(one.count) / max(width, 3) for one in bubbles],
+                "color": [OK if one.selected else CLEAR for one in bubbles],
+                "line": {"color": [OK if one.selected else NEUTRAL for one in bubbles], "width": 2},
+            },
+            textposition="middle right",
+            cliponaxis=False,
+            customdata=[[one.topology, one.count, one.selected] for one in bubbles],
+            hovertemplate="topology %{customdata[0]}, affinity %{y}<br>%{customdata[1]:,d} candidates,"
+            " %{customdata[2]:,d} selected<extra></extra>",
+        ),
+        height=320,
+        shapes=[cut],
+        xaxis={
+            "title": "topology spread score",
+            "tickvals": ticks,
+            "ticktext": labels,
+            "range": [min(places) - 1, max(places) + 1],
+            "zeroline": False,
+        },
+        yaxis={"title": "affinity score", "zeroline": False},
+    )

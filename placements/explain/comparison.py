@@ -1,0 +1,277 @@
+"""Where two or more sets of rules select differently on the same inputs, and why, in words."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from clusters.columns import Bools
+from fleetui.apimachinery.model import Semantics
+from placements.engine.scheduling.comparison import (
+    SemanticsComparison,
+    SemanticsDifference,
+    last_followed,
+    placed,
+    turn_of,
+)
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.round import NAME_COLUMN, ConstraintScore, Round
+from placements.engine.scheduling.spread.ocm import UNSET
+from placements.explain.decisions import (
+    allowed_words,
+    explain_rank,
+    nesting_words,
+    out_words,
+    passed_over_words,
+)
+from placements.explain.vocabulary import first_names, headline, joined, verb
+
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """One set of rules against the one it is compared with: the first difference, and why.
+
+    `place` is None where they place the same clusters in the same order; `is_by_name` says that there they
+    differ in the order of names only, and the words look further for a difference between the rules.
+    """
+
+    semantics: Semantics
+    place: int | None
+    is_by_name: bool
+    words: str
+
+
+def difference_sentence(comparison: SemanticsComparison) -> str:
+    """Return the rank of the first difference, what each selects there, and why; empty without one."""
+    clauses = ". ".join(f"{who} {words}" for who, words in difference_parts(comparison))
+    return f"{difference_head(comparison)}: {clauses}" if clauses else ""
+
+
+def difference_head(comparison: SemanticsComparison) -> str:
+    """Return the rank of the first difference, and whether the same clusters are selected."""
+    difference = comparison.first_difference
+    if difference is None:
+        return "all place the same clusters in the same order"
+    if comparison.is_same_set:
+        return f"all place the same clusters, in another order from rank {difference.place} on"
+    return f"rank {difference.place}"
+
+
+def difference_parts(comparison: SemanticsComparison) -> list[tuple[str, str]]:
+    """Return for the first difference which rules do the same for the same reason, and what they do."""
+    difference = comparison.first_difference
+    return _parts(comparison, difference) if difference else []
+
+
+def divergences(comparison: SemanticsComparison) -> list[Divergence]:
+    """Return for each of the others its first difference from the base, and why."""
+    base = comparison.base
+    found = []
+    for other in comparison.decisions if base in comparison.decisions else ():
+        difference = comparison.difference_among((base, other))
+        if other is base:
+            continue
+        if difference is None:
+            words = f"places the same clusters as {base}, in the same order"
+            found.append(Divergence(other, None, is_by_name=False, words=words))
+        elif _is_by_name(comparison, difference):
+            found.append(_beyond_names(comparison, base, other, difference))
+        else:
+            parts = ". ".join(f"{who} {words}" for who, words in _parts(comparison, difference))
+            words = f"differs from {base} at rank {difference.place}: {parts}"
+            found.append(Divergence(other, difference.place, is_by_name=False, words=words))
+    return found
+
+
+def later_divergences(comparison: SemanticsComparison) -> list[Divergence]:
+    """Return the divergences that the sentence on the first difference does not cover."""
+    difference = comparison.first_difference
+    first = difference.place if difference else None
+    return [one for one in divergences(comparison) if one.place != first or one.is_by_name]
+
+
+def apart_words(gained: Sequence[str], lost: Sequence[str]) -> str:
+    """Return the clusters that one selects and another does not: "also b-1 and b-2; not a-3"."""
+    parts = (("also", gained), ("not", lost))
+    return "; ".join(f"{word} {first_names(names, _NAMES_SHOWN)}" for word, names in parts if names)
+
+
+def _is_by_name(comparison: SemanticsComparison, difference: SemanticsDifference) -> bool:
+    """Return whether under each of the rules the choices are as good as each other but for the name."""
+    names = set(difference.choices.values())
+    if None in names:
+        return False
+    for semantics, one in difference.steps.items():
+        positions = [comparison.decisions[semantics].cycle.fleet.positions[str(name)] for name in names]
+        if one is None or not all(one.contends[positions]):
+            return False
+        if any(one.decided_by(positions[0], place) != NAME_COLUMN for place in positions[1:]):
+            return False
+    return True
+
+
+def _beyond_names(
+    comparison: SemanticsComparison, base: Semantics, other: Semantics, difference: SemanticsDifference
+) -> Divergence:
+    decision, rival = comparison.decisions[base], comparison.decisions[other]
+    of_equals = (
+        f"selects the {_name_order(rival.cycle)} name of equals where {base} selects the"
+        f" {_name_order(decision.cycle)}, from rank {difference.place} on"
+    )
+    further = _turn_words(decision, rival, difference.place) or _turn_words(rival, decision, difference.place)
+    last = last_followed(decision, difference.place)
+    up_to = "" if last > len(placed(decision)) else f" up to rank {last:,}"
+    words = f"{of_equals}. {further}" if further else f"{of_equals}; otherwise they select the same{up_to}"
+    return Divergence(other, difference.place, is_by_name=True, words=words)
+
+
+def _turn_words(decision: Decision, other: Decision, start: int) -> str:
+    """Follow a decision under other rules; say where they would not have done the same, and why."""
+    turn = turn_of(decision, other, start=start)
+    if turn is None:
+        return ""
+    own = _Side(decision.cycle.semantics, decision, turn.step, turn.choice)
+    their = _Side(other.cycle.semantics, other, turn.other_step, turn.instead, would=True)
+    clauses = [f"{own.semantics} {own.words(their)}", f"{their.semantics} {their.words(own)}"]
+    if turn.choice is None:
+        clauses.reverse()
+    after = (
+        f"At rank {turn.place}, after the selections of {own.semantics} before it"
+        if turn.place > 1
+        else "There"
+    )
+    return f"{after}: {'. '.join(clauses)}"
+
+
+def _name_order(cycle: Cycle) -> str:
+    return "first" if profile_of(cycle).strategy.smaller_name_wins else "last"
+
+
+def _parts(comparison: SemanticsComparison, difference: SemanticsDifference) -> list[tuple[str, str]]:
+    """Return what each does there, those together that do it for the same reason."""
+    sides = [
+        _Side(one, comparison.decisions[one], difference.steps[one], choice)
+        for one, choice in difference.choices.items()
+    ]
+    alike: dict[str, list[_Side]] = {}
+    for side in sides:
+        alike.setdefault(side.words(_rival_of(side, sides)), []).append(side)
+    ordered = sorted(alike.values(), key=lambda those: those[0].choice is None)
+    return [
+        (
+            joined([str(one.semantics) for one in those]),
+            those[0].words(_rival_of(those[0], sides), many=len(those)),
+        )
+        for those in ordered
+    ]
+
+
+def _rival_of(side: "_Side", sides: list["_Side"]) -> "_Side":
+    others = [one for one in sides if one.choice != side.choice]
+    return min(others, key=lambda one: one.choice is None)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What one set of rules does at a place: the decision, the step there, whom it takes or would take."""
+
+    semantics: Semantics
+    decision: Decision
+    step: Round | None
+    choice: str | None
+    would: bool = False
+
+    def words(self, rival: "_Side", *, many: int = 1) -> str:
+        """Return whom so many of them take rather than another, and why."""
+        if self.choice is None:
+            return f"{self._verb('finds', many)} no cluster{_because(self._why_nobody(rival.choice))}"
+        if self.choice in self.decision.kept:
+            return f"{self._verb('keeps', many)} {self.choice}, which is already placed"
+        rather = f" rather than {rival.choice}" if rival.choice else ""
+        return f"{self._verb('selects', many)} {self.choice}{rather}{_because(self._why(rival))}"
+
+    def _verb(self, singular: str, many: int) -> str:
+        return f"would {verb(2, singular)}" if self.would else verb(many, singular)
+
+    def _why_nobody(self, rival: str | None) -> Iterable[str]:
+        if self.decision.is_failed:
+            return [headline(self.decision)]
+        if self.decision.kind in (CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.NO_NAMES):
+            return ["no more clusters are requested"]
+        if rival is None:
+            return ["no cluster passes the filters"]
+        if self.step is None:
+            return [passed_over_words(self.decision, rival)]
+        return [out_words(self.decision, self.step, rival), *self._pins(self.step, rival)]
+
+    def _pins(self, step: Round, rival: str) -> Iterator[str]:
+        """Return the groups that hold the smallest count down although nobody there can be picked."""
+        verdicts = Replay(self.decision).candidate_in(step, rival).constraints
+        for bid, verdict in zip(step.bids, verdicts, strict=True):
+            if not verdict.is_forbidden or verdict.group is None or verdict.lacks_domains:
+                continue
+            groups, left = bid.groups, bid.groups.count(step.is_left.nonzero()[0])
+            siblings = groups.siblings == groups.siblings[groups.values.index(verdict.group)]
+            fixed = siblings & (bid.counts == verdict.smallest) & (left == 0)
+            if names := [groups.values[at] for at in fixed.nonzero()[0]]:
+                holds = f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'keeps')}"
+                yield f"{holds} the minimum at {verdict.smallest}, without candidates"
+
+    def _why(self, rival: "_Side") -> Iterator[str]:
+        """Return what put the choice first, and what let it in where the rival's rules keep it out."""
+        if self.decision.cycle.live_bindings and not self.decision.kept and rival.decision.kept:
+            has_counts = bool(self.decision.cycle.policy.topology_spread_constraints)
+            yield f"every cycle selects again{' and counts from 0' if has_counts else ''}"
+        if self.step is None:
+            return
+        yield from self._allowed(self.step, rival)
+        if rival.choice is not None:
+            choice = str(self.choice)
+            yield explain_rank(self.decision, self.step, choice, rival.choice, with_rules=True)
+
+    def _allowed(self, step: Round, rival: "_Side") -> Iterator[str]:
+        """Yield the limits that rule the choice out under the rival's rules, as these rules see them."""
+        if rival.step is None:
+            return
+        positions, fits = self.decision.cycle.fleet.positions, step.candidates.passes.copy()
+        fits[[positions[name] for name in self.decision.kept if name in positions]] = True
+        ours = Replay(self.decision).candidate_in(step, str(self.choice)).constraints
+        theirs = Replay(rival.decision).candidate_in(rival.step, str(self.choice)).constraints
+        for bid, own in zip(step.bids, ours, strict=True):
+            key = (own.topology_key, own.is_claim)
+            their = [one for one in theirs if (one.topology_key, one.is_claim) == key and one.is_forbidden]
+            if their and own.is_hard:
+                above = [one.topology_key for one in ours[: ours.index(own)]]
+                if own.is_nested and not their[0].is_nested and above:
+                    yield nesting_words(own.topology_key, above[-1])
+                yield allowed_words(own)
+                yield from _uncounted(bid, fits, rival.step)
+
+
+def _uncounted(bid: ConstraintScore, fits: Bools, rival: Round) -> Iterator[str]:
+    """Return the groups that the rival counts and these rules do not."""
+    key, counted = bid.constraint.topology_key, {_last(value) for value in bid.groups.values}
+    theirs = [one.groups for one in rival.bids if one.constraint.topology_key == key]
+    passing = {
+        _last(value): bool(fits[groups.codes == code].any())
+        for groups in theirs
+        for code, value in enumerate(groups.values)
+        if _last(value) not in counted
+    }
+    if passing.pop(UNSET, None) is not None:
+        yield f"clusters without {key} are in no domain"
+    if names := sorted(passing):
+        why = "" if any(passing.values()) else ", as no cluster there passes"
+        yield f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'does')} not count{why}"
+
+
+def _last(value: str) -> str:
+    return value.rpartition("/")[2]
+
+
+def _because(reasons: Iterable[str]) -> str:
+    clauses = list(dict.fromkeys(filter(None, reasons)))
+    return f": {'; '.join(clauses)}" if clauses else ""

@@ -1,0 +1,217 @@
+"""A decision as one plain document, for JSON and YAML: the same record that the pages read."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fleetui.apimachinery.errors import ManifestWarning
+from fleetui.apimachinery.model import Semantics
+from placements.engine.advice.changes import Change
+from placements.engine.advice.search import Advice, Suggestion
+from placements.engine.scheduling.comparison import SemanticsComparison
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
+from placements.engine.scheduling.replay import Candidate, Replay, RoundSummary
+from placements.explain.advice import change_words
+from placements.explain.comparison import difference_sentence, divergences
+from placements.explain.hub_status import condition_of
+from placements.explain.vocabulary import reason_sentence
+
+Plain = dict[str, Any]
+MANY_ROUNDS, MANY_CLUSTERS = 50, 200
+
+
+def decision_document(
+    decision: Decision, *, warnings: Iterable[ManifestWarning] = (), step: int | None = None
+) -> Plain:
+    """Return the whole decision; `step` asks for the candidates of that round too. Raise IndexError."""
+    replay = Replay(decision)
+    rounds = [round_document(one) for one in replay]
+    if step is not None:
+        decision.round(step)  # raises for a round that is not there
+        rounds[step - 1]["candidates"] = [candidate_document(one) for one in replay.candidates(step)]
+    return {
+        **summary_document(decision, warnings=warnings),
+        "rounds": rounds,
+        "outcomes": [outcome_document(one) for one in Outcomes(decision)],
+    }
+
+
+def bounded_document(decision: Decision, *, warnings: Iterable[ManifestWarning] = ()) -> Plain:
+    """Return a decision with the numbers of rounds and clusters, and the lists themselves unless long."""
+    rounds, clusters = decision.number_of_rounds, len(decision.cycle.fleet)
+    has_rounds, has_outcomes = rounds <= MANY_ROUNDS, clusters <= MANY_CLUSTERS
+    return {
+        **summary_document(decision, warnings=warnings),
+        "numberOfRounds": rounds,
+        "numberOfClusters": clusters,
+        "rounds": [round_document(one) for one in Replay(decision)] if has_rounds else None,
+        "outcomes": [outcome_document(one) for one in Outcomes(decision)] if has_outcomes else None,
+    }
+
+
+def summary_document(decision: Decision, *, warnings: Iterable[ManifestWarning] = ()) -> Plain:
+    """Return a decision without what grows with fleet and rounds together."""
+    condition = condition_of(decision)
+    return {
+        "apiVersion": "fleetui.io/v1",
+        "kind": "Decision",
+        "id": decision.id,
+        "semantics": str(decision.cycle.semantics),
+        "fulfilled": decision.is_fulfilled,
+        "picked": list(decision.picked_names),
+        "kept": list(decision.kept),
+        "unscheduled": list(decision.unscheduled),
+        "notFound": list(decision.not_found),
+        "scores": scores_of(decision),
+        "condition": None if condition is None else {"type": "Scheduled", **condition},
+        "warnings": [caveat_document(one) for one in warnings],
+    }
+
+
+def caveat_document(one: ManifestWarning) -> Plain:
+    """Return something that was accepted and may surprise."""
+    return {"code": one.code, "path": one.path, "message": one.message}
+
+
+def scores_of(decision: Decision) -> Plain:
+    """Return the scores of every cluster picked in this cycle; a PickFixed placement has none."""
+    return {
+        one.cluster: {
+            "topologySpreadScore": _plain(one.topology_spread_score),
+            "affinityScore": one.affinity_score,
+        }
+        for one in decision.picked
+        if one.topology_spread_score is not None
+    }
+
+
+def round_document(step: RoundSummary) -> Plain:
+    """Return one round: its groups and skews, the winner, the next best.
+
+    `measures` says what `skewBefore` and `skewAfter` are: the skew, or the gap to the emptiest group.
+    """
+    # By its key, and by its place as well where several constraints have one key.
+    keys = [one.topology_key for one in step.spreads]
+    names = [f"{key}[{index}]" if keys.count(key) > 1 else key for index, key in enumerate(keys)]
+    spreads = dict(zip(names, step.spreads, strict=True))
+    plain: Plain = {
+        "round": step.number,
+        "groups": {name: spread.before for name, spread in spreads.items()},
+        "measures": {name: "skew" if spread.limits_skew else "gap" for name, spread in spreads.items()},
+        "skewBefore": {name: spread.skew_before for name, spread in spreads.items()},
+        "skewAfter": {name: spread.skew_after for name, spread in spreads.items()},
+        "winner": step.winner,
+        "runnerUp": step.runner_up,
+        "decidedBy": step.decided_by,
+    }
+    if step.cut is not None:
+        plain["cut"] = {
+            "picked": step.cut.size,
+            "lastIn": step.cut.last_in,
+            "firstOut": step.cut.first_out,
+            "decidedBy": step.cut.decided_by,
+        }
+    return plain
+
+
+def candidate_document(one: Candidate) -> Plain:
+    """Return one cluster in one round."""
+    return {
+        "cluster": one.cluster,
+        "rank": one.rank,
+        "topologySpreadScore": _plain(one.topology_spread_score),
+        "affinityScore": one.affinity_score,
+        "wasHere": one.was_here,
+        "decidedBy": one.decided_by,
+        "constraints": [verdict.facts for verdict in one.constraints],
+        "preferred": list(one.preferred),
+        **({"combined": one.combined} if one.combined else {}),
+    }
+
+
+def outcome_document(one: ClusterOutcome) -> Plain:
+    """Return what became of one cluster."""
+    return {
+        "cluster": one.cluster,
+        "outcome": str(one.outcome),
+        "round": one.round,
+        "stays": one.stays,
+        "reasons": [
+            {
+                "code": str(reason.code),
+                "deciding": reason.is_deciding,
+                "facts": _plain(reason.facts),
+                "words": reason_sentence(reason),
+            }
+            for reason in one.reasons
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Turn enums into text and tuples into lists, so that YAML and JSON show the same."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def advice_document(advice: Advice) -> Plain:
+    """Return why one cluster was not picked, and what would and would not change that."""
+    return {
+        "cluster": advice.outcome.cluster,
+        "outcome": outcome_document(advice.outcome),
+        "wouldHelp": [_suggestion(one) for one in advice.helps],
+        "wouldNotHelp": [_suggestion(one) for one in advice.fails],
+        "notTried": [_change(one) for one in advice.not_tried],
+    }
+
+
+def _suggestion(one: Suggestion) -> Plain:
+    return {
+        "change": _change(one.change),
+        "upTo": None if one.furthest is None else _change(one.furthest),
+        "gains": list(one.gains),
+        "losses": list(one.losses),
+    }
+
+
+def _change(one: Change) -> Plain:
+    return {"kind": str(one.kind), "facts": _plain(dict(one.facts)), "words": change_words(one)}
+
+
+def comparison_document(
+    comparison: SemanticsComparison,
+    *,
+    warnings: Mapping[Semantics, Iterable[ManifestWarning]] | None = None,
+    write: Callable[..., Plain] = decision_document,
+) -> Plain:
+    """Return the decisions under several semantics, each as `write` returns it, and their divergences."""
+    difference = comparison.first_difference
+    return {
+        "semantics": {
+            str(semantics): write(decision, warnings=(warnings or {}).get(semantics, ()))
+            for semantics, decision in comparison.decisions.items()
+        },
+        "sameClusters": comparison.is_same_set,
+        "firstDifference": None
+        if difference is None
+        else {
+            "place": difference.place,
+            "choices": {str(semantics): name for semantics, name in difference.choices.items()},
+            "because": difference_sentence(comparison),
+        },
+        "comparedWith": str(comparison.base),
+        "partings": [
+            {
+                "semantics": str(one.semantics),
+                "place": one.place,
+                "byName": one.is_by_name,
+                "words": one.words,
+            }
+            for one in divergences(comparison)
+        ],
+    }

@@ -1,0 +1,379 @@
+"""Tables of a decision: the candidates of a step, the composition of a score, and outcomes as CSV."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from clusters.columns import Ints
+from clusters.fleet import Fleet
+from fleetui.apimachinery.model import Semantics
+from placements.engine.scheduling.comparison import SemanticsComparison
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.equivalence import classes_of
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.reason import ReasonCode
+from placements.engine.scheduling.replay import Candidate, Replay
+from placements.engine.scheduling.round import NAME_COLUMN, Round
+from placements.engine.scheduling.scores.preferred_affinity import observed_range, term_scores
+from placements.engine.scheduling.scoring import ScoreSource
+from placements.engine.scheduling.spread.base import is_hard
+from placements.explain.decisions import verdict_sentence
+from placements.explain.terminal import visible
+from placements.explain.vocabulary import (
+    COLUMN_WORDS,
+    HEADINGS,
+    TIMES,
+    joined,
+    minus_signs,
+    preference_words,
+    reason_sentence,
+    score_text,
+    scored_heading,
+    signed_text,
+)
+from placements.manifests.affinity import PreferredTerm
+
+TOP, AROUND_CUT, FORBIDDEN_SHOWN = 10, 2, 10
+CLASSES_FROM = 100
+"""From so many candidates on, those that are alike share a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One number of a rank tuple; `is_deciding` marks the column that ranks the winner before this row."""
+
+    text: str
+    is_deciding: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """One candidate, or the first of several that differ in nothing but the name."""
+
+    rank: int | None
+    cluster: str
+    cells: tuple[Cell, ...]
+    decided_by: str
+    is_in: bool
+    is_asked: bool
+    is_by_name: bool = False
+    alike: int = 0
+    words: str = ""
+    gap: int = 0
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The table of a step; `forbidden` rows have a sentence with the limit that rules them out."""
+
+    columns: tuple[str, ...]
+    rows: tuple[RankRow, ...]
+    more: int
+    forbidden: tuple[RankRow, ...]
+    more_forbidden: int
+    by_class: bool
+    size: int
+    notes: tuple[str, ...] = ()
+
+
+def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
+    """Return the candidates of a step: the first ones, those about the cut-off, and one cluster by name.
+
+    Raise IndexError for a step that does not exist.
+    """
+    decision, one = replay.decision, replay.decision.round(number)
+    ranked, codes = one.ranked, classes_of(decision).of
+    size = 1 if one.bids else len(decision.chosen)
+    by_class = int(np.count_nonzero(one.is_left)) > CLASSES_FROM
+    position = decision.cycle.fleet.positions.get(cluster, -1)
+    columns = dict(_columns(decision, one))
+    row = partial(_rank_row, columns=columns, size=size, cluster=cluster)
+
+    alike = _first_of_class(codes[ranked]) if by_class else {}
+    top = sorted(alike)[:TOP] if by_class else range(min(TOP, len(ranked)))
+    cut = range(max(0, size - AROUND_CUT), min(len(ranked), size + AROUND_CUT))
+    places = sorted({*top, *cut, *np.nonzero(ranked == position)[0].tolist()})
+    rows, before = [], -1
+    for place in places:
+        candidate = replay.candidate(number, replay.names[int(ranked[place])])
+        if not one.bids and size:
+            # All are selected from one ranking: compare with the last one in rather than the first.
+            last = int(ranked[size - 1])
+            decided_by = None if place < size else one.decided_by(last, int(ranked[place]))
+            candidate = replace(candidate, decided_by=decided_by)
+        rows.append(
+            row(candidate, alike=alike.get(place, 0), gap=place - before - 1, is_cut=before < size <= place)
+        )
+        before = place
+
+    forbidden = np.nonzero(one.is_left & one.is_forbidden)[0]
+    like = _first_of_class(codes[forbidden]) if by_class else dict.fromkeys(range(len(forbidden)), 0)
+    shown = [(int(forbidden[place]), like[place]) for place in sorted(like)[:FORBIDDEN_SHOWN]]
+    if position in forbidden.tolist() and position not in [each for each, _ in shown]:
+        shown = [(position, 0), *shown[: FORBIDDEN_SHOWN - 1]]
+    ruled_out = tuple(row(replay.candidate(number, replay.names[at]), alike=more) for at, more in shown)
+    return Ranking(
+        tuple(columns.values()),
+        tuple(rows),
+        len(ranked) - (places[-1] + 1 if places else 0),
+        ruled_out,
+        len(forbidden) - sum(1 + each.alike for each in ruled_out),
+        by_class,
+        size,
+        tuple(_NOTES[decision.cycle.semantics](one)) if one.bids else (),
+    )
+
+
+def _rank_row(
+    candidate: Candidate,
+    *,
+    columns: Iterable[str],
+    size: int,
+    cluster: str,
+    alike: int = 0,
+    gap: int = 0,
+    is_cut: bool = False,
+) -> RankRow:
+    out = [verdict_sentence(one) for one in candidate.constraints if one.is_forbidden and not one.has_key]
+    is_in = candidate.rank is not None and candidate.rank <= size
+    if candidate.rank is None:
+        decided = "filtered out"
+    else:
+        by = HEADINGS.get(candidate.decided_by or "", COLUMN_WORDS[candidate.decided_by])
+        decided = f"selected, {by}" if is_in and candidate.decided_by else "selected" if is_in else by
+    return RankRow(
+        rank=candidate.rank,
+        cluster=candidate.cluster,
+        cells=tuple(_cell(key, candidate) for key in columns),
+        decided_by=decided,
+        is_in=is_in,
+        is_asked=candidate.cluster == cluster,
+        is_by_name=candidate.decided_by == NAME_COLUMN,
+        alike=alike,
+        words="; ".join(out),
+        gap=gap,
+        is_cut=is_cut,
+    )
+
+
+def _columns(decision: Decision, one: Round) -> Iterator[tuple[str, str]]:
+    """Yield the columns by their names in `decided_by`; those of single constraints never decide alone."""
+    semantics, strategy = decision.cycle.semantics, one.candidates.strategy
+    for index, bid in enumerate(one.bids):
+        if strategy.hard_ones_score or not is_hard(bid.constraint):
+            yield f"constraint-{index}", scored_heading(bid.constraint.topology_key, semantics)
+    if one.bids:
+        yield "topology", "topology"
+    yield "affinity", "affinity"
+    if decision.cycle.standing.obsolete and "was-here" in strategy.rank_names:
+        yield "was-here", "previously placed"
+    for name in strategy.rank_names:
+        if name not in ("topology", "affinity", "was-here"):
+            yield name, HEADINGS.get(name, name)
+
+
+def _notes_on_skew(_one: Round) -> Iterator[str]:
+    return iter(())
+
+
+def _notes_on_gap(one: Round) -> Iterator[str]:
+    """Explain the numbers of `ocm`: gaps, what the preference is made of, and the sum."""
+    names = one.candidates.strategy.rank_names
+    weighed = [bid.constraint.topology_key for bid in one.bids if bid.groups.weights]
+    if len(weighed) < len(one.bids):
+        yield "A gap is how far a domain is above its emptiest sibling, written negative."
+    if weighed:
+        yield f"That of {joined(weighed)} counts down from 0, the domain that is next by count and weight."
+    if "final" in names:
+        yield f"Topology scales them to −100 to 100; the sum is {COLUMN_WORDS['final']}."
+    yield "The preference is the affinity, Steady, Balance and the other scores, each times its weight."
+
+
+def _notes_on_cost(one: Round) -> Iterator[str]:
+    """Explain the numbers of `kubernetes`."""
+    if any(not is_hard(bid.constraint) for bid in one.bids):
+        yield f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; topology scales the costs to 0 to 100."
+    if any(is_hard(bid.constraint) for bid in one.bids):
+        yield "Hard limits filter and score nothing."
+    yield f"The sum is {COLUMN_WORDS['score']}."
+
+
+_NOTES: Mapping[Semantics, Callable[[Round], Iterator[str]]] = {
+    Semantics.FLEET: _notes_on_skew,
+    Semantics.KUBEFLEET: _notes_on_skew,
+    Semantics.OCM: _notes_on_gap,
+    Semantics.KUBERNETES: _notes_on_cost,
+}
+
+
+def _first_of_class(codes: Ints) -> dict[int, int]:
+    """Return the first place of each class, with the number of others in it."""
+    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    return dict(zip(first.tolist(), (counts - 1).tolist(), strict=True))
+
+
+def _cell(key: str, one: Candidate) -> Cell:
+    is_deciding = key == one.decided_by and one.rank is not None
+    if key.startswith("constraint-"):
+        verdict = one.constraints[int(key.removeprefix("constraint-"))]
+        note = "soft limit broken" if verdict.violates and not verdict.is_forbidden else ""
+        is_cost = isinstance(verdict.score, float)
+        score = score_text(verdict.score) if is_cost else signed_text(verdict.score)
+        return Cell(score if not verdict.is_forbidden else "out", note=note)
+    if key == "topology":
+        return Cell(signed_text(one.topology_spread_score), is_deciding)
+    if key == "affinity":
+        return Cell(signed_text(one.affinity_score), is_deciding)
+    if key == "was-here":
+        return Cell("yes" if one.was_here else "no", is_deciding)
+    return Cell(minus_signs(score_text(one.combined.get(key))), is_deciding)
+
+
+_OTHERS = {
+    ScoreSource.STEADY: "Steady: stays where it is placed",
+    ScoreSource.BALANCE: "Balance: few other placements",
+    ScoreSource.CPU: "allocatable cpu",
+    ScoreSource.MEMORY: "allocatable memory",
+}
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Rows of words and points, and their sum; `noun` names the sum, `part` a row."""
+
+    noun: str
+    part: str
+    rows: tuple[tuple[str, float], ...]
+    total: float
+
+
+def composition(decision: Decision, cluster: str) -> Composition:
+    """Return what adds points for a cluster. Raise KeyError if the fleet has no such cluster.
+
+    Where more than the preferred terms ranks, all of it is listed, but only for a cycle that ranked.
+    """
+    fleet, candidates = decision.cycle.fleet, decision.candidates
+    position = fleet.positions[cluster]
+    if candidates is None or candidates.preference is candidates.affinity:
+        terms = decision.cycle.policy.preferred_terms
+        rows = [(_term(one, fleet), term_scores(one, fleet)[position].item()) for one in terms]
+        return Composition("affinity score", "preferred term", tuple(rows), sum(points for _, points in rows))
+
+    def whole(points: float) -> float:
+        return int(points) if points == int(points) else points
+
+    rows = []
+    for one in profile_of(decision.cycle).preference.addends(decision.cycle, candidates.passes):
+        if one.term is not None:
+            words = _term(one.term, fleet)
+        elif one.raw is not None:
+            # The rows before they were scaled over the candidates to −100 to 100.
+            own, among = _signed(one.raw[position].item()), one.raw[candidates.passes]
+            words = f"affinity rows: {own}"
+            if not len(among) or among.min() == among.max():
+                words += ", as for every candidate"
+            else:
+                words += f"; candidates {_signed(among.min().item())} to {_signed(among.max().item())}"
+        else:
+            words = f"{_OTHERS[one.source]} (weight {score_text(one.weight)})"
+        rows.append((words, whole(one.points[position].item())))
+    return Composition("preference", "score", tuple(rows), whole(candidates.preference[position].item()))
+
+
+def _term(term: PreferredTerm, fleet: Fleet) -> str:
+    words, sorter = preference_words(term), term.preference.property_sorter
+    bounds = observed_range(sorter.name, fleet) if sorter else None
+    if bounds:
+        words += f", observed from {score_text(bounds[0])} to {score_text(bounds[1])}"
+    return words
+
+
+def _signed(points: float) -> str:
+    return minus_signs(score_text(points))
+
+
+OUTCOME_COLUMNS = (
+    "cluster",
+    "outcome",
+    "round",
+    "stays",
+    "topologySpreadScore",
+    "affinityScore",
+    "decidingReason",
+    "reasons",
+    "why",
+)
+
+
+def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each cluster, as in OUTCOME_COLUMNS: the fleet by name, then clusters not in it."""
+    yield from rows_of(decision, Outcomes(decision))
+    for name in decision.unscheduled:
+        if name not in decision.cycle.fleet.positions:
+            code = str(ReasonCode.CLUSTER_LEFT)
+            outcome = str(Outcome.UNSCHEDULED)
+            yield name, outcome, None, "no", None, None, code, code, "no longer in the fleet"
+    for name in decision.not_found:
+        code = "not-found"
+        yield name, "not found", None, "no", None, None, code, code, "named, but not in the fleet"
+
+
+def rows_of(decision: Decision, outcomes: Iterable[ClusterOutcome]) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of some clusters of the fleet, in their order."""
+    scores = {one.cluster: (one.topology_spread_score, one.affinity_score) for one in decision.picked}
+    for one in outcomes:
+        # A score of several levels has spaces: a spreadsheet takes 1/2 for a date.
+        cells = [
+            " ".join(map(str, score)) if isinstance(score, tuple) else score
+            for score in scores.get(one.cluster, (None, None))
+        ]
+        yield (
+            one.cluster,
+            str(one.outcome),
+            one.round,
+            "yes" if one.stays else "no",
+            *cells,
+            next(str(reason.code) for reason in one.reasons if reason.is_deciding),
+            " ".join(str(reason.code) for reason in one.reasons),
+            "; ".join(reason_sentence(reason) for reason in one.reasons),
+        )
+
+
+def outcome_csv(decision: Decision) -> str:
+    """Return the outcomes as CSV with a header line."""
+    return written(outcome_rows(decision))
+
+
+def written(rows: Iterable[tuple[object, ...]]) -> str:
+    """Return rows of outcomes as CSV with a header line."""
+    return _csv(OUTCOME_COLUMNS, rows)
+
+
+def comparison_csv(comparison: SemanticsComparison) -> str:
+    """Return the outcome of each cluster under every semantics as CSV with a header line."""
+    columns = [
+        {one.cluster: str(one.outcome) for one in Outcomes(each)} for each in comparison.decisions.values()
+    ]
+    rows = ((name, *(column[name] for column in columns)) for name in columns[0])
+    return _csv(("cluster", *map(str, comparison.decisions)), rows)
+
+
+def _csv(header: Iterable[str], rows: Iterable[tuple[object, ...]]) -> str:
+    def safe(cell: object) -> object:
+        """Keep spreadsheets from reading a name as a formula, and terminals from reading a command."""
+        if not isinstance(cell, str):
+            return cell
+        return visible(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([safe(cell) for cell in row] for row in rows)
+    return text.getvalue()

@@ -1,0 +1,108 @@
+"""What changed: between two documents path by path, two sentences by clause, two manifests by line."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher, unified_diff
+from typing import Any
+
+from fleetui.apimachinery.errors import Keys, format_path
+
+_LONGEST = 80
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDifference:
+    """One place where two documents differ; None: there was, or is, nothing there."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def differences(before: object, after: object) -> list[FieldDifference]:
+    """List the places where two documents differ, in the order of their keys."""
+    return [
+        FieldDifference(format_path(keys), _words(old), _words(new))
+        for keys, old, new in _walk((), before, after)
+    ]
+
+
+_ABSENT: Any = object()
+
+
+def _walk(keys: Keys, before: Any, after: Any) -> Iterator[tuple[Keys, Any, Any]]:
+    if before == after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in dict.fromkeys([*before, *after]):
+            yield from _walk((*keys, key), before.get(key, _ABSENT), after.get(key, _ABSENT))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _walk((*keys, index), old, new)
+    elif isinstance(before, list) and isinstance(after, list):
+        # Of lists of different lengths: what is gone, and what is new.
+        yield from (((*keys, index), old, _ABSENT) for index, old in enumerate(before) if old not in after)
+        yield from (((*keys, index), _ABSENT, new) for index, new in enumerate(after) if new not in before)
+    else:
+        yield keys, before, after
+
+
+def _words(value: Any) -> str | None:
+    if value is _ABSENT:
+        return None
+    text = _flat(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_flat(inner)}" for key, inner in value.items()) or "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flat, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)
+
+
+MOST_LINES = 4_000
+"""Comparing takes the square of the length in the worst case: longer texts are not compared."""
+_CLAUSE_END = re.compile(r"(?<=[;,.])\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of words, or a line; `sign` is "+" for what came, "−" for what went, empty for what stayed."""
+
+    sign: str
+    text: str
+
+
+def sentence_diff(before: str, after: str) -> list[Piece]:
+    """Compare two sentences clause by clause; a clause that changed inside is replaced as a whole."""
+    old, new = _CLAUSE_END.split(before), _CLAUSE_END.split(after)
+    pieces = []
+    for tag, i, j, k, end in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            pieces.append(Piece("", " ".join(old[i:j])))
+            continue
+        if i < j:
+            pieces.append(Piece("−", " ".join(old[i:j])))
+        if k < end:
+            pieces.append(Piece("+", " ".join(new[k:end])))
+    return pieces
+
+
+def line_diff(before: str, after: str, *, context: int = 3) -> list[Piece] | None:
+    """Compare two texts line by line, with the lines around each change; None if they are too long.
+
+    A piece with the sign "@" marks lines that are left out.
+    """
+    old, new = before.splitlines(), after.splitlines()
+    if len(old) > MOST_LINES or len(new) > MOST_LINES:
+        return None
+    signs = {"+": "+", "-": "−"}
+    return [
+        Piece("@", line) if line.startswith("@@") else Piece(signs.get(line[:1], ""), line[1:])
+        for line in list(unified_diff(old, new, n=context, lineterm=""))[2:]
+    ]

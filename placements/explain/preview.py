@@ -1,0 +1,248 @@
+"""What a preview shows of a decision: groups against their band, the first picks, who was passed over."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from clusters.columns import ABSENT, Codes, Ints
+from placements.engine.scheduling.candidates import Candidates, candidates_of
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import CycleKind, Decision, Picked
+from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.round import Round
+from placements.engine.scheduling.spread.base import imbalance, is_hard, is_limit, levels_of
+from placements.explain.vocabulary import COLUMN_WORDS
+from placements.manifests.binding import BindingState
+from placements.manifests.policy import PlacementType
+
+MOST_GROUPS = 24
+MOST_PICKS = 20
+_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBar:
+    """One group: how many of its clusters are placed; `width` is of 100."""
+
+    name: str
+    placed: int
+    clusters: int
+    width: int
+    is_in_band: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadBars:
+    """One constraint with its groups; the band from `low` to `high` is where a count may lie.
+
+    Without a band (`high` None) groups are compared in families or with unequal shares, have no limit, or are
+    too far apart already. Of many groups the outermost are listed, and `hidden` tells how many
+    more there are.
+    """
+
+    topology_key: str
+    max_skew: int
+    is_hard: bool
+    skew: int
+    was: int
+    low: int
+    high: int | None
+    band_start: int
+    band_width: int
+    bars: tuple[GroupBar, ...]
+    hidden: int
+    placed_without_key: int
+    limits_skew: bool = True
+    has_shares: bool = False
+
+    @property
+    def skew_words(self) -> str:
+        """Return how far apart the groups are, as the limit measures it."""
+        return f"{'skew' if self.limits_skew else 'gap'} {self.skew}"
+
+    @property
+    def is_within(self) -> bool:
+        return not self.is_limited or self.skew <= self.max_skew
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether maxSkew limits anything: not where a soft constraint scores counts, or shares."""
+        return not self.has_shares and (self.is_hard or self.limits_skew)
+
+
+@dataclass(frozen=True, slots=True)
+class PickLine:
+    """One pick: its scores, and what put it before the next best."""
+
+    place: int
+    picked: Picked
+    decided_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """From what a cycle begins: its mark and name, and what that means for who is placed."""
+
+    mark: str
+    name: str
+    words: str
+
+
+def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
+    """Return whether what is placed is kept, as the rules of a cycle have it."""
+    if profile_of(cycle).chooses_anew:
+        return Beginning("ok", "selects again", f"as every cycle under these rules{_worth(cycle)}")
+    if is_incremental:
+        return Beginning("ok", "incremental", "existing placements are kept")
+    words = f"more than the number changed{_worth(cycle)}"
+    return Beginning("attention", "reschedules", words)
+
+
+def afresh_words(cycle: Cycle) -> str:
+    """Return what deciding from scratch means."""
+    if profile_of(cycle).chooses_anew:
+        anew = "Under these rules every decision selects among all clusters; this starts one now"
+        return f"{anew}{_worth(cycle)}."
+    ordinary = "An ordinary decision keeps existing placements, even where other clusters rank higher now"
+    return f"{ordinary}. Rescheduling makes every cluster a candidate{_worth(cycle, ', and ')}."
+
+
+def _worth(cycle: Cycle, joint: str = "; ") -> str:
+    """Go on with what being placed is worth, where clusters are ranked at all."""
+    is_ranked = cycle.policy.placement_type is PlacementType.PICK_N
+    return f"{joint}{worth_of_placed(cycle)}" if is_ranked else ""
+
+
+def worth_of_placed(cycle: Cycle) -> str:
+    """Return the effect of being placed where all are candidates (`spec/other-schedulers.md` 6.1)."""
+    profile = profile_of(cycle)
+    steady = cycle.ocm_options.steady_weight if profile.chooses_anew else 0
+    if steady:
+        return f"Steady alone scores {'for' if steady > 0 else 'against'} existing placements"
+    if "was-here" in profile.strategy.rank_names:
+        return "existing placements only win ties"
+    return "existing placements have no effect"
+
+
+def spread_bars(decision: Decision) -> list[SpreadBars]:
+    """Draw up the groups of every constraint as the decision leaves them."""
+    cycle = decision.cycle
+    is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
+    if decision.is_failed or not is_pick_n or not cycle.policy.topology_spread_constraints:
+        return []
+    candidates = decision.candidates or candidates_of(cycle)
+    after = _positions(decision, [one.cluster for one in decision.bindings_after if one.is_active])
+    live = cycle.live_bindings
+    before = _positions(decision, [one.cluster for one in live if one.state is not BindingState.UNSCHEDULED])
+    return [_bars(candidates, place, before, after) for place in range(len(candidates.constraints))]
+
+
+def _positions(decision: Decision, names: list[str]) -> Codes:
+    positions = decision.cycle.fleet.positions
+    return np.array([positions[name] for name in names if name in positions], dtype=np.int32)
+
+
+def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> SpreadBars:
+    constraint, groups = candidates.constraints[place], candidates.groups[place]
+    counts, levels = groups.count(after), levels_of(groups.count(after))
+    outlook, was = candidates.strategy.outlook(constraint, groups, counts), groups.count(before)
+    low = max(0, levels.largest - constraint.max_skew)
+    high = int(outlook.smallest.max(initial=0)) + constraint.max_skew
+    is_apart = bool(groups.siblings.any() or groups.weights)
+    has_band = is_limit(constraint, outlook) and not is_apart and low <= high
+    scale = max(1, levels.largest, high)
+    start = low * _WIDTH // scale
+    distances = np.abs(counts - counts.mean()) if len(counts) else counts
+    chosen = np.argsort(-distances, kind="stable")[:MOST_GROUPS]
+    listed = sorted(chosen.tolist(), key=lambda group: (-int(counts[group]), group))
+    sizes = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
+    return SpreadBars(
+        topology_key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        is_hard=is_hard(constraint),
+        skew=imbalance(counts, outlook),
+        was=imbalance(was, candidates.strategy.outlook(constraint, groups, was)),
+        low=low,
+        high=high if has_band else None,
+        band_start=start,
+        band_width=high * _WIDTH // scale - start,
+        bars=tuple(
+            GroupBar(
+                groups.values[group],
+                int(counts[group]),
+                int(sizes[group]),
+                int(counts[group]) * _WIDTH // scale,
+                not has_band or low <= counts[group] <= high,
+            )
+            for group in listed
+        ),
+        hidden=len(groups) - len(listed),
+        placed_without_key=int(np.count_nonzero(groups.codes[after] == ABSENT)),
+        limits_skew=outlook.is_skew,
+        has_shares=bool(groups.weights),
+    )
+
+
+def pick_lines(decision: Decision) -> Iterator[PickLine]:
+    """Return the first picks, each with what decided its round."""
+    rounds = decision.number_of_rounds
+    is_one_round = rounds == 1 and len(decision.picked) != 1
+    for place, picked in enumerate(islice(decision.picked, MOST_PICKS), start=1):
+        by = _decided_by(decision.round(place)) if rounds and not is_one_round else ""
+        yield PickLine(place, picked, by)
+
+
+def _decided_by(one: Round) -> str:
+    first = one.best()
+    second = None if first is None else one.best(besides=first)
+    if first is None or second is None:
+        return "only candidate"
+    decided_by = one.decided_by(first, second)
+    if decided_by != "name":
+        return COLUMN_WORDS[decided_by]
+    tied = one.contends.copy()
+    for column in one.rank_columns:
+        tied &= column == column[first]
+    return f"Name (tie of {int(np.count_nonzero(tied))})"
+
+
+_ELIGIBILITY = "eligibility"
+_ALREADY_PLACED = "already placed"
+
+
+def passed_over(decision: Decision) -> list[tuple[Outcome, int]]:
+    """Return how many clusters are not placed afterwards, by outcome, without a loop over clusters."""
+    total = len(decision.cycle.fleet)
+    active = {one.cluster for one in decision.bindings_after if one.is_active}
+    placed = _positions(decision, [*active])
+    ended = np.setdiff1d(_positions(decision, list(decision.unscheduled)), placed)
+    rest = np.ones(total, dtype=np.bool_)
+    rest[placed] = False
+    rest[ended] = False
+    counts = {Outcome.UNSCHEDULED: len(ended), **_reasons(decision, np.nonzero(rest)[0])}
+    return [(outcome, count) for outcome, count in counts.items() if count]
+
+
+def _reasons(decision: Decision, rest: Ints) -> dict[Outcome, int]:
+    if decision.kind is CycleKind.PICK_FIXED:
+        named = set(decision.cycle.policy.cluster_names)
+        count = sum(decision.cycle.fleet.names[place] in named for place in rest.tolist())
+        return {Outcome.NOT_ELIGIBLE: count, Outcome.NOT_NAMED: len(rest) - count}
+    if decision.kind in (CycleKind.PICK, CycleKind.PICK_ALL) and decision.verdicts is not None:
+        names = [rule.name for rule in profile_of(decision.cycle).filters]
+        bits = np.asarray(decision.verdicts)[rest].astype(np.int64)
+        if _ALREADY_PLACED in names:
+            bits &= ~(1 << names.index(_ALREADY_PLACED))
+        first = bits & -bits
+        ineligible = int(np.count_nonzero(first == 1 << names.index(_ELIGIBILITY)))
+        filtered = int(np.count_nonzero(first)) - ineligible
+        passing = rest[first == 0]
+        if decision.number_of_rounds:
+            last = decision.round(decision.number_of_rounds)
+            filtered += int(np.count_nonzero(last.is_forbidden[passing]))
+        outranked = len(rest) - ineligible - filtered
+        return {Outcome.OUTRANKED: outranked, Outcome.FILTERED: filtered, Outcome.NOT_ELIGIBLE: ineligible}
+    return {Outcome.NOT_REACHED: len(rest)}

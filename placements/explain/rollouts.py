@@ -1,0 +1,453 @@
+"""Rollouts for people and programs: sentences, the stored document of a sync result, progress, plans."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from placements.engine.rollout.actions import (
+    Action,
+    BlockedCluster,
+    BlockedRemovals,
+    BlockReason,
+    InProgressCluster,
+    Remove,
+    RollingUpdateResult,
+    RunPhase,
+    StartUpdate,
+    UpdateReason,
+)
+from placements.engine.rollout.budget import Budgets, Concurrency, MaxTotal, MinAvailable
+from placements.engine.rollout.state import Phase
+from placements.engine.rollout.waves import WavePlan
+from placements.explain.vocabulary import counted, first_names
+
+MOST_LISTED = 200
+"""Of thousands of blocked clusters, the document lists so many by name, and counts all of them."""
+MOST_SHOWN = 20
+_HASH_SHOWN = 8
+Document: TypeAlias = Mapping[str, Any]
+
+
+# Sentences
+
+PHASE_MESSAGES = {
+    RunPhase.STARTS: "Starting updates",
+    RunPhase.WAITS: "Waiting for running updates",
+    RunPhase.HALTED: "Rollout stalled. Action required",
+    RunPhase.FINISHED: "All clusters up to date",
+}
+
+
+def min_available_sentence(budget: MinAvailable) -> str:
+    """Return how many available clusters may be taken down, with the numbers."""
+    at_risk = f", {budget.at_risk:,} being taken down" if budget.at_risk else ""
+    numbers = f"({budget.ready:,} available{at_risk}, minimum {budget.minimum:,})"
+    return f"{_can('take down', budget.allowed)} {numbers}"
+
+
+def max_total_sentence(budget: MaxTotal) -> str:
+    """Return how many clusters may be added, with the numbers."""
+    placed = budget.holding + budget.added
+    return f"{_can('add', budget.allowed)} ({placed:,} placed, maximum {budget.maximum:,})"
+
+
+def concurrency_sentence(budget: Concurrency) -> str:
+    """Return how many removals of a deletion may start, with the numbers."""
+    running = budget.running + budget.started
+    return f"{_can('remove from', budget.allowed)} ({running:,} in progress, maximum {budget.limit:,})"
+
+
+def _can(verb: str, number: int) -> str:
+    return f"Can {verb} {counted(number, 'more cluster')}" if number else f"Cannot {verb} any cluster"
+
+
+def budget_sentences(budgets: Budgets) -> list[str]:
+    """Return the numbers of the budgets; removals only where they have a minimum of their own.
+
+    While nothing is available, as in an initial deployment, there is nothing to take down.
+    """
+    if budgets.deletion:
+        return [concurrency_sentence(budgets.deletion)]
+    sentences = [min_available_sentence(budgets.updates)] if budgets.updates.ready else []
+    if budgets.removals != budgets.updates and budgets.updates.ready:
+        sentences.append(f"Removals: {min_available_sentence(budgets.removals)}")
+    return [*sentences, max_total_sentence(budgets.additions)]
+
+
+def blocked_removals_sentence(removals: BlockedRemovals) -> str:
+    """Return which removals the minimum blocks, and what would allow them (lifecycle A.5)."""
+    number = len(removals.clusters)
+    is_kept = "placement is" if number == 1 else "placements are"
+    kept = f"{number:,} {is_kept} kept until replacements are available."
+    if removals.found < removals.required:
+        selected = f"{removals.found:,} of {counted(removals.required, 'cluster')} selected."
+        return f"{selected} {kept} To release {'it' if number == 1 else 'them'}, reduce numberOfClusters."
+    return kept
+
+
+def blocked_sentence(blocked: BlockedCluster, result: RollingUpdateResult, *, clusters: int = 1) -> str:
+    """Return what a cluster, or several alike, waits for, and why."""
+    return _WHY_BLOCKED[blocked.reason](blocked, result, clusters)
+
+
+def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
+    """Return what would unblock a cluster, as a clause after "when"."""
+    return _UNBLOCKED_BY[blocked.reason](blocked, result)
+
+
+def in_progress_sentence(cluster: InProgressCluster) -> str:
+    """Return what a cluster is busy with."""
+    until = f" until {cluster.available_at:%H:%M:%S}" if cluster.available_at else ""
+    words = {
+        Phase.APPLYING: "applying",
+        Phase.APPLIED: "waiting for availability",
+        Phase.REMOVING: "removing",
+    }
+    return f"{words[cluster.phase]}{until}"
+
+
+def unreachable_sentence(result: RollingUpdateResult) -> str:
+    """Return the unreachable clusters that a result waits for, and since when; empty without one."""
+    away = [one for one in result.blocked if one.reason is BlockReason.UNREACHABLE]
+    if not away:
+        return ""
+    names = first_names([one.cluster for one in away])
+    first = min((one.since for one in away if one.since), default=None)
+    if len({one.since for one in away}) > 1:
+        return f"Unreachable, the first{_since(first)}: {names}."
+    return f"Unreachable{_since(first)}: {names}."
+
+
+def _since(moment: datetime | None) -> str:
+    return f" since {moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+
+
+def _pending(blocked: BlockedCluster) -> str:
+    """Return what runs, and what is pending."""
+    if blocked.wanted is None:
+        return f"On {blocked.running}, pending removal." if blocked.running else "Pending removal."
+    current = f"On {blocked.running}" if blocked.running else "Not placed yet"
+    return f"{current}, waiting for {blocked.wanted}."
+
+
+def _retry_later(blocked: BlockedCluster, _: RollingUpdateResult, clusters: int) -> str:
+    at = f" at {blocked.retry_at:%H:%M:%S}" if blocked.retry_at else ""
+    if clusters > 1:
+        return f"Failed. First retry{at}."
+    attempts = f" {counted(blocked.action.attempt - 1, 'time')}" if blocked.action else ""
+    return f"Failed{attempts}. Next retry{at}."
+
+
+def _unreachable(blocked: BlockedCluster, _: RollingUpdateResult, __: int) -> str:
+    is_applied = blocked.wanted is not None and blocked.running == blocked.wanted
+    current = f"{blocked.wanted} applied but not available." if is_applied else _pending(blocked)
+    return f"{current} Unreachable{_since(blocked.since)}."
+
+
+_WHY_BLOCKED: dict[BlockReason, Callable[[BlockedCluster, RollingUpdateResult, int], str]] = {
+    BlockReason.PAUSED: lambda blocked, *_: f"{_pending(blocked)} The placement is paused.",
+    BlockReason.STOPPED: lambda blocked, *_: f"{_pending(blocked)} The rollout was stopped.",
+    BlockReason.NOT_IN_FLEET: lambda blocked, *_: f"{_pending(blocked)} No longer in the fleet.",
+    BlockReason.UNREACHABLE: _unreachable,
+    BlockReason.RETRY_LATER: _retry_later,
+    BlockReason.BEING_REMOVED: lambda blocked, *_: (
+        f"Waiting for {blocked.wanted}. The previous version is being removed."
+    ),
+    BlockReason.UPDATE_FLOOR: lambda blocked, result, _: (
+        f"{_pending(blocked)} {min_available_sentence(result.budgets.updates)}"
+        f"{' because maxUnavailable is 0' if result.budgets.updates.limit == 0 else ''}."
+    ),
+    BlockReason.REMOVAL_FLOOR: lambda blocked, result, _: (
+        f"{_pending(blocked)} {min_available_sentence(result.budgets.removals)}."
+    ),
+    BlockReason.CEILING: lambda blocked, result, _: (
+        f"{_pending(blocked)} {max_total_sentence(result.budgets.additions)}."
+    ),
+    BlockReason.DELETION_LIMIT: lambda _, result, __: (
+        "Pending removal."
+        + (f" {concurrency_sentence(result.budgets.deletion)}." if result.budgets.deletion else "")
+    ),
+}
+
+
+def _becoming_available(result: RollingUpdateResult) -> str:
+    starting = [one.cluster for one in result.actions if not isinstance(one, Remove)]
+    retries = [one.cluster for one in result.blocked if one.reason is BlockReason.RETRY_LATER]
+    clauses = [
+        f"{one.cluster} is available" + (f" at {one.available_at:%H:%M:%S}" if one.available_at else "")
+        for one in result.in_progress
+        if one.phase is not Phase.REMOVING
+    ]
+    clauses += [f"{name} is available" for name in starting]
+    clauses += [f"the retry on {name} succeeds" for name in retries]
+    return first_names([*clauses, *(f"{name} reconnects" for name in result.unreachable)])
+
+
+def _being_removed(result: RollingUpdateResult) -> str:
+    names = [one.cluster for one in result.in_progress if one.phase is Phase.REMOVING]
+    names += [action.cluster for action in result.actions if isinstance(action, Remove)]
+    return first_names([f"the removal from {name} completes" for name in names])
+
+
+def _unblocks_removal(_: BlockedCluster, result: RollingUpdateResult) -> str:
+    removals = result.blocked_removals
+    if removals and removals.is_permanent:
+        return "numberOfClusters is reduced, more clusters are selected, or maxUnavailable is increased"
+    return _becoming_available(result) or "more clusters are available, or maxUnavailable is increased"
+
+
+_UNBLOCKED_BY: dict[BlockReason, Callable[[BlockedCluster, RollingUpdateResult], str]] = {
+    BlockReason.PAUSED: lambda *_: "the placement is resumed",
+    BlockReason.STOPPED: lambda *_: "a new rollout starts",
+    BlockReason.NOT_IN_FLEET: lambda *_: "the placement is scheduled again",
+    BlockReason.UNREACHABLE: lambda blocked, _: (
+        f"the cluster reconnects, or is force-removed after {blocked.abandonable_from:%H:%M:%S}"
+        if blocked.abandonable_from
+        else "the cluster reconnects"
+    ),
+    BlockReason.RETRY_LATER: lambda *_: "the retry succeeds, or a newer version is applied",
+    BlockReason.BEING_REMOVED: lambda *_: "the removal completes",
+    BlockReason.UPDATE_FLOOR: lambda _, result: (
+        (_becoming_available(result) if result.budgets.updates.limit else "") or "maxUnavailable is increased"
+    ),
+    BlockReason.REMOVAL_FLOOR: _unblocks_removal,
+    BlockReason.CEILING: lambda _, result: (
+        _being_removed(result)
+        or "a removal completes, or maxSurge is "
+        + ("increased" if result.budgets.additions.limit else "greater than 0")
+    ),
+    BlockReason.DELETION_LIMIT: lambda _, result: _being_removed(result) or "another removal completes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedGroup:
+    """Clusters that the same thing blocks: how many, the first, why, and when they unblock."""
+
+    reason: BlockReason
+    count: int
+    clusters: tuple[str, ...]
+    why: str
+    unblocks_when: str
+    until: datetime | None = None
+
+
+def blocked_groups(result: RollingUpdateResult) -> list[BlockedGroup]:
+    """Group the blocked clusters by reason and by what they run and want; the longest unreachable first."""
+
+    def key(one: BlockedCluster) -> tuple[int, str, str]:
+        return list(BlockReason).index(one.reason), one.running or "", one.wanted or ""
+
+    ordered = sorted(
+        result.blocked, key=lambda one: (*key(one), one.since.timestamp() if one.since else 0.0, one.cluster)
+    )
+    groups = []
+    for _, members in groupby(ordered, key=key):
+        group = list(members)
+        first = min(group, key=lambda one: (one.retry_at is None, one.retry_at and one.retry_at.timestamp()))
+        why = blocked_sentence(first, result, clusters=len(group))
+        if len({one.since for one in group}) > 1:
+            why = why.replace("Unreachable since", "Unreachable, the first since")
+        names = tuple(one.cluster for one in group[:MOST_SHOWN])
+        unblocks_when = unblock_sentence(first, result)
+        groups.append(BlockedGroup(first.reason, len(group), names, why, unblocks_when, first.retry_at))
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How many of the selected clusters are updated; of a deletion, from how many it was removed."""
+
+    done: int
+    number: int
+    is_deletion: bool = False
+
+
+def progress_sentence(progress: Progress, budgets: Budgets | None) -> str:
+    """Return the progress of a rollout, with its minimum and maximum."""
+    of = f"{progress.done:,} of {counted(progress.number, 'cluster')}"
+    if progress.is_deletion:
+        return f"{of} removed"
+    parts = [f"{of} updated"]
+    if budgets:
+        updates, additions = budgets.updates, budgets.additions
+        parts.append(f"{updates.ready:,} available (min. {updates.minimum:,})")
+        parts.append(f"{additions.holding + additions.added:,} placed (max. {additions.maximum:,})")
+    return " · ".join(parts)
+
+
+def wave_counts(waves: Sequence[Sequence[str]]) -> str:
+    """Return how many clusters each wave has: "3, 3, 3, 1"."""
+    counts = [str(len(one)) for one in waves]
+    return ", ".join(counts) if len(counts) <= MOST_SHOWN else f"{', '.join(counts[:MOST_SHOWN])}, …"
+
+
+def version_name(version: str | None, names: Mapping[str, str]) -> str | None:
+    """Return the name of a version, or the beginning of its hash."""
+    return None if version is None else names.get(version, version[:_HASH_SHOWN])
+
+
+# Documents: their keys are those of the REST API, and of the column in which a rollout stores its result.
+
+
+def result_document(result: RollingUpdateResult) -> dict[str, Any]:
+    """Return a result as plain data; of those blocked or in progress the first 200, and all counted."""
+    removals = result.blocked_removals
+    return {
+        "verdict": str(result.phase),
+        "actions": [action_document(one) for one in result.actions],
+        "budgets": budget_document(result.budgets),
+        "waiting": [
+            {
+                "cluster": one.cluster,
+                "block": str(one.reason),
+                "action": action_document(one.action) if one.action else None,
+                "running": one.running,
+                "wanted": one.wanted,
+                "until": _text(one.retry_at),
+                "forgettableFrom": _text(one.abandonable_from),
+                "since": _text(one.since),
+            }
+            for one in result.blocked[:MOST_LISTED]
+        ],
+        "waitingCounts": dict(sorted(Counter(str(one.reason) for one in result.blocked).items())),
+        "underWay": [
+            {"cluster": one.cluster, "phase": str(one.phase), "until": _text(one.available_at)}
+            for one in result.in_progress[:MOST_LISTED]
+        ],
+        "underWayCounts": dict(sorted(Counter(str(one.phase) for one in result.in_progress).items())),
+        "until": _text(result.requeue_at),
+        "unreachable": list(result.unreachable),
+        "mayStillHold": list(result.may_still_hold),
+        "heldBack": {
+            "found": removals.found,
+            "askedFor": removals.required,
+            "staying": list(removals.clusters),
+            "isForGood": removals.is_permanent,
+        }
+        if removals
+        else None,
+    }
+
+
+def result_from_document(document: Document, names: Mapping[str, str] | None = None) -> RollingUpdateResult:
+    """Return the result that was stored as this document; `names` are the names of its versions."""
+    names = names or {}
+    budgets, deletion = document["budgets"], document["budgets"].get("deletion")
+    updates, removals = (
+        MinAvailable(one["number"], one["limit"], one["ready"], one["atRisk"])
+        for one in (budgets["updates"], budgets["removals"])
+    )
+    additions = MaxTotal(*(budgets["additions"][key] for key in ("number", "limit", "holding", "added")))
+    removing = Concurrency(deletion["limit"], deletion["running"], deletion["started"]) if deletion else None
+    return RollingUpdateResult(
+        RunPhase(document["verdict"]),
+        Budgets(updates, removals, additions, removing),
+        tuple(
+            BlockedCluster(
+                one["cluster"],
+                BlockReason(one["block"]),
+                _action(one["action"]) if one["action"] else None,
+                version_name(one["running"], names),
+                version_name(one["wanted"], names),
+                retry_at=_moment(one["until"]),
+                abandonable_from=_moment(one["forgettableFrom"]),
+                since=_moment(one.get("since")),
+            )
+            for one in document["waiting"]
+        ),
+        tuple(
+            InProgressCluster(one["cluster"], Phase(one["phase"]), _moment(one["until"]))
+            for one in document["underWay"]
+        ),
+        tuple(document["unreachable"]),
+        tuple(document["mayStillHold"]),
+        actions=tuple(_action(one) for one in document["actions"]),
+        requeue_at=_moment(document["until"]),
+    )
+
+
+def action_document(action: Action) -> dict[str, Any]:
+    """Return what is to be started as plain data."""
+    what = "remove" if isinstance(action, Remove) else str(action.reason)
+    version = None if isinstance(action, Remove) else action.version
+    return {"cluster": action.cluster, "what": what, "version": version, "attempt": action.attempt}
+
+
+def _action(document: Document) -> Action:
+    if document["what"] == "remove":
+        return Remove(document["cluster"], document["attempt"])
+    reason = UpdateReason(document["what"])
+    return StartUpdate(document["cluster"], document["version"], reason, document["attempt"])
+
+
+def budget_document(budgets: Budgets) -> dict[str, Any]:
+    """Return both budgets with all numbers."""
+    document: dict[str, Any] = {
+        "additions": {**asdict(budgets.additions), "ceiling": budgets.additions.maximum}
+    }
+    for name, budget in (("updates", budgets.updates), ("removals", budgets.removals)):
+        numbers = asdict(budget)
+        numbers["atRisk"] = numbers.pop("at_risk")
+        document[name] = {**numbers, "floor": budget.minimum, "allowed": budget.allowed}
+    document["additions"]["allowed"] = budgets.additions.allowed
+    if budgets.deletion:
+        document["deletion"] = {**asdict(budgets.deletion), "allowed": budgets.deletion.allowed}
+    return document
+
+
+def result_sentences(result: RollingUpdateResult) -> dict[str, Any]:
+    """Return the sentences about a result, as plain data."""
+    removals = result.blocked_removals
+    return {
+        "verdict": PHASE_MESSAGES[result.phase],
+        "budgets": budget_sentences(result.budgets),
+        "waiting": [
+            {
+                "block": str(one.reason),
+                "count": one.count,
+                "clusters": list(one.clusters),
+                "why": one.why,
+                "freedBy": one.unblocks_when,
+            }
+            for one in blocked_groups(result)
+        ],
+        "underWay": [
+            f"{one.cluster}: {in_progress_sentence(one)}" for one in result.in_progress[:MOST_SHOWN]
+        ],
+        "heldBack": blocked_removals_sentence(removals) if removals else None,
+    }
+
+
+def short_result_document(result: RollingUpdateResult) -> dict[str, Any]:
+    """Return a result as plain data with at most 200 of each list, and the lengths of the whole lists."""
+    document = result_document(result)
+    lists = {key: value for key, value in document.items() if isinstance(value, list)}
+    counts = {f"{key}Count": len(value) for key, value in lists.items()}
+    return {**document, **{key: value[:MOST_LISTED] for key, value in lists.items()}, **counts}
+
+
+def plan_document(plan: WavePlan) -> dict[str, Any]:
+    """Return the waves of a plan, and which clusters would be blocked after them, as plain data."""
+    waves = [
+        {
+            "number": wave.number,
+            "count": len(wave.actions),
+            "actions": [action_document(one) for one in wave.actions],
+            "budgets": budget_document(wave.budgets),
+        }
+        for wave in plan.waves
+    ]
+    rest = {**short_result_document(plan.rest), "sentences": result_sentences(plan.rest)}
+    return {"waves": waves, "rest": rest}
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

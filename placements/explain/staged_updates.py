@@ -1,0 +1,344 @@
+"""Staged updates for people and programs: sentences, stages in words, status, progress, the stored result."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from placements.engine.disruption import EvictionReason, Executed, Invalid, KeptReason, Verdict
+from placements.engine.overrides import OverrideFailed
+from placements.engine.rollout.staged_run import (
+    RunStatus,
+    Stage,
+    StageConcurrency,
+    StagedRunOutcome,
+    StagedUpdateResult,
+    StageReason,
+    Wait,
+    WaitReason,
+)
+from placements.explain.vocabulary import counted, first_names, label_words, verb
+from placements.manifests.staged_update import StageSpec
+
+_RESULT = TypeAdapter(StagedUpdateResult)
+
+
+def staged_document(result: StagedUpdateResult) -> dict[str, Any]:
+    """Return a result as plain data, to be stored beside its run."""
+    plain: dict[str, Any] = _RESULT.dump_python(result, mode="json", exclude={"run"})
+    return plain
+
+
+def staged_result(plan: Any, document: Any) -> StagedUpdateResult:
+    """Return a stored result with its run."""
+    return _RESULT.validate_python({**document, "run": plan})
+
+
+def run_sentences(result: StagedUpdateResult) -> list[str]:
+    """Return in a sentence each what a run is doing, what it waits for, and why it ended."""
+    sentences = [_STATUS[result.status]] if result.status in _STATUS else []
+    sentences += [reason_sentence(reason) for reason in result.run.reasons]
+    if result.concurrency and result.concurrency.running:
+        sentences.append(concurrency_sentence(result.concurrency))
+    sentences += [wait_sentence(wait) for wait in result.waits]
+    if result.stuck:
+        sentences.append(f"Stuck: {_names(result.stuck)} not updated within 5m.")
+    if result.run.may_still_hold:
+        sentences.append(f"Unreachable; resources may remain: {_names(result.run.may_still_hold)}.")
+    return sentences
+
+
+_STATUS = {
+    RunStatus.STOPPING: "Stopping: no new updates start.",
+    RunStatus.SUCCEEDED: "All stages completed.",
+    RunStatus.FAILED: "The run failed. Start a new run.",
+    RunStatus.ABANDONED: "The run was aborted.",
+}
+
+
+def concurrency_sentence(one: StageConcurrency) -> str:
+    """Return the numbers of a stage."""
+    numbers = f"{one.running:,} updating, {one.done:,} done, {one.waiting:,} pending"
+    return f"Stage {one.stage}: {numbers} (max {one.limit:,} at a time)."
+
+
+def wait_sentence(wait: Wait) -> str:
+    """Return what a run waits for."""
+    return _WAITS[wait.reason](wait)
+
+
+_WAITS: dict[WaitReason, Callable[[Wait], str]] = {
+    WaitReason.RUN: lambda _: "Initialized. Starts when its state is set to Run.",
+    WaitReason.RESUME: lambda _: "Stopped. Resumes when its state is set to Run.",
+    WaitReason.APPROVAL_BEFORE: lambda wait: f"Waiting for approval before stage {wait.stage}.",
+    WaitReason.APPROVAL_AFTER: lambda wait: f"Waiting for approval of stage {wait.stage}.",
+    WaitReason.TIME: lambda wait: f"Stage {wait.stage} updated; waiting until {_time(wait.until)}.",
+    WaitReason.CLUSTERS: lambda wait: f"Stage {wait.stage}: waiting for {_names(wait.names)}.",
+    WaitReason.REMOVALS: lambda wait: f"Removing from {_names(wait.names)}.",
+    WaitReason.RETRY: lambda wait: f"Failed: {_names(wait.names)}. Next retry at {_time(wait.until)}.",
+    WaitReason.UNREACHABLE: lambda wait: (
+        f"Unreachable: {_names(wait.names)}. The run continues on reconnect."
+    ),
+}
+
+
+def reason_sentence(reason: StageReason) -> str:
+    """Return why a run cannot start or continue."""
+    return _REASONS[reason.code](reason)
+
+
+_REASONS: dict[str, Callable[[StageReason], str]] = {
+    "not-decided": lambda _: "The placement is not scheduled yet.",
+    "being-deleted": lambda _: "The placement is being deleted.",
+    "not-staged": lambda _: "The placement is not updated by staged runs: its strategy is not External.",
+    "nothing-to-do": lambda _: "No cluster is selected and none is to be removed.",
+    "other-number": lambda reason: (
+        f"The placement wants {counted(reason.wanted or 0, 'cluster')} and has {reason.found or 0:,}."
+    ),
+    "in-no-stage": lambda reason: f"No stage selects {_names(reason.names)}.",
+    "in-several-stages": lambda reason: f"More than one stage selects {_names(reason.names)}.",
+    "new-policy": lambda _: "The policy was changed after the run started.",
+    "new-apply-strategy": lambda _: "The apply strategy was changed after the run started.",
+    "other-stages": lambda reason: (
+        "The clusters or their order changed after the run started, in"
+        f" stage{'' if len(reason.names) == 1 else 's'} {_names(reason.names)}."
+    ),
+    "new-deletions": lambda reason: (
+        f"{_names(reason.names)} {verb(len(reason.names), 'has')} to be removed since the run started."
+    ),
+    "taken-over": lambda reason: (
+        f"{_names(reason.names)} {'was' if len(reason.names) == 1 else 'were'} changed by another rollout"
+        " during this run."
+    ),
+}
+
+
+def override_sentence(failure: OverrideFailed, cluster: str) -> str:
+    """Return why nothing is sent to a cluster."""
+    problem = f"override {failure.snapshot} at {failure.path} does not fit {failure.resource}"
+    return f"Nothing is sent to {cluster}: {problem}: {failure.message}."
+
+
+def eviction_sentence(verdict: Verdict) -> str:
+    """Return the result of an eviction."""
+    if isinstance(verdict, Invalid):
+        return f"Not possible: {_EVICTIONS[verdict.why]}."
+    outcome = "Carried out" if isinstance(verdict, Executed) else "Not carried out"
+    numbers = ""
+    if verdict.numbers:
+        one = verdict.numbers
+        numbers = f" ({one.available:,} of {one.total:,} available, {max(0, one.allowed):,} may go)"
+    return f"{outcome}: {_EVICTIONS[verdict.why]}{numbers}."
+
+
+_EVICTIONS = {
+    EvictionReason.NO_PLACEMENT: "there is no such placement",
+    EvictionReason.BEING_DELETED: "the placement is being deleted",
+    EvictionReason.PICK_FIXED: "the placement names its clusters; take the name off its list",
+    EvictionReason.NOT_THERE: "the placement is not on this cluster",
+    EvictionReason.LEAVING: "the placement is leaving the cluster already",
+    EvictionReason.PLANNED: "nothing was placed there yet",
+    EvictionReason.FAILED: "it had failed there, which no budget protects",
+    EvictionReason.NO_BUDGET: "there is no disruption budget",
+    EvictionReason.WITHIN_BUDGET: "the disruption budget allows it",
+    EvictionReason.MISCONFIGURED: (
+        "the disruption budget does not go with a placement that picks every cluster"
+    ),
+    EvictionReason.OVER_BUDGET: "the disruption budget does not allow it",
+}
+
+
+STAYS_SENTENCES = {
+    KeptReason.PICK_FIXED: "PickFixed: cannot be evicted, stays; take the name off its list.",
+    KeptReason.TOLERATES: "Tolerates the cordon: it would come right back, and stays.",
+    KeptReason.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",
+    KeptReason.NEXT_RUN: "Staged: its resources are removed by its next run.",
+    KeptReason.STAGED_RUN: (
+        "Staged: a run is under way, which this would end; it leaves once that has ended."
+    ),
+}
+
+
+def _names(names: Sequence[str]) -> str:
+    return first_names(names, 10)
+
+
+def _time(moment: datetime | None) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if moment else "a time not known yet"
+
+
+@dataclass(frozen=True, slots=True)
+class StageWords:
+    """One stage of a strategy in words; `before` and `after` are what it waits for."""
+
+    name: str
+    clusters: str
+    order: str
+    at_once: str
+    before: str
+    after: str
+
+
+def stage_words(stage: StageSpec, *, clusters: int | None = None) -> StageWords:
+    """Return a stage in words; with the number of its clusters a percentage is worked out."""
+    if stage.label_selector is None:
+        selected = "no cluster: it has no label selector"
+    else:
+        labels = label_words(stage.label_selector)
+        selected = f"clusters where {labels}" if labels else "every cluster"
+    after = [f"wait {duration_words(stage.wait)}"] if stage.wait else []
+    after += ["approval"] if stage.needs_approval_after else []
+    amount = stage.max_concurrency  # as "25% of 8 → 2" where the number of clusters is known
+    at_once = f"{amount}, rounded down, at least 1" if amount.is_percent else str(amount)
+    if clusters is not None:
+        most = amount.at_least_one_of(clusters)
+        at_once = f"{amount} of {clusters:,} → {most:,}" if amount.is_percent else str(most)
+    return StageWords(
+        stage.name,
+        selected,
+        f"by the number in {stage.sorting_label_key}, then by name" if stage.sorting_label_key else "by name",
+        at_once,
+        "approval" if stage.needs_approval_before else "",
+        " and ".join(after),
+    )
+
+
+def duration_words(time: timedelta) -> str:
+    """Return a duration as kubectl prints it: "1h30m", "45s"."""
+    minutes, seconds = divmod(int(time.total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+_PROGRESSING = {
+    RunStatus.PROGRESSING: ("True", "UpdateRunProgressing"),
+    RunStatus.WAITING: ("False", "UpdateRunWaiting"),
+    RunStatus.STUCK: ("False", "UpdateRunStuck"),
+    RunStatus.STOPPING: ("Unknown", "UpdateRunStopping"),
+    RunStatus.STOPPED: ("False", "UpdateRunStopped"),
+    RunStatus.SUCCEEDED: ("False", "UpdateRunSucceeded"),
+    RunStatus.FAILED: ("False", "UpdateRunFailed"),
+    RunStatus.ABANDONED: ("False", "UpdateRunFailed"),
+}
+
+
+def run_status(result: StagedUpdateResult, *, snapshot: int | None) -> dict[str, Any]:
+    """Return the status of a run document (lifecycle B.5.6)."""
+    run = result.run
+    used = {} if snapshot is None else {"resourceSnapshotIndexUsed": str(snapshot)}
+    why = " ".join(map(reason_sentence, run.reasons))
+    if not run.stages and run.outcome:
+        conditions = [_condition("Initialized", "False", "UpdateRunInitializedFailed", why, run.ended_at)]
+    else:
+        conditions = [_condition("Initialized", "True", "UpdateRunInitializedSuccessfully")]
+        if result.status in _PROGRESSING:
+            status, reason = _PROGRESSING[result.status]
+            message = " ".join(run_sentences(result))
+            conditions.append(_condition("Progressing", status, reason, message, run.ended_at))
+        if run.outcome:
+            succeeded = run.outcome is StagedRunOutcome.SUCCEEDED
+            reason = "UpdateRunSucceeded" if succeeded else "UpdateRunFailed"
+            conditions.append(_condition("Succeeded", str(succeeded), reason, why, run.ended_at))
+    return {
+        **({"policySnapshotIndexUsed": run.policy_snapshot} if run.policy_snapshot else {}),
+        **used,
+        "stagesStatus": [_stage_status(stage) for stage in run.stages],
+        "deletionStageStatus": _stage_status(run.deletions),
+        "conditions": conditions,
+    }
+
+
+def _condition(
+    kind: str, status: str, reason: str, message: str = "", at: datetime | None = None
+) -> dict[str, Any]:
+    condition = {"type": kind, "status": status, "reason": reason, "message": message}
+    return {**condition, "lastTransitionTime": moment(at)} if at else condition
+
+
+def _stage_status(stage: Stage) -> dict[str, Any]:
+    started = min((step.started_at for step in stage.steps if step.started_at), default=None)
+    times = {"startTime": moment(started), "endTime": moment(stage.ended_at)}
+    clusters = []
+    for step in stage.steps:
+        conditions = []
+        if step.started_at:
+            conditions.append(_condition("Started", "True", "ClusterUpdatingStarted", at=step.started_at))
+        if step.done_at:
+            conditions.append(_condition("Succeeded", "True", "ClusterUpdatingSucceeded", at=step.done_at))
+        elif step.failed_at:
+            conditions.append(_condition("Succeeded", "False", "ClusterUpdatingFailed", at=step.failed_at))
+        clusters.append({"clusterName": step.name, "conditions": conditions})
+    return {
+        "stageName": stage.name,
+        **{key: value for key, value in times.items() if value},
+        "clusters": clusters,
+    }
+
+
+def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
+    """Return the progress of a run: in sentences, by stage, by cluster."""
+    run = result.run
+    return {
+        "status": str(result.status),
+        "sentences": run_sentences(result),
+        "stage": None if run.outcome else run.current.name,
+        "waits": [
+            {
+                "for": str(one.reason),
+                "stage": one.stage,
+                "clusters": list(one.names),
+                "until": moment(one.until),
+            }
+            for one in result.waits
+        ],
+        "stuck": list(result.stuck),
+        "mayStillHold": list(run.may_still_hold),
+        "stages": [
+            {
+                "name": stage.name,
+                "state": "skipped"
+                if stage.was_skipped
+                else "done"
+                if stage.ended_at
+                else "current"
+                if stage is run.current and not run.outcome
+                else "to come",
+                "atOnce": stage.limit if stage is not run.deletions else len(stage.steps),
+                "needsApprovalBefore": stage.needs_approval_before,
+                "needsApprovalAfter": stage.needs_approval_after,
+                "approvedBefore": moment(stage.approved_before_at),
+                "approvedAfter": moment(stage.approved_after_at),
+                "waitSeconds": int(stage.wait.total_seconds()),
+                "updatedAt": moment(stage.updated_at),
+                "endedAt": moment(stage.ended_at),
+                "clusters": [
+                    {
+                        "name": step.name,
+                        "state": "done"
+                        if step.done_at
+                        else "failed"
+                        if step.failed_at
+                        else "running"
+                        if step.is_running
+                        else "to come",
+                        "version": step.version,
+                        "startedAt": moment(step.started_at),
+                        "doneAt": moment(step.done_at),
+                        "failedAt": moment(step.failed_at),
+                        "failures": step.failures,
+                        "retryAt": moment(step.retry_at),
+                    }
+                    for step in stage.steps
+                ],
+            }
+            for stage in (*run.stages, run.deletions)
+        ],
+    }
+
+
+def moment(at: datetime | None) -> str | None:
+    """Return a time in the format of Kubernetes."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at else None

@@ -1,0 +1,284 @@
+"""A decision as plain text, for a terminal or a ticket."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
+
+from fleetui.apimachinery.errors import ManifestWarning
+from placements.engine.advice.changes import POLICY_CHANGES
+from placements.engine.advice.search import Advice, how_to_fulfil
+from placements.engine.scheduling.comparison import SemanticsComparison
+from placements.engine.scheduling.decision import CycleKind, Decision, Picked
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.replay import Candidate, Replay, RoundSummary
+from placements.explain.advice import (
+    change_words,
+    failure_sentences,
+    suggestion_sentence,
+    trap_sentences,
+    untried_sentences,
+)
+from placements.explain.comparison import difference_head, difference_sentence, later_divergences
+from placements.explain.vocabulary import (
+    COLUMN_WORDS,
+    HEADINGS,
+    NONE,
+    bindings_sentence,
+    counted,
+    headline,
+    reason_sentence,
+    round_sentence,
+    score_text,
+    scored_heading,
+    spread_limit,
+)
+from placements.manifests.binding import PlacedBinding
+
+_ROUNDS_SHOWN = 20
+_CANDIDATES_SHOWN = 5
+_CLUSTERS_SHOWN = 50
+_GROUPS_SHOWN = 12
+_WAYS_SHOWN = 12
+_WIDTH = 100
+
+
+def decision_text(
+    decision: Decision,
+    *,
+    placement: str,
+    notes: Iterable[str] = (),
+    step: int | None = None,
+    advice: Advice | None = None,
+) -> str:
+    """Return the result of the decision, all outcomes with their reasons, and a sentence for each step.
+
+    With `step` only that step, with all its candidates; with `advice` only the outcome of its cluster, and
+    what would change it. `notes` go under the headline. Raise IndexError for a step that does not exist.
+    """
+    cycle, replay, count = decision.cycle, Replay(decision), decision.number_of_rounds
+    result = "fulfilled" if decision.is_fulfilled else "NOT FULFILLED"
+    head = [f"{placement}: {headline(decision)}, {result}"]
+    head.append(
+        f"{counted(len(cycle.fleet), 'cluster')}, {cycle.semantics} semantics, decision {decision.id}"
+    )
+    if cycle.bindings:
+        head.append(bindings_sentence(cycle))
+    head += [f"{name} is named but not in the fleet" for name in decision.not_found]
+    head += trap_sentences(decision)
+    ways = [change_words(one.change) for one in how_to_fulfil(decision)]
+    if ways:
+        head.append(f"fulfilled by any of these changes: {'; '.join(ways[:_WAYS_SHOWN])}")
+
+    parts: list[list[str]] = [[*head, *notes]]
+    if step is not None:
+        parts.append(list(_step(replay, step, candidates=None)))
+    if advice is not None:
+        parts.append(_advice(advice, has_bindings=bool(cycle.bindings)))
+    if step is None and advice is None:
+        parts += [_placed(decision), _not_placed(decision)]
+        shown = [*range(1, min(count, _ROUNDS_SHOWN) + 1)]
+        if count > _ROUNDS_SHOWN:
+            shown[-1] = count
+        for number in shown:
+            if number == count and count > _ROUNDS_SHOWN:
+                parts.append([f"… steps {_ROUNDS_SHOWN} to {count - 1} not shown; show one with --step N"])
+            parts.append(list(_step(replay, number, candidates=_CANDIDATES_SHOWN)))
+    return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
+
+
+def visible(line: str) -> str:
+    """Return a line with escapes for what a terminal would act on, or would not show."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+
+
+def warning_note(caveat: ManifestWarning) -> str:
+    return f"warning: {caveat.path}: {caveat.message}"
+
+
+def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[str]:
+    """Yield the sentence of a step, the domains against their limits, and the ranked candidates."""
+    step = replay.step(number)
+    name = f"STEP {number} of {replay.decision.number_of_rounds}" if step.winner else f"END in step {number}"
+    yield f"{name}: {round_sentence(step)}"
+    for spread in step.spreads:
+        changed = [name for name in spread.before if spread.after[name] != spread.before[name]]
+        names = [*changed, *(name for name in spread.before if name not in changed)][:_GROUPS_SHOWN]
+        counts = [f"{name}: {_change(spread.before[name], spread.after[name])}" for name in sorted(names)]
+        if len(spread.before) > len(names):
+            counts.append(f"… {len(spread.before) - len(names)} more domains")
+        measure = "skew" if spread.limits_skew else "gap"
+        uneven = f"{measure} {_change(spread.skew_before, spread.skew_after)}"
+        yield f"  {spread_limit(spread)}: {', '.join(counts) or 'no domains'}; {uneven}"
+    most = candidates or step.candidates
+    if step.cut is not None and candidates is not None:
+        most = max(most, min(step.cut.size + 2, _CLUSTERS_SHOWN))
+    if step.candidates:
+        ranked = replay.candidates(number, most=most)
+        yield from (f"  {line}" for line in _candidate_table(ranked, step, replay.decision))
+    if step.candidates > most:
+        yield f"  … {step.candidates - most} more: --step {number}"
+
+
+def _change(before: int, after: int) -> str:
+    return str(before) if before == after else f"{before}→{after}"
+
+
+def _candidate_table(candidates: Sequence[Candidate], step: RoundSummary, decision: Decision) -> list[str]:
+    semantics, rank_names = decision.cycle.semantics, profile_of(decision.cycle).strategy.rank_names
+    has_history = "was-here" in rank_names and any(one.was_here for one in candidates)
+    combined = list(dict.fromkeys(name for one in candidates for name in one.combined))
+    scored = (scored_heading(spread.topology_key, semantics) for spread in step.spreads)
+    header = ["rank", "cluster", *scored, "topology", "affinity"]
+    header += [HEADINGS.get(name, name) for name in combined]
+    rows = [[*header, *(["previously placed"] if has_history else []), "decided by"]]
+    for one in candidates:
+        row = [score_text(one.rank), one.cluster]
+        for verdict in one.constraints:
+            is_cost = isinstance(verdict.score, float)  # of `kubernetes`: the more, the worse
+            sign = "+" if verdict.score > 0 and not is_cost else ""
+            row.append("forbidden" if verdict.is_forbidden else f"{sign}{score_text(verdict.score)}")
+        row += [score_text(one.topology_spread_score), score_text(one.affinity_score)]
+        row += [score_text(one.combined.get(name)) for name in combined]
+        row += [str(one.was_here)] if has_history else []
+        if one.rank is None:
+            decided = "filtered out"
+        elif step.cut is not None:
+            decided = "selected" if one.rank <= step.cut.size else "below the cut-off"
+        elif one.rank == 1:
+            decided = "selected"
+        else:
+            decided = HEADINGS.get(one.decided_by or "", COLUMN_WORDS[one.decided_by])
+        rows.append([*row, decided])
+    return table(rows)
+
+
+def _placed(decision: Decision) -> list[str]:
+    before = {binding.cluster: binding for binding in decision.cycle.live_bindings}
+    placed: list[tuple[str, Picked | PlacedBinding]] = []
+    for one in decision.picked:
+        binding = before.get(one.cluster)
+        again = "" if binding is None else " again" if binding.is_active else " (restored)"
+        placed.append((f"selected{again}", one))
+    placed += [("kept", before[name]) for name in decision.kept]
+    if not placed:
+        return []
+    has_scores = decision.kind is not CycleKind.PICK_ALL and any(
+        one.topology_spread_score is not None or one.affinity_score is not None for _, one in placed
+    )
+    rows = [["cluster", "how", *(["topology", "affinity"] if has_scores else [])]]
+    for how, row in placed:
+        scores = [score_text(row.topology_spread_score), score_text(row.affinity_score)]
+        rows.append([row.cluster, how, *(scores if has_scores else [])])
+    lines = (f"  {line}" for line in table(rows[: _CLUSTERS_SHOWN + 1]))
+    return ["PLACED", *lines, *_more(len(placed))]
+
+
+def _not_placed(decision: Decision) -> list[str]:
+    def best_first(one: ClusterOutcome) -> int:
+        rank = one.reasons[0].facts.get("rank")
+        return rank if isinstance(rank, int) else 1 << 62
+
+    others = [one for one in Outcomes(decision) if one.outcome not in (Outcome.PICKED, Outcome.KEPT)]
+    gone = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
+    if not others and not gone:
+        return []
+    title = "NOT PLACED"
+    if len(others) > _CLUSTERS_SHOWN:
+        counts = Counter(f"{one.outcome} ({one.reasons[0].code})" for one in others)
+        title += ": " + ", ".join(f"{count} {what}" for what, count in counts.most_common())
+    others.sort(key=best_first)
+    rows = [[one.cluster, str(one.outcome), _reasons(one)] for one in others[:_CLUSTERS_SHOWN]]
+    return [
+        title,
+        *(f"  {name}: unscheduled, no longer in the fleet" for name in gone),
+        *(f"  {line}" for line in table(rows)),
+        *_more(len(others)),
+    ]
+
+
+def _more(count: int) -> list[str]:
+    if count <= _CLUSTERS_SHOWN:
+        return []
+    return [f"  … {count - _CLUSTERS_SHOWN} more: all of them with -o csv or -o json"]
+
+
+def _reasons(outcome: ClusterOutcome) -> str:
+    return "; also: ".join(map(reason_sentence, outcome.reasons))
+
+
+def _advice(advice: Advice, *, has_bindings: bool) -> list[str]:
+    """Return why one cluster has its outcome, and what would and would not change that."""
+    outcome, helps, fails = advice.outcome, advice.helps, advice.fails
+    lines = [f"WHY {outcome.cluster} ({outcome.outcome}): {_reasons(outcome)}"]
+    lines += ["changes that would select it"] if helps else []
+    lines += [f"  ✓ {suggestion_sentence(one)}" for one in helps]
+    lines += ["changes that would not help"] if fails else []
+    lines += [f"  ✗ {words}" for words in failure_sentences(fails)]
+    lines += [f"  ? not evaluated (time limit): {words}" for words in untried_sentences(advice.not_tried)]
+    if helps or fails:
+        lines.append("Each change was evaluated alone by running the scheduler, without combinations.")
+    changes_policy = any(one.change.kind in POLICY_CHANGES for one in (*helps, *fails))
+    if has_bindings and changes_policy:
+        lines.append(
+            "A change of the policy creates a new policy snapshot: to repeat one with the same --bindings,"
+            " add --snapshot and any new name."
+        )
+    return lines
+
+
+def comparison_text(comparison: SemanticsComparison, *, placement: str, notes: Iterable[str] = ()) -> str:
+    """Return the clusters that each semantics selects, side by side, with the first difference marked."""
+    difference, decisions = comparison.first_difference, comparison.decisions
+    lines = [f"{placement} under {len(decisions)} semantics"]
+    sentence = difference_sentence(comparison)
+    paragraphs = [sentence or difference_head(comparison)]
+    paragraphs += (f"{one.semantics} {one.words}" for one in later_divergences(comparison) if sentence)
+    for words in paragraphs:
+        for place, one in enumerate(words.split(". ")):
+            indent = "  " if place else ""
+            lines += wrap(
+                one,
+                _WIDTH,
+                initial_indent=indent,
+                subsequent_indent=f"{indent}  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+
+    rows = [["", *map(str, decisions), ""]]
+    for place, choices in enumerate(comparison.rows[:_CLUSTERS_SHOWN], start=1):
+        mark = "◄" if difference is not None and place == difference.place else ""
+        names = [
+            NONE if name is None else f"{name} (kept)" if name in decision.kept else name
+            for semantics, decision in decisions.items()
+            for name in [choices[semantics]]
+        ]
+        rows.append([str(place), *names, mark])
+    if any(one.unscheduled for one in decisions.values()):
+        rows.append(["", *(f"{len(one.unscheduled)} unscheduled" for one in decisions.values()), ""])
+    rows.append(
+        ["", *("fulfilled" if one.is_fulfilled else "NOT FULFILLED" for one in decisions.values()), ""]
+    )
+    lines += [*notes, "", *(f"  {line}" for line in table(rows)), *_more(len(comparison.rows))]
+    return "\n".join(map(visible, lines)) + "\n"
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows with their columns lined up, two blanks apart, numbers to the right."""
+    if not rows:
+        return []
+
+    def is_number(cell: str) -> bool:
+        parts = (part.lstrip("+-").replace(".", "", 1) for part in cell.split("/"))
+        return cell in (NONE, "forbidden") or all(part.isdigit() for part in parts)
+
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    numeric = [all(map(is_number, column[1:])) and len(rows) > 1 for column in columns]
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, numeric, strict=True)
+        padded = (cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells)
+        lines.append("  ".join(padded).rstrip())
+    return lines

@@ -1,0 +1,532 @@
+"""The words of decisions: outcomes, reasons, steps and policies; codes and facts in, sentences out."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from clusters.fleet import EligibilityKind
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.reason import Reason, ReasonCode
+from placements.engine.scheduling.replay import RoundSummary, Spread
+from placements.engine.scheduling.round import SpreadScore
+from placements.engine.scheduling.spread.base import is_hard
+from placements.manifests.affinity import (
+    ClusterSelectorTerm,
+    LabelOperator,
+    LabelRequirement,
+    LabelSelector,
+    PreferredTerm,
+    SortOrder,
+)
+from placements.manifests.binding import BindingState
+from placements.manifests.ocm_options import PrioritizerMode, Unsatisfiable, UnsetPolicy, parse_ocm_options
+from placements.manifests.policy import (
+    InclusionPolicy,
+    KeyType,
+    PlacementPolicy,
+    PlacementType,
+    TolerationOperator,
+    TopologySpreadConstraint,
+    WhenUnsatisfiable,
+)
+
+OUTCOME_ORDER = (
+    Outcome.PICKED,
+    Outcome.KEPT,
+    Outcome.UNSCHEDULED,
+    Outcome.OUTRANKED,
+    Outcome.FILTERED,
+    Outcome.NOT_ELIGIBLE,
+    Outcome.NOT_NAMED,
+    Outcome.NOT_REACHED,
+)
+"""What people look for first comes first."""
+OUTCOME_WORDS = {
+    Outcome.PICKED: "Selected",
+    Outcome.KEPT: "Kept",
+    Outcome.UNSCHEDULED: "Deselected",
+    Outcome.OUTRANKED: "Not selected (lower rank)",
+    Outcome.FILTERED: "Filtered out",
+    Outcome.NOT_ELIGIBLE: "Not ready",
+    Outcome.NOT_NAMED: "Not named",
+    Outcome.NOT_REACHED: "Not evaluated",
+}
+
+Facts = Mapping[str, Any]
+
+TIMES = "×"  # noqa: RUF001 -- the sign of a product
+NONE = "–"  # noqa: RUF001 -- the dash of tables, not a minus
+
+COLUMN_WORDS = {
+    "topology": "topology spread",
+    "affinity": "affinity",
+    "was-here": "previously placed",
+    "name": "name",
+    "preference": "preference",
+    "score": f"2 {TIMES} spread + affinity",
+    "final": f"u {TIMES} spread + preference",
+    None: "only candidate",
+}
+HEADINGS = {"final": "sum", "score": "sum"}
+"""Columns of tables whose head or caption says what the sum is of."""
+_SCORED = {Semantics.FLEET: "", Semantics.KUBEFLEET: "", Semantics.OCM: " gap", Semantics.KUBERNETES: " cost"}
+ELIGIBILITY_WORDS = {
+    EligibilityKind.LEAVING: "Leaving",
+    EligibilityKind.NO_AGENT: "Never reported (agent offline)",
+    EligibilityKind.STALE_HEARTBEAT: "Heartbeat lost",
+    EligibilityKind.NOT_JOINED: "Not joined (agent not ready)",
+    EligibilityKind.NO_HEALTH: "Health unknown",
+    EligibilityKind.UNHEALTHY: "Unhealthy",
+    EligibilityKind.UNSPECIFIED: "Not ready",
+}
+OPERATOR_WORDS = {"Gt": ">", "Ge": "≥", "Eq": "=", "Ne": "≠", "Lt": "<", "Le": "≤"}
+_NAMES_SHOWN = 5
+
+
+# Numbers and lists
+
+
+def minus_signs(text: str) -> str:
+    """Return a text of numbers with minus signs, which are as wide as a plus, for hyphens."""
+    return text.replace("-", "−")
+
+
+def score_text(value: SpreadScore | None) -> str:
+    """Return a score: whole where it is, level by level where it has levels, a dash where there is none."""
+    if isinstance(value, tuple):
+        return "/".join(map(score_text, value)) or NONE
+    if value is None:
+        return NONE
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else str(int(value))
+
+
+def signed_text(value: SpreadScore | None) -> str:
+    """Return a score with its sign: "+1", "0", "−1"."""
+    text = minus_signs(score_text(value))
+    return f"+{text}" if isinstance(value, int | float) and value > 0 else text
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a count with its noun: "1 cluster", "2 clusters"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+_PLURALS = {"is": "are", "has": "have", "does": "do"}
+
+
+def verb(number: int, singular: str) -> str:
+    """Return a verb that agrees with a count: "is" and "are", "runs" and "run"."""
+    return singular if number == 1 else _PLURALS.get(singular, singular.removesuffix("s"))
+
+
+def joined(words: Sequence[str], last: str = "and") -> str:
+    """Return words with commas and a last conjunction."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def first_names(words: Sequence[str], most: int = 3) -> str:
+    """Join the first words, and count the others."""
+    return joined([*words[:most], f"{len(words) - most:,} more"] if len(words) > most else words)
+
+
+# A cycle and its steps
+
+
+def headline(decision: Decision) -> str:
+    """Return the result of a cycle in one sentence."""
+    policy, kind = decision.cycle.policy, decision.kind
+    selected, kept, ended = len(decision.picked), len(decision.kept), len(decision.unscheduled)
+    wanted = policy.number_of_clusters
+    if profile_of(decision.cycle).chooses_anew and kind in (CycleKind.PICK, CycleKind.PICK_ALL):
+        active = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
+        again = sum(name in active for name in decision.picked_names)
+        of = "All matching clusters" if wanted is None else f"{selected:,} of {wanted:,} clusters"
+        counts = {"new": selected - again, "again": again, "deselected": ended}
+        parts = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        return f"{of} selected ({parts})" if parts else f"{of} selected"
+    if kind is CycleKind.FAILED and decision.is_unsatisfiable:
+        return (
+            f"No cluster selected: fewer than {counted(wanted or 0, 'cluster')} can be, and all are required"
+        )
+    named = len(policy.cluster_names)
+    sentences = {
+        CycleKind.PICK_FIXED: f"{selected + kept:,} of {named:,} named clusters selected",
+        CycleKind.NO_NAMES: "No change: the list of cluster names is empty",
+        CycleKind.PICK_ALL: f"All matching clusters selected ({selected:,} new, {kept:,} kept)",
+        CycleKind.PICK: (
+            f"{selected + kept:,} of {wanted or 0:,} clusters selected ({selected:,} new, {kept:,} kept)"
+        ),
+        CycleKind.SCALE_DOWN: f"{kept:,} of {wanted or 0:,} clusters kept, {ended:,} deselected",
+        CycleKind.NOTHING_TO_DO: f"No change: {kept:,} of {wanted or 0:,} clusters already selected",
+        CycleKind.FAILED: "Scheduling failed: property value is not a valid quantity",
+    }
+    return sentences[kind]
+
+
+def round_sentence(step: RoundSummary) -> str:
+    """Return which cluster a step selected, and what decided it."""
+    if step.winner is None:
+        return f"no candidates left: {_why_none(step)}"
+    if step.cut is not None:
+        cut = step.cut
+        if cut.first_out is None:
+            return "all clusters that pass the filters, ranked once"
+        deciding = COLUMN_WORDS[cut.decided_by]
+        return f"the best {cut.size:,} of one ranking; {cut.last_in} before {cut.first_out} on {deciding}"
+    if step.runner_up is None:
+        return f"{step.winner}, the only candidate"
+    return f"{step.winner} before {step.runner_up} on {COLUMN_WORDS[step.decided_by]}"
+
+
+def _why_none(step: RoundSummary) -> str:
+    limits = [spread_limit(one) for one in step.spreads if one.forbids > one.without_key]
+    keys = joined([one.topology_key for one in step.spreads if one.without_key], "or")
+    if limits:
+        without = f", or the cluster has no label {keys}" if keys else ""
+        return f"every selection would break {' or '.join(limits)}{without}"
+    if keys:
+        return f"no remaining cluster has the label {keys}"
+    if step.number > 1:
+        return "every cluster that passes the filters is selected"
+    return f"no {'other ' if step.others_stay else ''}cluster passes the filters"
+
+
+def spread_limit(spread: Spread) -> str:
+    """Return a constraint of a step with its limit."""
+    return _limit(spread.topology_key, spread.max_skew, hard=spread.is_hard, limits_skew=spread.limits_skew)
+
+
+def spread_limit_of(constraint: TopologySpreadConstraint, *, limits_skew: bool = True) -> str:
+    """Return a constraint of a policy with its limit."""
+    hard = is_hard(constraint)
+    return _limit(constraint.topology_key, constraint.max_skew, hard=hard, limits_skew=limits_skew)
+
+
+def _limit(key: str, max_skew: int, *, hard: bool, limits_skew: bool) -> str:
+    """Leave maxSkew out where it is no limit: of a soft constraint whose rules score counts, not the skew."""
+    limit = f"max skew {max_skew}, " if hard or limits_skew else ""
+    return f"{key} ({limit}{'hard' if hard else 'soft'})"
+
+
+def measure_word(semantics: Semantics) -> str:
+    """Return what maxSkew limits under these rules: the skew, or the gap to the emptiest domain."""
+    return "gap" if _SCORED[semantics] else "skew"
+
+
+def scored_heading(key: str, semantics: Semantics) -> str:
+    """Return the heading of what a constraint scores: its key, and the unit where it is no score."""
+    return f"{key}{_SCORED[semantics]}"
+
+
+def bindings_sentence(cycle: Cycle) -> str:
+    """Return how many bindings of each class the cycle started from."""
+    classes = cycle.standing
+    counts = {
+        "current": len(classes.current),
+        "obsolete": len(classes.obsolete),
+        "of clusters that left": len(classes.dangling),
+        "unscheduled before": len(classes.unscheduled),
+        "being deleted and ignored": len(cycle.bindings) - len(cycle.live_bindings),
+    }
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
+    return f"{counted(len(cycle.bindings), 'binding')}: {joined(parts)}"
+
+
+# Why a cluster has its outcome
+
+
+def reason_sentence(reason: Reason) -> str:
+    """Return one reason, as a sentence without a period."""
+    words = _SENTENCES[reason.code]
+    return words if isinstance(words, str) else words(reason.facts)
+
+
+def taint_words(facts: Facts) -> str:
+    """Return a taint: its key, and its value if it has one."""
+    return f"{facts['key']}={facts['value']}" if facts["value"] else str(facts["key"])
+
+
+def _scores(facts: Facts) -> str:
+    """A list of numbers are gaps, level by level (`ocm`, strict)."""
+    spread, affinity = facts["topologySpreadScore"], score_text(facts["affinityScore"])
+    if isinstance(spread, list | tuple):
+        return f"gap {score_text(tuple(spread))}, affinity {affinity}" if spread else f"affinity {affinity}"
+    return f"topology spread {score_text(spread)}, affinity {affinity}"
+
+
+_STATES = {
+    BindingState.SCHEDULED: "not rolled out yet",
+    BindingState.BOUND: "rolled out",
+    BindingState.UNSCHEDULED: "deselected",
+}
+
+
+def _requirement(facts: Facts) -> str:
+    actual, values = facts["actual"], facts["values"]
+    if "property" in facts:
+        have = "is not reported" if actual is None else f"is {actual}"
+        return f"{facts['property']} {have}, required {OPERATOR_WORDS[facts['operator']]} {values[0]}"
+    sort = "claim" if "claim" in facts else "label"
+    have = f"no {sort} {facts[sort]}" if actual is None else f"{facts[sort]}={actual}"
+    wants = {
+        "In": f"required {joined(values, 'or')}",
+        "NotIn": f"required any value except {joined(values, 'or')}",
+        "Exists": "required any value",
+        "DoesNotExist": f"required no such {sort}",
+    }
+    return f"{have}, {wants[facts['operator']]}"
+
+
+def _topology_spread(facts: Facts) -> str:
+    key, limit = facts["topologyKey"], facts["maxSkew"]
+    if facts["group"] is None:
+        return f"No label {key}, which the topology spread requires"
+    claim = "claim " if facts.get("topologyKeyType") == KeyType.CLAIM else ""
+    among = " among its siblings" if facts.get("nested") else ""
+    minimum = f"minimum {facts['smallest']}{among}"
+    if "lacksDomains" in facts:
+        minimum = f"minimum 0, as there are fewer than {facts['lacksDomains']} domains"
+    if "skewAfter" in facts:
+        broken = f"skew {facts['skewAfter']} > maxSkew {limit}"
+    else:
+        broken = f"gap {facts['aboveSmallest']} > maxSkew {limit}"
+    grown = f"{claim}{key}={facts['group']} {facts['count'] + 1} vs. {minimum}"
+    return f"Step {facts['round']}: selecting it would make {grown} ({broken})"
+
+
+_LOST_ON = {
+    "topology": ("topology spread", "topologySpreadScore", "behindTopologySpreadScore"),
+    "affinity": ("affinity", "affinityScore", "behindAffinityScore"),
+}
+
+
+def _outranked(facts: Facts) -> str:
+    column = facts["decidedBy"]
+    words = COLUMN_WORDS[column]
+    what, own, best = _LOST_ON.get(column, (words, "score", "behindScore"))
+    if column == "name":
+        what = "name (tie-break)"
+    lost = f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']} on {what}"
+    if own not in facts:
+        return lost
+    scores = [tuple(facts[one]) if isinstance(facts[one], list) else facts[one] for one in (own, best)]
+    if column == "topology" and isinstance(scores[0], tuple):
+        lost = lost.replace("topology spread", "the gap")
+    return f"{lost} ({score_text(scores[0])} vs. {score_text(scores[1])})"
+
+
+_SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
+    ReasonCode.PICKED: lambda facts: f"Selected in step {facts['round']} ({_scores(facts)})",
+    ReasonCode.PICKED_ALL: "Passes every filter",
+    ReasonCode.PICKED_BY_NAME: "Named and ready",
+    ReasonCode.KEPT: lambda facts: (
+        f"Already placed ({_STATES[facts['state']]}); existing placements are kept"
+    ),
+    ReasonCode.CLUSTER_LEFT: "The cluster is leaving the fleet",
+    ReasonCode.POLICY_CHANGED: "Selected by the previous policy, not by the current one",
+    ReasonCode.SCALED_DOWN: lambda facts: (
+        f"Fewer clusters are requested; removed first ({_STATES[facts['state']]}; stored {_scores(facts)})"
+    ),
+    ReasonCode.CHOSEN_ANEW: "Placed before, not selected again",
+    ReasonCode.NOT_NAMED: "Not in the list of cluster names",
+    ReasonCode.SCALING_DOWN: "Not evaluated: this cycle only removes clusters",
+    ReasonCode.NOTHING_TO_DO: "Not evaluated: placement already satisfied",
+    ReasonCode.NO_NAMES: "Not evaluated: the list of cluster names is empty",
+    ReasonCode.CYCLE_FAILED: lambda facts: (
+        "Not selected: fewer clusters than requested can be, and all are required"
+        if facts.get("allOrNone")
+        else "Not evaluated: scheduling failed"
+    ),
+    ReasonCode.REQUIRED_AFFINITY: lambda facts: (
+        "Does not match required affinity: "
+        + "; or ".join(joined([_requirement(one) for one in term]) for term in facts["terms"])
+    ),
+    ReasonCode.NOT_ELIGIBLE: lambda facts: (
+        facts["reason"] or ELIGIBILITY_WORDS[EligibilityKind(facts["kind"])]
+    ),
+    ReasonCode.UNTOLERATED_TAINT: lambda facts: (
+        f"Untolerated taint{'' if len(facts['taints']) == 1 else 's'}: "
+        + joined([taint_words(one) for one in facts["taints"]])
+    ),
+    ReasonCode.ALREADY_PLACED: lambda facts: f"Already placed ({_STATES[facts['state']]})",
+    ReasonCode.MISSING_TOPOLOGY_KEY: lambda facts: (
+        f"No label {joined(facts['keys'], 'or')}, which the topology spread requires"
+    ),
+    ReasonCode.TOPOLOGY_SPREAD: _topology_spread,
+    ReasonCode.OUTRANKED: _outranked,
+}
+
+
+# A policy in one sentence
+
+
+def policy_sentence(
+    policy: PlacementPolicy,
+    semantics: Semantics = DEFAULT_SEMANTICS,
+    options: Mapping[str, Any] | None = None,
+) -> str:
+    """Return how many clusters a policy requests, from which, spread how, preferring and tolerating what.
+
+    The spread is in the words of its semantics; `options` are those of `ocm`.
+    """
+    terms = [joined([*_conditions(term)]) or "any cluster matches" for term in policy.required_terms]
+    required = f" where {', or '.join(terms)}" if terms else ""
+    if policy.placement_type is PlacementType.PICK_FIXED:
+        names = policy.cluster_names
+        shown = first_names(names, _NAMES_SHOWN)
+        select = f"Select by name: {shown}" if names else "PickFixed with no cluster names"
+    elif policy.placement_type is PlacementType.PICK_ALL:
+        select = f"Select all clusters{required}"
+    else:
+        select = f"Select {counted(policy.number_of_clusters or 0, 'cluster')}{required}"
+    spread, preferred = _SPREADS[semantics](policy, options or {})
+    tolerations = []
+    for one in policy.tolerations:
+        is_any = one.operator is TolerationOperator.EXISTS
+        words = f"any {one.key}" if one.key else "every taint"
+        tolerations.append(words if is_any else f"{one.key}={one.value}" if one.value else one.key)
+    tolerate = [f"tolerate {joined(tolerations)}"] if tolerations else []
+    return "; ".join([select, *spread, *preferred, *tolerate]) + "."
+
+
+def _conditions(term: ClusterSelectorTerm) -> Iterator[str]:
+    yield from _selector(term.label_selector)
+    if term.property_selector is not None:
+        for one in term.property_selector.match_expressions:
+            yield f"{one.name} {OPERATOR_WORDS[one.operator]} {one.values[0]}"
+    yield from (f"claim {words}" for words in _selector(term.claim_selector))
+
+
+def label_words(selector: LabelSelector) -> str:
+    """Return the labels that a selector requires; empty where it requires none."""
+    return joined([*_selector(selector)])
+
+
+def _selector(selector: LabelSelector | None) -> Iterator[str]:
+    if selector is not None:
+        yield from (f"{key}={value}" for key, value in selector.match_labels.items())
+        yield from map(_label, selector.match_expressions)
+
+
+def _label(requirement: LabelRequirement) -> str:
+    key, values = requirement.key, requirement.values
+    match requirement.operator:
+        case LabelOperator.EXISTS:
+            return f"{key} is set"
+        case LabelOperator.DOES_NOT_EXIST:
+            return f"{key} is not set"
+        case LabelOperator.IN:
+            return f"{key}={values[0]}" if len(values) == 1 else f"{key} is {joined(values, 'or')}"
+    return f"{key}≠{values[0]}" if len(values) == 1 else f"{key} is neither {joined(values, 'nor')}"
+
+
+_Parts = tuple[list[str], list[str]]
+"""How a policy spreads, and what it prefers."""
+
+
+def _spread_by_skew(policy: PlacementPolicy, _options: Mapping[str, Any]) -> _Parts:
+    limits: list[str] = []
+    for one in policy.topology_spread_constraints:
+        domains = f", at least {one.min_domains} domains" if one.min_domains else ""
+        sort = "hard" if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE else "soft"
+        claim = "claim " if one.topology_key_type == "Claim" else ""
+        apart = "" if limits else " apart"
+        limits.append(f"{one.max_skew}{apart} across {claim}{one.topology_key} ({sort}{domains})")
+    return [f"at most {joined(limits)}"] if limits else [], _preferences(policy)
+
+
+def _spread_by_count(policy: PlacementPolicy, _options: Mapping[str, Any]) -> _Parts:
+    """Kubernetes: limits above the smallest domain, or an even spread."""
+    parts = []
+    for one in policy.topology_spread_constraints:
+        fewest = one.min_domains or 1
+        notes = [f"minimum 0 below {fewest} domains"] if fewest > 1 else []
+        if one.node_affinity_policy is InclusionPolicy.IGNORE:
+            notes.append("domains outside the affinity count too")
+        if one.node_taints_policy is InclusionPolicy.HONOR:
+            notes.append("domains behind a taint do not count")
+        if is_hard(one):
+            most = f"at most {one.max_skew} above the smallest domain of {one.topology_key}"
+            parts.append(f"{most} ({', '.join(['hard', *notes])})")
+        else:
+            parts.append(f"evenly across {one.topology_key} ({', '.join(['soft', *notes])})")
+    return parts, _preferences(policy)
+
+
+def _spread_by_level(policy: PlacementPolicy, options: Mapping[str, Any]) -> _Parts:
+    """OCM: level by level, and the weights of its prioritizers."""
+    parsed = parse_ocm_options(dict(options))
+    levels = []
+    for one in policy.topology_spread_constraints:
+        key = f"{'claim ' if one.topology_key_type is KeyType.CLAIM else ''}{one.topology_key}"
+        weights = parsed.domain_weights.get(one.topology_key, {})
+        if weights:
+            shares = ", ".join(f"{value} {weight}" for value, weight in weights.items())
+            levels.append(f"across {key} by weight ({shares}, others 1)")
+        elif is_hard(one):
+            levels.append(f"at most {one.max_skew} above the emptiest {key} (hard)")
+        else:
+            levels.append(f"evenly across {key} (soft)")
+    spread = []
+    if levels:
+        spread.append((", and within it " if parsed.nested else " and ").join(levels))
+        without = {
+            UnsetPolicy.EXCLUDE: "clusters without a key are excluded",
+            UnsetPolicy.FREE: "clusters without a key are free",
+        }
+        spread += [without[parsed.unset_policy]] if parsed.unset_policy in without else []
+        spread += ["all or none"] if parsed.unsatisfiable is Unsatisfiable.ERROR else []
+
+    preferred = [] if parsed.affinity_terms else _preferences(policy)
+    rows = []
+    for term in parsed.affinity_terms:
+        claim = "claim " if term.topology_key_type is KeyType.CLAIM else ""
+        for row in term.topology_weights:
+            if row.weight:
+                requirement = LabelRequirement(
+                    key=term.topology_key, operator=row.operator, values=row.values
+                )
+                rows.append(_weighted(f"{claim}{_label(requirement)}", row.weight))
+    preferred += [", ".join(rows)] if rows else []
+    if parsed.mode is PrioritizerMode.WEIGHTED:
+        preferred.append(f"spread weighted against preference, u = {parsed.u}")
+    weights_of_scores = {
+        "Steady": (parsed.steady_weight / 100, 1),
+        "Balance": (parsed.balance_weight, 1),
+        "ResourceAllocatableCPU": (parsed.cpu_weight, 0),
+        "ResourceAllocatableMemory": (parsed.memory_weight, 0),
+    }
+    changed = [f"{name} {weight:g}" for name, (weight, usual) in weights_of_scores.items() if weight != usual]
+    preferred += [f"weights: {', '.join(changed)}"] if changed else []
+    return spread, preferred
+
+
+_SPREADS: Mapping[Semantics, Callable[[PlacementPolicy, Mapping[str, Any]], _Parts]] = {
+    Semantics.FLEET: _spread_by_skew,
+    Semantics.KUBEFLEET: _spread_by_skew,
+    Semantics.OCM: _spread_by_level,
+    Semantics.KUBERNETES: _spread_by_count,
+}
+
+
+def _preferences(policy: PlacementPolicy) -> list[str]:
+    terms = ", ".join(preference_words(term) for term in policy.preferred_terms if term.weight)
+    return [terms] if terms else []
+
+
+def preference_words(term: PreferredTerm) -> str:
+    """Return one preferred term with its weight: "prefer system=critical (+20)"."""
+    conditions, sorter = [*_conditions(term.preference)], term.preference.property_sorter
+    if sorter is not None:
+        conditions.append(f"{'more' if sorter.sort_order is SortOrder.DESCENDING else 'less'} {sorter.name}")
+    return _weighted(joined(conditions) or "every cluster alike", term.weight)
+
+
+def _weighted(words: str, weight: int) -> str:
+    verb, sign = ("prefer", "+") if weight > 0 else ("avoid", "−")
+    return f"{verb} {words} ({sign}{abs(weight)})"

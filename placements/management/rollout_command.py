@@ -1,0 +1,79 @@
+"""What the commands `rollout` and `staged` share: the table of actions, and its exit codes."""
+
+from argparse import ArgumentParser
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.core.management.base import CommandError
+
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from fleetui.permissions import Role
+from placements.models import Placement
+from placements.services.results import UnknownPlacementError
+from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
+from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.rollouts.staged_operations import UnknownRunError
+
+_OLD_NAMES = {"roll-back": ["rollback"], "unpin": ["release"], "skip-wait": ["skip"]}
+"""Names that actions had on the command line; they stay usable."""
+
+
+class RolloutCommand(HubCommand):
+    """A command whose first argument is an action of one kind of rollout, or one of its own."""
+
+    kind: RolloutKind
+    exit_codes = {
+        UnknownPlacementError: BAD_INPUT,
+        UnknownRunError: BAD_INPUT,
+        InvalidManifest: BAD_INPUT,
+        ActionNotAllowed: REFUSED,
+        PermissionDenied: REFUSED,
+    }
+
+    def add_actions(self, subparsers: Any, *, target: str) -> None:
+        """Declare an action each with the name of its target and its argument."""
+        for (kind, name), action in ACTIONS.items():
+            if kind is not self.kind:
+                continue
+            words = {"name": target, "value": action.argument.upper()}
+            parser: ArgumentParser = subparsers.add_parser(
+                name, aliases=_OLD_NAMES.get(name, []), help=action.title.format(**words)
+            )
+            parser.set_defaults(name=name)
+            parser.add_argument("target", metavar=target)
+            if action.argument:
+                parser.add_argument("value", metavar=action.argument.upper())
+            if action.permission is Role.APPROVER:
+                parser.add_argument(
+                    "--as", dest="user", required=True, metavar="USER", help="approver; recorded with the run"
+                )
+
+    def run_action(self, name: str, target: str, value: str = "", user: str = "") -> str:
+        """Run an action, and return its message."""
+        action: RolloutAction = ACTIONS[self.kind, name]
+        by = None
+        if user:
+            by = User.objects.filter(username=user, is_active=True).first()
+            if by is None:
+                raise CommandError(f"no user is named {user!r}", returncode=BAD_INPUT)
+        argument = revision_number(value) if action.argument == "number" else value
+        return action.run(target, argument, by=by, now=datetime.now(UTC))
+
+
+def placement_named(name: str) -> Placement:
+    """Return a placement. Raises UnknownPlacementError."""
+    row = Placement.objects.filter(name=name).first()
+    if row is None:
+        raise UnknownPlacementError(name)
+    return row
+
+
+def revision_number(text: str) -> int:
+    """Return the number of a resource snapshot, written as 4 or r4."""
+    if not text.removeprefix("r").isdecimal() or len(text) > 10:
+        message = f"{text[:40]!r} is not the number of a resource snapshot (allowed: such as 4, or r4)"
+        raise CommandError(message, returncode=BAD_INPUT)
+    return int(text.removeprefix("r"))

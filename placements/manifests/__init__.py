@@ -1,0 +1,1 @@
+"""The API types of placements: frozen values parsed from manifests. No Django."""

@@ -1,0 +1,254 @@
+"""Affinity terms: label selectors, property selectors and sorters (`spec/scheduler.md` 4.1, 4.2)."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field, ValidationInfo
+
+from fleetui.apimachinery.errors import ErrorDetail
+from fleetui.apimachinery.fields import (
+    Interval,
+    LabelKey,
+    Labels,
+    LabelValue,
+    PropertyName,
+    QuantityText,
+    list_of,
+    one_of,
+    whole_number,
+)
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    ManifestModel,
+    Raw,
+    Semantics,
+    failure,
+    items_at,
+    mapping_at,
+)
+from fleetui.apimachinery.quantity import QuantityError, parse_quantity
+
+MOST_REQUIRED_TERMS = 10
+MOST_PREFERRED_TERMS = 1000
+LARGEST_WEIGHT = 100
+LARGEST_WEIGHT_ELSEWHERE = 1_000_000
+MOST_REQUIREMENTS = 100
+
+
+class LabelOperator(StrEnum):
+    """How a label is compared with the listed values."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+class PropertyOperator(StrEnum):
+    """How a property is compared with the one listed quantity."""
+
+    GT = "Gt"
+    GE = "Ge"
+    EQ = "Eq"
+    NE = "Ne"
+    LT = "Lt"
+    LE = "Le"
+
+
+class SortOrder(StrEnum):
+    """Whether large or small values of a property are better."""
+
+    ASCENDING = "Ascending"
+    DESCENDING = "Descending"
+
+
+_NOT_EXISTS = {"NotExists": 'Unsupported value: "NotExists". Did you mean "DoesNotExist"?'}
+
+
+class LabelRequirement(ManifestModel):
+    """One condition on one label (Kubernetes label selector rules)."""
+
+    noun: ClassVar[str] = "label requirement"
+
+    key: LabelKey
+    operator: Annotated[LabelOperator, one_of(LabelOperator, hints=_NOT_EXISTS)]
+    values: Annotated[tuple[LabelValue, ...], list_of()] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """In and NotIn need values, Exists and DoesNotExist take none."""
+        operator, values = raw.get("operator"), raw.get("values", [])
+        if not isinstance(values, (list, tuple)):
+            return
+        if operator in ("In", "NotIn") and not values:
+            yield ErrorDetail(
+                ("values",),
+                "too-few",
+                f"Too few: 0: operator {operator} needs at least 1 value",
+                "1 or more values",
+            )
+        if operator in ("Exists", "DoesNotExist", "NotExists") and values:
+            yield ErrorDetail(
+                ("values",), "conflict", f"Forbidden: not allowed for operator {operator}", "no values"
+            )
+
+
+class LabelSelector(ManifestModel):
+    """Conditions on labels, all of which must hold; without any it selects everything."""
+
+    noun: ClassVar[str] = "label selector"
+
+    match_labels: Labels = Field(default_factory=dict)
+    match_expressions: Annotated[
+        tuple[LabelRequirement, ...], list_of(high=MOST_REQUIREMENTS, ours=True)
+    ] = ()
+
+
+class PropertyRequirement(ManifestModel):
+    """One condition on one property: exactly one quantity to compare with (lifecycle B.1.3)."""
+
+    noun: ClassVar[str] = "property requirement"
+
+    name: PropertyName
+    operator: Annotated[PropertyOperator, one_of(PropertyOperator)]
+    values: Annotated[tuple[QuantityText, ...], list_of(low=1, high=1)]
+
+
+class PropertySelector(ManifestModel):
+    """Conditions on properties, all of which must hold."""
+
+    noun: ClassVar[str] = "property selector"
+
+    match_expressions: Annotated[
+        tuple[PropertyRequirement, ...], list_of(high=MOST_REQUIREMENTS, ours=True)
+    ] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """The requirements on one property must leave some value (lifecycle B.1.3)."""
+        intervals: dict[str, Interval] = {}
+        for index, requirement in enumerate(items_at(raw, "matchExpressions")[:MOST_REQUIREMENTS]):
+            found = _readable(requirement)
+            if found is None:
+                continue
+            name, operator, nano = found
+            before = intervals.get(name, Interval())
+            intervals[name] = before.narrowed(operator, nano)
+            if intervals[name].is_empty and not before.is_empty:
+                message = f"Invalid value: with the requirements above, no value of {name} is possible"
+                yield ErrorDetail(("matchExpressions", index), "unsatisfiable-requirements", message)
+
+
+def _readable(raw: object) -> tuple[str, str, int] | None:
+    """Return property, operator and quantity of a requirement that has valid ones."""
+    requirement = mapping_at(raw)
+    name, operator = requirement.get("name"), requirement.get("operator")
+    values = items_at(requirement, "values")
+    if (
+        not isinstance(name, str)
+        or operator not in list(PropertyOperator)
+        or not (len(values) == 1 and isinstance(values[0], str))
+    ):
+        return None
+    try:
+        return name, str(operator), parse_quantity(values[0]).nano
+    except QuantityError:
+        return None
+
+
+class PropertySorter(ManifestModel):
+    """Prefer clusters by where their value of a property lies between smallest and largest."""
+
+    noun: ClassVar[str] = "property sorter"
+
+    name: PropertyName
+    sort_order: Annotated[SortOrder, one_of(SortOrder)]
+
+
+def _under_ocm(value: object, info: ValidationInfo) -> object:
+    if (info.context or {}).get("semantics", Semantics.OCM) is not Semantics.OCM:
+        message = "Forbidden: only allowed for ocm semantics"
+        raise failure([ErrorDetail((), "field-of-other-semantics", message)])
+    return value
+
+
+class ClusterSelectorTerm(ManifestModel):
+    """Requirements on a cluster; a property selector filters, a property sorter only scores."""
+
+    noun: ClassVar[str] = "cluster selector term"
+
+    label_selector: LabelSelector | None = None
+    property_selector: PropertySelector | None = None
+    property_sorter: PropertySorter | None = None
+    claim_selector: Annotated[LabelSelector, BeforeValidator(_under_ocm)] | None = None
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Return whether every cluster matches, because there is neither a requirement nor a sorter."""
+        labels, properties = self.label_selector, self.property_selector
+        has_labels = labels is not None and bool(labels.match_labels or labels.match_expressions)
+        has_properties = properties is not None and bool(properties.match_expressions)
+        return not (has_labels or has_properties or self.property_sorter or self.claim_selector)
+
+
+class RequiredTerms(ManifestModel):
+    """Terms of which a cluster must match at least one."""
+
+    noun: ClassVar[str] = "list of required terms"
+
+    cluster_selector_terms: Annotated[tuple[ClusterSelectorTerm, ...], list_of(high=MOST_REQUIRED_TERMS)]
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A required term filters and cannot sort (lifecycle B.1.3)."""
+        for index, term in enumerate(items_at(raw, "clusterSelectorTerms")[:MOST_REQUIRED_TERMS]):
+            if mapping_at(term).get("propertySorter") is not None:
+                keys = ("clusterSelectorTerms", index, "propertySorter")
+                message = "Forbidden: only allowed in preferred terms"
+                yield ErrorDetail(keys, "misplaced", message, "labelSelector, propertySelector")
+
+
+def _weight(value: object, info: ValidationInfo) -> int:
+    """Check a weight; the limit of 100 is Fleet's, other semantics weigh against other scores."""
+    semantics = (info.context or {}).get("semantics", DEFAULT_SEMANTICS)
+    is_fleet = semantics in (Semantics.FLEET, Semantics.KUBEFLEET)
+    limit = LARGEST_WEIGHT if is_fleet else LARGEST_WEIGHT_ELSEWHERE
+    return whole_number(value, -limit, limit)
+
+
+class PreferredTerm(ManifestModel):
+    """A term and the weight that a matching cluster gets."""
+
+    noun: ClassVar[str] = "preferred term"
+
+    weight: Annotated[int, BeforeValidator(_weight)]
+    preference: ClusterSelectorTerm
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A preferred term sorts and cannot filter by property (lifecycle B.1.3)."""
+        if mapping_at(raw, "preference").get("propertySelector") is not None:
+            message = "Forbidden: only allowed in required terms"
+            yield ErrorDetail(
+                ("preference", "propertySelector"), "misplaced", message, "labelSelector, propertySorter"
+            )
+
+
+class ClusterAffinity(ManifestModel):
+    """Required terms filter clusters, preferred terms score them."""
+
+    noun: ClassVar[str] = "cluster affinity"
+
+    required_during_scheduling_ignored_during_execution: RequiredTerms | None = None
+    preferred_during_scheduling_ignored_during_execution: Annotated[
+        tuple[PreferredTerm, ...], list_of(high=MOST_PREFERRED_TERMS, ours=True)
+    ] = ()
+
+
+class Affinity(ManifestModel):
+    """The affinity of a policy; only clusters can be its subject."""
+
+    noun: ClassVar[str] = "policy's affinity"
+
+    cluster_affinity: ClusterAffinity | None = None

@@ -1,0 +1,230 @@
+"""Bindings of a placement by class (`spec/scheduler.md` 1), and their parsers."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, ClassVar, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from clusters.fleet import Fleet
+from fleetui.apimachinery.errors import ErrorDetail
+from fleetui.apimachinery.fields import FilledText, Moment, Text, api_version, list_of, literal, one_of
+from fleetui.apimachinery.kinds import PLACEMENT_VERSIONS, refuse_other_kinds
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    ManifestModel,
+    Raw,
+    duplicate_problems,
+    failure,
+    items_at,
+    mapping_at,
+    parse_manifest,
+    wrong_type,
+)
+
+
+class BindingState(StrEnum):
+    SCHEDULED = "Scheduled"
+    BOUND = "Bound"
+    UNSCHEDULED = "Unscheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBinding:
+    """A placement joined to one cluster.
+
+    `is_current`: decided under the latest policy snapshot; `previous_state`: the state to which an
+    Unscheduled binding returns when its cluster is picked again.
+    """
+
+    cluster: str
+    state: BindingState
+    is_current: bool = True
+    topology_spread_score: float | tuple[float, ...] | None = None
+    affinity_score: float | None = None
+    previous_state: BindingState = BindingState.SCHEDULED
+    is_deleting: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether the cluster has, or is about to have, the resources."""
+        return self.state is not BindingState.UNSCHEDULED
+
+
+@dataclass(frozen=True)
+class BindingsByClass:
+    """The bindings of a placement by what a cycle does with them."""
+
+    current: tuple[PlacedBinding, ...] = ()
+    obsolete: tuple[PlacedBinding, ...] = ()
+    dangling: tuple[PlacedBinding, ...] = ()
+    unscheduled: tuple[PlacedBinding, ...] = ()
+
+
+def classify_bindings(bindings: Iterable[PlacedBinding], fleet: Fleet) -> BindingsByClass:
+    """Return the bindings by class; they come by cluster name and without those being deleted."""
+    names = ("current", "obsolete", "dangling", "unscheduled")
+    classes: dict[str, list[PlacedBinding]] = {name: [] for name in names}
+    for binding in bindings:
+        position = fleet.positions.get(binding.cluster)
+        if not binding.is_active:
+            name = "unscheduled"
+        elif position is None or fleet.clusters[position].is_leaving:
+            name = "dangling"
+        else:
+            name = "current" if binding.is_current else "obsolete"
+        classes[name].append(binding)
+    return BindingsByClass(**{name: tuple(members) for name, members in classes.items()})
+
+
+BINDING_KIND = "ClusterResourceBinding"
+_PARENT_LABEL = "kubernetes-fleet.io/parent-CRP"
+_PREVIOUS_STATE = "kubernetes-fleet.io/previous-binding-state"
+_INDEX = re.compile(r"(?:.*-)?([0-9]{1,18})", re.DOTALL)
+
+
+def _score(value: object) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise failure([wrong_type(value, "a number")])
+    return value
+
+
+def _score_or_levels(value: object) -> int | float | tuple[int | float, ...]:
+    return tuple(map(_score, value)) if isinstance(value, list) else _score(value)
+
+
+Score: TypeAlias = Annotated[int | float, BeforeValidator(_score)]
+SpreadScore: TypeAlias = Annotated[int | float | tuple[int | float, ...], BeforeValidator(_score_or_levels)]
+State: TypeAlias = Annotated[BindingState, one_of(BindingState)]
+
+
+class CaseBinding(ManifestModel):
+    """A binding as a case of `conformance/README.md` has it."""
+
+    noun: ClassVar[str] = "binding"
+
+    cluster: FilledText
+    state: State
+    policy: Annotated[str, literal("current", "obsolete")] = "current"
+    affinity_score: Score | None = None
+    topology_spread_score: SpreadScore | None = None
+    previous_state: Annotated[str, literal("Scheduled", "Bound")] = "Scheduled"
+
+    def binding(self) -> PlacedBinding:
+        return PlacedBinding(
+            self.cluster,
+            self.state,
+            is_current=self.policy == "current",
+            topology_spread_score=self.topology_spread_score,
+            affinity_score=self.affinity_score,
+            previous_state=BindingState(self.previous_state),
+        )
+
+
+class CaseBindings(ManifestModel):
+    """All bindings of a case: at most one for each cluster."""
+
+    bindings: Annotated[tuple[CaseBinding, ...], list_of()] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """No cluster has two bindings."""
+        items = enumerate(items_at(raw, "bindings"))
+        names = ((("bindings", index, "cluster"), mapping_at(item).get("cluster")) for index, item in items)
+        return duplicate_problems(names, "one binding per cluster")
+
+
+class _FromHub(ManifestModel):
+    allow_unknown: ClassVar[bool] = True
+
+
+class ClusterScore(_FromHub):
+    """Stored scores; on the wire the topology spread score is called priorityScore."""
+
+    affinity_score: Score | None = None
+    priority_score: Score | None = None
+
+
+class ClusterDecision(_FromHub):
+    """Why a hub made a binding."""
+
+    cluster_score: ClusterScore = Field(default_factory=ClusterScore)
+
+
+class BindingSpec(_FromHub):
+    """The part of a binding's spec that the scheduler reads (`spec/lifecycle.md` B.1.11)."""
+
+    state: State
+    target_cluster: FilledText
+    scheduling_policy_snapshot_name: Text = ""
+    cluster_decision: ClusterDecision = Field(default_factory=ClusterDecision)
+
+
+class BindingMeta(_FromHub):
+    """Whose binding it is, its state before, and whether it is being deleted."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    deletion_timestamp: Moment | None = None
+
+
+class BindingDocument(_FromHub):
+    """A ClusterResourceBinding as `kubectl get -o yaml` prints it."""
+
+    noun: ClassVar[str] = BINDING_KIND
+
+    api_version: Annotated[str, api_version(*PLACEMENT_VERSIONS)]
+    kind: Annotated[str, literal(BINDING_KIND)]
+    metadata: BindingMeta = Field(default_factory=BindingMeta)
+    spec: BindingSpec
+
+    @property
+    def placement(self) -> str | None:
+        return self.metadata.labels.get(_PARENT_LABEL)
+
+    @property
+    def snapshot(self) -> str:
+        """Return the name of the policy snapshot under which the binding was decided."""
+        return self.spec.scheduling_policy_snapshot_name
+
+    @property
+    def is_deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    def binding(self, current_snapshot: str) -> PlacedBinding:
+        """Return the binding that the scheduler reads, given the latest policy snapshot."""
+        score = self.spec.cluster_decision.cluster_score
+        previous = self.metadata.annotations.get(_PREVIOUS_STATE, "")
+        return PlacedBinding(
+            self.spec.target_cluster,
+            self.spec.state,
+            is_current=self.snapshot == current_snapshot,
+            topology_spread_score=score.priority_score,
+            affinity_score=score.affinity_score,
+            previous_state=BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED,
+            is_deleting=self.is_deleting,
+        )
+
+
+def parse_case_bindings(raw: object, *, path: str = "") -> tuple[PlacedBinding, ...]:
+    """Parse the `bindings` of a case. Raise Faults."""
+    parsed = parse_manifest(CaseBindings, {"bindings": raw}, semantics=DEFAULT_SEMANTICS, path=path)
+    return tuple(one.binding() for one in parsed.bindings)
+
+
+def parse_binding(document: object) -> BindingDocument:
+    """Parse a ClusterResourceBinding. Raise Faults; only one error for another kind."""
+    refuse_other_kinds(document, BINDING_KIND)
+    return parse_manifest(BindingDocument, document, semantics=DEFAULT_SEMANTICS, path="")
+
+
+def newest_snapshot(bindings: Iterable[BindingDocument]) -> str:
+    """Return the newest policy snapshot that the bindings name: `<placement>-<index>`, by index."""
+    return max((one.snapshot for one in bindings), key=_snapshot_order, default="")
+
+
+def _snapshot_order(name: str) -> tuple[int, str]:
+    match = _INDEX.fullmatch(name)
+    return (int(match[1]) if match else -1), name

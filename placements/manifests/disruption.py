@@ -1,0 +1,99 @@
+"""Evictions and the budgets that hold them back (`spec/lifecycle.md` B.1.9)."""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from fleetui.apimachinery.errors import ErrorDetail, FieldError
+from fleetui.apimachinery.fields import (
+    FleetDocument,
+    Name,
+    WithAlpha,
+    immutable_faults,
+    literal,
+    parse_document,
+)
+from fleetui.apimachinery.kinds import BUDGET_KIND, EVICTION_KIND
+from fleetui.apimachinery.model import ManifestModel, Raw
+from placements.manifests.policy import PlacementType
+from placements.manifests.strategy import Amount
+
+_FIELDS = ("maxUnavailable", "minAvailable")
+
+
+class DisruptionBudgetSpec(ManifestModel):
+    """How many clusters evictions may take away, or have to leave: exactly one of the two is set."""
+
+    noun: ClassVar[str] = "disruption budget"
+
+    max_unavailable: Amount | None = None
+    min_available: Amount | None = None
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Exactly one of the two: with neither, nothing could ever be evicted, without any message."""
+        allowed = "maxUnavailable or minAvailable"
+        if all(field in raw for field in _FIELDS):
+            yield ErrorDetail(
+                ("minAvailable",), "conflict", "Forbidden: not allowed together with maxUnavailable", allowed
+            )
+        if not any(field in raw for field in _FIELDS):
+            yield ErrorDetail((), "required", "Required value: maxUnavailable or minAvailable", allowed)
+
+
+class ClusterResourcePlacementDisruptionBudget(FleetDocument):
+    """A budget for the placement of the same name."""
+
+    noun: ClassVar[str] = BUDGET_KIND
+
+    api_version: WithAlpha
+    kind: Annotated[str, literal(BUDGET_KIND)]
+    spec: DisruptionBudgetSpec
+
+
+class EvictionSpec(ManifestModel):
+    noun: ClassVar[str] = "eviction"
+
+    placement_name: Name
+    cluster_name: Name
+
+
+class ClusterResourcePlacementEviction(FleetDocument):
+    """A request to remove a placement from a cluster."""
+
+    noun: ClassVar[str] = EVICTION_KIND
+
+    api_version: WithAlpha
+    kind: Annotated[str, literal(EVICTION_KIND)]
+    spec: EvictionSpec
+
+
+def parse_disruption_budget(document: object) -> ClusterResourcePlacementDisruptionBudget:
+    """Parse a manifest of this kind. Raise Faults."""
+    return parse_document(ClusterResourcePlacementDisruptionBudget, document)
+
+
+def parse_eviction(document: object) -> ClusterResourcePlacementEviction:
+    """Parse a manifest of this kind. Raise Faults."""
+    return parse_document(ClusterResourcePlacementEviction, document)
+
+
+def eviction_change_faults(
+    before: ClusterResourcePlacementEviction, after: ClusterResourcePlacementEviction
+) -> list[FieldError]:
+    """Return an error for every forbidden change of an eviction: its whole spec is immutable."""
+    return list(immutable_faults(before, after, ("spec", "placementName"), ("spec", "clusterName")))
+
+
+def budget_faults(budget: DisruptionBudgetSpec, placement_type: PlacementType) -> list[FieldError]:
+    """Return the errors of a budget for a placement of this type: PickAll has no number to measure by."""
+    if placement_type is not PlacementType.PICK_ALL:
+        return []
+    allowed = "minAvailable as an integer"
+    found = []
+    if budget.max_unavailable is not None:
+        message = "Forbidden: not allowed for placementType PickAll"
+        found.append(FieldError("spec.maxUnavailable", "forbidden-for-type", message, allowed))
+    if budget.min_available is not None and budget.min_available.is_percent:
+        message = "Invalid value: must be an integer for placementType PickAll"
+        found.append(FieldError("spec.minAvailable", "forbidden-for-type", message, allowed))
+    return found

@@ -1,0 +1,353 @@
+"""The models of an OCM Placement, field by field, with its annotations (`docs/adr/0009`)."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import Field
+
+from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, format_path
+from fleetui.apimachinery.fields import (
+    WRITTEN_BY_A_HUB,
+    Annotations,
+    ClusterName,
+    FilledText,
+    Labels,
+    Text,
+    api_version,
+    integer,
+    list_of,
+    literal,
+    one_of,
+)
+from fleetui.apimachinery.kinds import OCM_GROUP
+from fleetui.apimachinery.model import (
+    ManifestModel,
+    Raw,
+    UnsupportedField,
+    duplicate_problems,
+    items_at,
+    mapping_at,
+    plain_problems,
+)
+from placements.manifests.affinity import MOST_REQUIRED_TERMS, LabelSelector
+from placements.manifests.ocm_options import MOST_ROWS, TopologyWeight, Weight, topology_key_problems
+from placements.manifests.policy import MOST_TOLERATIONS, KeyType, Toleration, WhenUnsatisfiable
+
+OCM_KIND = "Placement"
+OCM_VERSIONS = (f"{OCM_GROUP}/v1alpha1", f"{OCM_GROUP}/v1beta1")
+SOFT_EFFECTS = ("PreferNoSelect", "NoSelectIfNew")
+
+_NOT_READ = UnsupportedField(
+    "not-supported", "Forbidden: this field of Open Cluster Management is not supported"
+)
+
+
+class ConstraintType(StrEnum):
+    """Even spreads; Affinity prefers."""
+
+    EVEN = "Even"
+    AFFINITY = "Affinity"
+
+
+class SpreadTerm(ManifestModel):
+    """One entry of the proposal's `spreadConstraints`."""
+
+    noun: ClassVar[str] = "spread constraint"
+
+    type: Annotated[ConstraintType, one_of(ConstraintType)]
+    topology_key: FilledText
+    topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
+    topology_weights: Annotated[tuple[TopologyWeight | None, ...], list_of(high=MOST_ROWS, ours=True)] = ()
+    max_skew: Annotated[int, integer(1)] | None = None
+    order: Annotated[int, integer(-(2**31))] | None = None
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Weights belong to Affinity, maxSkew and order to Even (`spec/other-schedulers.md` 2.1)."""
+        yield from topology_key_problems(raw)
+        kind = raw.get("type")
+        if kind == "Affinity":
+            for key in filter(raw.__contains__, ("maxSkew", "order")):
+                yield ErrorDetail(
+                    (key,), "conflict", "Forbidden: only allowed for type Even", "no such field"
+                )
+            if not items_at(raw, "topologyWeights"):
+                message = "Required value: type Affinity needs at least one weight"
+                yield ErrorDetail(("topologyWeights",), "required", message, "one or more")
+        elif kind == "Even" and items_at(raw, "topologyWeights"):
+            message = "Forbidden: only allowed for type Affinity"
+            yield ErrorDetail(("topologyWeights",), "conflict", message, "no such field")
+
+    @property
+    def rows(self) -> tuple[TopologyWeight, ...]:
+        return tuple(one for one in self.topology_weights if one is not None)
+
+
+class SpreadPolicyTerm(ManifestModel):
+    """One entry of the merged API's `spreadPolicy.spreadConstraints`."""
+
+    noun: ClassVar[str] = "spread constraint"
+
+    topology_key: FilledText
+    topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
+    max_skew: Annotated[int, integer(1)] = 1
+    when_unsatisfiable: Annotated[WhenUnsatisfiable, one_of(WhenUnsatisfiable)] = (
+        WhenUnsatisfiable.SCHEDULE_ANYWAY
+    )
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A label must be able to have the key."""
+        yield from topology_key_problems(raw)
+
+
+class SpreadPolicy(ManifestModel):
+    """The merged API's spread policy."""
+
+    noun: ClassVar[str] = "spread policy"
+
+    spread_constraints: Annotated[tuple[SpreadPolicyTerm, ...], list_of(high=8)] = ()
+
+
+class RequiredClusterSelector(ManifestModel):
+    """Requirements of one predicate on labels and claims."""
+
+    noun: ClassVar[str] = "cluster selector"
+    refused: ClassVar[Mapping[str, UnsupportedField]] = {"celSelector": _NOT_READ}
+
+    label_selector: LabelSelector | None = None
+    claim_selector: LabelSelector | None = None
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A claim selector has expressions only (`spec/other-schedulers.md` 1.2)."""
+        if "matchLabels" in mapping_at(raw, "claimSelector"):
+            message = 'Unknown field "matchLabels": claims have no labels'
+            yield ErrorDetail(("claimSelector", "matchLabels"), "unknown-field", message, "matchExpressions")
+
+
+class Predicate(ManifestModel):
+    """One of the predicates, of which a cluster must match any."""
+
+    noun: ClassVar[str] = "predicate"
+
+    required_cluster_selector: RequiredClusterSelector = Field(default_factory=RequiredClusterSelector)
+
+
+class ScoreType(StrEnum):
+    """Where a score comes from."""
+
+    BUILT_IN = "BuiltIn"
+
+
+_ADD_ON = {"AddOn": 'Unsupported value: "AddOn"'}
+
+
+class ScoreCoordinate(ManifestModel):
+    """Which prioritizer is meant."""
+
+    noun: ClassVar[str] = "score coordinate"
+    refused: ClassVar[Mapping[str, UnsupportedField]] = {"addOn": _NOT_READ}
+
+    type: Annotated[ScoreType, one_of(ScoreType, hints=_ADD_ON)] = ScoreType.BUILT_IN
+    built_in: Annotated[
+        str, literal("Steady", "Balance", "ResourceAllocatableCPU", "ResourceAllocatableMemory")
+    ] = ""
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A prioritizer has a name, unless it is refused for its type."""
+        if "builtIn" not in raw and raw.get("type") != "AddOn":
+            yield ErrorDetail(("builtIn",), "required", "Required value")
+
+
+class PrioritizerConfig(ManifestModel):
+    """The weight of one prioritizer."""
+
+    noun: ClassVar[str] = "prioritizer configuration"
+
+    score_coordinate: ScoreCoordinate
+    weight: Weight = 1
+
+
+class PrioritizerPolicy(ManifestModel):
+    """Which prioritizers count, and how much."""
+
+    noun: ClassVar[str] = "prioritizer policy"
+
+    mode: Annotated[str, literal("Additive", "Exact")] = "Additive"
+    configurations: Annotated[tuple[PrioritizerConfig, ...], list_of()] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Each prioritizer has one weight; of two the first would be passed over."""
+        path = ("scoreCoordinate", "builtIn")
+        names = (
+            (("configurations", index, *path), mapping_at(item, path[0]).get(path[1]))
+            for index, item in enumerate(items_at(raw, "configurations"))
+        )
+        return duplicate_problems(names, "unique names")
+
+
+class OcmToleration(Toleration):
+    """A toleration with the effects of Open Cluster Management."""
+
+    effect: Annotated[str, literal("NoSelect", *SOFT_EFFECTS, "NoSchedule", "")] = ""
+    toleration_seconds: Annotated[int, integer(0, 2**63 - 1)] | None = None
+
+
+class DecisionStrategy(ManifestModel):
+    """How decisions are grouped; ignored."""
+
+    noun: ClassVar[str] = "decision strategy"
+    allow_unknown: ClassVar[bool] = True
+
+
+class OcmSpec(ManifestModel):
+    """The `spec` of a Placement, as far as it bears on which clusters are chosen."""
+
+    noun: ClassVar[str] = "Placement's spec"
+
+    cluster_sets: Annotated[tuple[Text, ...], list_of()] = ()
+    decision_strategy: DecisionStrategy | None = None
+    number_of_clusters: Annotated[int, integer(0)] | None = None
+    predicates: Annotated[tuple[Predicate | None, ...], list_of()] = ()
+    spread_constraints: Annotated[tuple[SpreadTerm, ...], list_of(high=60, ours=True)] = ()
+    spread_policy: SpreadPolicy | None = None
+    prioritizer_policy: PrioritizerPolicy = Field(default_factory=PrioritizerPolicy)
+    tolerations: Annotated[tuple[OcmToleration, ...], list_of(high=MOST_TOLERATIONS)] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Even needs a number, several Even constraints an order each (`spec/other-schedulers.md` 2.1)."""
+        terms = [mapping_at(item) for item in items_at(raw, "spreadConstraints")]
+        merged = items_at(mapping_at(raw, "spreadPolicy"), "spreadConstraints")
+        even = [index for index, term in enumerate(terms) if term.get("type") == "Even"]
+        if (even or merged) and raw.get("numberOfClusters") is None:
+            message = "Required value: type Even needs it"
+            yield ErrorDetail(("numberOfClusters",), "required", message, "0 or more")
+        if terms and merged:
+            yield ErrorDetail(
+                ("spreadPolicy",),
+                "conflict",
+                "Forbidden: not allowed together with spreadConstraints",
+                "one of the two",
+            )
+        if (count := len(items_at(raw, "predicates"))) > MOST_REQUIRED_TERMS:
+            message = f"Too many: {count}: must have at most {MOST_REQUIRED_TERMS} items"
+            yield ErrorDetail(("predicates",), "too-many", message, f"0 to {MOST_REQUIRED_TERMS} items")
+        orders = [(("spreadConstraints", index, "order"), terms[index].get("order")) for index in even]
+        for place, order in orders:
+            if order is None and len(orders) > 1:
+                message = "Required value: several Even constraints need an order each"
+                yield ErrorDetail(place, "required", message, "an integer")
+        yield from duplicate_problems(orders, "unique orders", types=int)
+
+        # Rows that are too many only together; a single long list has an error of its own.
+        count = 0
+        for index, term in enumerate(terms):
+            count += min(len(items_at(term, "topologyWeights")), MOST_ROWS)
+            if count > MOST_ROWS:
+                message = f"Too many: {count} rows in all (a limit of this console)"
+                place = ("spreadConstraints", index, "topologyWeights")
+                yield ErrorDetail(place, "too-many", message, f"up to {MOST_ROWS} rows in all")
+                return
+
+
+class OcmMeta(ManifestModel):
+    """Name, namespace, labels and annotations of a Placement."""
+
+    noun: ClassVar[str] = "document's metadata"
+    ignored_fields: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
+
+    name: ClusterName
+    namespace: Text = ""
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+
+
+class OcmDocument(ManifestModel):
+    """A whole Placement; its status is ignored."""
+
+    noun: ClassVar[str] = OCM_KIND
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({"status"})
+
+    api_version: Annotated[str, api_version(*OCM_VERSIONS)]
+    kind: Annotated[str, literal(OCM_KIND)]
+    metadata: OcmMeta
+    spec: OcmSpec = Field(default_factory=OcmSpec)
+
+
+RESOURCES_ANNOTATION = "fleetui.io/resource-selectors"
+STRATEGY_ANNOTATION = "fleetui.io/strategy"
+
+Value = TypeVar("Value")
+_SORTS: Mapping[str, tuple[type, str]] = {
+    RESOURCES_ANNOTATION: (
+        list,
+        'a JSON list such as [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}]',
+    ),
+    STRATEGY_ANNOTATION: (dict, 'a JSON object such as {"rollingUpdate": {"maxUnavailable": 1}}'),
+}
+
+
+def annotation_path(key: str) -> str:
+    return format_path(("metadata", "annotations", key))
+
+
+def annotated(document: object, key: str) -> Any:
+    """Return the value of one of these annotations, None without it. Raise Faults."""
+    text = mapping_at(document, "metadata", "annotations").get(key)
+    if not isinstance(text, str):
+        return None
+    sort, allowed = _SORTS[key]
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidManifest(
+            [FieldError(annotation_path(key), "bad-format", "Invalid value: must be JSON", allowed)]
+        ) from error
+    if not isinstance(value, sort) or plain_problems(value):
+        words = "list" if sort is list else "object"
+        raise InvalidManifest(
+            [
+                FieldError(
+                    annotation_path(key),
+                    "bad-format",
+                    f"Invalid value: must be a plain JSON {words}",
+                    allowed,
+                )
+            ]
+        )
+    return value
+
+
+def in_annotations(fault: FieldError) -> FieldError:
+    """Return an error of a spec made of annotations with its path in the manifest."""
+    return replace(fault, path=annotation_of(fault.path))
+
+
+def annotation_of(path: str) -> str:
+    """Return the path in the manifest for a path in the spec that was made of annotations."""
+    for field, key in (("resourceSelectors", RESOURCES_ANNOTATION), ("strategy", STRATEGY_ANNOTATION)):
+        if path.startswith(field):
+            return annotation_path(key) + path.removeprefix(field)
+    return path
+
+
+class Gathering:
+    """Calls one parser after another and collects the errors of all of them."""
+
+    def __init__(self) -> None:
+        self.faults: list[FieldError] = []
+
+    def read(self, parse: Callable[[], Value]) -> Value | None:
+        """Return the result of a parser, None if it raises Faults."""
+        try:
+            return parse()
+        except InvalidManifest as found:
+            self.faults += found.faults
+            return None

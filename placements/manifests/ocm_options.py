@@ -1,0 +1,211 @@
+"""The options of `ocm` semantics: mode, `unsetPolicy` for clusters without the key, weights.
+
+Names, values and defaults are those of `conformance/README.md`; the last fields come from the prioritizers of
+an OCM Placement (`spec/other-schedulers.md` 6.6).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, ClassVar, TypeAlias, TypeVar
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from fleetui.apimachinery import fields
+from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest
+from fleetui.apimachinery.fields import FilledText, Flag, LabelValue, list_of, one_of, whole_number
+from fleetui.apimachinery.model import (
+    ManifestModel,
+    Raw,
+    Semantics,
+    failure,
+    items_at,
+    parse_manifest,
+    problems_in,
+    quote_value,
+    wrong_type,
+)
+from placements.manifests.affinity import MOST_PREFERRED_TERMS, LabelOperator
+from placements.manifests.policy import KeyType, PlacementPolicy
+
+T = TypeVar("T")
+
+MOST_STEADY = 1_000_000
+LARGEST_U = 1_000_000.0
+MOST_ROWS = MOST_PREFERRED_TERMS
+"""As many as can become preferred terms under other semantics (`spec/other-schedulers.md` 6.4)."""
+
+
+class PrioritizerMode(StrEnum):
+    """Whether spread comes strictly before preference, or is weighed against it."""
+
+    STRICT = "strict"
+    WEIGHTED = "weighted"
+
+
+class UnsetPolicy(StrEnum):
+    """How clusters without the topology key are treated."""
+
+    BUCKET = "bucket"
+    EXCLUDE = "exclude"
+    FREE = "free"
+
+
+class Unsatisfiable(StrEnum):
+    """The effect of a hard constraint that cannot be met on the whole choice."""
+
+    FEWER = "fewer"
+    ERROR = "error"
+
+
+def _number(value: object, low: float, high: float) -> float:
+    allowed = f"a number from {low:.0f} to {high:.0f}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise failure([wrong_type(value, allowed)])
+    if not low <= value <= high:
+        raise failure(
+            [
+                ErrorDetail(
+                    (),
+                    "out-of-range",
+                    f"Invalid value: {quote_value(value)}: must be from {low:.0f} to {high:.0f}",
+                    allowed,
+                )
+            ]
+        )
+    return value
+
+
+def _counts(value: object, low: int) -> dict[str, int]:
+    if not isinstance(value, Mapping):
+        raise failure([wrong_type(value, "an object of integers")])
+    return _each(value, lambda number: whole_number(number, low, 2**31 - 1))
+
+
+def _weights_by_key(value: object) -> dict[str, dict[str, int]]:
+    if not isinstance(value, Mapping):
+        raise failure([wrong_type(value, "an object of weights by topology key")])
+    return _each(value, lambda weights: _counts(weights, 1))
+
+
+def _each(found: Mapping[str, object], read: Callable[[object], T]) -> dict[str, T]:
+    """Convert every value of an object; an error has the key in its path."""
+    values: dict[str, T] = {}
+    problems: list[ErrorDetail] = []
+    for key, value in found.items():
+        try:
+            values[key] = read(value)
+        except ValidationError as error:
+            problems += [problem.under(key) for problem in problems_in(error)]
+    if problems:
+        raise failure(problems)
+    return values
+
+
+Weight: TypeAlias = Annotated[int, BeforeValidator(lambda value: whole_number(value, -10, 10))]
+
+
+class TopologyWeight(ManifestModel):
+    """How much the clusters of some topologies are preferred."""
+
+    noun: ClassVar[str] = "topology weight"
+
+    weight: Annotated[int, BeforeValidator(lambda value: whole_number(value, -100, 100))]
+    operator: Annotated[LabelOperator, one_of(LabelOperator)]
+    values: Annotated[tuple[LabelValue, ...], list_of()] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """In and NotIn need values, Exists and DoesNotExist take none (`spec/other-schedulers.md` 2.1)."""
+        values = items_at(raw, "values")
+        if raw.get("operator") in ("In", "NotIn") and not values:
+            yield ErrorDetail(
+                ("values",),
+                "required",
+                "Required value: In and NotIn need at least one value",
+                "one or more values",
+            )
+        if raw.get("operator") in ("Exists", "DoesNotExist") and values:
+            yield ErrorDetail(
+                ("values",),
+                "conflict",
+                "Forbidden: not allowed for operator Exists or DoesNotExist",
+                "no values",
+            )
+
+
+def topology_key_problems(raw: Raw) -> Iterator[ErrorDetail]:
+    """Yield an error for a key that no label can have; names of claims have the same syntax."""
+    key = raw.get("topologyKey")
+    if not isinstance(key, str) or not key:
+        return
+    if problem := fields.label_key_problem(key):
+        yield ErrorDetail(
+            ("topologyKey",),
+            problem.code,
+            f"Invalid value: {quote_value(key)}: {problem.words}",
+            fields.LABEL_KEY,
+        )
+
+
+class AffinityTerm(ManifestModel):
+    """The weights of the topologies of one key."""
+
+    noun: ClassVar[str] = "affinity term"
+
+    topology_key: FilledText
+    topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
+    topology_weights: Annotated[tuple[TopologyWeight, ...], list_of(low=1, high=MOST_ROWS, ours=True)]
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A label must be able to have the key."""
+        yield from topology_key_problems(raw)
+
+
+class OcmOptions(ManifestModel):
+    """How `ocm` semantics spread and weigh."""
+
+    noun: ClassVar[str] = "set of ocm options"
+
+    mode: Annotated[PrioritizerMode, one_of(PrioritizerMode)] = PrioritizerMode.STRICT
+    u: Annotated[int | float, BeforeValidator(lambda value: _number(value, 0, LARGEST_U))] = 2
+    nested: Flag = True
+    unset_policy: Annotated[UnsetPolicy, one_of(UnsetPolicy)] = UnsetPolicy.BUCKET
+    unsatisfiable: Annotated[Unsatisfiable, one_of(Unsatisfiable)] = Unsatisfiable.FEWER
+    steady_weight: Annotated[
+        int | float, BeforeValidator(lambda value: _number(value, -MOST_STEADY, MOST_STEADY))
+    ] = 100
+    balance: Annotated[dict[str, int], BeforeValidator(lambda value: _counts(value, 0))] = Field(
+        default_factory=dict
+    )
+    domain_weights: Annotated[dict[str, dict[str, int]], BeforeValidator(_weights_by_key)] = Field(
+        default_factory=dict
+    )
+    balance_weight: Weight = 1
+    cpu_weight: Weight = 0
+    memory_weight: Weight = 0
+    affinity_terms: Annotated[tuple[AffinityTerm, ...], list_of()] = ()
+
+
+def parse_ocm_options(raw: object, *, path: str = "ocm") -> OcmOptions:
+    """Return the options, null meaning all defaults. Raise Faults."""
+    return parse_manifest(OcmOptions, {} if raw is None else raw, semantics=Semantics.OCM, path=path)
+
+
+def refuse_weighted_limits(
+    policy: PlacementPolicy, options: OcmOptions, *, places: Sequence[str] = ()
+) -> None:
+    """Raise Faults where a key has both domain weights and a hard limit (`spec/other-schedulers.md` 2.7).
+
+    `places` are those of the constraints, if the policy was not written as one.
+    """
+    constraints = policy.topology_spread_constraints
+    places = places or [f"policy.topologySpreadConstraints[{index}]" for index in range(len(constraints))]
+    message = "Forbidden: not allowed for a key with domain weights and DoNotSchedule"
+    faults = [
+        FieldError(f"{place}.maxSkew", "conflict", message, "one of the two")
+        for place, one in zip(places, constraints, strict=True)
+        if options.domain_weights.get(one.topology_key) and one.when_unsatisfiable == "DoNotSchedule"
+    ]
+    if faults:
+        raise InvalidManifest(faults)

@@ -1,0 +1,264 @@
+"""Placements of Open Cluster Management to policies and back (`spec/other-schedulers.md` 2.1, 6.4, 6.6).
+
+An entry of a list with nothing but a comment in it, as the proposal's examples have, is left out, with a
+warning.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
+from fleetui.apimachinery.kinds import OCM_GROUP
+from fleetui.apimachinery.model import Semantics, mapping_at, parse_manifest
+from placements.manifests.ocm import (
+    OCM_KIND,
+    SOFT_EFFECTS,
+    ConstraintType,
+    OcmDocument,
+    OcmSpec,
+    SpreadPolicyTerm,
+    SpreadTerm,
+)
+from placements.manifests.ocm_options import (
+    AffinityTerm,
+    OcmOptions,
+    parse_ocm_options,
+    refuse_weighted_limits,
+)
+from placements.manifests.policy import (
+    PlacementPolicy,
+    TopologySpreadConstraint,
+    WhenUnsatisfiable,
+    parse_policy,
+)
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class OcmWish:
+    """A parsed Placement: a policy and options of `ocm` semantics.
+
+    `places` maps paths of the policy, which is arranged differently, to paths of the manifest.
+    """
+
+    name: str
+    policy: PlacementPolicy
+    options: OcmOptions
+    caveats: tuple[ManifestWarning, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_ocm_placement(document: object) -> bool:
+    """Return whether a manifest claims to be a Placement of Open Cluster Management."""
+    if not isinstance(document, Mapping) or document.get("kind") != OCM_KIND:
+        return False
+    return str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP
+
+
+def parse_ocm_placement(
+    document: object, *, options: object = None, path: str = "", options_path: str = "ocm"
+) -> OcmWish:
+    """Parse a Placement into a policy and options; `options` may accompany it. Raise Faults."""
+    spec_path = f"{path}.spec" if path else "spec"
+    parsed = parse_manifest(OcmDocument, document, semantics=Semantics.OCM, path=path)
+    given = parse_ocm_options(options, path=options_path).to_plain()
+    _refuse_said_twice(options, options_path)
+
+    terms = enumerate(parsed.spec.spread_constraints)
+    even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
+    even.sort(key=lambda term: term[1].order or 0)
+    merged = enumerate(parsed.spec.spread_policy.spread_constraints if parsed.spec.spread_policy else ())
+    constraints = {
+        **{
+            f"spreadConstraints[{index}]": _constraint(
+                one, "ScheduleAnyway" if one.max_skew is None else "DoNotSchedule"
+            )
+            for index, one in even
+        },
+        **{
+            f"spreadPolicy.spreadConstraints[{index}]": _constraint(one, one.when_unsatisfiable.value)
+            for index, one in merged
+        },
+    }
+
+    policy = parse_policy(
+        _policy(parsed.spec, list(constraints.values())), semantics=Semantics.OCM, path=spec_path
+    )
+    spec = parsed.spec
+    plain: dict[str, Any] = {}
+    affinity = [one for one in spec.spread_constraints if one.type is ConstraintType.AFFINITY and one.rows]
+    if affinity:
+        plain["affinityTerms"] = [
+            AffinityTerm(
+                topology_key=one.topology_key,
+                topology_key_type=one.topology_key_type,
+                topology_weights=one.rows,
+            ).to_plain()
+            for one in affinity
+        ]
+    weights = {one.score_coordinate.built_in: one.weight for one in spec.prioritizer_policy.configurations}
+    is_exact = spec.prioritizer_policy.mode == "Exact"
+    if is_exact or "Steady" in weights:
+        plain["steadyWeight"] = 100 * weights.get("Steady", 0)
+    if is_exact or "Balance" in weights:
+        plain["balanceWeight"] = weights.get("Balance", 0)
+    plain["cpuWeight"] = weights.get("ResourceAllocatableCPU", 0)
+    plain["memoryWeight"] = weights.get("ResourceAllocatableMemory", 0)
+    chosen = parse_ocm_options({**given, **plain})
+    refuse_weighted_limits(policy, chosen, places=[f"{spec_path}.{place}" for place in constraints])
+    caveats, places = tuple(_caveats(parsed.spec, spec_path)), _places(parsed.spec, constraints, spec_path)
+    return OcmWish(parsed.metadata.name, policy, chosen, caveats, places)
+
+
+def _refuse_said_twice(options: object, path: str) -> None:
+    """Raise Faults for options that only a document without words of its own for them may have."""
+    given = mapping_at(options)
+    message = "Forbidden: set by the manifest itself"
+    faults = [
+        FieldError(f"{path}.{name}", "conflict", message, "no such field")
+        for name in ("affinityTerms", "balanceWeight", "cpuWeight", "memoryWeight")
+        if name in given
+    ]
+    if faults:
+        raise InvalidManifest(faults)
+
+
+def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, str]:
+    terms = f"policy.affinity.clusterAffinity.{_REQUIRED}.clusterSelectorTerms"
+    spreads = (
+        (f"policy.topologySpreadConstraints[{index}]", place) for index, place in enumerate(constraints)
+    )
+    written = [index for index, one in enumerate(spec.predicates) if one is not None]
+    predicates = (
+        (f"{terms}[{index}]", f"predicates[{place}].requiredClusterSelector")
+        for index, place in enumerate(written)
+    )
+    return {here: f"{path}.{there}" for here, there in (*spreads, *predicates)}
+
+
+def _caveats(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
+    empty = [(f"predicates[{at}]", "requires") for at, one in enumerate(spec.predicates) if one is None]
+    empty += [
+        (f"spreadConstraints[{at}].topologyWeights[{row}]", "prefers")
+        for at, term in enumerate(spec.spread_constraints)
+        for row, weight in enumerate(term.topology_weights)
+        if weight is None
+    ]
+    for place, verb in empty:
+        yield ManifestWarning("empty-entry", f"{path}.{place}", f"empty entry, {verb} nothing: ignored")
+    if spec.cluster_sets:
+        message = "cluster sets are ignored: every cluster of the fleet counts as a member"
+        yield ManifestWarning("not-acted-on", f"{path}.clusterSets", message)
+    if spec.decision_strategy is not None:
+        message = "ignored: decision groups do not change which clusters are selected"
+        yield ManifestWarning("not-acted-on", f"{path}.decisionStrategy", message)
+    for index, one in enumerate(spec.tolerations):
+        place = f"{path}.tolerations[{index}]"
+        if one.effect in SOFT_EFFECTS:
+            message = f"ignored: no taint has the effect {one.effect} here"
+            yield ManifestWarning("not-acted-on", f"{place}.effect", message)
+        if one.toleration_seconds is not None:
+            message = "ignored: tolerations do not expire here"
+            yield ManifestWarning("not-acted-on", f"{place}.tolerationSeconds", message)
+
+
+def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:
+    plain: dict[str, Any] = {"placementType": "PickAll"}
+    if spec.number_of_clusters is not None:
+        plain = {"placementType": "PickN", "numberOfClusters": spec.number_of_clusters}
+        if constraints:
+            plain["topologySpreadConstraints"] = constraints
+    terms = [one.required_cluster_selector.to_plain() for one in spec.predicates if one is not None]
+    if terms:
+        plain["affinity"] = {"clusterAffinity": {_REQUIRED: {"clusterSelectorTerms": terms}}}
+    tolerations: list[dict[str, Any]] = []
+    for one in spec.tolerations:
+        effect = "NoSchedule" if one.effect == "NoSelect" else one.effect
+        toleration = {"key": one.key, "operator": one.operator.value, "value": one.value, "effect": effect}
+        if effect not in SOFT_EFFECTS and toleration not in tolerations:
+            tolerations.append(toleration)
+    return {**plain, "tolerations": tolerations}
+
+
+def _constraint(term: SpreadTerm | SpreadPolicyTerm, when_unsatisfiable: str) -> dict[str, Any]:
+    return {
+        "topologyKey": term.topology_key,
+        "topologyKeyType": term.topology_key_type.value,
+        "maxSkew": term.max_skew or 1,
+        "whenUnsatisfiable": when_unsatisfiable,
+    }
+
+
+Document = dict[str, Any]
+Entry = TypeVar("Entry")
+_TERMS = "policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
+_CONSTRAINTS = "policy.topologySpreadConstraints"
+
+
+def with_policy(document: Document, policy: PlacementPolicy) -> Document:
+    """Return the manifest with the differences between its own policy and this one: one step of advice.
+
+    One constraint or predicate may have been removed, or some may differ; tolerations may have been added.
+    Larger differences are not written, so the caller has to parse the result and compare. Raise Faults for an
+    invalid manifest.
+    """
+    parsed, changed = parse_ocm_placement(document), deepcopy(document)
+    today, spec = parsed.policy, changed["spec"]
+    if policy.number_of_clusters != today.number_of_clusters:
+        spec["numberOfClusters"] = policy.number_of_clusters
+    for index, limit in _differing(today.topology_spread_constraints, policy.topology_spread_constraints):
+        place = split_path(parsed.places[f"{_CONSTRAINTS}[{index}]"])
+        _remove(changed, place) if limit is None else _set_max_skew(_at(changed, place), limit)
+    for index, term in _differing(today.required_terms, policy.required_terms):
+        place = split_path(parsed.places[f"{_TERMS}[{index}]"])
+        if term is None:
+            _remove(changed, place[:-1])
+            continue
+        selector, plain = _at(changed, place), term.to_plain()
+        for name in ("labelSelector", "claimSelector"):
+            if name in plain:
+                selector[name] = plain[name]
+            else:
+                selector.pop(name, None)
+    added = policy.tolerations[len(today.tolerations) :]
+    if added:
+        spec["tolerations"] = [*(spec.get("tolerations") or []), *(one.to_plain() for one in added)]
+    return changed
+
+
+def _differing(before: Sequence[Entry], after: Sequence[Entry]) -> Iterator[tuple[int, Entry | None]]:
+    """Yield the index of each entry that differs, with the new entry; None for one that was removed."""
+    pairs = enumerate(zip(before, after, strict=False))
+    differing = [(index, new) for index, (old, new) in pairs if old != new]
+    if len(after) < len(before):
+        yield (differing[0][0] if differing else len(after)), None
+    else:
+        yield from differing
+
+
+def _at(document: Document, place: Keys) -> Any:
+    found: Any = document
+    for key in place:
+        found = found[key]
+    return found
+
+
+def _remove(document: Document, place: Keys) -> None:
+    """Remove an entry, and what contains it if nothing else is left in there; the spec stays."""
+    holder = _at(document, place[:-1])
+    del holder[place[-1]]
+    if not holder and len(place) > 2:
+        _remove(document, place[:-1])
+
+
+def _set_max_skew(entry: Document, limit: TopologySpreadConstraint) -> None:
+    is_soft = limit.when_unsatisfiable is WhenUnsatisfiable.SCHEDULE_ANYWAY
+    if "type" not in entry:  # only the merged API has `whenUnsatisfiable`
+        entry.update(maxSkew=limit.max_skew, whenUnsatisfiable=limit.when_unsatisfiable.value)
+    elif is_soft:
+        entry.pop("maxSkew", None)
+    else:
+        entry["maxSkew"] = limit.max_skew

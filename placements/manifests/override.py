@@ -1,0 +1,268 @@
+"""Overrides: differences of placed resources on some clusters (`spec/lifecycle.md` B.1.8)."""
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from fleetui.apimachinery import fields
+from fleetui.apimachinery.errors import ErrorDetail, FieldError
+from fleetui.apimachinery.fields import (
+    FleetDocument,
+    Name,
+    Namespace,
+    ObjectMeta,
+    WithAlpha,
+    immutable_faults,
+    list_of,
+    literal,
+    one_of,
+    parse_document,
+    pattern,
+)
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.model import ManifestModel, Raw, UnsupportedField, items_at, mapping_at, quote_value
+from placements.manifests.affinity import LabelSelector
+from placements.manifests.placement import namespaced_kind_problems
+
+MOST = 20
+_PATH = "a path such as /spec/replicas or /metadata/labels/tier"
+_ESCAPE = re.compile(r"~(?![01])")
+_UNTOUCHABLE = ("kind", "apiVersion", "status")
+_OPEN_METADATA = ("annotations", "labels")
+
+
+class OverrideType(StrEnum):
+    JSON_PATCH = "JSONPatch"
+    DELETE = "Delete"
+
+
+class PatchOperator(StrEnum):
+    ADD = "add"
+    REMOVE = "remove"
+    REPLACE = "replace"
+
+
+class PlacementScope(StrEnum):
+    """Where the placement lives that an override refers to."""
+
+    CLUSTER = "Cluster"
+    NAMESPACED = "Namespaced"
+
+
+def _path_problem(path: str) -> fields.NameProblem | None:
+    """Return why a path may not be patched: identity and status of an object are not open to overrides."""
+    if not path.startswith("/") or _ESCAPE.search(path):
+        return fields.NameProblem("bad-format", 'must be a JSON pointer: "/", then parts separated by "/"')
+    first, *rest = path[1:].split("/")
+    if not all((first, *rest)):
+        return fields.NameProblem("bad-format", "must not have an empty part")
+    if first in _UNTOUCHABLE:
+        return fields.NameProblem("not-supported", f"must not change {first}")
+    if first == "metadata" and (not rest or rest[0] not in _OPEN_METADATA):
+        return fields.NameProblem(
+            "not-supported", "must not change metadata other than labels and annotations"
+        )
+    return None
+
+
+class JsonPatch(ManifestModel):
+    """One change to a resource; texts in its value may hold variables."""
+
+    noun: ClassVar[str] = "JSON patch"
+
+    op: Annotated[PatchOperator, one_of(PatchOperator)]
+    path: Annotated[str, pattern(_path_problem, _PATH)]
+    value: Any = None
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Adding and replacing need a value, removing takes none."""
+        if raw.get("op") == PatchOperator.REMOVE and "value" in raw:
+            yield ErrorDetail(("value",), "conflict", "Forbidden: not allowed for op remove", "no value")
+        if raw.get("op") in (PatchOperator.ADD, PatchOperator.REPLACE) and "value" not in raw:
+            message = f"Required value: op {raw['op']} needs a value; use remove to delete"
+            yield ErrorDetail(("value",), "required", message, "anything but null")
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the JSON form; unlike elsewhere, an empty value is a value."""
+        plain: dict[str, Any] = {"op": self.op.value, "path": self.path}
+        return plain if self.op is PatchOperator.REMOVE else {**plain, "value": self.value}
+
+
+class OverrideSelectorTerm(ManifestModel):
+    """Labels that a cluster has to have."""
+
+    noun: ClassVar[str] = "cluster selector term"
+    refused: ClassVar[dict[str, UnsupportedField]] = {
+        key: UnsupportedField("not-supported", "Forbidden: overrides select clusters by label only")
+        for key in ("propertySelector", "propertySorter")
+    }
+
+    label_selector: LabelSelector
+
+
+class OverrideClusterSelector(ManifestModel):
+    """Terms of which a cluster has to match one; without any, every cluster is meant."""
+
+    noun: ClassVar[str] = "cluster selector"
+
+    cluster_selector_terms: Annotated[tuple[OverrideSelectorTerm, ...], list_of()] = ()
+
+
+class OverrideRule(ManifestModel):
+    """What to do on the clusters that match; without a cluster selector there are none."""
+
+    noun: ClassVar[str] = "override rule"
+
+    cluster_selector: OverrideClusterSelector | None = None
+    override_type: Annotated[OverrideType, one_of(OverrideType)] = OverrideType.JSON_PATCH
+    json_patch_overrides: Annotated[tuple[JsonPatch, ...], list_of(high=MOST)] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A rule that deletes has no patches, any other has one at least."""
+        is_delete = raw.get("overrideType") == OverrideType.DELETE
+        patches = raw.get("jsonPatchOverrides", [])
+        if is_delete and patches:
+            yield ErrorDetail(
+                ("jsonPatchOverrides",),
+                "conflict",
+                "Forbidden: not allowed for overrideType Delete",
+                "no patches",
+            )
+        if not is_delete and patches in ([], ()):
+            yield ErrorDetail(
+                ("jsonPatchOverrides",),
+                "too-few",
+                "Too few: 0: must have at least 1 item",
+                "1 to 20 items, or type Delete",
+            )
+
+
+class OverridePolicy(ManifestModel):
+    """The rules, in the order in which they are followed."""
+
+    noun: ClassVar[str] = "override policy"
+
+    override_rules: Annotated[tuple[OverrideRule, ...], list_of(low=1, high=MOST)]
+
+
+class OverriddenResource(ManifestModel):
+    """One resource by its name."""
+
+    noun: ClassVar[str] = "resource selector of an override"
+    refused: ClassVar[dict[str, UnsupportedField]] = {
+        key: UnsupportedField("not-supported", "Forbidden: overrides select resources by name only")
+        for key in ("labelSelector", "selectionScope")
+    }
+
+    group: Annotated[str, pattern(fields.group_problem, 'an API group, "" for the core', filled_in=False)]
+    version: Annotated[str, pattern(fields.version_problem, "an API version such as v1")]
+    kind: Annotated[str, pattern(fields.kind_problem, "a kind such as Namespace")]
+    name: Annotated[str, pattern(fields.object_name_problem, fields.OBJECT_NAME)]
+
+
+class ClusterPlacementRef(ManifestModel):
+    """The placement that an override is for; one for the whole cluster."""
+
+    noun: ClassVar[str] = "placement reference"
+
+    name: Name
+    scope: Annotated[str, literal(PlacementScope.CLUSTER)] = PlacementScope.CLUSTER
+
+
+class PlacementRef(ManifestModel):
+    """The placement that an override is for."""
+
+    noun: ClassVar[str] = "placement reference"
+
+    name: Name
+    scope: Annotated[PlacementScope, one_of(PlacementScope)] = PlacementScope.CLUSTER
+
+
+class ClusterOverrideSpec(ManifestModel):
+    """Changes to resources outside namespaces; one that names a Namespace changes all that is inside it."""
+
+    noun: ClassVar[str] = "cluster resource override"
+
+    placement: ClusterPlacementRef | None = None
+    cluster_resource_selectors: Annotated[tuple[OverriddenResource, ...], list_of(low=1, high=MOST)]
+    policy: OverridePolicy
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Each resource once, and none that lives inside a namespace."""
+        selectors = items_at(raw, "clusterResourceSelectors")[:MOST]
+        for problem in (*_repeated(selectors), *namespaced_kind_problems(selectors)):
+            yield problem.under("clusterResourceSelectors")
+
+
+class OverrideSpec(ManifestModel):
+    """Changes to resources of one namespace."""
+
+    noun: ClassVar[str] = "resource override"
+
+    placement: PlacementRef | None = None
+    resource_selectors: Annotated[tuple[OverriddenResource, ...], list_of(low=1, high=MOST)]
+    policy: OverridePolicy
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Each resource once."""
+        selectors = items_at(raw, "resourceSelectors")[:MOST]
+        yield from (problem.under("resourceSelectors") for problem in _repeated(selectors))
+
+
+def _repeated(selectors: list[Any]) -> Iterator[ErrorDetail]:
+    seen: set[tuple[str, ...]] = set()
+    for index, raw in enumerate(selectors):
+        found = tuple(str(mapping_at(raw).get(key)) for key in ("group", "version", "kind", "name"))
+        if found in seen:
+            message = f"Duplicate value: {quote_value(found[-1])}"
+            yield ErrorDetail((index,), "duplicate", message, "unique resources")
+        seen.add(found)
+
+
+class ClusterResourceOverride(FleetDocument):
+    """A whole document."""
+
+    noun: ClassVar[str] = CLUSTER_OVERRIDE_KIND
+
+    api_version: WithAlpha
+    kind: Annotated[str, literal(CLUSTER_OVERRIDE_KIND)]
+    spec: ClusterOverrideSpec
+
+
+class NamespacedMeta(ObjectMeta):
+    """Metadata of a document inside a namespace."""
+
+    refused: ClassVar[dict[str, UnsupportedField]] = {}
+
+    namespace: Namespace
+
+
+class ResourceOverride(FleetDocument):
+    """A whole document."""
+
+    noun: ClassVar[str] = OVERRIDE_KIND
+
+    api_version: WithAlpha
+    kind: Annotated[str, literal(OVERRIDE_KIND)]
+    metadata: NamespacedMeta
+    spec: OverrideSpec
+
+
+def parse_cluster_override(document: object) -> ClusterResourceOverride:
+    """Parse a manifest of this kind. Raise Faults."""
+    return parse_document(ClusterResourceOverride, document)
+
+
+def parse_override(document: object) -> ResourceOverride:
+    """Parse a manifest of this kind. Raise Faults."""
+    return parse_document(ResourceOverride, document)
+
+
+def override_change_faults(before: FleetDocument, after: FleetDocument) -> list[FieldError]:
+    """Return an error for every forbidden change of an override: its placement is immutable."""
+    return list(immutable_faults(before, after, ("spec", "placement")))

@@ -1,0 +1,428 @@
+"""The manifests of placements and their specs (`spec/lifecycle.md` A.16, A.17, B.1.1 to B.1.4)."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from fleetui.apimachinery import fields
+from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.fields import ObjectMeta, api_version, integer, list_of, literal, one_of, pattern
+from fleetui.apimachinery.kinds import (
+    PLACEMENT_KIND,
+    PLACEMENT_VERSIONS,
+    KindScope,
+    refuse_other_kinds,
+    scope_of,
+)
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    ManifestModel,
+    Raw,
+    Semantics,
+    items_at,
+    mapping_at,
+    parse_manifest,
+    plain_problems,
+    quote_value,
+    semantics_problem,
+)
+from placements.manifests.affinity import LabelSelector
+from placements.manifests.ocm import (
+    RESOURCES_ANNOTATION,
+    STRATEGY_ANNOTATION,
+    Gathering,
+    annotated,
+    annotation_of,
+    annotation_path,
+    in_annotations,
+)
+from placements.manifests.ocm_placement import is_ocm_placement, parse_ocm_placement
+from placements.manifests.policy import PlacementPolicy, policy_caveats
+from placements.manifests.strategy import ApplyStrategy, RolloutStrategy
+
+_RESERVED_PREFIXES = ("fleet-", "kube-")
+_RESERVED_NAMES = ("default",)
+
+
+class SelectionScope(StrEnum):
+    """How much of a selected namespace is included."""
+
+    NAMESPACE_ONLY = "NamespaceOnly"
+    NAMESPACE_WITH_RESOURCES = "NamespaceWithResources"
+    NAMESPACE_WITH_RESOURCE_SELECTORS = "NamespaceWithResourceSelectors"
+
+
+def is_reserved_namespace(name: str) -> bool:
+    """Return whether a namespace belongs to the hub itself and is never placed."""
+    return name in _RESERVED_NAMES or name.startswith(_RESERVED_PREFIXES)
+
+
+class ResourceSelector(ManifestModel):
+    """One sort of resources: one by name, some by label, or all of the kind."""
+
+    noun: ClassVar[str] = "resource selector"
+
+    group: Annotated[str, pattern(fields.group_problem, 'an API group, "" for the core', filled_in=False)]
+    version: Annotated[str, pattern(fields.version_problem, "an API version such as v1")]
+    kind: Annotated[str, pattern(fields.kind_problem, "a kind such as Namespace")]
+    name: Annotated[str, pattern(fields.object_name_problem, fields.OBJECT_NAME, filled_in=False)] = ""
+    label_selector: LabelSelector | None = None
+    selection_scope: Annotated[SelectionScope, one_of(SelectionScope)] = (
+        SelectionScope.NAMESPACE_WITH_RESOURCES
+    )
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """By name or by label, not both; and no reserved namespace (lifecycle A.16, B.1.1)."""
+        name = raw.get("name")
+        if name and "labelSelector" in raw:
+            message = "Forbidden: not allowed together with name"
+            yield ErrorDetail(("labelSelector",), "conflict", message, "name or labelSelector")
+        if selects_namespace(raw) and isinstance(name, str) and is_reserved_namespace(name):
+            yield reserved_namespace_problem(name)
+
+
+def reserved_namespace_problem(name: str) -> ErrorDetail:
+    allowed = "namespaces other than default, fleet-* and kube-*"
+    return ErrorDetail(
+        ("name",), "reserved-namespace", f"Forbidden: {quote_value(name)} belongs to the hub itself", allowed
+    )
+
+
+def selects_namespace(raw: Raw) -> bool:
+    return raw.get("kind") == "Namespace" and raw.get("group") == ""
+
+
+def scope_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
+    """A namespace with its own resource selectors is the only one and has a name (lifecycle B.1.1)."""
+    namespaces = [index for index, raw in enumerate(selectors) if selects_namespace(mapping_at(raw))]
+    scoped = [index for index in namespaces if _has_own_selectors(mapping_at(selectors[index]))]
+    for index in scoped:
+        if not mapping_at(selectors[index]).get("name"):
+            message = "Required value: NamespaceWithResourceSelectors needs the name of one namespace"
+            yield ErrorDetail((index, "name"), "required", message, "a name")
+    others = [index for index in namespaces if index != scoped[0]] if scoped else []
+    for index in others:
+        message = f"Forbidden: not allowed together with {SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS}"
+        yield ErrorDetail((index,), "conflict", message, "one selector of kind Namespace")
+
+
+def namespaced_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
+    """A placement of a whole cluster takes kinds inside namespaces only from a namespace it names (B.1.2).
+
+    Of other groups than Kubernetes' own only the objects on the hub tell: `hub.selection` asks them.
+    """
+    raws = [mapping_at(raw) for raw in selectors]
+    if not any(selects_namespace(raw) and _has_own_selectors(raw) for raw in raws):
+        yield from namespaced_kind_problems(selectors)
+
+
+def namespaced_kind_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
+    """Yield an error for each selector of a kind that is known to be namespaced."""
+    for index, raw in enumerate(map(mapping_at, selectors)):
+        group, kind = raw.get("group"), raw.get("kind")
+        if isinstance(group, str) and isinstance(kind, str) and scope_of(group, kind) is KindScope.NAMESPACED:
+            yield namespaced_kind_problem(kind).under(index)
+
+
+def namespaced_kind_problem(kind: str) -> ErrorDetail:
+    message = f"Forbidden: {kind} is namespaced: select its Namespace, which includes it"
+    allowed = "cluster-scoped kinds, or a selector of a Namespace with NamespaceWithResourceSelectors"
+    return ErrorDetail(("kind",), "namespaced-kind", message, allowed)
+
+
+def _has_own_selectors(raw: Raw) -> bool:
+    return raw.get("selectionScope") == SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS
+
+
+SEMANTICS_ANNOTATION = "fleetui.io/semantics"
+SPREAD_OPTIONS_ANNOTATION = "fleetui.io/spread-options"
+APPROVER_DIFFERS_ANNOTATION = "fleetui.io/approver-differs"
+MOST_SELECTORS = 100
+_STORED = "stored, but has no effect yet"
+
+
+class StatusReportingScope(StrEnum):
+    """Who can read a placement's status on the hub."""
+
+    CLUSTER_SCOPE_ONLY = "ClusterScopeOnly"
+    NAMESPACE_ACCESSIBLE = "NamespaceAccessible"
+
+
+class PlacementSpec(ManifestModel):
+    """Which resources to place, where, and how changes are rolled out."""
+
+    noun: ClassVar[str] = "placement spec"
+
+    resource_selectors: Annotated[tuple[ResourceSelector, ...], list_of(low=1, high=MOST_SELECTORS)]
+    policy: PlacementPolicy = Field(default_factory=PlacementPolicy)
+    strategy: RolloutStrategy = Field(default_factory=RolloutStrategy)
+    revision_history_limit: Annotated[int, integer(1, 1000)] = 10
+    status_reporting_scope: Annotated[StatusReportingScope, one_of(StatusReportingScope)] = (
+        StatusReportingScope.CLUSTER_SCOPE_ONLY
+    )
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """What resource selectors demand of each other and of the status scope (lifecycle B.1.1)."""
+        selectors = items_at(raw, "resourceSelectors")[:MOST_SELECTORS]
+        across = (*scope_problems(selectors), *namespaced_problems(selectors))
+        yield from (problem.under("resourceSelectors") for problem in across)
+        namespaces = sum(selects_namespace(mapping_at(selector)) for selector in selectors)
+        if raw.get("statusReportingScope") == StatusReportingScope.NAMESPACE_ACCESSIBLE and namespaces != 1:
+            message = "Forbidden: NamespaceAccessible needs exactly one resource selector of kind Namespace"
+            yield ErrorDetail(("statusReportingScope",), "conflict", message, "ClusterScopeOnly")
+
+
+class ClusterResourcePlacement(ManifestModel):
+    """A whole document; its status is accepted and left aside."""
+
+    noun: ClassVar[str] = PLACEMENT_KIND
+    ignored_fields: ClassVar[frozenset[str]] = frozenset({"status"})
+
+    api_version: Annotated[str, api_version(*PLACEMENT_VERSIONS)]
+    kind: Annotated[str, literal(PLACEMENT_KIND)]
+    metadata: ObjectMeta
+    spec: PlacementSpec
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """The annotations of this console must be readable (lifecycle A.16)."""
+        annotations = mapping_at(raw, "metadata", "annotations")
+        for key, problem_of in _OUR_ANNOTATIONS.items():
+            problem = problem_of(annotations[key]) if isinstance(annotations.get(key), str) else None
+            if problem:
+                yield problem.under("metadata", "annotations", key)
+
+    @property
+    def semantics(self) -> Semantics:
+        """Return the semantics of the annotation, `fleet` without one."""
+        return Semantics(self.metadata.annotations.get(SEMANTICS_ANNOTATION, DEFAULT_SEMANTICS))
+
+    @property
+    def spread_options(self) -> dict[str, Any]:
+        """Return the options of the spread rules, as the annotation holds them."""
+        text = self.metadata.annotations.get(SPREAD_OPTIONS_ANNOTATION)
+        return dict(json.loads(text)) if text else {}
+
+    @property
+    def approver_differs(self) -> bool:
+        """Return whether stages must be approved by another person than the one who started the run."""
+        return self.metadata.annotations.get(APPROVER_DIFFERS_ANNOTATION) == "true"
+
+    @property
+    def selectors_path(self) -> str:
+        """Return the path of its resource selectors in the manifest."""
+        return "spec.resourceSelectors"
+
+    def in_document(self, caveat: ManifestWarning) -> ManifestWarning:
+        """Return a warning about its policy or its spec with the path in the manifest."""
+        return caveat
+
+    def to_manifest(self) -> dict[str, Any]:
+        """Return the manifest to export; parsing it results in an equal value."""
+        return self.to_plain()
+
+
+class OcmPlacementSpec(PlacementSpec):
+    """The spec of a Placement of Open Cluster Management; it may select no resources at all."""
+
+    noun: ClassVar[str] = "set of annotations"
+
+    resource_selectors: Annotated[tuple[ResourceSelector, ...], list_of(high=MOST_SELECTORS)] = ()
+
+
+class OcmPlacement(ClusterResourcePlacement):
+    """A Placement of Open Cluster Management: a policy of `ocm` semantics, its resources by annotation.
+
+    `places` maps paths of the policy to paths of the manifest, longest first.
+    """
+
+    spec: OcmPlacementSpec
+    namespace: str = ""
+    options: dict[str, Any]
+    caveats: tuple[ManifestWarning, ...] = ()
+    places: dict[str, str]
+
+    @property
+    def semantics(self) -> Semantics:
+        return Semantics.OCM
+
+    @property
+    def spread_options(self) -> dict[str, Any]:
+        """Return the options that its constraints, its prioritizers and its annotation result in."""
+        return self.options
+
+    @property
+    def selectors_path(self) -> str:
+        return annotation_path(RESOURCES_ANNOTATION)
+
+    def in_document(self, caveat: ManifestWarning) -> ManifestWarning:
+        """Return a warning about its policy or its spec with the path in the manifest."""
+        path = caveat.path.removeprefix("spec.")
+        for here, there in (*self.places.items(), ("policy", "spec")):
+            if path.startswith(here):
+                return replace(caveat, path=there + path.removeprefix(here))
+        return replace(caveat, path=annotation_of(path)) if path.startswith("strategy") else caveat
+
+
+def _spread_options_problem(text: str) -> ErrorDetail | None:
+    allowed = 'a JSON object such as {"mode": "strict"}'
+    try:
+        options = json.loads(text)
+    except (ValueError, RecursionError):
+        return ErrorDetail((), "bad-format", "Invalid value: must be JSON", allowed)
+    if not isinstance(options, dict) or plain_problems(options):
+        return ErrorDetail((), "bad-format", "Invalid value: must be a plain JSON object", allowed)
+    return None
+
+
+def _truth_problem(text: str) -> ErrorDetail | None:
+    allowed = '"true" or "false"'
+    return None if text in ("true", "false") else ErrorDetail((), "bad-format", "Unsupported value", allowed)
+
+
+def _misplaced(field: str) -> Callable[[str], ErrorDetail]:
+    message = f"Forbidden: only allowed on an OCM Placement; use the field spec.{field}"
+    return lambda _: ErrorDetail((), "misplaced", message, f"spec.{field}")
+
+
+_OUR_ANNOTATIONS = {
+    APPROVER_DIFFERS_ANNOTATION: _truth_problem,
+    RESOURCES_ANNOTATION: _misplaced("resourceSelectors"),
+    SEMANTICS_ANNOTATION: semantics_problem,
+    SPREAD_OPTIONS_ANNOTATION: _spread_options_problem,
+    STRATEGY_ANNOTATION: _misplaced("strategy"),
+}
+
+
+def parse_placement(document: Any) -> ClusterResourcePlacement:
+    """Parse a ClusterResourcePlacement or a Placement of OCM. Raise Faults with all its errors.
+
+    For a manifest of another kind that is the only error.
+    """
+    if is_ocm_placement(document):
+        found = Gathering()
+        found.faults += _ocm_annotation_faults(document)
+        options = found.read(lambda: _given_options(document))
+        parsed = found.read(
+            lambda: parse_ocm_placement(
+                document, options=options, options_path=annotation_path(SPREAD_OPTIONS_ANNOTATION)
+            )
+        )
+        spec = found.read(lambda: _ocm_spec(document))
+        if parsed is None or spec is None or found.faults:
+            raise InvalidManifest(found.faults)
+        metadata = document["metadata"]
+        known = {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}
+        return OcmPlacement.model_construct(
+            api_version=document["apiVersion"],
+            kind=document["kind"],
+            metadata=parse_manifest(ObjectMeta, known, semantics=Semantics.OCM, path="metadata"),
+            spec=spec.model_copy(update={"policy": parsed.policy}),
+            namespace=metadata.get("namespace") or "",
+            options=parsed.options.to_plain(),
+            caveats=parsed.caveats,
+            places=dict(parsed.places),
+        )
+    refuse_other_kinds(document, PLACEMENT_KIND)
+    named = mapping_at(document, "metadata", "annotations").get(SEMANTICS_ANNOTATION)
+    semantics = Semantics(named) if named in list(Semantics) else DEFAULT_SEMANTICS
+    return parse_manifest(ClusterResourcePlacement, document, semantics=semantics, path="")
+
+
+def _ocm_annotation_faults(document: Any) -> Iterator[FieldError]:
+    annotations = mapping_at(document, "metadata", "annotations")
+    if annotations.get(SEMANTICS_ANNOTATION, Semantics.OCM) != Semantics.OCM:
+        message = "Forbidden: an OCM Placement always has ocm semantics"
+        yield FieldError(
+            annotation_path(SEMANTICS_ANNOTATION), "conflict", message, "ocm, or no such annotation"
+        )
+    differs = annotations.get(APPROVER_DIFFERS_ANNOTATION)
+    if isinstance(differs, str) and (problem := _truth_problem(differs)):
+        yield FieldError(
+            annotation_path(APPROVER_DIFFERS_ANNOTATION), problem.code, problem.message, problem.allowed
+        )
+
+
+def _given_options(document: Any) -> dict[str, Any] | None:
+    text = mapping_at(document, "metadata", "annotations").get(SPREAD_OPTIONS_ANNOTATION)
+    if not isinstance(text, str):
+        return None
+    if problem := _spread_options_problem(text):
+        path = annotation_path(SPREAD_OPTIONS_ANNOTATION)
+        raise InvalidManifest([FieldError(path, problem.code, problem.message, problem.allowed)])
+    return dict(json.loads(text))
+
+
+def _ocm_spec(document: Any) -> OcmPlacementSpec:
+    found = Gathering()
+    selectors = found.read(lambda: annotated(document, RESOURCES_ANNOTATION))
+    strategy = found.read(lambda: annotated(document, STRATEGY_ANNOTATION))
+    raw = {"resourceSelectors": selectors, "strategy": strategy}
+    spec = found.read(lambda: parse_manifest(OcmPlacementSpec, raw, semantics=Semantics.OCM, path=""))
+    if spec is None or found.faults:
+        raise InvalidManifest(map(in_annotations, found.faults))
+    return spec
+
+
+def selectors_of_document(document: Mapping[str, Any]) -> tuple[ResourceSelector, ...]:
+    """Return the resource selectors of a manifest that was parsed before, without parsing the rest."""
+    if is_ocm_placement(document):
+        return parse_resource_selectors(annotated(document, RESOURCES_ANNOTATION) or ())
+    return parse_resource_selectors(document["spec"]["resourceSelectors"])
+
+
+def parse_placement_spec(
+    raw: object, *, semantics: Semantics = DEFAULT_SEMANTICS, path: str = "spec"
+) -> PlacementSpec:
+    """Parse the `spec` of a placement. Raise Faults."""
+    return parse_manifest(PlacementSpec, raw, semantics=semantics, path=path)
+
+
+def parse_resource_selectors(
+    raw: Iterable[object], *, path: str = "spec.resourceSelectors"
+) -> tuple[ResourceSelector, ...]:
+    """Parse resource selectors, each by itself. Raise Faults."""
+    return tuple(
+        parse_manifest(ResourceSelector, one, semantics=DEFAULT_SEMANTICS, path=f"{path}[{index}]")
+        for index, one in enumerate(raw)
+    )
+
+
+def placement_caveats(placement: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
+    """Return the warnings about a placement, each with its path in the manifest."""
+    caveats = list(placement.caveats) if isinstance(placement, OcmPlacement) else []
+    caveats += map(placement.in_document, spec_caveats(placement.spec))
+    topology_keys = {one.topology_key for one in placement.spec.policy.topology_spread_constraints}
+    for key in mapping_at(placement.spread_options, "domainWeights"):
+        if key not in topology_keys:
+            message = f"weights without effect: no constraint has topologyKey {quote_value(key)}"
+            path = f"{annotation_path(SPREAD_OPTIONS_ANNOTATION)}.domainWeights"
+            caveats.append(ManifestWarning("not-acted-on", path, message))
+    return tuple(caveats)
+
+
+def spec_caveats(spec: PlacementSpec, *, path: str = "spec") -> tuple[ManifestWarning, ...]:
+    """Return the warnings that need no fleet (lifecycle A.2, A.17)."""
+    strategy, budgets = spec.strategy, spec.strategy.rolling_update
+    caveats = [*policy_caveats(spec.policy, path=f"{path}.policy")]
+    if budgets and budgets.max_unavailable.number == 0:
+        place = f"{path}.strategy.rollingUpdate.maxUnavailable"
+        caveats.append(ManifestWarning("zero-max-unavailable", place, "0: in-place updates never start"))
+    if budgets and budgets.max_surge.number == 0:
+        place = f"{path}.strategy.rollingUpdate.maxSurge"
+        caveats.append(
+            ManifestWarning("zero-max-surge", place, "0: a replacement starts only after a removal")
+        )
+    if strategy.apply_strategy != ApplyStrategy():
+        message = f"other than the defaults: {_STORED}"
+        caveats.append(ManifestWarning("not-acted-on-yet", f"{path}.strategy.applyStrategy", message))
+    if spec.status_reporting_scope is StatusReportingScope.NAMESPACE_ACCESSIBLE:
+        message = f"NamespaceAccessible: {_STORED}"
+        caveats.append(ManifestWarning("not-acted-on-yet", f"{path}.statusReportingScope", message))
+    return tuple(caveats)

@@ -1,0 +1,261 @@
+"""The scheduling policy of a placement, and its parser `parse_policy`.
+
+Rules: `spec/scheduler.md` and `spec/lifecycle.md` B.1.3. Values are frozen; use `model_copy(update=…)` for a
+changed one.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, ValidationInfo
+
+from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning
+from fleetui.apimachinery.fields import (
+    ClusterName,
+    LabelKey,
+    LabelValue,
+    OptionalLabelKey,
+    integer,
+    list_of,
+    literal,
+    one_of,
+)
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    ManifestModel,
+    Raw,
+    Semantics,
+    duplicate_problems,
+    failure,
+    items_at,
+    mapping_at,
+    parse_manifest,
+)
+from placements.manifests.affinity import (
+    Affinity,
+    ClusterSelectorTerm,
+    PreferredTerm,
+)
+
+MOST_CLUSTER_NAMES = 100
+MOST_TOLERATIONS = 100
+MOST_CONSTRAINTS = 60
+_PREFERRED = ("affinity", "clusterAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+_TYPES_WITH = {
+    "numberOfClusters": ("PickN",),
+    "clusterNames": ("PickFixed",),
+    "affinity": ("PickAll", "PickN"),
+    "topologySpreadConstraints": ("PickN",),
+    "tolerations": ("PickAll", "PickN"),
+}
+
+
+class PlacementType(StrEnum):
+    """How clusters are chosen."""
+
+    PICK_ALL = "PickAll"
+    PICK_N = "PickN"
+    PICK_FIXED = "PickFixed"
+
+
+class WhenUnsatisfiable(StrEnum):
+    """Whether a spread constraint forbids or only discourages."""
+
+    DO_NOT_SCHEDULE = "DoNotSchedule"
+    SCHEDULE_ANYWAY = "ScheduleAnyway"
+
+
+class InclusionPolicy(StrEnum):
+    """Whether clusters filtered by affinity or taints count for a spread (`kubernetes` semantics)."""
+
+    HONOR = "Honor"
+    IGNORE = "Ignore"
+
+
+class KeyType(StrEnum):
+    """Whether a topology key names a label or a claim, which is a property here (`ocm` semantics)."""
+
+    LABEL = "Label"
+    CLAIM = "Claim"
+
+
+class TolerationOperator(StrEnum):
+    """Whether a toleration compares the taint's value."""
+
+    EQUAL = "Equal"
+    EXISTS = "Exists"
+
+
+def _only_under(*allowed: Semantics) -> BeforeValidator:
+    def check(value: object, info: ValidationInfo) -> object:
+        semantics = (info.context or {}).get("semantics")
+        if semantics and semantics not in allowed:
+            message = f"Forbidden: only allowed for {allowed[0]} semantics, not for {semantics}"
+            raise failure([ErrorDetail((), "field-of-other-semantics", message)])
+        return value
+
+    return BeforeValidator(check)
+
+
+# In a comparison a policy runs under every semantics; `ocm` ignores the policies of Kubernetes, as the
+# proposal does.
+_KUBERNETES_ONLY = _only_under(Semantics.KUBERNETES, Semantics.OCM)
+_OCM_ONLY = _only_under(Semantics.OCM)
+
+
+class TopologySpreadConstraint(ManifestModel):
+    """Limits how unevenly clusters may be picked from the domains of a topology key."""
+
+    noun: ClassVar[str] = "topology spread constraint"
+
+    topology_key: LabelKey
+    max_skew: Annotated[int, integer(1)] = 1
+    when_unsatisfiable: Annotated[WhenUnsatisfiable, one_of(WhenUnsatisfiable)] = (
+        WhenUnsatisfiable.DO_NOT_SCHEDULE
+    )
+    min_domains: Annotated[int, integer(1), _KUBERNETES_ONLY] | None = None
+    node_affinity_policy: Annotated[InclusionPolicy, one_of(InclusionPolicy), _KUBERNETES_ONLY] | None = None
+    node_taints_policy: Annotated[InclusionPolicy, one_of(InclusionPolicy), _KUBERNETES_ONLY] | None = None
+    topology_key_type: Annotated[KeyType, one_of(KeyType), _OCM_ONLY] | None = None
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Only a hard constraint can require a number of domains (KEP-895)."""
+        if "minDomains" in raw and raw.get("whenUnsatisfiable") == "ScheduleAnyway":
+            yield ErrorDetail(
+                ("minDomains",), "conflict", "Forbidden: only allowed for whenUnsatisfiable DoNotSchedule"
+            )
+
+
+class Toleration(ManifestModel):
+    """Accepts the taints that it matches."""
+
+    noun: ClassVar[str] = "toleration"
+
+    key: OptionalLabelKey = ""
+    operator: Annotated[TolerationOperator, one_of(TolerationOperator)] = TolerationOperator.EQUAL
+    value: LabelValue = ""
+    effect: Annotated[str, literal("NoSchedule", "")] = ""
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Exists takes no value; only Exists may do without a key (lifecycle B.1.3)."""
+        operator = raw.get("operator", "Equal")
+        if operator == "Exists" and raw.get("value", "") != "":
+            yield ErrorDetail(
+                ("value",), "conflict", "Forbidden: not allowed for operator Exists", "no value"
+            )
+        if operator == "Equal" and raw.get("key", "") == "":
+            message = (
+                "Required value: operator Equal needs a key; use operator Exists to tolerate every taint"
+            )
+            yield ErrorDetail(("key",), "required", message)
+
+
+class PlacementPolicy(ManifestModel):
+    """How clusters are chosen; an absent policy is the default one: every cluster of the fleet."""
+
+    noun: ClassVar[str] = "placement policy"
+
+    placement_type: Annotated[PlacementType, one_of(PlacementType)] = PlacementType.PICK_ALL
+    cluster_names: Annotated[tuple[ClusterName, ...], list_of(high=MOST_CLUSTER_NAMES)] = ()
+    number_of_clusters: Annotated[int, integer(0)] | None = None
+    affinity: Affinity | None = None
+    topology_spread_constraints: Annotated[
+        tuple[TopologySpreadConstraint, ...], list_of(high=MOST_CONSTRAINTS, ours=True)
+    ] = ()
+    tolerations: Annotated[tuple[Toleration, ...], list_of(high=MOST_TOLERATIONS)] = ()
+
+    @classmethod
+    def validate_for(cls, raw: Raw, semantics: Semantics) -> Iterator[ErrorDetail]:
+        """The table of fields for each placement type, and lists without duplicates (lifecycle B.1.3)."""
+        placement_type = raw.get("placementType", "PickAll")
+        if placement_type in list(PlacementType):
+            for key, types in _TYPES_WITH.items():
+                if placement_type not in types and raw.get(key) not in (None, [], ()):
+                    message = f"Forbidden: not allowed for placementType {placement_type}"
+                    yield ErrorDetail(
+                        (key,), "forbidden-for-type", message, f"only with {' or '.join(types)}"
+                    )
+            if placement_type == "PickN" and raw.get("numberOfClusters") is None:
+                yield ErrorDetail(
+                    ("numberOfClusters",),
+                    "required",
+                    "Required value: placementType PickN needs it",
+                    "0 or more",
+                )
+
+            # PickAll has nothing to prefer under Fleet; elsewhere its preferences just have no effect.
+            is_fleet = semantics in (Semantics.FLEET, Semantics.KUBEFLEET)
+            preferred = items_at(mapping_at(raw, *_PREFERRED[:-1]), _PREFERRED[-1])
+            if is_fleet and placement_type == "PickAll" and preferred:
+                message = "Forbidden: not allowed for placementType PickAll"
+                allowed = "required terms, or placementType PickN"
+                yield ErrorDetail(_PREFERRED, "forbidden-for-type", message, allowed)
+
+        names = enumerate(items_at(raw, "clusterNames")[:MOST_CLUSTER_NAMES])
+        yield from duplicate_problems(((("clusterNames", at), name) for at, name in names), "unique names")
+
+        defaults = {"key": "", "operator": "Equal", "value": "", "effect": ""}
+        tolerations = (
+            (
+                ("tolerations", index),
+                tuple(default if one.get(key) is None else one[key] for key, default in defaults.items()),
+            )
+            for index, one in enumerate(map(mapping_at, items_at(raw, "tolerations")[:MOST_TOLERATIONS]))
+            if one and all(isinstance(one.get(key), str | None) for key in defaults)
+        )
+        yield from duplicate_problems(tolerations, "unique tolerations")
+
+    @property
+    def required_terms(self) -> tuple[ClusterSelectorTerm, ...]:
+        """Return the terms of which a cluster must match one; none means that every cluster passes."""
+        affinity = self.affinity and self.affinity.cluster_affinity
+        required = affinity and affinity.required_during_scheduling_ignored_during_execution
+        return required.cluster_selector_terms if required else ()
+
+    @property
+    def preferred_terms(self) -> tuple[PreferredTerm, ...]:
+        affinity = self.affinity and self.affinity.cluster_affinity
+        return affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the policy as JSON data with defaults filled in: equal policies have equal forms."""
+        return self.to_plain()
+
+    def without_number(self) -> dict[str, Any]:
+        """Return the canonical form without the number: when it changes, a new policy snapshot is needed."""
+        plain = self.to_plain()
+        plain.pop("numberOfClusters", None)
+        return plain
+
+
+def parse_policy(
+    raw: object, *, semantics: Semantics = DEFAULT_SEMANTICS, path: str = "policy"
+) -> PlacementPolicy:
+    """Return the value of `spec.policy`; null means absent, which is PickAll. Raise Faults."""
+    if raw is None:
+        return PlacementPolicy()
+    return parse_manifest(PlacementPolicy, raw, semantics=semantics, path=path)
+
+
+def policy_caveats(policy: PlacementPolicy, *, path: str = "policy") -> tuple[ManifestWarning, ...]:
+    """Return the warnings that need no fleet (`spec/scheduler.md` 4.4)."""
+    caveats: list[ManifestWarning] = []
+    if policy.placement_type is PlacementType.PICK_FIXED and not policy.cluster_names:
+        message = "an empty list changes nothing: clusters selected earlier stay"
+        caveats.append(ManifestWarning("no-cluster-names", f"{path}.clusterNames", message))
+    affinity = f"{path}.affinity.clusterAffinity"
+    for index, term in enumerate(policy.required_terms):
+        place = f"{affinity}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[{index}]"
+        if term.asks_nothing:
+            caveats.append(ManifestWarning("empty-term", place, "empty term: every cluster matches"))
+    for index, preferred in enumerate(policy.preferred_terms):
+        place = f"{affinity}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+        if preferred.preference.asks_nothing:
+            message = "empty term: every cluster gets the weight"
+            caveats.append(ManifestWarning("empty-term", f"{place}.preference", message))
+        if preferred.weight == 0:
+            caveats.append(ManifestWarning("weight-zero", f"{place}.weight", "a weight of 0 has no effect"))
+    return tuple(caveats)

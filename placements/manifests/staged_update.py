@@ -1,0 +1,276 @@
+"""Staged updates: the strategy with its stages, the run, the request for approval (lifecycle B.1.7)."""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, ClassVar, TypeAlias
+
+from pydantic import BeforeValidator
+
+from fleetui.apimachinery.errors import ErrorDetail, FieldError
+from fleetui.apimachinery.fields import (
+    DurationText,
+    FilledText,
+    FleetDocument,
+    LabelKey,
+    Name,
+    NameProblem,
+    immutable_faults,
+    list_of,
+    literal,
+    one_of,
+    parse_document,
+    parse_duration,
+    pattern,
+)
+from fleetui.apimachinery.kinds import APPROVAL_KIND, STAGED_RUN_KIND, STAGED_STRATEGY_KIND
+from fleetui.apimachinery.model import (
+    IntOrPercent,
+    ManifestModel,
+    Raw,
+    duplicate_problems,
+    failure,
+    items_at,
+    mapping_at,
+    quote_value,
+)
+from placements.manifests.affinity import LabelSelector
+from placements.manifests.strategy import amount
+
+MOST_STAGES = 31
+_LONGEST_STAGE_NAME = 63
+_STAGE_NAME = re.compile(r"[a-z0-9]+")
+_STAGE_NAME_WORDS = f"at most {_LONGEST_STAGE_NAME} lower-case letters and digits"
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_ONE = IntOrPercent(1)
+
+
+class TaskType(StrEnum):
+    """What a stage waits for besides its clusters."""
+
+    TIMED_WAIT = "TimedWait"
+    APPROVAL = "Approval"
+
+
+class RunState(StrEnum):
+    """The state that the author of a run requests; Stop pauses, Run resumes (lifecycle A.12)."""
+
+    INITIALIZE = "Initialize"
+    RUN = "Run"
+    STOP = "Stop"
+
+
+def _stage_name_problem(text: str) -> NameProblem | None:
+    if len(text) > _LONGEST_STAGE_NAME:
+        return NameProblem(
+            "too-long", f"must be no more than {_LONGEST_STAGE_NAME} characters, not {len(text)}"
+        )
+    return None if _STAGE_NAME.fullmatch(text) else NameProblem("bad-format", "must be a stage name")
+
+
+def _index_problem(text: str) -> NameProblem | None:
+    return None if _INDEX.fullmatch(text) else NameProblem("bad-format", "must be an index")
+
+
+def _concurrency(value: object) -> IntOrPercent:
+    found = amount(value)
+    if found.number < 1:
+        message = f"Invalid value: {found}: must be at least 1 or 1%"
+        raise failure([ErrorDetail((), "out-of-range", message, "an integer from 1, or 1% to 100%")])
+    return found
+
+
+StageName: TypeAlias = Annotated[str, pattern(_stage_name_problem, _STAGE_NAME_WORDS)]
+Concurrency: TypeAlias = Annotated[IntOrPercent, BeforeValidator(_concurrency)]
+
+
+class StageTask(ManifestModel):
+    """Something that has to happen before or after the clusters of a stage are updated."""
+
+    noun: ClassVar[str] = "stage task"
+
+    type: Annotated[TaskType, one_of(TaskType)]
+    wait_time: DurationText | None = None
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A timed wait has a duration, an approval has none."""
+        if raw.get("type") == TaskType.TIMED_WAIT and "waitTime" not in raw:
+            yield ErrorDetail(
+                ("waitTime",),
+                "required",
+                "Required value: type TimedWait needs it",
+                "a duration such as 1h30m",
+            )
+        if raw.get("type") == TaskType.APPROVAL and "waitTime" in raw:
+            yield ErrorDetail(
+                ("waitTime",), "conflict", "Forbidden: not allowed for type Approval", "no value"
+            )
+
+
+class StageSpec(ManifestModel):
+    """One stage: which clusters, in which order, how many at a time, and what it waits for.
+
+    Without a label selector it has no clusters; an empty selector takes every one.
+    """
+
+    noun: ClassVar[str] = "stage"
+
+    name: StageName
+    label_selector: LabelSelector | None = None
+    sorting_label_key: LabelKey | None = None
+    max_concurrency: Concurrency = _ONE
+    before_stage_tasks: Annotated[tuple[StageTask, ...], list_of(high=1)] = ()
+    after_stage_tasks: Annotated[tuple[StageTask, ...], list_of(high=2)] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Before a stage only an approval; after it each type once."""
+        for index, task in enumerate(items_at(raw, "beforeStageTasks")[:1]):
+            if mapping_at(task).get("type") == TaskType.TIMED_WAIT:
+                keys = ("beforeStageTasks", index, "type")
+                yield ErrorDetail(
+                    keys, "misplaced", "Forbidden: TimedWait is only allowed after a stage", TaskType.APPROVAL
+                )
+        types = [mapping_at(task).get("type") for task in items_at(raw, "afterStageTasks")[:2]]
+        if len(types) == 2 and types[0] == types[1] and types[0] is not None:
+            keys = ("afterStageTasks", 1, "type")
+            yield ErrorDetail(keys, "duplicate", f"Duplicate value: {quote_value(types[1])}", "unique types")
+
+    @property
+    def needs_approval_before(self) -> bool:
+        return bool(self.before_stage_tasks)
+
+    @property
+    def needs_approval_after(self) -> bool:
+        return any(task.type is TaskType.APPROVAL for task in self.after_stage_tasks)
+
+    @property
+    def wait(self) -> timedelta:
+        times = [parse_duration(task.wait_time) for task in self.after_stage_tasks if task.wait_time]
+        return times[0] if times else timedelta(0)
+
+
+class StagedStrategySpec(ManifestModel):
+    """The stages, in their order."""
+
+    noun: ClassVar[str] = "staged update strategy"
+
+    stages: Annotated[tuple[StageSpec, ...], list_of(low=1, high=MOST_STAGES)]
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Names of stages are unique (lifecycle A.13)."""
+        stages = enumerate(items_at(raw, "stages")[:MOST_STAGES])
+        names = ((("stages", index, "name"), mapping_at(stage).get("name")) for index, stage in stages)
+        return duplicate_problems(names, "unique names")
+
+
+class ClusterStagedUpdateStrategy(FleetDocument):
+    """A whole strategy document."""
+
+    noun: ClassVar[str] = STAGED_STRATEGY_KIND
+
+    kind: Annotated[str, literal(STAGED_STRATEGY_KIND)]
+    spec: StagedStrategySpec
+
+
+class StagedRunSpec(ManifestModel):
+    """Which placement to bring to which resource snapshot, by which strategy."""
+
+    noun: ClassVar[str] = "staged update run"
+
+    placement_name: Name
+    resource_snapshot_index: Annotated[str, pattern(_index_problem, "an integer from 0")] | None = None
+    staged_rollout_strategy_name: Name
+    state: Annotated[RunState, one_of(RunState)] = RunState.INITIALIZE
+
+
+class ClusterStagedUpdateRun(FleetDocument):
+    """A whole run document."""
+
+    noun: ClassVar[str] = STAGED_RUN_KIND
+
+    kind: Annotated[str, literal(STAGED_RUN_KIND)]
+    spec: StagedRunSpec
+
+
+class Condition(ManifestModel):
+    """One condition of a status, as far as it matters."""
+
+    allow_unknown: ClassVar[bool] = True
+
+    type: FilledText
+    status: FilledText
+
+
+class ApprovalStatus(ManifestModel):
+    """The answer to a request."""
+
+    allow_unknown: ClassVar[bool] = True
+
+    conditions: Annotated[tuple[Condition, ...], list_of()] = ()
+
+
+class ApprovalSpec(ManifestModel):
+    """The stage and run that wait."""
+
+    noun: ClassVar[str] = "approval request"
+
+    parent_stage_rollout: Name
+    target_stage: StageName
+
+
+class ClusterApprovalRequest(FleetDocument):
+    """A request to approve a stage; its status holds the answer."""
+
+    noun: ClassVar[str] = APPROVAL_KIND
+    ignored_fields: ClassVar[frozenset[str]] = frozenset()
+
+    kind: Annotated[str, literal(APPROVAL_KIND)]
+    spec: ApprovalSpec
+    status: ApprovalStatus | None = None
+
+    @property
+    def is_approved(self) -> bool:
+        conditions = self.status.conditions if self.status else ()
+        return any((one.type, one.status) == ("Approved", "True") for one in conditions)
+
+
+def parse_staged_strategy(document: object) -> ClusterStagedUpdateStrategy:
+    """Parse a manifest of this kind. Raise Faults."""
+    return parse_document(ClusterStagedUpdateStrategy, document)
+
+
+def parse_staged_run(document: object) -> ClusterStagedUpdateRun:
+    """Parse a manifest of this kind. Raise Faults."""
+    return parse_document(ClusterStagedUpdateRun, document)
+
+
+def parse_approval_request(document: object) -> ClusterApprovalRequest:
+    """Parse a manifest of this kind. Raise Faults."""
+    return parse_document(ClusterApprovalRequest, document)
+
+
+_MOVES = {
+    RunState.INITIALIZE: (RunState.INITIALIZE, RunState.RUN),
+    RunState.RUN: (RunState.RUN, RunState.STOP),
+    RunState.STOP: (RunState.STOP, RunState.RUN),
+}
+
+
+def run_change_faults(before: ClusterStagedUpdateRun, after: ClusterStagedUpdateRun) -> list[FieldError]:
+    """Return an error for every forbidden change of a run's manifest (lifecycle B.1.7)."""
+    fields = ("placementName", "resourceSnapshotIndex", "stagedRolloutStrategyName")
+    found = list(immutable_faults(before, after, *(("spec", field) for field in fields)))
+    allowed = _MOVES[before.spec.state]
+    if after.spec.state not in allowed:
+        message = f"Forbidden: cannot change from {before.spec.state} to {after.spec.state}"
+        found.append(FieldError("spec.state", "immutable", message, " or ".join(allowed)))
+    return found
+
+
+def approval_change_faults(before: ClusterApprovalRequest, after: ClusterApprovalRequest) -> list[FieldError]:
+    """Return an error for every forbidden change of a request: its whole spec is immutable."""
+    return list(immutable_faults(before, after, ("spec", "parentStageRollout"), ("spec", "targetStage")))

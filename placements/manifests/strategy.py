@@ -1,0 +1,185 @@
+"""How a placement's changes reach the clusters: `spec.strategy` (`spec/lifecycle.md` A.2, A.17, B.1.4)."""
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, ClassVar, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from fleetui.apimachinery.errors import ErrorDetail
+from fleetui.apimachinery.fields import INT32_MAX, Flag, integer, one_of
+from fleetui.apimachinery.model import (
+    IntOrPercent,
+    ManifestModel,
+    Raw,
+    UnsupportedField,
+    failure,
+    quote_value,
+)
+
+_AMOUNT = re.compile(r"(?P<percent>100|[0-9]{1,2})%|(?P<number>[0-9]{1,10})")
+_ZERO = re.compile(r"0+%?")
+_ALLOWED_AMOUNT = "an integer from 0, or 0% to 100%"
+
+
+class StrategyType(StrEnum):
+    ROLLING_UPDATE = "RollingUpdate"
+    EXTERNAL = "External"
+
+
+class ApplyType(StrEnum):
+    CLIENT_SIDE_APPLY = "ClientSideApply"
+    SERVER_SIDE_APPLY = "ServerSideApply"
+    REPORT_DIFF = "ReportDiff"
+
+
+class ComparisonOption(StrEnum):
+    """Which fields count when a cluster's object is compared with the wanted one."""
+
+    PARTIAL_COMPARISON = "PartialComparison"
+    FULL_COMPARISON = "FullComparison"
+
+
+class WhenToApply(StrEnum):
+    """Whether an object that drifted is written over."""
+
+    ALWAYS = "Always"
+    IF_NOT_DRIFTED = "IfNotDrifted"
+
+
+class WhenToTakeOver(StrEnum):
+    """Whether an object that was there before is taken over."""
+
+    ALWAYS = "Always"
+    IF_NO_DIFF = "IfNoDiff"
+    NEVER = "Never"
+
+
+class PropagationPolicy(StrEnum):
+    """Whether placed resources are deleted with the placement (lifecycle A.11)."""
+
+    DELETE = "Delete"
+    ABANDON = "Abandon"
+
+
+def amount(value: object) -> IntOrPercent:
+    """Return a number or percentage. Raise an error if it is neither an integer >= 0 nor 0% to 100%."""
+    if isinstance(value, IntOrPercent):
+        return value
+    message = f"Invalid value: {quote_value(value)}: must be an integer or a percentage"
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise failure([ErrorDetail((), "wrong-type", message, _ALLOWED_AMOUNT)])
+    match = _AMOUNT.fullmatch(str(value)) if isinstance(value, str) or value >= 0 else None
+    if match is None and isinstance(value, str):
+        raise failure([ErrorDetail((), "bad-format", message, _ALLOWED_AMOUNT)])
+    if match is None or int(match["number"] or 0) > INT32_MAX:
+        message = f"Invalid value: {value}: must be from 0 to {INT32_MAX}"
+        raise failure([ErrorDetail((), "out-of-range", message, _ALLOWED_AMOUNT)])
+    if match["percent"]:
+        return IntOrPercent(int(match["percent"]), is_percent=True)
+    return IntOrPercent(int(match["number"]))
+
+
+Amount: TypeAlias = Annotated[IntOrPercent, BeforeValidator(amount)]
+_QUARTER = IntOrPercent(25, is_percent=True)
+
+
+class RollingUpdate(ManifestModel):
+    """How many clusters may be unavailable or extra at a time."""
+
+    noun: ClassVar[str] = "rolling update"
+
+    max_unavailable: Amount = _QUARTER
+    max_surge: Amount = _QUARTER
+    unavailable_period_seconds: Annotated[int, integer(0)] = 60
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """With both budgets 0 nothing could ever start (lifecycle A.2)."""
+        if all(_ZERO.fullmatch(str(raw.get(key))) for key in ("maxUnavailable", "maxSurge")):
+            message = "Invalid value: maxUnavailable and maxSurge must not both be 0"
+            yield ErrorDetail((), "conflict", message, "at least one of them greater than 0")
+
+
+class ServerSideApplyConfig(ManifestModel):
+    """Options of server-side apply."""
+
+    noun: ClassVar[str] = "server-side apply configuration"
+
+    force: Flag = False
+
+
+class ApplyStrategy(ManifestModel):
+    """How resources are written; no driver acts on anything but the defaults yet (lifecycle A.17)."""
+
+    noun: ClassVar[str] = "placement's apply strategy"
+
+    type: Annotated[ApplyType, one_of(ApplyType)] = ApplyType.CLIENT_SIDE_APPLY
+    comparison_option: Annotated[ComparisonOption, one_of(ComparisonOption)] = (
+        ComparisonOption.PARTIAL_COMPARISON
+    )
+    when_to_apply: Annotated[WhenToApply, one_of(WhenToApply)] = WhenToApply.ALWAYS
+    when_to_take_over: Annotated[WhenToTakeOver, one_of(WhenToTakeOver)] = WhenToTakeOver.ALWAYS
+    allow_co_ownership: Flag = False
+    server_side_apply_config: ServerSideApplyConfig | None = None
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Options of server-side apply need that type (lifecycle B.1.4)."""
+        if "serverSideApplyConfig" in raw and raw.get("type") != ApplyType.SERVER_SIDE_APPLY:
+            yield ErrorDetail(
+                ("serverSideApplyConfig",), "conflict", "Forbidden: only allowed for type ServerSideApply"
+            )
+
+    @classmethod
+    def complete(cls, raw: Raw) -> Raw:
+        """Server-side apply has its options even when they are not written out."""
+        if raw.get("type") == ApplyType.SERVER_SIDE_APPLY:
+            return {"serverSideApplyConfig": {}, **raw}
+        return raw
+
+    def effective(self) -> "ApplyStrategy":
+        """Return the strategy as drivers carry it out: they act on no field yet, so the defaults.
+
+        Versions of clusters are hashed from it. A field that no driver acts on must not change them, or its
+        edit would roll out to every cluster without any effect there.
+        """
+        return ApplyStrategy()
+
+
+class DeleteStrategy(ManifestModel):
+    noun: ClassVar[str] = "delete strategy"
+
+    propagation_policy: Annotated[PropagationPolicy, one_of(PropagationPolicy)] = PropagationPolicy.DELETE
+
+
+class RolloutStrategy(ManifestModel):
+    """How changes reach the clusters; `rolling_update` is there exactly for the type RollingUpdate."""
+
+    noun: ClassVar[str] = "rollout strategy"
+    refused: ClassVar[Mapping[str, UnsupportedField]] = {
+        "reportBackStrategy": UnsupportedField(
+            "not-supported", "Forbidden: reporting status back to the hub is not supported"
+        )
+    }
+
+    type: Annotated[StrategyType, one_of(StrategyType)] = StrategyType.ROLLING_UPDATE
+    rolling_update: RollingUpdate | None = None
+    apply_strategy: ApplyStrategy = Field(default_factory=ApplyStrategy)
+    delete_strategy: DeleteStrategy = Field(default_factory=DeleteStrategy)
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A staged placement has no rolling update (lifecycle B.1.4)."""
+        if "rollingUpdate" in raw and raw.get("type") == StrategyType.EXTERNAL:
+            yield ErrorDetail(
+                ("rollingUpdate",), "conflict", "Forbidden: not allowed for type External", "no value"
+            )
+
+    @classmethod
+    def complete(cls, raw: Raw) -> Raw:
+        """A rolling update has its budgets even when they are not written out."""
+        if raw.get("type", StrategyType.ROLLING_UPDATE) == StrategyType.ROLLING_UPDATE:
+            return {"rollingUpdate": {}, **raw}
+        return raw

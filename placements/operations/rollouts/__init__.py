@@ -1,1 +1,0 @@
-"""Carrying decisions out: looking at a run, calling clusters, and people's hands."""

@@ -1,1 +1,0 @@
-"""What pages and API read: the hub, the records of decisions, lists."""

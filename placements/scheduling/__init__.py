@@ -1,1 +1,0 @@
-"""The scheduling core: which clusters, and why. Plain Python: no framework, clock, database or network."""

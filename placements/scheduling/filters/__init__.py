@@ -1,1 +1,0 @@
-"""Filters: each rules clusters out for one reason. None knows another."""

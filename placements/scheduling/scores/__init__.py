@@ -1,1 +1,0 @@
-"""Scores: each ranks the clusters that are left by one measure. None knows another."""

@@ -1,1 +1,0 @@
-"""The spread strategies, one module each; none knows another."""

@@ -1,1 +1,0 @@
-"""Who is ahead in a run, kept from pick to pick: one module for each sort of rules, and their formulas."""

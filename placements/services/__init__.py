@@ -1,0 +1,1 @@
+"""Operations and queries, by subject."""

@@ -1,0 +1,210 @@
+"""Applying manifests of all supported kinds, all or none: the operation behind `apply`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.manifest import parse_member
+from clusters.operations.change_log import lock_fleet
+from clusters.operations.join import CLUSTER, ClusterSpec, upsert_clusters
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.kinds import (
+    APPROVAL_KIND,
+    BUDGET_KIND,
+    CLUSTER_OVERRIDE_KIND,
+    EVICTION_KIND,
+    MEMBER_KIND,
+    OVERRIDE_KIND,
+    PLACEMENT_KIND,
+    STAGED_RUN_KIND,
+    STAGED_STRATEGY_KIND,
+)
+from fleetui.apimachinery.secrets import HubObject
+from fleetui.apimachinery.yaml import Document, attach_lines
+from placements.engine.resource_manifest import parse_hub_object
+from placements.manifests.disruption import parse_disruption_budget, parse_eviction
+from placements.manifests.ocm import OCM_KIND
+from placements.manifests.ocm_placement import is_ocm_placement
+from placements.manifests.override import parse_cluster_override, parse_override
+from placements.manifests.placement import parse_placement
+from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
+from placements.models import Override
+from placements.services.disruption.budgets import BUDGET, save_budget
+from placements.services.disruption.evictions import apply_eviction
+from placements.services.disruption.queries import event_line
+from placements.services.overrides.operations import NOUNS, save_override
+from placements.services.placements import UnscheduledPlacement, UnschedulesEverything, save_placement
+from placements.services.resources.operations import RESOURCE, apply_resources, name_of
+from placements.services.results import PLACEMENT, SaveResult
+from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
+from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
+from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, save_strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result for one document; `said` is a message, if there is more than the result."""
+
+    kind: str
+    name: str
+    did: str
+    caveats: tuple[ManifestWarning, ...] = ()
+    said: str = ""
+
+
+@transaction.atomic
+def apply_documents(
+    documents: Sequence[Document], *, by: User | None, now: datetime, confirmed: bool = False
+) -> list[Result]:
+    """Apply resources, then member clusters, then what refers to them; return results in the given order.
+
+    `confirmed`: the user confirmed which placements are unscheduled everywhere. Raise InvalidManifest with
+    the errors of all documents, each with its line, or UnschedulesEverything; nothing is changed then.
+    """
+    faults: list[tuple[Document, FieldError]] = []
+    several = len(documents) > 1
+    resources = [one for one in documents if _kind(one) not in _OWN_KINDS]
+    members = [one for one in documents if _kind(one) == MEMBER_KIND]
+    faults += _faults_of(resources, parse_hub_object, several=several)
+    faults += _faults_of(members, parse_member, several=several)
+    for kind, parse in _PARSERS.items():
+        faults += _faults_of([one for one in documents if _kind(one) == kind], parse, several=several)
+    seen: set[tuple[str, ...]] = set()
+    for one in documents:
+        identity = _identity(one.data)
+        if identity and identity in seen:
+            message = f"Duplicate value: {_called(one)}"
+            faults.append((one, FieldError("metadata.name", "duplicate", message)))
+        seen.add(identity)
+    _raise(faults)
+    if members:  # before any placement, in the order of the scheduler: otherwise a deadlock
+        lock_fleet()
+    results: dict[int, Result] = {}
+    if resources:
+        applied = apply_resources([one.data for one in resources], by=by, now=now)
+        for one, saved in zip(resources, applied, strict=True):
+            name = name_of(HubObject.of(saved.object.content))
+            results[id(one)] = Result(RESOURCE, name, saved.result)
+    if members:
+        joined = upsert_clusters([ClusterSpec(one.data) for one in members], by=by, now=now)
+        for one, member in zip(members, joined, strict=True):
+            results[id(one)] = Result(CLUSTER, member.name, member.result)
+    results |= _save_others(documents, by=by, now=now, confirmed=confirmed)
+    return [results[id(one)] for one in documents]
+
+
+def _save_others(
+    documents: Sequence[Document], *, by: User | None, now: datetime, confirmed: bool
+) -> Mapping[int, Result]:
+    """Save the documents of the other kinds one by one, kind after kind."""
+    results: dict[int, Result] = {}
+    emptied: list[UnscheduledPlacement] = []
+    faults: list[tuple[Document, FieldError]] = []
+    several = len(documents) > 1
+    for kind in _PARSERS:
+        for one in documents:
+            if _kind(one) != kind:
+                continue
+            try:
+                results[id(one)] = _save(one.data, kind, by=by, now=now, confirmed=confirmed)
+            except InvalidManifest as found:
+                faults += _placed(one, found, several=several)
+            except UnschedulesEverything as found:
+                emptied += found.emptied
+    _raise(faults)
+    if emptied:
+        raise UnschedulesEverything(emptied)
+    return results
+
+
+def _kind(document: Document) -> str | None:
+    """Return the kind of a document; a Placement of another group than OCM's is a resource like any other."""
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    if kind == OCM_KIND and not is_ocm_placement(document.data):
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def _faults_of(
+    documents: Sequence[Document], read: Callable[[Any], object], *, several: bool
+) -> list[tuple[Document, FieldError]]:
+    faults: list[tuple[Document, FieldError]] = []
+    for one in documents:
+        try:
+            read(one.data)
+        except InvalidManifest as found:
+            faults += _placed(one, found, several=several)
+    return faults
+
+
+def _placed(
+    document: Document, found: InvalidManifest, *, several: bool
+) -> list[tuple[Document, FieldError]]:
+    prefix = f"{_called(document)}: " if several else ""
+    return [
+        (document, FieldError(one.path, one.code, f"{prefix}{one.message}", one.allowed, one.line))
+        for one in found.faults
+    ]
+
+
+def _called(document: Document) -> str:
+    data = document.data if isinstance(document.data, dict) else {}
+    metadata = data.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f"{data.get('kind', 'document')} {name or document.number}"
+
+
+def _identity(data: Any) -> tuple[str, ...]:
+    metadata = data.get("metadata") if isinstance(data, dict) else None
+    if not isinstance(metadata, dict):
+        return ()
+    group = str(data.get("apiVersion")).rpartition("/")[0]
+    return group, str(data.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name"))
+
+
+def _raise(faults: list[tuple[Document, FieldError]]) -> None:
+    if faults:
+        raise InvalidManifest(attach_lines(faults))
+
+
+def _save(data: Any, kind: str, *, by: User | None, now: datetime, confirmed: bool) -> Result:
+    if kind == EVICTION_KIND:
+        eviction, is_new = apply_eviction(data, by=by, now=now)
+        result = eviction.outcome if is_new else UNCHANGED
+        return Result(EVICTION, str(eviction.name), result, said=event_line(eviction))
+    if kind == APPROVAL_KIND:
+        return Result(APPROVAL, data["metadata"]["name"], apply_approval(data, by=by, now=now))
+    noun, save = _SAVE[kind]
+    options = {"confirmed": confirmed} if noun == PLACEMENT else {}
+    saved = save(data, by=by, now=now, **options)
+    name = saved.object.label if isinstance(saved.object, Override) else saved.object.name
+    return Result(noun, name, saved.result, saved.warnings)
+
+
+EVICTION, UNCHANGED = "eviction", "unchanged"
+_PARSERS: Mapping[str, Callable[[Any], object]] = {
+    CLUSTER_OVERRIDE_KIND: parse_cluster_override,
+    OVERRIDE_KIND: parse_override,
+    PLACEMENT_KIND: parse_placement,
+    OCM_KIND: parse_placement,
+    BUDGET_KIND: parse_disruption_budget,
+    EVICTION_KIND: parse_eviction,
+    STAGED_STRATEGY_KIND: parse_staged_strategy,
+    STAGED_RUN_KIND: parse_staged_run,
+    APPROVAL_KIND: parse_approval_request,
+}
+"""In the order of saving: what others refer to comes first."""
+_SAVE: Mapping[str, tuple[str, Callable[..., SaveResult[Any]]]] = {
+    CLUSTER_OVERRIDE_KIND: (NOUNS[CLUSTER_OVERRIDE_KIND], save_override),
+    OVERRIDE_KIND: (NOUNS[OVERRIDE_KIND], save_override),
+    PLACEMENT_KIND: (PLACEMENT, save_placement),
+    OCM_KIND: (PLACEMENT, save_placement),
+    BUDGET_KIND: (BUDGET, save_budget),
+    STAGED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),
+    STAGED_RUN_KIND: (STAGED_RUN, save_run),
+}
+_OWN_KINDS = frozenset({MEMBER_KIND, *_PARSERS})

@@ -1,0 +1,95 @@
+"""Conditions of a placement and its clusters: read from rows, and stored with their transition times."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from fleetui.bulk import batched
+from placements.engine.rollout.state import EMPTY, FailureKind, Phase
+from placements.explain.hub_conditions import OnCluster, conditions_in_all, conditions_on, noted_of
+from placements.manifests.binding import BindingState
+from placements.manifests.placement import ClusterResourcePlacement
+from placements.manifests.strategy import RollingUpdate, StrategyType
+from placements.models import Binding, Placement, ResourceSnapshot
+from placements.services.rollout_state import BindingColumns, RolloutContext
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionReader:
+    """How the bindings of one placement are read at a moment."""
+
+    period: timedelta
+    is_staged: bool
+    wanted_since: datetime | None
+    now: datetime
+
+    @classmethod
+    def of(
+        cls, manifest: ClusterResourcePlacement, target: ResourceSnapshot | None, *, now: datetime
+    ) -> "ConditionReader":
+        rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
+        period = timedelta(seconds=rolling.unavailable_period_seconds)
+        is_staged = manifest.spec.strategy.type is StrategyType.EXTERNAL
+        return cls(period, is_staged, target.created_at if target else None, now)
+
+    def of_binding(
+        self, binding: Binding | BindingColumns, wanted: str | None, *, waits_for: str = ""
+    ) -> OnCluster:
+        """Return the facts of one cluster; `wanted` is the version that belongs there."""
+        phase = Phase(binding.phase)
+        ready_at = None
+        if phase is Phase.APPLIED and binding.untrackable_since is not None:
+            ready_at = binding.untrackable_since + self.period
+        elif phase is Phase.AVAILABLE:
+            ready_at = binding.phase_changed_at or binding.picked_at
+
+        # Whether what was started is what belongs there; of a staged placement only its run knows that.
+        if self.is_staged:
+            is_current = True if phase not in EMPTY else None
+        else:
+            is_current = phase not in EMPTY and binding.applied_version == wanted
+        return OnCluster(
+            binding.cluster_name,
+            binding.picked_at,
+            phase,
+            binding.phase_changed_at,
+            is_current if self.is_staged or wanted is not None else None,
+            is_ready=ready_at is not None and ready_at <= self.now,
+            message=binding.message,
+            waits_for=waits_for,
+            failure=FailureKind(binding.failure) if binding.failure else None,
+            has_overrides=bool(binding.override_snapshots),
+            wanted_since=self.wanted_since,
+            ready_at=ready_at,
+            noted=binding.conditions,
+        )
+
+
+def update_conditions(context: RolloutContext, *, now: datetime) -> None:
+    """Store which conditions have changed since they were stored last, and when.
+
+    Only in the transaction of a sync, after what it started: every change of a cluster or of what is wanted
+    leads to a sync. What a condition is now is computed from the rows on every read, so that nothing is lost
+    when a sync comes late.
+    """
+    reader = replace(ConditionReader.of(context.manifest, context.target, now=now), wanted_since=now)
+    wanted = {one.name: one.wanted for one in context.state.clusters}
+    # Bindings that differ in nothing a condition is computed from: in a large fleet, most.
+    alike: dict[object, list[BindingColumns]] = {}
+    for read in context.bindings:
+        one = read.updated(context.started[read.pk]) if read.pk in context.started else read
+        if one.state != BindingState.UNSCHEDULED:
+            values = one._replace(pk=0, cluster_name="", message="", attempts=0, retry_at=None)
+            alike.setdefault((values, wanted[one.cluster_name]), []).append(one)
+    each = []
+    for bindings in alike.values():
+        one = bindings[0]
+        conditions = conditions_on(reader.of_binding(one, wanted[one.cluster_name]))
+        each.append(conditions)
+        stored = noted_of(conditions)
+        if stored != one.conditions:
+            pks = [binding.pk for binding in bindings]
+            for part in batched(pks):
+                Binding.objects.filter(pk__in=part).update(conditions=stored)
+    in_all = noted_of(conditions_in_all(each, context.placement.conditions))
+    if in_all != context.placement.conditions:
+        Placement.objects.filter(pk=context.placement.pk).update(conditions=in_all)

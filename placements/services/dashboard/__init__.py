@@ -1,0 +1,1 @@
+"""The overview: counts, attention items, headroom."""

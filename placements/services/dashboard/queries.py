@@ -1,0 +1,226 @@
+"""Data of the overview: totals, attention items, recent decisions, rollouts and headroom."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import Cast, Concat, RowNumber
+
+from clusters import filters
+from clusters.fleet import EligibilityKind
+from clusters.models import FleetState, MemberCluster, Membership
+from fleetui.models import Event
+from fleetui.polling import PreparedQuery
+from placements.explain.vocabulary import ELIGIBILITY_WORDS
+from placements.models import (
+    Decision,
+    DecisionRecord,
+    Placement,
+    Resource,
+    Rollout,
+    StagedRun,
+    StalenessCheck,
+)
+from placements.services.decisions.records import problems_of
+from placements.services.filters import PlacementFilterState, counts_in_all, decisions_of, latest_decisions
+from placements.services.fleet.queries import Skew, skews_of
+from placements.services.rollouts.queries import runs_to_show
+
+MOST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The totals."""
+
+    clusters: int
+    placements: int
+    unfulfilled: int
+    invalid: int
+    pending: int
+    not_eligible: int
+    leaving: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnfulfilledPlacement:
+    """A placement that is not fulfilled, with the first reason and the decision that explains more."""
+
+    placement: Placement
+    decision: Decision | None
+    reason: str
+
+
+def pulse() -> str:
+    """Return a version that changes with everything on the overview, in one query; empty on an empty hub.
+
+    It starts with the version of the fleet. Actions of users and changes of eligibility are events; a worker
+    changes the counters of a placement or the progress of a run; an ended run does not change.
+    """
+    found = _PULSE.first()
+    return "-".join(str(one) for one in found) if found else ""
+
+
+def _moving() -> QuerySet[Any, Any]:
+    parts = {
+        "fleet": FleetState.objects.filter(id=1).values("version"),
+        "decision": Decision.objects.order_by("-pk").values("pk")[:1],
+        "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
+        "placements": _summed(
+            Placement.objects.all(), "generation", "observed_generation", "selection_observed"
+        ),
+        "run": Rollout.objects.order_by("-pk").values("pk")[:1],
+        "running": _summed(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
+        "staged": StagedRun.objects.order_by("-pk").values("pk")[:1],
+        "staged_running": _summed(StagedRun.objects.filter(ended_at=None), "progress_version"),
+    }
+    rows = Event.objects.annotate(**{f"of_{name}": Subquery(one) for name, one in parts.items()})
+    return rows.order_by("-pk").values_list(*(f"of_{name}" for name in parts), "pk")
+
+
+def _summed(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
+    total = sum((Sum(column, default=0) for column in columns[1:]), Sum(columns[0], default=0))
+    parts = Concat(Cast(Count("pk"), CharField()), Value("."), Cast(total, CharField()))
+    return rows.order_by().annotate(one=Value(1)).values("one").annotate(version=parts).values("version")
+
+
+_PULSE = PreparedQuery(_moving)
+
+
+def is_untouched() -> bool:
+    return not any(model.objects.exists() for model in (MemberCluster, Placement, Resource))
+
+
+def counts() -> Counts:
+    """Return the totals; three queries at most."""
+    (placements, by_state), of_clusters = counts_in_all(), filters.counts_by_state()
+    return Counts(
+        clusters=of_clusters[filters.ClusterFilterState.ELIGIBLE]
+        + of_clusters[filters.ClusterFilterState.NOT_ELIGIBLE],
+        placements=placements,
+        unfulfilled=by_state[PlacementFilterState.UNFULFILLED],
+        invalid=by_state[PlacementFilterState.INVALID],
+        pending=by_state[PlacementFilterState.PENDING],
+        not_eligible=of_clusters[filters.ClusterFilterState.NOT_ELIGIBLE]
+        - of_clusters[filters.ClusterFilterState.LEAVING],
+        leaving=of_clusters[filters.ClusterFilterState.LEAVING],
+    )
+
+
+def faulty_records() -> list[DecisionRecord]:
+    """Return the first decisions whose verification gave a different result."""
+    return list(
+        DecisionRecord.objects.filter(fault__gt="").only("decision_id", "fault").order_by("pk")[:MOST]
+    )
+
+
+def short_placements() -> list[UnfulfilledPlacement]:
+    """Return the first placements that are not fulfilled, each with its reason."""
+    rows = list(Placement.objects.filter(is_fulfilled=False, selection_faults=[]).order_by("name")[:MOST])
+    latest = latest_decisions(rows)
+    found = []
+    for row in rows:
+        decision = latest.get(row.pk)
+        reasons = problems_of(decision) if decision else ()
+        reason = reasons[0] if reasons else "Too few clusters pass the filters"
+        found.append(UnfulfilledPlacement(row, decision, reason))
+    return found
+
+
+def invalid_placements() -> QuerySet[Placement]:
+    return Placement.objects.exclude(selection_faults=[]).order_by("name")[:MOST]
+
+
+def clusters_in_need() -> tuple[list[MemberCluster], list[MemberCluster]]:
+    """Return the first clusters that are not ready, and the first that are leaving."""
+    is_leaving = Q(membership=Membership.LEAVING)
+    rows = MemberCluster.objects.filter(is_leaving | ~Q(verdict=""))
+    rows = rows.annotate(goes=Case(When(is_leaving, then=1), default=0))
+    place = Window(RowNumber(), partition_by=F("goes"), order_by="name")
+    rows = rows.annotate(place=place).filter(place__lte=MOST).order_by("goes", "name")
+    found: list[Any] = list(rows.defer("document", "properties", "usage"))
+    return [row for row in found if not row.goes], [row for row in found if row.goes]
+
+
+def last_decisions(*, most: int = 10) -> QuerySet[Any]:
+    """Return the latest decisions, each with `before`, the id of the previous decision of its placement."""
+    earlier = Decision.objects.filter(placement=OuterRef("placement"), number=OuterRef("number") - 1)
+    before = Subquery(earlier.values("record__decision_id")[:1])
+    return decisions_of().annotate(before=before).order_by("-id")[:most]
+
+
+MANY_CLUSTERS = 200
+"""Above this number the overview shows counts of clusters instead of names."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementHeadroom:
+    """A placement with its skews and its latest rollout or staged update run."""
+
+    placement: Placement
+    skews: list[Skew]
+    run: Rollout | None
+    staged: StagedRun | None = None
+
+    @property
+    def verdict(self) -> str | None:
+        """Return the stored phase of the rollout, if it is in progress."""
+        is_running = self.run is not None and self.run.state == Rollout.State.RUNNING
+        found: str | None = getattr(self.run, "verdict", None) if is_running else None
+        return found
+
+
+def least_headroom(*, most: int = 10) -> list[PlacementHeadroom]:
+    """Return the placements with most missing clusters first, then those nearest to a limit."""
+    missing = F("number_of_clusters") - F("placed_count")
+    is_short = Case(When(is_fulfilled=False, then=Value(0)), default=Value(1), output_field=IntegerField())
+    rows = Placement.objects.select_related("staleness_check").annotate(is_short=is_short)
+    order = (
+        "is_short",
+        missing.desc(nulls_last=True),
+        F("staleness_check__headroom").asc(nulls_last=True),
+        "name",
+    )
+    return tight_of(list(rows.order_by(*order)[:most]))
+
+
+def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
+    """Return these placements, which have to be loaded with `staleness_check`, with skews and rollouts.
+
+    One query; a second one for placements with staged update runs.
+    """
+    staged: dict[int | None, StagedRun] = {}
+    staged_ids = [one.pk for one in placements if one.is_staged]
+    if staged_ids:
+        same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
+        found = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
+        found = found.select_related("placement").only(
+            "name", "status", "ended_at", "placement__paused_since"
+        )
+        staged = {row.placement_id: row for row in found}
+    rows = runs_to_show().filter(
+        placement__in=[one for one in placements if one.pk not in staged], number=F("placement__runs_made")
+    )
+    runs = {row.placement_id: row for row in rows if row.placement_id}
+    return [PlacementHeadroom(one, skews_of(one), runs.get(one.pk), staged.get(one.pk)) for one in placements]
+
+
+def ineligible_counts() -> list[tuple[str, int]]:
+    rows = MemberCluster.objects.exclude(verdict="").exclude(membership=Membership.LEAVING)
+    counted = rows.values_list("verdict").annotate(count=Count("pk")).order_by("-count", "verdict")
+    return [(ELIGIBILITY_WORDS[EligibilityKind(verdict)], count) for verdict, count in counted]

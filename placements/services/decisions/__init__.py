@@ -1,0 +1,1 @@
+"""Stored decisions: reading, explaining and comparing them."""

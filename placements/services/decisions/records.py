@@ -1,0 +1,292 @@
+"""Stored decisions, read back with the fleets that they were made on."""
+
+import hashlib
+import re
+import threading
+import zlib
+from datetime import datetime
+from functools import cached_property, lru_cache, partial
+from string import hexdigits
+from typing import TypeAlias
+
+from django.db.models import F, Max, Q, QuerySet
+
+from clusters.fleet import Fleet
+from clusters.queries import FleetSnapshot
+from placements.engine.advice.search import Advice, how_to_fulfil, why_not
+from placements.engine.scheduling.decision import ENGINE_VERSION
+from placements.engine.scheduling.decision import Decision as DecisionValue
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
+from placements.engine.scheduling.record import (
+    UnreadableRecordError,
+    difference,
+    pack,
+    pack_fleet,
+    unpack,
+    unpack_fleet,
+)
+from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.scheduler import schedule
+from placements.explain.advice import change_words, trap_sentences
+from placements.models import Decision, DecisionRecord, FleetRecord, Rollout, ScenarioDecision, StagedRun
+
+AnyDecision: TypeAlias = Decision | ScenarioDecision
+"""One that was made, or one that would be: both cite a record."""
+
+_ID_PREFIX = re.compile("d-[0-9a-f]{4,32}")
+_MOST_ALIKE = 20
+_SHORTEST_PREFIX = 4
+_lock = threading.Lock()
+_latest: tuple[FleetSnapshot, FleetRecord] | None = None
+
+
+class UnknownDecisionError(LookupError):
+    """No record has this id, or an id that starts like this."""
+
+    def __init__(self, given: str) -> None:
+        allowed = "an id, or its beginning with 4 hex digits or more, such as d-26de"
+        super().__init__(f"no decision has the id {given[:40]!r} (allowed: {allowed})")
+
+
+class UnknownInDecisionError(LookupError):
+    """The fleet of a decision has no such cluster."""
+
+    def __init__(self, decision_id: str, cluster: str) -> None:
+        super().__init__(f"the fleet of {decision_id} had no cluster named {cluster[:63]!r}")
+
+
+class AmbiguousDecisionError(LookupError):
+    """Several records have ids that start like this; `ids` has the first of them."""
+
+    def __init__(self, given: str, ids: tuple[str, ...]) -> None:
+        super().__init__(f"several decisions begin with {given}: write more of the id")
+        self.ids = ids
+
+
+def fleet_record_of(view: FleetSnapshot) -> FleetRecord:
+    """Return the record of a fleet, stored first if it is new; one query per fleet version."""
+    global _latest  # noqa: PLW0603 -- one fleet per process is the point
+    with _lock:
+        if _latest is None or _latest[0] is not view:
+            _latest = (view, stored_fleet(view.fleet))
+        return _latest[1]
+
+
+def stored_fleet(fleet: Fleet) -> FleetRecord:
+    """Return the record of a fleet, stored first if it is new."""
+    content = pack_fleet(fleet)
+    stored, _ = FleetRecord.objects.get_or_create(
+        digest=hashlib.sha256(content).hexdigest(),
+        defaults={"content": content, "clusters_count": len(fleet)},
+    )
+    return stored
+
+
+def stored_decision(decision: DecisionValue, fleet: FleetRecord, *, now: datetime) -> DecisionRecord:
+    """Return the record of a decision on a stored fleet, stored first if it is new."""
+    stored, _ = DecisionRecord.objects.defer("content").get_or_create(
+        decision_id=decision.id,
+        defaults={
+            "content": partial(pack, decision),
+            "engine": ENGINE_VERSION,
+            "fleet": fleet,
+            "verified_at": now,
+        },
+    )
+    return stored
+
+
+@lru_cache(maxsize=4)
+def fleet_of(record_id: int) -> Fleet:
+    """Return a stored fleet; this process keeps the latest four."""
+    return unpack_fleet(bytes(FleetRecord.objects.get(pk=record_id).content))
+
+
+@lru_cache(maxsize=64)
+def _decision(record_id: int) -> DecisionValue:
+    record = DecisionRecord.objects.get(pk=record_id)
+    return unpack(bytes(record.content), fleet_of(record.fleet_id))
+
+
+def decision_of(row: AnyDecision) -> DecisionValue:
+    """Return what a cycle decided, with everything needed to replay it.
+
+    Raise UnreadableRecordError if another engine wrote the record.
+    """
+    return _decision(row.record_id)
+
+
+def is_readable(row: AnyDecision) -> bool:
+    return row.record.engine == ENGINE_VERSION
+
+
+def recorded(given: str) -> tuple[int, DecisionValue]:
+    """Return the key and the content of the record with this id, or of the only one whose id starts so.
+
+    Raise UnknownDecisionError, AmbiguousDecisionError, UnreadableRecordError.
+    """
+    if not _ID_PREFIX.fullmatch(given):
+        raise UnknownDecisionError(given)
+    found = DecisionRecord.objects.filter(decision_id__startswith=given).order_by("decision_id")
+    alike = list(found.values_list("pk", "decision_id")[:_MOST_ALIKE])
+    if not alike:
+        raise UnknownDecisionError(given)
+    if len(alike) > 1:
+        raise AmbiguousDecisionError(given, tuple(decision_id for _, decision_id in alike))
+    key = alike[0][0]
+    return key, _decision(key)
+
+
+def fault_of(row: DecisionRecord) -> str:
+    """Replay a record and return how the result differs; empty if it does not.
+
+    Reads past the caches of this process, since the stored bytes are what is verified.
+    """
+    try:
+        stored = unpack(bytes(row.content), unpack_fleet(bytes(row.fleet.content)))
+    except (UnreadableRecordError, ValueError, KeyError, IndexError, zlib.error) as error:
+        return f"it cannot be read: {error}"
+    return difference(stored, schedule(stored.cycle))
+
+
+def of_another_engine() -> list[int]:
+    latest = Decision.objects.filter(number=F("placement__decisions_made"), placement__deleting_since=None)
+    written = latest.exclude(record__engine=ENGINE_VERSION)
+    return sorted(written.values_list("placement_id", flat=True))
+
+
+def cycles_of(record: int) -> QuerySet[Decision]:
+    rows = Decision.objects.filter(record_id=record).select_related("record").defer("record__content")
+    return rows.order_by("-pk")
+
+
+@lru_cache(maxsize=8)
+def _outcomes(record_id: int) -> tuple[ClusterOutcome, ...]:
+    return tuple(Outcomes(_decision(record_id)))
+
+
+def outcomes_of(row: AnyDecision) -> tuple[ClusterOutcome, ...]:
+    """Return the outcome of every cluster in a cycle, by name; cached, as pages show it in pieces."""
+    return _outcomes(row.record_id)
+
+
+@lru_cache(maxsize=256)
+def _problems(record_id: int) -> tuple[str, ...]:
+    return tuple(trap_sentences(_decision(record_id)))
+
+
+def problems_of(row: AnyDecision) -> tuple[str, ...]:
+    """Return sentences on what an unfulfilled or surprising cycle ran into.
+
+    Cached, since finding out takes scheduler runs. Empty for a record of another engine.
+    """
+    return _problems(row.record_id) if is_readable(row) else ()
+
+
+@lru_cache(maxsize=256)
+def _fixes(record_id: int) -> tuple[str, ...]:
+    return tuple(change_words(one.change) for one in how_to_fulfil(_decision(record_id)))
+
+
+def fixes_of(row: AnyDecision) -> tuple[str, ...]:
+    """Return the single changes that would fulfil the placement; cached likewise."""
+    return _fixes(row.record_id) if is_readable(row) else ()
+
+
+@lru_cache(maxsize=64)
+def _advice(record_id: int, cluster: str) -> Advice:
+    return why_not(_decision(record_id), cluster)
+
+
+def advice_of(row: AnyDecision, cluster: str) -> Advice:
+    """Return why a cluster has its outcome, and what would change that. Raise KeyError for an unknown one."""
+    return _advice(row.record_id, cluster)
+
+
+def records_named(prefix: str, *, most: int = 20) -> list[int]:
+    """Return the keys of the records whose ids start so, as `decisions_named` reads a prefix."""
+    digits = prefix.lower().removeprefix("d-")
+    if len(digits) < _SHORTEST_PREFIX or not set(digits) <= set(hexdigits):
+        return []
+    records = DecisionRecord.objects.filter(decision_id__startswith=f"d-{digits}").order_by("decision_id")
+    return list(records.values_list("pk", flat=True)[:most])
+
+
+def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
+    """Return the latest cycle of each decision whose id starts so; the prefix `d-` may be left out.
+
+    A prefix has 4 hex digits or more; a shorter one, or another text, finds nothing.
+    """
+    found = Decision.objects.filter(record__in=records_named(prefix, most=most))
+    latest = found.values("record").annotate(latest=Max("pk")).values("latest")
+    rows = Decision.objects.filter(pk__in=latest).select_related("record", "placement")
+    return list(rows.defer("record__content").order_by("record__decision_id"))
+
+
+def forget_cached_records() -> None:
+    """Clear the caches of this process: for tests, where rows vanish."""
+    global _latest  # noqa: PLW0603 -- see above
+    _latest = None
+    for cached in (fleet_of, _decision, _outcomes, _problems, _fixes, _advice):
+        cached.cache_clear()
+
+
+def run_after(row: Decision) -> Rollout | StagedRun | None:
+    """Return the run that rolled a decision out; None if there was none yet.
+
+    Of rolling updates it is the one in progress then, or the next. A staged run fixes what was decided when
+    it starts, so it is the first that was created since, or that waited for this decision.
+    """
+    if row.placement_id is None:
+        return None
+    rollouts = Rollout.objects.filter(placement=row.placement_id).defer("sync_result", "waves")
+    in_progress = Q(ended_at__isnull=True) | Q(ended_at__gte=row.created_at)
+    rolling = rollouts.filter(in_progress).order_by("number").first()
+
+    since = Q(created_at__gte=row.created_at)
+    earlier = Decision.objects.filter(placement=row.placement_id, number__lt=row.number)
+    if not earlier.filter(policy_number=row.policy_number).exists():
+        since |= Q(plan__policy_snapshot=str(row.policy_number))
+    staged_runs = StagedRun.objects.filter(placement=row.placement_id)
+    staged_runs = staged_runs.defer("plan", "sync_result", "strategy", "overrides", "document")
+    staged = staged_runs.filter(since).order_by("pk").first()
+
+    if rolling is None or staged is None:
+        return rolling or staged
+    return rolling if rolling.started_at <= staged.created_at else staged
+
+
+class DecisionView:
+    """One decision as pages show it: the record is unpacked once, and each fact derived once."""
+
+    def __init__(self, row: AnyDecision) -> None:
+        self.row = row
+
+    @cached_property
+    def value(self) -> DecisionValue:
+        return decision_of(self.row)
+
+    @cached_property
+    def replay(self) -> Replay:
+        return Replay(self.value)
+
+    @cached_property
+    def outcomes(self) -> tuple[ClusterOutcome, ...]:
+        return outcomes_of(self.row)
+
+    @cached_property
+    def problems(self) -> tuple[str, ...]:
+        return problems_of(self.row)
+
+    @cached_property
+    def fixes(self) -> tuple[str, ...]:
+        return fixes_of(self.row)
+
+    @cached_property
+    def rollout(self) -> Rollout | StagedRun | None:
+        """The run that rolled the decision out; None for a hypothetical decision."""
+        return None if isinstance(self.row, ScenarioDecision) else run_after(self.row)
+
+    def advice(self, cluster: str) -> Advice:
+        """Return why a cluster has its outcome. Raise KeyError for one outside the fleet."""
+        return advice_of(self.row, cluster)

@@ -1,0 +1,92 @@
+"""A suggested change as a manifest: what the editor opens as a draft."""
+
+import copy
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from fleetui.apimachinery.errors import InvalidManifest
+from placements.engine.advice.changes import Change
+from placements.engine.scheduling.profile import profile_of
+from placements.manifests import ocm_placement
+from placements.manifests.ocm_placement import is_ocm_placement
+from placements.manifests.placement import SPREAD_OPTIONS_ANNOTATION, parse_placement
+from placements.manifests.policy import PlacementPolicy, TopologySpreadConstraint, parse_policy
+from placements.services.decisions.records import DecisionView
+
+Document = dict[str, Any]
+Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
+
+
+def draft_with(view: DecisionView, change: Change) -> Document | None:
+    """Return the manifest of the decided placement with one change of its policy, everything else as written.
+
+    None for a change of the fleet, when the placement is gone or its policy is no longer the decided one, as
+    the advice was tried on that policy only, and where its kind of document cannot say the change.
+    """
+    placement = view.row.placement
+    if (change.edit is None and change.option is None) or placement is None:
+        return None
+    document, cycle = placement.document, view.value.cycle
+    now = parse_placement(document)
+    options, decided = ({**one, "balance": None} for one in (now.spread_options, cycle.options))
+    has_rules = now.semantics is cycle.semantics and options == decided
+    if not (has_rules and now.spec.policy.canonical() == cycle.policy.canonical()):
+        return None
+    changed = (
+        with_change(document, change) if change.option is None else with_option(document, *change.option)
+    )
+    return changed if _has_change(changed, change) else None
+
+
+def _has_change(document: Document, change: Change) -> bool:
+    try:
+        parsed = parse_placement(document)
+    except InvalidManifest:
+        return False
+    name, value = change.option or ("", None)
+    has_option = change.option is None or parsed.spread_options.get(name) == value
+    wanted = change.changed()
+    relevant_fields = profile_of(wanted).strategy.relevant_fields
+    return has_option and _heeded(parsed.spec.policy, relevant_fields) == _heeded(
+        wanted.policy, relevant_fields
+    )
+
+
+def _heeded(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
+    """Leave out of a policy the limits that nothing reads: not every kind of document can say them."""
+    limits = tuple(
+        one if "maxSkew" in relevant_fields(one) else one.model_copy(update={"max_skew": 1})
+        for one in policy.topology_spread_constraints
+    )
+    return policy.model_copy(update={"topology_spread_constraints": limits})
+
+
+def with_option(document: Document, name: str, value: object) -> Document:
+    """Return a manifest with one option of its semantics set, the others as they are written."""
+    changed = copy.deepcopy(document)
+    notes = changed["metadata"].get("annotations") or {}
+    options = {**json.loads(notes.get(SPREAD_OPTIONS_ANNOTATION, "{}")), name: value}
+    changed["metadata"]["annotations"] = {**notes, SPREAD_OPTIONS_ANNOTATION: json.dumps(options)}
+    return changed
+
+
+def with_change(document: Document, change: Change) -> Document:
+    """Return a manifest with a change of its policy, touching nothing else of it.
+
+    What the change would give is the measure: where the edit of the text as written comes to something else,
+    the policy is written out in full.
+    """
+    wanted = change.changed()
+    if is_ocm_placement(document):
+        return ocm_placement.with_policy(document, wanted.policy)
+    changed = copy.deepcopy(document)
+    spec = changed["spec"]
+    policy, parsed = spec.get("policy") or {}, None
+    with suppress(KeyError, IndexError, TypeError, AttributeError, InvalidManifest):
+        if change.edit is not None:
+            change.edit(policy)
+            parsed = parse_policy(policy, semantics=wanted.semantics)
+    spec["policy"] = policy if parsed == wanted.policy else wanted.policy.canonical()
+    return changed

@@ -1,0 +1,1 @@
+"""Prepared fleets and placements that can be loaded and removed."""

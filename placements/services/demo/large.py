@@ -1,0 +1,281 @@
+"""Clusters and placements of the large demo fleets; the same every time, with typical faults."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from random import Random
+
+from placements.manifests.placement import SEMANTICS_ANNOTATION, SPREAD_OPTIONS_ANNOTATION
+from placements.services.demo.model import (
+    CORDON,
+    CPU_COST,
+    NODES,
+    DemoFault,
+    Document,
+    Size,
+    member,
+    name_of,
+    unique_names,
+)
+from placements.services.demo.placements import (
+    ANYTHING,
+    expressions,
+    labelled,
+    measured,
+    pick_all,
+    pick_fixed,
+    pick_n,
+    placement,
+    prefer,
+    rolling,
+    selector,
+    sorted_by,
+    spread,
+    tolerate,
+)
+
+SEED = 20260820
+GPU, DEDICATED = ("gpu", "true"), ("dedicated", "payments")
+NEW_REGION = "me-south-1"
+"""A region that opened lately: nothing there is in production yet."""
+
+_LAB = (("r0", "e0"), ("r2", "e0"), ("r2", "e1"), ("r0", "e1"), ("r0", "e1"))
+"""Rack and power feed of the clusters of the lab, in the order of their names (`design/ui.md` 0.2)."""
+
+
+class Blemish(StrEnum):
+    """What sets a cluster apart from the ordinary ones; each has at most one."""
+
+    SILENT = "silent"
+    UNHEALTHY = "unhealthy"
+    CORDONED = "cordoned"
+    GPU = "gpu"
+    DEDICATED = "dedicated"
+    NO_REGION = "no region"
+    NO_ENV = "no env"
+    REGION_SPELLED_OTHERWISE = "region spelled otherwise"
+    ENV_SPELLED_OTHERWISE = "env spelled otherwise"
+
+
+_PER_THOUSAND = {
+    Blemish.SILENT: 12,
+    Blemish.UNHEALTHY: 16,
+    Blemish.CORDONED: 6,
+    Blemish.GPU: 40,
+    Blemish.DEDICATED: 20,
+    Blemish.NO_REGION: 6,
+    Blemish.NO_ENV: 6,
+    Blemish.REGION_SPELLED_OTHERWISE: 3,
+    Blemish.ENV_SPELLED_OTHERWISE: 3,
+}
+_FEWEST = 2
+_FAULTS = {Blemish.SILENT: DemoFault.SILENT, Blemish.UNHEALTHY: DemoFault.UNHEALTHY}
+_TAINTS = {Blemish.CORDONED: CORDON, Blemish.GPU: GPU, Blemish.DEDICATED: DEDICATED}
+_OTHER_LABELS: Mapping[Blemish, Mapping[str, str]] = {
+    Blemish.GPU: {"accelerator": "gpu"},
+    Blemish.DEDICATED: {"team": "payments"},
+    Blemish.REGION_SPELLED_OTHERWISE: {"provider": "aws", "region": "US-East-1", "zone": "us-east-1a"},
+    Blemish.ENV_SPELLED_OTHERWISE: {"env": "Prod"},
+}
+_MISSING_LABELS = {Blemish.NO_REGION: ("region", "zone"), Blemish.NO_ENV: ("env",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A region of a provider: its zones, how much of the fleet is there, and what a core costs an hour."""
+
+    region: str
+    provider: str
+    zones: str
+    weight: int
+    millicents_per_cpu: int
+
+
+_SITES = (
+    Site("us-east-1", "aws", "abc", 16, 3900),
+    Site("us-west-2", "aws", "abc", 10, 3950),
+    Site("eu-west-1", "aws", "abc", 9, 4300),
+    Site("eu-central-1", "aws", "abc", 8, 4550),
+    Site("ap-southeast-1", "aws", "ab", 6, 4800),
+    Site("us-central1", "gcp", "abcf", 9, 3500),
+    Site("europe-west4", "gcp", "abc", 7, 3850),
+    Site("asia-east1", "gcp", "abc", 5, 4050),
+    Site("westeurope", "azure", "123", 9, 4600),
+    Site("northeurope", "azure", "123", 6, 4250),
+    Site("southeastasia", "azure", "123", 4, 4700),
+    Site("hamburg", "own", "ab", 6, 2400),
+    Site("prague", "own", "a", 3, 2300),
+    Site(NEW_REGION, "aws", "ab", 2, 5100),
+)
+_ENVS = {"prod": 55, "staging": 20, "test": 15, "canary": 10}
+_TIERS = {"core": 62, "edge": 38}
+_TEAMS = {"platform": 20, "shop": 18, "search": 14, "payments": 12, "media": 14, "data": 12, "mobile": 10}
+_VERSIONS = {"v1.34": 34, "v1.33": 40, "v1.32": 20, "v1.31": 6}
+
+
+def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
+    """Return the clusters; five of them are a lab."""
+    rng = Random(SEED + size)  # noqa: S311 -- a demo that is the same every time, no secret
+    names = unique_names(size, rng)
+    lab, others = sorted(names[: len(_LAB)]), names[len(_LAB) :]
+    count = len(others)
+    blemishes: list[Blemish | None] = []
+    for blemish, share in _PER_THOUSAND.items():
+        blemishes += [blemish] * max(_FEWEST, round(count * share / 1000))
+    blemishes += [None] * (count - len(blemishes))
+    rng.shuffle(blemishes)
+    return (
+        *(_lab_cluster(name, *place, now) for name, place in zip(lab, _LAB, strict=True)),
+        *(
+            _cluster(name, site, blemish, rng, now)
+            for name, site, blemish in zip(others, _sites(len(others), rng), blemishes, strict=True)
+        ),
+    )
+
+
+def _lab_cluster(name: str, rack: str, power: str, now: datetime) -> Document:
+    labels = {"region": "hamburg", "zone": "hamburg-a", "provider": "own", "env": "test", "tier": "lab"}
+    size = Size(nodes=1, cpu=16, busy_percent=5, millicents_per_cpu=1200)
+    of_the_lab = {"team": "platform", "kubernetes-version": "v1.34", "rack": rack, "power": power}
+    return member(name, {**labels, **of_the_lab}, now=now, size=size)
+
+
+def _sites(count: int, rng: Random) -> Iterator[Site]:
+    yield from _SITES
+    yield from rng.choices(_SITES, [site.weight for site in _SITES], k=count - len(_SITES))
+
+
+def _cluster(name: str, site: Site, blemish: Blemish | None, rng: Random, now: datetime) -> Document:
+    env = _drawn(_ENVS, rng)
+    labels = {
+        "region": site.region,
+        "zone": f"{site.region}-{rng.choice(site.zones)}",
+        "provider": site.provider,
+        "env": "staging" if site.region == NEW_REGION and env in ("prod", "canary") else env,
+        "tier": _drawn(_TIERS, rng),
+        "team": _drawn(_TEAMS, rng),
+        "kubernetes-version": _drawn(_VERSIONS, rng),
+    }
+    tier = labels["tier"]
+    nodes: Sequence[int] = (1, 2, 3, 3, 5) if tier == "edge" else (5, 8, 12, 20, 40, 80)
+    size = Size(
+        nodes=rng.choice(nodes),
+        cpu=rng.choice((4, 8) if tier == "edge" else (8, 16, 32)),
+        busy_percent=rng.randint(10, 90),
+        millicents_per_cpu=site.millicents_per_cpu * rng.randint(90, 115) // 100,
+    )
+    if blemish is None:
+        return member(name, labels, now=now, size=size)
+    labels.update(_OTHER_LABELS.get(blemish, {}))
+    for key in _MISSING_LABELS.get(blemish, ()):
+        del labels[key]
+    if blemish is Blemish.GPU:
+        size = replace(size, cpu=64, millicents_per_cpu=size.millicents_per_cpu * 6)
+    taints = [_TAINTS[blemish]] if blemish in _TAINTS else []
+    return member(name, labels, now=now, size=size, taints=taints, fault=_FAULTS.get(blemish))
+
+
+def _drawn(weights: Mapping[str, int], rng: Random) -> str:
+    return rng.choices(tuple(weights), tuple(weights.values()))[0]
+
+
+LEFT_THE_FLEET = "gonewalrus"
+"""A cluster that a PickFixed placement still names."""
+
+_CPU_FREE, _CPU_ALL = "resources.kubernetes-fleet.io/available-cpu", "resources.kubernetes-fleet.io/total-cpu"
+_MEMORY_FREE = "resources.kubernetes-fleet.io/available-memory"
+_PROD, _EDGE, _CORE = labelled(env="prod"), labelled(tier="edge"), labelled(tier="core")
+_CHEAP, _ROOMY = sorted_by(CPU_COST, "Ascending"), sorted_by(_CPU_FREE, "Descending")
+_OCM, _KUBERNETES = {SEMANTICS_ANNOTATION: "ocm"}, {SEMANTICS_ANNOTATION: "kubernetes"}
+_DEDICATED = labelled(team="payments")
+_MODERN = expressions(("kubernetes-version", "In", "v1.33", "v1.34"))
+
+
+def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
+    if len(clusters) < 1000:
+        return tuple(_common(clusters, many=1))
+    return (*_common(clusters, many=12), *_spread_ones(), *_preferring_ones(), *_choosing_ones(clusters))
+
+
+def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
+    """Return nine placements; `payments` has a pinned group, `lab-replicas` comes to a dead end."""
+    budget = rolling("10%", "10%", 30)
+    crd = selector("CustomResourceDefinition", group="apiextensions.k8s.io", labels={"part-of": "monitoring"})
+    monitoring = [selector("Namespace", "monitoring"), crd]
+    yield placement("monitoring", pick_all(tolerations=[ANYTHING]), selectors=monitoring, strategy=budget)
+    soft, providers = spread("region", hard=False), spread("provider", 2 * many)
+    shop = pick_n(12 * many, required=[_PROD], prefer=[prefer(30, _CHEAP)], spread=[soft, providers])
+    yield placement("storefront", shop, strategy=rolling("25%", "10%", 60))
+    yield placement("payments", pick_n(18 * many, required=[_PROD], spread=[spread("region")]))
+    caches = pick_n(
+        9 * many, required=[_EDGE], prefer=[prefer(50, _ROOMY)], spread=[spread("provider", many)]
+    )
+    yield placement("edge-cache", caches, strategy={"type": "External"})
+    yield placement(
+        "inference", pick_all(required=[labelled(accelerator="gpu")], tolerations=[tolerate(*GPU)])
+    )
+    rack, power = spread("rack"), spread("power")
+    yield placement("lab-replicas", pick_n(4, required=[labelled(tier="lab")], spread=[rack, power]))
+    yield placement("archive", pick_fixed(*_settled(clusters)[: 4 * min(many, 6)]))
+    living = expressions(("env", "In", "prod", "staging"))
+    even = spread("region", 2, minDomains=3, nodeTaintsPolicy="Honor")
+    index = pick_n(10 * many, required=[{**living, **measured(NODES, "Ge", "3")}], spread=[even])
+    yield placement("search-index", index, annotations=_KUBERNETES)
+    strict = {**_OCM, SPREAD_OPTIONS_ANNOTATION: '{"mode": "strict", "unsetPolicy": "exclude"}'}
+    mobile = pick_n(8 * many, required=[_MODERN], spread=[spread("region", 1), spread("env", 4, hard=False)])
+    yield placement("mobile-api", mobile, annotations=strict)
+
+
+def _spread_ones() -> Iterator[Document]:
+    """Return placements that are mostly about spreading."""
+    provider, team = spread("provider", 20), spread("team", 10)
+    yield placement("checkout", pick_n(140, required=[_PROD], spread=[provider, team]))
+    yield placement("sessions", pick_n(300, spread=[spread("region", 10), spread("env", 5, hard=False)]))
+    near = [spread("region", 4, hard=False), spread("zone", 2, hard=False)]
+    yield placement("thumbnails", pick_n(200, required=[_CORE], spread=near))
+    yield placement("feature-flags", pick_n(120, spread=[spread("kubernetes-version", 3)]))
+    two_keys = [spread("kubernetes-version", 40), spread("provider", 30)]
+    yield placement("telemetry-gateway", pick_n(160, required=[_EDGE, _CORE], spread=two_keys))
+    apart = pick_n(90, required=[_PROD], spread=[spread("zone", hard=False)])
+    yield placement("dns", apart, annotations=_KUBERNETES)
+
+
+def _preferring_ones() -> Iterator[Document]:
+    """Return placements that are mostly about what is preferred."""
+    yield placement("batch-reports", pick_n(60, prefer=[prefer(100, _CHEAP)], required=[_CORE]))
+    rather_data = [prefer(40, labelled(team="data")), prefer(-30, labelled(env="canary")), prefer(20, _ROOMY)]
+    yield placement("feature-store", pick_n(80, prefer=rather_data, spread=[spread("provider", 40)]))
+    memory = [prefer(60, sorted_by(_MEMORY_FREE, "Descending")), prefer(25, _MODERN)]
+    yield placement("recommendations", pick_n(50, required=[measured(_CPU_FREE, "Ge", "64")], prefer=memory))
+    small = [prefer(30, sorted_by(NODES, "Ascending")), prefer(10, _EDGE)]
+    yield placement(
+        "smoke-tests", pick_n(40, required=[labelled(env="test"), labelled(env="canary")], prefer=small)
+    )
+
+
+def _choosing_ones(clusters: Sequence[Document]) -> Iterator[Document]:
+    """Return placements that are mostly about who may be chosen; one names a cluster that left."""
+    yield placement("card-vault", pick_all(required=[_DEDICATED], tolerations=[tolerate(*DEDICATED)]))
+    large = {**_CORE, **measured(_CPU_ALL, "Ge", "2000")}
+    yield placement("warehouse", pick_all(required=[large]))
+    yield placement("licences", pick_fixed(*_settled(clusters)[-7:], LEFT_THE_FLEET))
+    old = expressions(("kubernetes-version", "In", "v1.31"), ("env", "NotIn", "prod"))
+    yield placement("upgrade-checks", pick_all(required=[old]))
+    own = pick_n(30, required=[labelled(provider="own")], spread=[spread("zone", 2, hard=False)])
+    yield placement("badge-printing", own)
+    anywhere = pick_n(
+        25, required=[labelled(team="media")], prefer=[prefer(50, _ROOMY)], tolerations=[ANYTHING]
+    )
+    yield placement("transcoding", anywhere)
+
+
+def _settled(clusters: Sequence[Document]) -> list[str]:
+    """Return the clusters that the settled sort of placement names: sound ones in production, by name."""
+    return sorted(
+        name_of(one)
+        for one in clusters
+        if one["metadata"]["labels"].get("env") == "prod"
+        and "taints" not in one["spec"]
+        and "annotations" not in one["metadata"]
+    )

@@ -1,0 +1,137 @@
+"""Loading and removing a demo fleet; all of its rows are marked as demo data."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F
+
+from clusters.drivers.registry import SIMULATED
+from clusters.models import MemberCluster
+from clusters.operations.change_log import lock_fleet
+from clusters.operations.join import ClusterSpec, upsert_clusters
+from clusters.operations.leave import forget
+from fleetui.apimachinery.kinds import MEMBER_KIND
+from placements.models import Placement, Resource
+from placements.services.demo.fleets import demo_of
+from placements.services.demo.model import SIMULATED_ANNOTATION, Demo
+from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.placements import delete_placement, save_placement
+from placements.services.resources.operations import apply_resources, delete_resources
+from placements.services.scheduling import schedule_placement
+
+Document = dict[str, Any]
+_SHOWN = 5
+LONGEST_LOAD = timedelta(seconds=60)
+"""After this the workers take over what a killed load has left."""
+
+
+class NameTakenError(Exception):
+    """The demo has a name that something real on this hub has already."""
+
+    def __init__(self, noun: str, names: list[str]) -> None:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        super().__init__(
+            f"the demo brings {noun} that are on this hub and are not demo data: "
+            f"{', '.join(names[:_SHOWN])}{more}. Nothing was loaded."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Counts of the objects that were loaded or removed."""
+
+    clusters: int
+    resources: int
+    placements: int
+
+
+def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
+    """Replace the demo data by a demo of this size, and schedule its placements.
+
+    Raise NameTakenError if another object has one of its names; nothing is changed then.
+    """
+    demo = demo_of(size, now=now)
+    begun = demo.history[0].at if demo.history else now
+    with transaction.atomic():
+        lock_fleet()
+        remove_demo(by=by, now=now)
+        for noun, documents, rows in (
+            ("clusters", demo.clusters, MemberCluster.objects.all()),
+            ("placements", demo.placements, Placement.objects.all()),
+        ):
+            names = [document["metadata"]["name"] for document in documents]
+            taken = sorted(rows.filter(name__in=names).values_list("name", flat=True))
+            if taken:
+                raise NameTakenError(noun, taken)
+        _refuse_taken_resources(demo)
+        first = demo.at_first
+        upsert_clusters([_simulated(document) for document in first.clusters], by=by, now=now)
+        apply_resources(list(first.resources), by=by, now=begun, is_demo=True)
+        for document in first.placements:
+            save_placement(document, by=by, now=begun, is_demo=True)
+        _extend_leases(until=now + LONGEST_LOAD)
+    _schedule(begun, until=now + LONGEST_LOAD)
+    for step in demo.history:
+        with transaction.atomic():
+            if step.kind == MEMBER_KIND:
+                upsert_clusters([_simulated(step.after)], by=by, now=step.at)
+            else:
+                save_placement(step.after, by=by, now=step.at, trigger=step.why, is_demo=True)
+            _extend_leases(until=now + LONGEST_LOAD)
+        _schedule(step.at, until=now + LONGEST_LOAD)
+    _extend_leases(until=None)
+    return Loaded(len(demo.clusters), len(demo.resources), len(demo.placements))
+
+
+@transaction.atomic
+def remove_demo(*, by: User | None, now: datetime) -> Loaded:
+    """Take all demo data away; real placements find other clusters where they were on those of the demo."""
+    lock_fleet()
+    clusters = list(MemberCluster.objects.filter(is_demo=True))
+    placements = list(Placement.objects.filter(is_demo=True, deleting_since=None))
+    names = [cluster.name for cluster in clusters]
+    for placement in placements:
+        placement.bindings.filter(cluster_name__in=names).delete()
+        delete_placement(placement.name, by=by, now=now)
+    resources = list(Resource.objects.filter(is_demo=True))
+    if resources:
+        delete_resources(resources, by=by, now=now)
+    if clusters:
+        forget(clusters, verb="removed", by=by, now=now)
+    return Loaded(len(clusters), len(resources), len(placements))
+
+
+def _refuse_taken_resources(demo: Demo) -> None:
+    wanted = {
+        (one["kind"], str(one["metadata"].get("namespace", "")), one["metadata"]["name"])
+        for one in demo.resources
+    }
+    there = Resource.objects.filter(name__in={name for _, _, name in wanted})
+    taken = sorted(
+        f"{kind} {name}"
+        for kind, namespace, name in there.values_list("kind", "namespace", "name")
+        if (kind, namespace, name) in wanted
+    )
+    if taken:
+        raise NameTakenError("resources", taken)
+
+
+def _simulated(document: Document) -> ClusterSpec:
+    fault = document["metadata"].get("annotations", {}).get(SIMULATED_ANNOTATION)
+    connection = {"fault": fault} if fault else {}
+    return ClusterSpec(document, driver=SIMULATED, connection=connection, is_demo=True)
+
+
+def _extend_leases(*, until: datetime | None) -> None:
+    Placement.objects.filter(is_demo=True).update(lease_expires_at=until, lease_token="")
+
+
+def _schedule(now: datetime, *, until: datetime) -> None:
+    enqueue_affected_placements()
+    due = Placement.objects.filter(is_demo=True, observed_generation__lt=F("generation"))
+    for placement_id in list(due.order_by("pk").values_list("pk", flat=True)):
+        schedule_placement(placement_id, now=now)
+    _extend_leases(until=until)

@@ -1,0 +1,194 @@
+"""Building blocks of a demo: its content, cluster documents and cluster names."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from random import Random
+from typing import Any, TypeAlias
+
+from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
+
+Document: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStep:
+    """One change of one MemberCluster or ClusterResourcePlacement; `before` None: it came at that moment."""
+
+    at: datetime
+    who: str
+    why: str
+    before: Document | None
+    after: Document
+
+    @property
+    def kind(self) -> str:
+        return str(self.after["kind"])
+
+    @property
+    def name(self) -> str:
+        return name_of(self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A fleet, what its hub holds, and placements, as they are at the end of `history`.
+
+    To load one with its past, save `at_first` and schedule every placement; then, for each step, save its
+    `after` and schedule every placement again. To load it without a past, save the demo itself.
+    """
+
+    title: str
+    clusters: tuple[Document, ...]
+    resources: tuple[Document, ...]
+    placements: tuple[Document, ...]
+    history: tuple[HistoryStep, ...] = ()
+
+    @property
+    def at_first(self) -> "Demo":
+        return replace(
+            self,
+            clusters=_undone(self.clusters, self.history),
+            placements=_undone(self.placements, self.history),
+            history=(),
+        )
+
+
+def name_of(document: Document) -> str:
+    return str(document["metadata"]["name"])
+
+
+def _undone(documents: Iterable[Document], history: tuple[HistoryStep, ...]) -> tuple[Document, ...]:
+    first = {(step.kind, step.name): step.before for step in reversed(history)}
+    before = (first.get((one["kind"], name_of(one)), one) for one in documents)
+    return tuple(one for one in before if one is not None)
+
+
+SIMULATED_ANNOTATION = "fleetui.io/simulated"
+NODES = "kubernetes-fleet.io/node-count"
+CPU_COST, MEMORY_COST = "example.com/cost-per-cpu", "example.com/cost-per-gib"
+CORDON = ("cordon-key", "cordon-value")
+_JOINED_AGO, _SICK_AGO, _SILENT_AGO = timedelta(days=40), timedelta(minutes=25), timedelta(hours=3)
+_HEARTBEAT_SECONDS = 15
+
+
+class DemoFault(StrEnum):
+    """InvalidManifest of a simulated cluster: no heartbeat, or unhealthy."""
+
+    SILENT = "silent"
+    UNHEALTHY = "unhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a cluster is and how busy; every node has `cpu` cores and 4 GiB for each of them."""
+
+    nodes: int = 6
+    cpu: int = 8
+    busy_percent: int = 40
+    millicents_per_cpu: int = 4000
+
+
+def member(
+    name: str,
+    labels: Mapping[str, str],
+    *,
+    now: datetime,
+    size: Size | None = None,
+    taints: Iterable[tuple[str, str]] = (),
+    fault: DemoFault | None = None,
+) -> Document:
+    """Return a MemberCluster that has reported lately; taints are keys and values."""
+    written = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints]
+    return {
+        "apiVersion": MEMBER_VERSIONS[0],
+        "kind": MEMBER_KIND,
+        "metadata": {
+            "name": name,
+            "labels": dict(labels),
+            **({"annotations": {SIMULATED_ANNOTATION: fault.value}} if fault else {}),
+        },
+        "spec": {
+            "identity": {
+                "kind": "ServiceAccount",
+                "name": f"fleet-member-{name}",
+                "namespace": "fleet-system",
+                "apiGroup": "",
+            },
+            "heartbeatPeriodSeconds": _HEARTBEAT_SECONDS,
+            **({"taints": written} if written else {}),
+        },
+        "status": _status(size or Size(), now, fault),
+    }
+
+
+def _status(size: Size, now: datetime, fault: DemoFault | None) -> Document:
+    silent_for = _SILENT_AGO if fault is DemoFault.SILENT else timedelta()
+    reported = _written(now - silent_for)
+    milli = size.nodes * size.cpu * 1000
+    shares = {"capacity": 100, "allocatable": 95, "available": 95 - size.busy_percent}
+    is_healthy = fault is not DemoFault.UNHEALTHY
+    joined = _written(now - _JOINED_AGO)
+    since = joined if is_healthy else _written(now - _SICK_AGO)
+    properties = {
+        NODES: str(size.nodes),
+        CPU_COST: f"{size.millicents_per_cpu / 100_000:.5f}",
+        MEMORY_COST: f"{size.millicents_per_cpu / 800_000:.5f}",
+    }
+    return {
+        "agentStatus": [
+            {
+                "type": "MemberAgent",
+                "conditions": [
+                    {"type": "Joined", "status": "True", "reason": "Joined", "lastTransitionTime": joined},
+                    {
+                        "type": "Healthy",
+                        "status": "True" if is_healthy else "False",
+                        "reason": "Healthy" if is_healthy else "NotReady",
+                        "lastTransitionTime": since,
+                    },
+                ],
+                "lastReceivedHeartbeat": reported,
+            }
+        ],
+        "properties": {
+            name: {"value": value, "observationTime": reported} for name, value in properties.items()
+        },
+        "resourceUsage": {
+            **(
+                {
+                    name: {"cpu": f"{milli * share // 100}m", "memory": f"{milli * share * 4 // 100_000}Gi"}
+                    for name, share in shares.items()
+                }
+            ),
+            "observationTime": reported,
+        },
+    }
+
+
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_ADJECTIVES = """
+amber azure bold brave bright brisk calm clever copper coral cosmic crimson daring dusky eager early fair
+fancy fleet fond frosty gentle glad golden grand happy hardy hazel honest humble icy indigo ivory jade jolly
+keen kind light lively loyal lucky lunar mellow merry mighty misty modest nimble noble olive pale patient
+plucky polar proud quick quiet rapid ruby rustic sandy scarlet shy silent silver sleek smart solar spry
+steady stormy sunny swift tidy vivid warm wild wise witty young
+"""
+_ANIMALS = """
+badger bat bear beaver bison camel cat cheetah condor crane crow deer dolphin dove eagle elk falcon ferret
+finch fish fox gazelle gecko goat goose hare hawk heron hippo horse ibex ibis jackal jaguar kestrel kiwi
+koala lark lemur leopard lion lizard llama lynx marten mole moose moth newt ocelot orca oriole otter owl
+panda parrot penguin plover puffin puma quail rabbit raven robin salmon seal shark
+"""
+
+
+def unique_names(count: int, rng: Random) -> list[str]:
+    plain = sorted({adjective + animal for adjective in _ADJECTIVES.split() for animal in _ANIMALS.split()})
+    rng.shuffle(plain)
+    rounds = range(1, 1 + -(-count // len(plain)))
+    names = [name if number == 1 else f"{name}-{number}" for number in rounds for name in plain]
+    return names[:count]

@@ -1,0 +1,1 @@
+"""Evictions, drains and disruption budgets."""

@@ -1,0 +1,53 @@
+"""Saving and deleting disruption budgets (`spec/lifecycle.md` A.14, B.1.9)."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.concurrency import retry_on_conflict
+from placements.manifests.disruption import budget_faults, parse_disruption_budget
+from placements.manifests.policy import PlacementType
+from placements.models import DisruptionBudget, Placement
+from placements.services.results import SaveResult, delete_row, locked_row, save_row
+
+BUDGET = "budget"
+
+
+class UnknownBudgetError(LookupError):
+    """No disruption budget has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no disruption budget is named {name!r}")
+        self.name = name
+
+
+@retry_on_conflict
+def save_budget(
+    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+) -> SaveResult[DisruptionBudget]:
+    """Create a budget or change it; the same again changes nothing. Its placement may be created later.
+
+    Raise InvalidManifest, also if it does not fit the placement's type, and RevisionConflict.
+    """
+    parsed = parse_disruption_budget(dict(document))
+    name = parsed.metadata.name
+    current = locked_row(DisruptionBudget, BUDGET, expected, name=name)
+    found = Placement.objects.filter(name=name).values_list("placement_type", flat=True).first()
+    faults = budget_faults(parsed.spec, PlacementType(found)) if found else []
+    if faults:
+        raise InvalidManifest(faults)
+    row = current or DisruptionBudget(name=name, created_at=now, revision=0)
+    return save_row(row, BUDGET, document, by=by, now=now)
+
+
+@transaction.atomic
+def delete_budget(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
+    """Delete a budget. Raise UnknownBudgetError, RevisionConflict."""
+    current = locked_row(DisruptionBudget, BUDGET, expected, name=name)
+    if current is None:
+        raise UnknownBudgetError(name)
+    delete_row(current, BUDGET, by=by, now=now)

@@ -1,0 +1,314 @@
+"""Drains: cordon a cluster, then evict its placements one after another (lifecycle A.14).
+
+The state of a drain is in the database, so any worker can continue it, also after a crash.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.fleet import EligibilityKind
+from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterTaint, MemberCluster
+from clusters.operations.change_log import lock_fleet
+from clusters.operations.edit import UnknownClusterError, cordon
+from clusters.operations.join import CLUSTER
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.audit import AuditEvent, actor_name, record
+from placements.engine.disruption import EvictionReason, Executed, Invalid, KeptReason
+from placements.engine.rollout.state import Phase
+from placements.explain.vocabulary import counted
+from placements.manifests.binding import BindingState
+from placements.manifests.placement import parse_placement
+from placements.models import Binding, Drain, DrainStep
+from placements.services.disruption.evictions import EvictionCheck, carry_out, judge
+from placements.services.disruption.impact import has_begun_run, is_held, why_stays
+from placements.services.disruption.queries import left_of, numbers_facts
+from placements.services.rollout_state import RolloutContext, is_staged
+from placements.services.rollouts.operations import ActionNotAllowed
+
+TRY_AGAIN = timedelta(seconds=10)
+MOST_TRIED = 50
+"""Most evictions that one pass evaluates: each reads the complete placement."""
+_SILENT = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
+
+
+def take_steps(drain: Drain, *, now: datetime) -> None:
+    """Update the steps, then evict as many placements as the options allow, in their order."""
+    steps = note_steps(drain, now=now)
+    room = drain.at_once - _evictions_in_progress(drain, steps)
+    due = [step for step in steps if step.state in _TRIED and not (step.try_at and step.try_at > now)]
+    for step in due[:MOST_TRIED]:
+        if room <= 0:
+            return
+        if not _is_moving_elsewhere(drain, step.placement_name):
+            room -= _try(drain, step, now=now)
+
+
+def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
+    """Update the step of every placement; return the steps in the order of eviction."""
+    rows = Binding.objects.filter(cluster_name=drain.cluster_name).select_related("placement")
+    bindings = {row.placement.name: row for row in rows}
+    known = set(drain.steps.values_list("placement_name", flat=True))
+    missing = [
+        DrainStep(drain=drain, placement_name=name, changed_at=now) for name in bindings if name not in known
+    ]
+    DrainStep.objects.bulk_create(missing, batch_size=500, ignore_conflicts=True)
+    place = {name: at for at, name in enumerate(drain.first)}
+    last = len(place)
+    steps = sorted(
+        drain.steps.all(), key=lambda step: (place.get(step.placement_name, last), step.placement_name)
+    )
+    for step in steps:
+        binding = bindings.get(step.placement_name)
+        if binding is None:
+            _put(step, DrainStep.State.GONE, "", now=now)
+        elif binding.placement.deleting_since:
+            _put(step, DrainStep.State.LEAVING, EvictionReason.BEING_DELETED, now=now)
+        elif binding.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
+            _put(step, DrainStep.State.LEAVING, EvictionReason.LEAVING, now=now)
+        elif binding.state == BindingState.UNSCHEDULED and is_staged(binding.placement):
+            _put(step, DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN, now=now)
+        elif stays := why_stays(parse_placement(binding.placement.document).spec.policy):
+            _put(step, DrainStep.State.STAYS, stays, now=now)
+        elif step.state not in _TRIED:
+            _put(step, DrainStep.State.WAITING, "", now=now)
+    return steps
+
+
+_TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
+
+
+def _put(
+    step: DrainStep, state: DrainStep.State, why: str, *, now: datetime, judged: EvictionCheck | None = None
+) -> None:
+    verdict = judged.verdict if judged else None
+    numbers = None if verdict is None or isinstance(verdict, Invalid) else numbers_facts(verdict.numbers)
+    try_at = now + TRY_AGAIN if state == DrainStep.State.BLOCKED else None
+    if (step.state, step.why, step.numbers, step.try_at) != (state, why, numbers, try_at):
+        is_news = step.state != state
+        step.state, step.why, step.numbers, step.try_at = state, why, numbers, try_at
+        step.changed_at = now if is_news else step.changed_at
+        step.save(update_fields=["state", "why", "numbers", "try_at", "changed_at"])
+
+
+def _evictions_in_progress(drain: Drain, steps: Iterable[DrainStep]) -> int:
+    if MemberCluster.objects.filter(name=drain.cluster_name, verdict__in=_SILENT).exists():
+        return 0
+    leaving = [step for step in steps if step.state == DrainStep.State.LEAVING]
+    return sum(step.why == EvictionReason.LEAVING for step in leaving)
+
+
+def _is_moving_elsewhere(drain: Drain, placement: str) -> bool:
+    others = DrainStep.objects.filter(
+        drain__state=Drain.State.RUNNING, placement_name=placement, state=DrainStep.State.LEAVING
+    )
+    return others.exclude(drain=drain).count() >= drain.per_placement
+
+
+@transaction.atomic
+def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
+    """Evict one placement; return 1 if an eviction is in progress now. A refusal is recorded once.
+
+    The rows are locked and read again, because users and other workers may have changed them.
+    """
+    if not _may_evict(drain, step):
+        return 0
+    judged = judge(step.placement_name, drain.cluster_name, now=now)
+    if judged.verdict.why is EvictionReason.PLANNED:
+        judged = replace(judged, verdict=Executed(EvictionReason.PLANNED))
+    context, verdict = judged.context, judged.verdict
+    if context is None or _is_moving_elsewhere(drain, step.placement_name):
+        return 0
+    obstacle = _obstacle(context)
+    if obstacle:
+        _put(step, DrainStep.State.BLOCKED, obstacle, now=now)
+        return 0
+    is_executed = isinstance(verdict, Executed)
+    if is_executed or verdict.why != step.why:
+        carry_out(judged, by=None, now=now, drain=drain, removes=not context.is_staged)
+    if not is_executed:
+        _put(step, DrainStep.State.BLOCKED, verdict.why, now=now, judged=judged)
+        return 0
+    if context.is_staged:
+        _put(step, DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN, now=now)
+        return 0
+    _put(step, DrainStep.State.LEAVING, EvictionReason.LEAVING, now=now)
+    return 1
+
+
+def _may_evict(drain: Drain, step: DrainStep) -> bool:
+    row = Drain.objects.select_for_update().filter(pk=drain.pk, state=Drain.State.RUNNING).first()
+    if row is None or not row.steps.filter(pk=step.pk, state__in=_TRIED).exists():
+        return False
+    return _evictions_in_progress(row, row.steps.all()) < row.at_once
+
+
+def _obstacle(context: RolloutContext) -> KeptReason | None:
+    """Return what prevents the eviction until a user resumes the placement or a staged run ends."""
+    if is_held(context.placement):
+        return KeptReason.HELD
+    is_run_begun = context.is_staged and has_begun_run(context.placement)
+    return KeptReason.STAGED_RUN if is_run_begun else None
+
+
+AT_ONCE, PER_PLACEMENT = 5, 1
+MOST_AT_ONCE = 100
+RESYNC = timedelta(seconds=2)
+"""How often a drain is continued, also after its worker was killed."""
+BATCH = 20
+_NAMED = 20
+_OVER = frozenset({DrainStep.State.GONE, DrainStep.State.STAYS, DrainStep.State.NEXT_RUN})
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Options of a drain; None keeps the present value, of a new drain the default.
+
+    `at_once`: maximum of concurrent evictions. `first`: placements to evict first, in this order; the others
+    follow by name. `deadline`: the time at which the drain stops.
+    """
+
+    at_once: int | None = None
+    per_placement: int | None = None
+    first: Sequence[str] | None = None
+    deadline: datetime | None = None
+
+    @property
+    def columns(self) -> dict[str, object]:
+        values = {
+            "at_once": self.at_once,
+            "per_placement": self.per_placement,
+            "first": None if self.first is None else list(self.first),
+            "deadline": self.deadline,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+DEFAULT_PACE = Pace()
+
+
+@transaction.atomic
+def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_PACE) -> Drain:
+    """Cordon a cluster and start to evict its placements, or change the options of its running drain.
+
+    At the deadline the drain ends as `expired`: evictions stop (`left_of` has the rest), the cordon stays,
+    and evictions in progress complete. Raise UnknownClusterError, InvalidManifest for invalid options.
+    """
+    lock_fleet()
+    if not MemberCluster.objects.filter(name=cluster).exists():
+        raise UnknownClusterError(cluster)
+    running = _running(cluster)
+    faults = []
+    if pace.at_once is not None and not 1 <= pace.at_once <= MOST_AT_ONCE:
+        faults.append(FieldError("atOnce", "out-of-range", "is out of range", f"1 to {MOST_AT_ONCE}"))
+    if pace.deadline is not None and pace.deadline <= now:
+        faults.append(FieldError("deadline", "out-of-range", "is over already", "a time in the future"))
+    first = list(pace.first or ())
+    here = set[str]()
+    if first:
+        here = set(Binding.objects.filter(cluster_name=cluster).values_list("placement__name", flat=True))
+        here |= set(running.steps.values_list("placement_name", flat=True)) if running else set()
+    for at, name in enumerate(first):
+        if name in first[:at]:
+            faults.append(FieldError(f"order[{at}]", "duplicate", f"Duplicate value: {name!r}"))
+        elif name not in here:
+            faults.append(
+                FieldError(f"order[{at}]", "not-found", f"{name[:63]!r} is not placed on {cluster}")
+            )
+    if faults:
+        raise InvalidManifest(faults)
+    if running:
+        _change_pace(running, pace, by=by, now=now)
+        return running
+    cordon([cluster], by=by, now=now)
+    row = Drain.objects.create(
+        cluster_name=cluster,
+        requeue_at=now,
+        started_at=now,
+        started_by=actor_name(by),
+        **{"at_once": AT_ONCE, "per_placement": PER_PLACEMENT, **pace.columns},
+    )
+    record(AuditEvent("drain started", CLUSTER, cluster, after=_pace_facts(row)), by=by, now=now)
+    return row
+
+
+def _change_pace(row: Drain, pace: Pace, *, by: User | None, now: datetime) -> None:
+    before = _pace_facts(row)
+    for name, value in pace.columns.items():
+        setattr(row, name, value)
+    if _pace_facts(row) != before:
+        row.save(update_fields=[*pace.columns])
+        event = AuditEvent(
+            "drain pace changed", CLUSTER, row.cluster_name, before=before, after=_pace_facts(row)
+        )
+        record(event, by=by, now=now)
+
+
+def _pace_facts(row: Drain) -> dict[str, object]:
+    facts: dict[str, object] = {"atOnce": row.at_once}
+    facts |= {"order": row.first} if row.first else {}
+    return facts | ({"deadline": row.deadline.isoformat()} if row.deadline else {})
+
+
+@transaction.atomic
+def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
+    """Stop evicting from a cluster, which stays cordoned; evicted placements do not return automatically.
+
+    Raise ActionNotAllowed without a running drain.
+    """
+    lock_fleet()
+    running = _running(cluster)
+    if running is None:
+        raise ActionNotAllowed(f"{cluster} is not being drained; there is nothing to cancel")
+    name = actor_name(by)
+    _end(running, Drain.State.CANCELLED, f"cancelled by {name}", by=by, now=now)
+    return running
+
+
+def advance_drains(*, now: datetime) -> int:
+    """Continue the due drains; return how many. Each is claimed by a conditional update."""
+    due = Drain.objects.filter(state=Drain.State.RUNNING, requeue_at__lte=now)
+    rows = list(due.order_by("requeue_at", "pk")[:BATCH])
+    # Row by row: a claim without a token is exact only when each update says whether this worker won.
+    claimed = [row for row in rows if due.filter(pk=row.pk).update(requeue_at=now + RESYNC)]
+    for row in claimed:
+        _continue(row, now=now)
+    return len(claimed)
+
+
+def _continue(row: Drain, *, now: datetime) -> None:
+    cluster = MemberCluster.objects.filter(name=row.cluster_name).first()
+    ended = "" if cluster else "the cluster has left the fleet"
+    if (
+        cluster
+        and not ClusterTaint.objects.filter(cluster=cluster, key=CORDON_KEY, value=CORDON_VALUE).exists()
+    ):
+        ended = "the cluster was uncordoned"
+    if ended:
+        _end(row, Drain.State.CANCELLED, ended, by=None, now=now)
+        return
+    is_expired = row.deadline is not None and row.deadline <= now
+    (note_steps if is_expired else take_steps)(row, now=now)
+    if not row.steps.exclude(state__in=_OVER).exists():
+        _end(row, Drain.State.DONE, "nothing is left that can go", by=None, now=now)
+    elif is_expired:
+        left = counted(len(left_of(row)), "placement")
+        _end(row, Drain.State.EXPIRED, f"the deadline passed with {left} left", by=None, now=now)
+
+
+def _running(cluster: str) -> Drain | None:
+    return Drain.objects.filter(cluster_name=cluster, state=Drain.State.RUNNING).first()
+
+
+def _end(row: Drain, state: Drain.State, reason: str, *, by: User | None, now: datetime) -> None:
+    ended = Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING)
+    if state == Drain.State.EXPIRED:  # unless the deadline was changed meanwhile
+        ended = ended.filter(deadline=row.deadline)
+    if ended.update(state=state, ended_at=now, ended_reason=reason):
+        left = [step.placement_name for step in left_of(row)]
+        after = {"because": reason, "left": left[:_NAMED], "leftCount": len(left)}
+        record(AuditEvent(f"drain {state}", CLUSTER, row.cluster_name, after=after), by=by, now=now)
+    row.refresh_from_db()

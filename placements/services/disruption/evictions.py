@@ -1,0 +1,170 @@
+"""Evictions: checked against the disruption budget, then removed immediately (lifecycle A.14, B.8.1).
+
+Evictions of one placement are serialized by the lock on its row, so that no two count the same available
+cluster.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F
+
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.concurrency import retry_on_conflict
+from fleetui.task_queue import enqueue
+from placements.engine.disruption import EvictionReason, Executed, Invalid, Verdict, judge_eviction
+from placements.engine.rollout.state import EMPTY, NO_FAILURE, Phase
+from placements.manifests.binding import BindingState
+from placements.manifests.disruption import eviction_change_faults, parse_eviction
+from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
+from placements.services.disruption.queries import budget_for, numbers_facts
+from placements.services.results import PLACEMENT
+from placements.services.rollout_state import (
+    BindingColumns,
+    RolloutContext,
+    eviction_context,
+    load_rollout_context,
+)
+from placements.services.rollouts.controller import begin_run, running_rollout
+from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout, enqueue_scheduling
+
+
+@dataclass(frozen=True)
+class EvictionCheck:
+    """Result of the check of an eviction, while the placement is locked; `context` is None without one."""
+
+    placement: str
+    cluster: str
+    verdict: Verdict
+    context: RolloutContext | None
+
+
+@transaction.atomic
+def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Eviction:
+    """Evict a placement from a cluster within its disruption budget; a refusal is a result, not an exception.
+
+    The placement is rescheduled: a cluster without a taint may be selected again immediately.
+    """
+    return carry_out(judge(placement, cluster, now=now), by=by, now=now)
+
+
+@retry_on_conflict
+def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetime) -> tuple[Eviction, bool]:
+    """Perform the eviction of a manifest, once (B.8.1); return it and whether it is new.
+
+    Raise InvalidManifest, also if an eviction of this name has another target: evictions of two placements
+    are not serialized.
+    """
+    wanted = parse_eviction(dict(document))
+    name, spec = wanted.metadata.name, wanted.spec
+    judged = judge(spec.placement_name, spec.cluster_name, now=now)
+    earlier = Eviction.objects.filter(name=name).first()
+    if earlier is None:
+        return carry_out(judged, by=by, now=now, document=dict(document)), True
+    faults = eviction_change_faults(parse_eviction(earlier.document), wanted)
+    if faults:
+        raise InvalidManifest(faults)
+    return earlier, False
+
+
+def judge(name: str, cluster: str, *, now: datetime) -> EvictionCheck:
+    """Lock a placement and check an eviction; requires a transaction."""
+    placement = Placement.objects.select_for_update().filter(name=name).first()
+    if placement is None:
+        return EvictionCheck(name, cluster, Invalid(EvictionReason.NO_PLACEMENT), None)
+    list(Binding.objects.select_for_update().filter(placement=placement, cluster_name=cluster))
+    context = load_rollout_context(placement, now=now)
+    return EvictionCheck(
+        name, cluster, judge_eviction(eviction_context(context), cluster, budget_for(name)), context
+    )
+
+
+def carry_out(
+    judged: EvictionCheck,
+    *,
+    by: User | None,
+    now: datetime,
+    drain: Drain | None = None,
+    document: dict[str, Any] | None = None,
+    removes: bool = True,
+) -> Eviction:
+    """Perform a checked eviction and record it; requires the transaction of the check.
+
+    Without `removes` the binding ends and its resources stay until a staged run removes them.
+    """
+    verdict, context = judged.verdict, judged.context
+    if context and isinstance(verdict, Executed) and verdict.why is not EvictionReason.LEAVING:
+        _unschedule(context, judged.cluster, by=by, now=now, removes=removes)
+    row = Eviction.objects.create(
+        name=document["metadata"]["name"] if document else None,
+        document=document,
+        placement=context.placement if context else None,
+        placement_name=judged.placement,
+        cluster_name=judged.cluster,
+        drain=drain,
+        outcome=outcome_of(verdict),
+        why=verdict.why,
+        numbers=None if isinstance(verdict, Invalid) else numbers_facts(verdict.numbers),
+        at=now,
+        by=actor_name(by),
+    )
+    after = {"cluster": judged.cluster, "outcome": row.outcome, "why": row.why}
+    record(AuditEvent("evicted", PLACEMENT, judged.placement, after=after), by=by, now=now)
+    return row
+
+
+def outcome_of(verdict: Verdict) -> Eviction.Outcome:
+    if isinstance(verdict, Invalid):
+        return Eviction.Outcome.INVALID
+    is_executed = isinstance(verdict, Executed)
+    return Eviction.Outcome.EXECUTED if is_executed else Eviction.Outcome.NOT_EXECUTED
+
+
+def _unschedule(
+    context: RolloutContext, cluster: str, *, by: User | None, now: datetime, removes: bool
+) -> None:
+    """End the binding and start its removal, in the present rollout or a new one."""
+    placement = context.placement
+    placement.trigger = f"evicted from {cluster}"
+    placement.triggered_by = actor_name(by)
+    enqueue_scheduling([placement.pk], trigger=placement.trigger, by=placement.triggered_by)
+    binding = next(one for one in context.bindings if one.cluster_name == cluster)
+    row = Binding.objects.filter(pk=binding.pk)
+    if binding.phase in EMPTY:
+        row.delete()
+    else:
+        row.exclude(state=BindingState.UNSCHEDULED).update(
+            state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND
+        )
+        if removes:
+            _start_removal(context, binding, now=now)
+    enqueue_rollout([placement.pk])
+
+
+def _start_removal(context: RolloutContext, binding: BindingColumns, *, now: datetime) -> None:
+    """Start the removal; a call in progress keeps its lease, and the removal waits for it."""
+    facts: dict[str, Any] = {
+        "phase": Phase.REMOVING,
+        "phase_changed_at": now,
+        "attempts": 1,
+        "retry_at": None,
+        "message": "",
+    }
+    facts |= NO_FAILURE.columns()
+    Binding.objects.filter(pk=binding.pk).update(**facts, untrackable_since=None, next_call_at=now)
+    enqueue(CARRY_OUT_DUE)
+    if context.is_staged:
+        return
+    cluster = binding.cluster_name
+    run = running_rollout(context.placement) or begin_run(context, [[cluster]], now=now)
+    earlier = ClusterUpdate.objects.filter(
+        rollout__placement=context.placement, cluster_name=cluster, outcome=""
+    )
+    earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
+    ClusterUpdate.objects.create(rollout=run, cluster_name=cluster, what="remove", started_at=now)
+    Rollout.objects.filter(pk=run.pk).update(progress_version=F("progress_version") + 1)

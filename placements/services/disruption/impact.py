@@ -1,0 +1,185 @@
+"""Impact of a drain on each placement of a cluster: scheduled in memory, nothing is written."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from clusters.fleet import NO_SCHEDULE, Fleet, Taint
+from clusters.models import CORDON_KEY, CORDON_VALUE
+from clusters.queries import current_fleet
+from placements.engine.disruption import EvictionReason, Executed, KeptReason, judge_eviction
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Picked
+from placements.engine.scheduling.filters.taint_toleration import untolerated
+from placements.engine.scheduling.scheduler import schedule
+from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
+from placements.explain.vocabulary import joined
+from placements.explain.what_if import stuck_words
+from placements.manifests.binding import BindingState
+from placements.manifests.binding import PlacedBinding as BindingValue
+from placements.manifests.placement import parse_placement
+from placements.manifests.policy import PlacementPolicy, PlacementType
+from placements.models import Binding, Placement, StagedRun
+from placements.services.disruption.queries import budget_for
+from placements.services.fleet.impact import MOST_LOOKED_AT, with_clusters
+from placements.services.rollout_state import RolloutContext, eviction_context, load_rollout_context
+from placements.services.snapshots import cycles_of
+
+_NAMES_SAID = 5
+CORDON = Taint(CORDON_KEY, CORDON_VALUE, NO_SCHEDULE)
+
+
+class EvictionImpact(StrEnum):
+    """Impact of a drain on a placement."""
+
+    MOVES = "moves"
+    """Evicted, with a replacement."""
+    SHRINKS = "shrinks"
+    """Evicted, and fulfilled without a replacement."""
+    STUCK = "stuck"
+    """Evicted, not fulfilled, without a replacement."""
+    BLOCKED = "blocked"
+    """Not evictable now: disruption budget, pause or staged update run."""
+    STAYS = "stays"
+    """Not evictable."""
+    LEAVING = "leaving"
+    """Being removed or deleted already."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRow:
+    """Impact on one placement; `said` is its message.
+
+    `scores` are the replacement clusters with their scores.
+    """
+
+    placement: str
+    impact: EvictionImpact
+    joins: tuple[str, ...]
+    placed_before: int
+    placed_after: int
+    said: str
+    scores: tuple[Picked, ...] = ()
+
+    @property
+    def gets_worse(self) -> bool:
+        return self.impact in (EvictionImpact.STUCK, EvictionImpact.BLOCKED, EvictionImpact.STAYS)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainImpact:
+    """Impact on the placements of a cluster, those that get worse first."""
+
+    cluster: str
+    rows: tuple[DrainRow, ...]
+    unlooked: int = 0
+
+    @property
+    def asks_for_the_name(self) -> bool:
+        return any(row.impact in (EvictionImpact.STUCK, EvictionImpact.SHRINKS) for row in self.rows)
+
+    @property
+    def count(self) -> dict[str, int]:
+        impacts = [row.impact for row in self.rows]
+        return {str(impact): impacts.count(impact) for impact in EvictionImpact}
+
+
+def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -> DrainImpact:
+    """Return the impact of draining a cluster on at most 200 placements, by name.
+
+    `beside`: clusters that are drained at the same time, which cannot be replacements.
+    """
+    here = Binding.objects.filter(cluster_name=cluster).values("placement_id")
+    rows = Placement.objects.filter(pk__in=here)
+    looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
+    fleet = cordoned(current_fleet().fleet, cluster, *beside)
+    found = []
+    for placement, cycle in cycles_of(looked, fleet):
+        row = _not_eviction_context(placement, cycle)
+        if row is None:
+            context = load_rollout_context(placement, now=now)
+            row = _blocked(context, cycle, cluster) or _evicted(context, cycle, cluster)
+        found.append(row)
+    found.sort(key=lambda row: (not row.gets_worse, row.placement))
+    return DrainImpact(cluster, tuple(found), rows.count() - len(looked))
+
+
+def cordoned(fleet: Fleet, *names: str) -> Fleet:
+    changed = [one for one in fleet if one.name in names and CORDON not in one.taints]
+    return with_clusters(fleet, [one._replace(taints=(*one.taints, CORDON)) for one in changed])
+
+
+def why_stays(policy: PlacementPolicy) -> KeptReason | None:
+    if policy.placement_type is PlacementType.PICK_FIXED:
+        return KeptReason.PICK_FIXED
+    return None if untolerated((CORDON,), policy.tolerations) else KeptReason.TOLERATES
+
+
+def is_held(placement: Placement) -> bool:
+    return placement.paused_since is not None or placement.is_stopped
+
+
+def has_begun_run(placement: Placement) -> bool:
+    """Return whether a staged update run is in progress; it fails if a cluster leaves (lifecycle B.5.3)."""
+    begun = StagedRun.objects.filter(placement=placement, ended_at=None, started_at__isnull=False)
+    return begun.exists()
+
+
+def _not_eviction_context(placement: Placement, cycle: Cycle) -> DrainRow | None:
+    name, placed = placement.name, _placed(cycle.live_bindings)
+    if placement.deleting_since:
+        return DrainRow(name, EvictionImpact.LEAVING, (), placed, placed, "Placement is being deleted.")
+    stays = why_stays(parse_placement(placement.document).spec.policy)
+    return DrainRow(name, EvictionImpact.STAYS, (), placed, placed, STAYS_SENTENCES[stays]) if stays else None
+
+
+def _blocked(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow | None:
+    """Return the row of a placement that would not be evicted or is being removed, else None."""
+    name, placed = context.placement.name, _placed(cycle.live_bindings)
+    verdict = judge_eviction(eviction_context(context), cluster, budget_for(name))
+    if verdict.why is EvictionReason.LEAVING:
+        return DrainRow(name, EvictionImpact.LEAVING, (), placed, placed, "Removal in progress.")
+    if is_held(context.placement):
+        return DrainRow(name, EvictionImpact.BLOCKED, (), placed, placed, STAYS_SENTENCES[KeptReason.HELD])
+    if context.is_staged and has_begun_run(context.placement):
+        return DrainRow(
+            name, EvictionImpact.BLOCKED, (), placed, placed, STAYS_SENTENCES[KeptReason.STAGED_RUN]
+        )
+    if isinstance(verdict, Executed) or verdict.why is EvictionReason.PLANNED:
+        return None
+    return DrainRow(name, EvictionImpact.BLOCKED, (), placed, placed, eviction_sentence(verdict))
+
+
+def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
+    decision = schedule(without(cycle, cluster))
+    before, after = _placed(cycle.live_bindings), _placed(decision.bindings_after)
+    there = {one.cluster for one in cycle.live_bindings if one.is_active} | {cluster}
+    joins = tuple(name for name in decision.picked_names if name not in there)
+    staged = f" {STAYS_SENTENCES[KeptReason.NEXT_RUN]}" if context.is_staged else ""
+    if not decision.is_fulfilled or decision.is_failed:
+        impact, said = EvictionImpact.STUCK, f"No replacement: {stuck_words(decision)}."
+    elif joins:
+        shown = joins if len(joins) <= _NAMES_SAID else (*joins[:4], f"{len(joins) - 4} more")
+        impact, said = EvictionImpact.MOVES, f"Replacement: {joined(shown)}."
+    else:
+        is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
+        impact, said = EvictionImpact.SHRINKS, f"No replacement needed{' (PickAll)' if is_all else ''}."
+    scores = tuple(one for one in decision.picked if one.cluster not in there)
+    return DrainRow(context.placement.name, impact, joins, before, after, f"{said}{staged}", scores)
+
+
+def without(cycle: Cycle, *clusters: str) -> Cycle:
+    """Return the cycle that follows the eviction from these clusters."""
+    gone = frozenset(clusters)
+    bindings = tuple(
+        replace(one, state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)
+        if one.cluster in gone and one.is_active
+        else one
+        for one in cycle.bindings
+    )
+    return replace(cycle, bindings=bindings)
+
+
+def _placed(bindings: Iterable[BindingValue]) -> int:
+    return sum(one.is_active for one in bindings)

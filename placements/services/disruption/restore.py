@@ -1,0 +1,145 @@
+"""Results of rescheduling placements, computed in memory; nothing is written.
+
+Rescheduling has the effect of a policy change: every binding is obsolete, all clusters are candidates, and a
+present cluster only wins ties. `services/rescheduling.py` writes it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from clusters.fleet import Fleet
+from clusters.models import CORDON_KEY, CORDON_VALUE
+from clusters.queries import current_fleet
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.scheduler import schedule
+from placements.explain.vocabulary import joined
+from placements.manifests.binding import PlacedBinding as BindingValue
+from placements.models import DrainStep, Placement
+from placements.services.disruption.queries import latest_drain
+from placements.services.fleet.impact import MOST_LOOKED_AT, with_clusters
+from placements.services.snapshots import cycles_of
+
+
+class Return(StrEnum):
+    """How a placement can return to a cluster."""
+
+    HERE = "here"
+    """Present."""
+    BY_ITSELF = "by-itself"
+    """Selected by the next scheduling cycle once the cluster is uncordoned."""
+    RESCHEDULED = "rescheduled"
+    """Selected only if rescheduled."""
+    ELSEWHERE = "elsewhere"
+    """Not selected even if rescheduled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """The changes by rescheduling one placement."""
+
+    placement: str
+    joins: tuple[str, ...]
+    leaves: tuple[str, ...]
+    placed_before: int
+    placed_after: int
+    is_fulfilled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BringBackRow:
+    """Whether one placement would return; `said` is the message.
+
+    `fresh` has the changes by rescheduling; `fresh.leaves` are the clusters that would be deselected.
+    """
+
+    placement: str
+    how: Return
+    fresh: Fresh
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The placements that the last drain evicted, those first that have to be rescheduled."""
+
+    cluster: str
+    is_cordoned: bool
+    rows: tuple[BringBackRow, ...]
+    unlooked: int = 0
+
+
+def fresh_schedule(placement: Placement, *, fleet: Fleet | None = None) -> Fresh:
+    [(_, cycle)] = cycles_of([placement], fleet or current_fleet().fleet)
+    return _fresh(placement.name, cycle)
+
+
+def bring_back(cluster: str) -> RestorePlan:
+    """Return how the evicted placements of the last drain would return to the uncordoned cluster.
+
+    At most 200 placements are evaluated, by name; none for a cluster that was never drained.
+    """
+    last, now = latest_drain(cluster), current_fleet().fleet
+    names = (
+        last.steps.exclude(state=DrainStep.State.STAYS).values_list("placement_name", flat=True)
+        if last
+        else ()
+    )
+    rows = Placement.objects.filter(name__in=names, deleting_since=None, selection_faults=[])
+    looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
+    found = [_row(one, cycle, cluster) for one, cycle in cycles_of(looked, uncordoned(now, cluster))]
+    found.sort(key=lambda row: (_ORDER.index(row.how), row.placement))
+    is_cordoned = uncordoned(now, cluster) is not now
+    return RestorePlan(cluster, is_cordoned, tuple(found), rows.count() - len(looked))
+
+
+_ORDER = (Return.RESCHEDULED, Return.BY_ITSELF, Return.ELSEWHERE, Return.HERE)
+
+
+def uncordoned(fleet: Fleet, name: str) -> Fleet:
+    """Return the fleet with one cluster uncordoned; the same object if it is not cordoned."""
+    found, cordon = [one for one in fleet if one.name == name], (CORDON_KEY, CORDON_VALUE)
+    changed = [
+        one._replace(taints=tuple(taint for taint in one.taints if (taint.key, taint.value) != cordon))
+        for one in found
+    ]
+    return fleet if changed == found else with_clusters(fleet, changed)
+
+
+def _row(placement: Placement, cycle: Cycle, cluster: str) -> BringBackRow:
+    fresh = _fresh(placement.name, cycle)
+    if cluster in _active(cycle.live_bindings):
+        return BringBackRow(placement.name, Return.HERE, fresh, "Present.")
+    if cluster in schedule(cycle).picked_names:
+        said = "Returns automatically once the cluster is uncordoned."
+        return BringBackRow(placement.name, Return.BY_ITSELF, fresh, said)
+    if cluster not in fresh.joins:
+        said = "Would not be selected even if rescheduled."
+        return BringBackRow(placement.name, Return.ELSEWHERE, fresh, said)
+    replaced = f", replacing {joined(fresh.leaves)}" if fresh.leaves else ""
+    said = f"Would be selected if rescheduled{replaced}."
+    return BringBackRow(placement.name, Return.RESCHEDULED, fresh, said)
+
+
+def _fresh(name: str, cycle: Cycle) -> Fresh:
+    decision = schedule(from_scratch(cycle))
+    before, after = (
+        _active(cycle.live_bindings),
+        _active(decision.cycle.live_bindings if decision.is_failed else decision.bindings_after),
+    )
+    return Fresh(
+        name,
+        joins=tuple(sorted(after - before)),
+        leaves=tuple(sorted(before - after)),
+        placed_before=len(before),
+        placed_after=len(after),
+        is_fulfilled=decision.is_fulfilled,
+    )
+
+
+def from_scratch(cycle: Cycle) -> Cycle:
+    return replace(cycle, bindings=tuple(replace(one, is_current=False) for one in cycle.bindings))
+
+
+def _active(bindings: Iterable[BindingValue]) -> frozenset[str]:
+    return frozenset(one.cluster for one in bindings if one.is_active)

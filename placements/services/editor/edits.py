@@ -1,0 +1,93 @@
+"""Input of the form and its buttons as edits of the manifest's text, which keep its comments."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fleetui.apimachinery.errors import Keys, split_path
+from fleetui.apimachinery.yaml_edit import Change, RemoveValue, SetValue, UneditableYaml, changed, edit
+from placements.services.editor.form import ABSENT, POLICY, PlacementForm, at
+from placements.services.editor.validation import PlacementDraft
+
+_ROOTS = 2
+
+
+class OutdatedFormError(Exception):
+    """The form was made for a manifest with other rows than there are now."""
+
+
+def apply_form(draft: PlacementDraft, values: Mapping[str, str], *, shape: str) -> str:
+    """Return the text with what was typed; a form sent back as it was shown changes nothing.
+
+    Raise OutdatedFormError, UneditableYaml.
+    """
+    form = _form_of(draft)
+    if shape != form.shape:
+        raise OutdatedFormError
+    return edit(draft.text, _changes(draft.data, form, values))
+
+
+def _changes(data: Any, form: PlacementForm, values: Mapping[str, str]) -> Iterator[Change]:
+    """Yield the changes that fields make, each as it is after those before it."""
+    renames = []
+    for field in form.fields:
+        change = field.change(values[field.name]) if field.name in values else None
+        if change is None:
+            continue
+        if isinstance(change, RemoveValue):
+            change = _drop(data, change.keys)
+        if not isinstance(change, (SetValue, RemoveValue)):
+            renames.append(change)
+            continue
+        data = changed(data, change)
+        yield change
+    for rename in renames:  # last, as places have the old keys
+        if rename.to not in at(data, rename.keys[:-1]):
+            data = changed(data, rename)
+            yield rename
+
+
+def add_row(draft: PlacementDraft, name: str) -> str:
+    """Return the text with a new row in the list of that name. Raise KeyError, UneditableYaml."""
+    group = next((one for one in _form_of(draft).all_groups if one.name == name and one.can_add), None)
+    if group is None:
+        raise KeyError(name)
+    rows = at(draft.data, group.keys)
+    if group.is_single:
+        return edit(draft.text, [SetValue(group.keys, group.new)])
+    if rows == []:  # removed first, so that the new row is written as people write one
+        return edit(draft.text, [_drop(draft.data, group.keys), SetValue((*group.keys, 0), group.new)])
+    place = len(rows) if isinstance(rows, list) else 0
+    return edit(draft.text, [SetValue((*group.keys, place), group.new)])
+
+
+def remove_row(draft: PlacementDraft, name: str) -> str:
+    """Return the text without the row of that name. Raise KeyError, UneditableYaml."""
+    rows = {row.name: row for group in _form_of(draft).all_groups for row in group.rows}
+    keys = rows[name].keys
+    if len(at(draft.data, keys[:-1])) == 1 and isinstance(keys[-1], int):
+        return edit(draft.text, [_drop(draft.data, keys[:-1])])
+    return edit(draft.text, [_drop(draft.data, keys) if isinstance(keys[-1], str) else RemoveValue(keys)])
+
+
+def remove_places(draft: PlacementDraft, paths: Sequence[str]) -> str:
+    """Return the text without these places. Raise ValueError, UneditableYaml."""
+    _form_of(draft)
+    for path in paths:
+        keys = split_path(path)
+        if at(draft.data, keys) is not ABSENT:
+            draft = PlacementDraft.parse(edit(draft.text, [_drop(draft.data, keys)]))
+    return draft.text
+
+
+def _form_of(draft: PlacementDraft) -> PlacementForm:
+    if draft.form is None:
+        raise UneditableYaml("it has no form")
+    return draft.form
+
+
+def _drop(data: Any, keys: Keys) -> RemoveValue:
+    while len(keys) > _ROOTS and keys[:-1] != POLICY and keys[-2] != "preference":
+        if len(at(data, keys[:-1])) > 1 or isinstance(keys[-2], int):
+            break
+        keys = keys[:-1]
+    return RemoveValue(keys)

@@ -1,0 +1,513 @@
+"""The editor's form over a manifest: fields, rows of lists, and the parts that no field shows.
+
+Not a Django form: its fields are places in the text of a manifest. A value that a field cannot show exactly
+is left to the YAML.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, partial
+from typing import Any
+
+from fleetui.apimachinery.errors import Keys, format_path
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
+from fleetui.apimachinery.yaml_edit import Change, RemoveValue, RenameKey, SetValue
+from placements.manifests.affinity import LabelOperator, PropertyOperator, SortOrder
+from placements.manifests.placement import SEMANTICS_ANNOTATION, SelectionScope
+from placements.manifests.policy import PlacementType, TolerationOperator
+from placements.manifests.strategy import (
+    ApplyType,
+    ComparisonOption,
+    StrategyType,
+    WhenToApply,
+    WhenToTakeOver,
+)
+
+MOST_FIELDS = 600
+"""A form with more fields than this is no help; such a manifest is edited as YAML."""
+POLICY: Keys = ("spec", "policy")
+AFFINITY: Keys = (*POLICY, "affinity", "clusterAffinity")
+SELECTORS: Keys = ("spec", "resourceSelectors")
+REQUIRED: Keys = (*AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
+PREFERRED: Keys = (*AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution")
+SPREAD: Keys = (*POLICY, "topologySpreadConstraints")
+TOLERATIONS: Keys = (*POLICY, "tolerations")
+STRATEGY: Keys = ("spec", "strategy")
+SEMANTICS: Keys = ("metadata", "annotations", SEMANTICS_ANNOTATION)
+ABSENT: Any = object()
+
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_LINE_BREAKS = r"\n\r\x85\u2028\u2029"
+_NOT_IN_ONE_LINE = re.compile(f"[{_LINE_BREAKS}]")
+_NOT_AMONG_WORDS = re.compile(rf"[,{_LINE_BREAKS}]|^\s|\s$|^$")
+_ALWAYS_SHOWN = frozenset({"apiVersion", "kind"})
+_LISTS = ("required", "preferred", "spread", "tolerations")
+_TYPE_FIELDS = {"number": "spec.policy.numberOfClusters", "names": "spec.policy.clusterNames"}
+_SECTIONS_OF_TYPE = {
+    PlacementType.PICK_ALL: {"required", "tolerations"},
+    PlacementType.PICK_N: {"required", "preferred", "spread", "tolerations", "number"},
+    PlacementType.PICK_FIXED: {"names"},
+}
+
+
+class FieldType(StrEnum):
+    """What is typed into a field."""
+
+    TEXT = "text"
+    WHOLE = "whole"
+    AMOUNT = "amount"
+    CHOICE = "choice"
+    WORDS = "words"
+    LINES = "lines"
+    ONE = "one"
+    KEY = "key"
+
+
+class Suggest(StrEnum):
+    """What is suggested while typing."""
+
+    LABEL_KEYS = "label-keys"
+    LABEL_VALUES = "label-values"
+    PROPERTIES = "properties"
+    OBJECTS = "objects"
+
+
+_MANY = (FieldType.WORDS, FieldType.LINES)
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field: `keys` is its place in the manifest, `value` what it shows, `name` its name there.
+
+    A field that is cleared leaves the manifest, unless it is `kept_empty`. Values of `label_key` are
+    suggested.
+    """
+
+    keys: Keys
+    label: str
+    type: FieldType = FieldType.TEXT
+    value: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    placeholder: str = ""
+    kept_empty: bool = False
+    suggest: Suggest | None = None
+    label_key: str = ""
+    name: str = ""
+
+    @property
+    def id(self) -> str:
+        return slug(self.name)
+
+    @property
+    def is_known_choice(self) -> bool:
+        return self.value in dict(self.choices)
+
+    @property
+    def list_id(self) -> str:
+        """The id of the list of suggestions; several fields share that of keys and of properties."""
+        if self.suggest in (Suggest.LABEL_VALUES, Suggest.OBJECTS):
+            return f"values-{self.id}"
+        return str(self.suggest or "")
+
+    def change(self, typed: str) -> Change | None:
+        """Return the change of the manifest that typing this makes; None where it means the same."""
+        if self.type in _MANY:
+            is_same = self._parse(typed) == self._parse(self.value)
+        else:
+            typed = _NOT_IN_ONE_LINE.sub(" ", typed)
+            is_same = typed.strip() == self.value.strip()
+        if is_same:
+            return None
+        typed = typed.strip()
+        if self.type is FieldType.KEY:
+            return RenameKey(self.keys, typed)
+        if not typed and not self.kept_empty:
+            return RemoveValue(self.keys)
+        return SetValue(self.keys, self._parse(typed))
+
+    def _parse(self, typed: str) -> Any:
+        """Return the value; what is no number stays text, so that the error is shown at the field."""
+        if self.type in (FieldType.WHOLE, FieldType.AMOUNT):
+            return int(typed) if _WHOLE_NUMBER.fullmatch(typed) else typed
+        if self.type is FieldType.ONE:
+            return [typed] if typed else []
+        if self.type in _MANY:
+            return [word.strip() for word in re.split(r"[,\n]", typed) if word.strip()]
+        return typed
+
+
+@dataclass(frozen=True, slots=True)
+class FormRow:
+    """One row of a list: its fields, and the lists inside it; `name` is what its remove button sends."""
+
+    keys: Keys
+    fields: tuple[FormField, ...]
+    groups: tuple["FieldGroup", ...] = ()
+    name: str = ""
+
+    @property
+    def has_inner_rows(self) -> bool:
+        return any(group.rows for group in self.groups)
+
+    @property
+    def id(self) -> str:
+        return slug(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldGroup:
+    """A list with its rows; `new` is what a new row starts as, `name` what its add button sends."""
+
+    keys: Keys
+    noun: str
+    new: Any
+    rows: tuple[FormRow, ...] = ()
+    can_add: bool = True
+    is_single: bool = False
+
+    @property
+    def name(self) -> str:
+        return format_path(self.keys)
+
+    @property
+    def id(self) -> str:
+        return slug(self.name)
+
+    @property
+    def with_inner(self) -> Iterator["FieldGroup"]:
+        yield self
+        for row in self.rows:
+            for inner in row.groups:
+                yield from inner.with_inner
+
+
+@dataclass(frozen=True)
+class PlacementForm:
+    """The whole form over the data of a manifest."""
+
+    data: Mapping[str, Any]
+    basics: tuple[FormField, ...]
+    rules: tuple[FormField, ...]
+    resources: FieldGroup
+    required: FieldGroup
+    preferred: FieldGroup
+    spread: FieldGroup
+    tolerations: FieldGroup
+    strategy: tuple[FormField, ...]
+    applying: tuple[FormField, ...]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "PlacementForm":
+        return cls(
+            data,
+            _fields(data, (), _BASICS),
+            _fields(data, (), _RULES),
+            _group(data, SELECTORS, "resource selector", _NEW_SELECTOR, _resource),
+            _group(data, REQUIRED, "term", _NEW_TERM, _required),
+            _group(data, PREFERRED, "preference", {"weight": 10, "preference": _NEW_TERM}, _preferred),
+            _group(data, SPREAD, "constraint", _NEW_CONSTRAINT, partial(_simple_row, _CONSTRAINT)),
+            _group(data, TOLERATIONS, "toleration", _NEW_TOLERATION, partial(_simple_row, _TOLERATION)),
+            _fields(data, STRATEGY, _STRATEGY),
+            _fields(data, (*STRATEGY, "applyStrategy"), _APPLYING),
+        )
+
+    @property
+    def groups(self) -> tuple[FieldGroup, ...]:
+        return (self.resources, self.required, self.preferred, self.spread, self.tolerations)
+
+    @cached_property
+    def all_groups(self) -> tuple[FieldGroup, ...]:
+        return tuple(one for group in self.groups for one in group.with_inner)
+
+    @cached_property
+    def fields(self) -> tuple[FormField, ...]:
+        inside = (field for group in self.all_groups for row in group.rows for field in row.fields)
+        return (*self.basics, *inside, *self.strategy, *self.rules, *self.applying)
+
+    @property
+    def shape(self) -> str:
+        """Which rows there are: what was typed into a form with other rows must not be applied."""
+        return ".".join(str(len(group.rows)) for group in self.all_groups)
+
+    @cached_property
+    def sections(self) -> dict[str, bool]:
+        """Which parts to show: those that go with the placement type, and those that are filled in."""
+        by_name = {one.name: one.value for one in self.fields}
+        chosen = by_name.get("spec.policy.placementType", "")
+        shown = set(_TYPE_FIELDS)
+        if chosen in list(PlacementType):
+            shown = set(_SECTIONS_OF_TYPE[PlacementType(chosen)])
+        shown |= {name for name in _LISTS if getattr(self, name).rows}
+        shown |= {name for name, path in _TYPE_FIELDS.items() if by_name.get(path)}
+        is_staged = by_name.get("spec.strategy.type") == StrategyType.EXTERNAL
+        return {name: name in shown for name in (*_LISTS, *_TYPE_FIELDS)} | {"rolling": not is_staged}
+
+    def visible(self) -> dict[str, Keys]:
+        """Return the places of all lists, rows and fields that are shown, by name; fields come last."""
+        hidden = {getattr(self, name).name for name in _LISTS if not self.sections[name]}
+        hidden |= {path for name, path in _TYPE_FIELDS.items() if not self.sections[name]}
+        if not self.sections["rolling"]:
+            hidden |= {one.name for one in self.strategy if one.name != "spec.strategy.type"}
+        groups = {one.name: one.keys for one in self.all_groups if one.rows or one.can_add}
+        rows = {row.name: row.keys for group in self.all_groups for row in group.rows}
+        places = {**groups, **rows, **{one.name: one.keys for one in self.fields}}
+        return {name: keys for name, keys in places.items() if name not in hidden}
+
+    @cached_property
+    def unshown(self) -> tuple[str, ...]:
+        """The outermost places of the manifest that no field shows."""
+        leaves = frozenset(one.keys for one in self.fields)
+        rows = [row.keys for group in self.all_groups for row in group.rows]
+        shown = frozenset(keys[:end] for keys in (*leaves, *rows) for end in range(len(keys) + 1))
+
+        def walk(keys: Keys, value: object) -> Iterator[Keys]:
+            entries: Any = ()
+            if isinstance(value, Mapping):
+                entries = value.items()
+            elif isinstance(value, list):
+                entries = enumerate(value)
+            for key, inner in entries:
+                place = (*keys, key)
+                if place not in shown:
+                    if place[0] not in _ALWAYS_SHOWN:
+                        yield place
+                elif place not in leaves:
+                    yield from walk(place, inner)
+
+        return tuple(map(format_path, walk((), self.data)))
+
+
+def slug(name: str) -> str:
+    return re.sub("[^A-Za-z0-9]+", "-", name).strip("-")
+
+
+def at(data: object, keys: Sequence[str | int]) -> Any:
+    """Return what is at a place, ABSENT where there is no such place."""
+    for key in keys:
+        is_item = isinstance(data, list) and isinstance(key, int) and key < len(data)
+        if not is_item and not (isinstance(data, Mapping) and key in data):
+            return ABSENT
+        data = data[key]  # type: ignore[index]
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    """A field of the form wherever its place is; `default` is what an absent value means."""
+
+    keys: Keys
+    label: str
+    type: FieldType = FieldType.TEXT
+    default: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    placeholder: str = ""
+    kept_empty: bool = False
+    suggest: Suggest | None = None
+
+    def at(self, data: object, base: Keys, *, label_key: str = "", name: str = "") -> Iterator[FormField]:
+        """Yield the field; nothing where it could not show what is there."""
+        keys = (*base, *self.keys)
+        value = _shown(at(data, keys), self.type)
+        if value is not None:
+            yield FormField(
+                keys,
+                self.label,
+                self.type,
+                value or self.default,
+                self.choices,
+                self.placeholder,
+                self.kept_empty,
+                self.suggest,
+                label_key if self.suggest is Suggest.LABEL_VALUES else "",
+                name or format_path(keys),
+            )
+
+
+def _shown(value: Any, field_type: FieldType) -> str | None:
+    """Return the text that shows a value; None where typing it would not give the value back."""
+    if value is ABSENT or value is None:
+        return ""
+    if field_type in (*_MANY, FieldType.ONE):
+        if not isinstance(value, list) or (field_type is FieldType.ONE and len(value) > 1):
+            return None
+        if any(isinstance(one, (Mapping, list)) or one is None for one in value):
+            return None
+        words = [_word(one) for one in value]
+        unfit = _NOT_IN_ONE_LINE if field_type is FieldType.ONE else _NOT_AMONG_WORDS
+        if any(unfit.search(word) for word in words):
+            return None
+        return ("\n" if field_type is FieldType.LINES else ", ").join(words)
+    if isinstance(value, (Mapping, list)):
+        return None
+    text = _word(value)
+    return None if _NOT_IN_ONE_LINE.search(text) else text
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _fields(data: object, base: Keys, specs: Sequence[_Spec], **options: str) -> tuple[FormField, ...]:
+    return tuple(field for spec in specs for field in spec.at(data, base, **options))
+
+
+def _group(
+    data: object, keys: Keys, noun: str, new: Any, row_of: Callable[[object, Keys], FormRow]
+) -> FieldGroup:
+    """Return a list with its rows; items that are no objects stay in the YAML."""
+    value = at(data, keys)
+    if value is not ABSENT and value is not None and not isinstance(value, list):
+        return FieldGroup(keys, noun, new, can_add=False)
+    items = value if isinstance(value, list) else []
+    rows = [row_of(data, (*keys, place)) for place, one in enumerate(items) if isinstance(one, Mapping)]
+    return FieldGroup(keys, noun, new, tuple(rows))
+
+
+def _row(keys: Keys, fields: tuple[FormField, ...], *groups: FieldGroup) -> FormRow:
+    return FormRow(keys, fields, groups, format_path(keys))
+
+
+def _simple_row(specs: Sequence[_Spec], data: object, keys: Keys) -> FormRow:
+    return _row(keys, _fields(data, keys, specs))
+
+
+def _resource(data: object, keys: Keys) -> FormRow:
+    is_namespace = at(data, (*keys, "kind")) == "Namespace"
+    specs = (*_RESOURCE, _SCOPE) if is_namespace else _RESOURCE
+    labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
+    return _row(keys, _fields(data, keys, specs), *labels)
+
+
+def _required(data: object, keys: Keys) -> FormRow:
+    labels = _label_groups(data, (*keys, "labelSelector"), _CLUSTER_LABEL)
+    place = (*keys, "propertySelector", "matchExpressions")
+    new = {"name": "", "operator": "Ge", "values": []}
+    return _row(keys, (), *labels, _group(data, place, "property", new, partial(_simple_row, _PROPERTY)))
+
+
+def _preferred(data: object, keys: Keys) -> FormRow:
+    labels = _label_groups(data, (*keys, "preference", "labelSelector"), _CLUSTER_LABEL)
+    place = (*keys, "preference", "propertySorter")
+    rows = (_simple_row(_SORTER, data, place),) if isinstance(at(data, place), Mapping) else ()
+    new = {"name": "", "sortOrder": "Descending"}
+    sorter = FieldGroup(place, "property", new, rows, can_add=not rows, is_single=True)
+    return _row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
+
+
+def _label_groups(data: object, keys: Keys, specs: Sequence[_Spec]) -> tuple[FieldGroup, FieldGroup]:
+    """Return the rows of a label selector: those of matchLabels by their place, then the expressions.
+
+    A row of matchLabels is named by its place, as its key may be changed.
+    """
+    place = (*keys, "matchLabels")
+    labels = at(data, place)
+    suggests = specs[0].suggest is not None
+    value = _Spec((), "Value", kept_empty=True, suggest=Suggest.LABEL_VALUES if suggests else None)
+    rows = []
+    for index, key in enumerate(labels if isinstance(labels, Mapping) else ()):
+        name = f"{format_path(place)}#{index}"
+        label = FormField(
+            (*place, key), "Label", FieldType.KEY, key, suggest=specs[0].suggest, name=f"{name}.key"
+        )
+        values = value.at(data, (*place, key), label_key=key if suggests else "", name=f"{name}.value")
+        rows.append(FormRow((*place, key), (label, *values), name=name))
+
+    def expression(data: object, keys: Keys) -> FormRow:
+        key = at(data, (*keys, "key"))
+        return _row(keys, _fields(data, keys, specs, label_key=key if isinstance(key, str) else ""))
+
+    return (
+        FieldGroup(place, "label", None, tuple(rows), can_add=False),
+        _group(data, (*keys, "matchExpressions"), "label", LABEL_ROW, expression),
+    )
+
+
+def _choice(
+    key: str | Keys,
+    label: str,
+    values: Iterable[str] | Mapping[str, str],
+    default: str = "",
+    *,
+    kept_empty: bool = False,
+) -> _Spec:
+    """Return a field with a closed set of values, which may have labels of their own."""
+    labels = values if isinstance(values, Mapping) else {str(one): str(one) for one in values}
+    keys = (key,) if isinstance(key, str) else key
+    return _Spec(keys, label, FieldType.CHOICE, default, tuple(labels.items()), kept_empty=kept_empty)
+
+
+LABEL_ROW: dict[str, Any] = {"key": "", "operator": "In", "values": []}
+_NEW_TERM: dict[str, Any] = {"labelSelector": {"matchExpressions": [LABEL_ROW]}}
+_NEW_SELECTOR = {"group": "", "version": "v1", "kind": "", "name": ""}
+_NEW_CONSTRAINT = {"topologyKey": "", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+_NEW_TOLERATION = {"key": "", "operator": "Equal", "value": ""}
+_STRATEGIES = {"RollingUpdate": "Rolling update", "External": "External (staged update runs)"}
+_WHEN_UNSATISFIABLE = {"DoNotSchedule": "DoNotSchedule (hard)", "ScheduleAnyway": "ScheduleAnyway (soft)"}
+_OPERATOR = _choice("operator", "Operator", LabelOperator, kept_empty=True)
+_PROPERTY_NAME = _Spec(("name",), "Property", kept_empty=True, suggest=Suggest.PROPERTIES)
+
+_BASICS = (
+    _Spec(("metadata", "name"), "Name", kept_empty=True),
+    _choice((*POLICY, "placementType"), "Placement type", PlacementType, "PickAll"),
+    _Spec((*POLICY, "numberOfClusters"), "Number of clusters", FieldType.WHOLE),
+    _Spec((*POLICY, "clusterNames"), "Cluster names, one on each line", FieldType.LINES),
+)
+_RULES = (
+    _choice(SEMANTICS, "Scheduling rules", Semantics, DEFAULT_SEMANTICS),
+    _Spec(("spec", "revisionHistoryLimit"), "Revision history limit", FieldType.WHOLE, placeholder="10"),
+)
+_RESOURCE = (
+    _Spec(("group",), "Group", placeholder="core", kept_empty=True),
+    _Spec(("version",), "Version", kept_empty=True),
+    _Spec(("kind",), "Kind", placeholder="Namespace", kept_empty=True),
+    _Spec(("name",), "Name", placeholder="all of this kind", suggest=Suggest.OBJECTS),
+)
+_SCOPE = _choice("selectionScope", "Selection scope", SelectionScope, SelectionScope.NAMESPACE_WITH_RESOURCES)
+_CLUSTER_LABEL = (
+    _Spec(("key",), "Label", placeholder="label", kept_empty=True, suggest=Suggest.LABEL_KEYS),
+    _OPERATOR,
+    _Spec(("values",), "Values", FieldType.WORDS, placeholder="value, value", suggest=Suggest.LABEL_VALUES),
+)
+_OBJECT_LABEL = (
+    _Spec(("key",), "Label", kept_empty=True),
+    _OPERATOR,
+    _Spec(("values",), "Values", FieldType.WORDS),
+)
+_PROPERTY = (
+    _PROPERTY_NAME,
+    _choice("operator", "Operator", PropertyOperator, kept_empty=True),
+    _Spec(("values",), "Quantity", FieldType.ONE, kept_empty=True),
+)
+_PREFERENCE = (_Spec(("weight",), "Weight", FieldType.WHOLE, kept_empty=True),)
+_SORTER = (_PROPERTY_NAME, _choice("sortOrder", "Order", SortOrder, kept_empty=True))
+_CONSTRAINT = (
+    _Spec(("topologyKey",), "Topology key", kept_empty=True, suggest=Suggest.LABEL_KEYS),
+    _Spec(("maxSkew",), "Max skew", FieldType.WHOLE, placeholder="1"),
+    _choice("whenUnsatisfiable", "When unsatisfiable", _WHEN_UNSATISFIABLE, "DoNotSchedule"),
+)
+_TOLERATION = (
+    _Spec(("key",), "Taint"),
+    _choice("operator", "Operator", TolerationOperator, "Equal"),
+    _Spec(("value",), "Value"),
+    _Spec(("effect",), "Effect", placeholder="any"),
+)
+_ROLLING = "rollingUpdate"
+_STRATEGY = (
+    _choice("type", "Rollout strategy", _STRATEGIES, StrategyType.ROLLING_UPDATE),
+    _Spec((_ROLLING, "maxUnavailable"), "Max unavailable", FieldType.AMOUNT, placeholder="25%"),
+    _Spec((_ROLLING, "maxSurge"), "Max surge", FieldType.AMOUNT, placeholder="25%"),
+    _Spec(
+        (_ROLLING, "unavailablePeriodSeconds"),
+        "Unavailable period (seconds)",
+        FieldType.WHOLE,
+        placeholder="60",
+    ),
+)
+_APPLYING = (
+    _choice("type", "Apply type", ApplyType, ApplyType.CLIENT_SIDE_APPLY),
+    _choice("comparisonOption", "Comparison", ComparisonOption, ComparisonOption.PARTIAL_COMPARISON),
+    _choice("whenToApply", "When to apply", WhenToApply, WhenToApply.ALWAYS),
+    _choice("whenToTakeOver", "When to take over", WhenToTakeOver, WhenToTakeOver.ALWAYS),
+)

@@ -1,0 +1,246 @@
+"""Hints beside the fields of the form: errors, warnings, numbers of matching clusters, suggestions."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from clusters.fleet import Fleet
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics, parse_manifest
+from placements.engine.advice.diagnosis import Bound
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.selectors import match_labels, meets_property, property_requirements
+from placements.engine.scheduling.spread.base import MissingKeyPolicy, prefers_missing_key
+from placements.explain.vocabulary import counted
+from placements.manifests.affinity import ClusterSelectorTerm
+from placements.manifests.placement import ClusterResourcePlacement
+from placements.manifests.policy import PlacementType, TopologySpreadConstraint
+from placements.services.editor.form import (
+    PREFERRED,
+    STRATEGY,
+    FormRow,
+    PlacementForm,
+    Suggest,
+    at,
+    slug,
+)
+from placements.services.editor.validation import PlacementDraft
+
+MOST_SUGGESTIONS = 50
+_NAMES_SHOWN = 5
+_EFFECT_WITHOUT_LABEL = {
+    MissingKeyPolicy.UNLIMITED: "preferred",
+    MissingKeyPolicy.EXCLUDED: "never selected",
+    MissingKeyPolicy.LAST: "selected last",
+    MissingKeyPolicy.OWN_GROUP: "counted as one domain",
+}
+_SAID_BY_HINTS = frozenset({"unknown-key", "single-group", "clusters-lack-key"})
+
+Suggestions = tuple[tuple[str, int | None], ...]
+"""Values with the number of clusters that have each; None where the value is not of clusters."""
+
+
+@dataclass
+class FieldNotes:
+    """What is shown beside a field, a row or a list; `is_warning` is about the hint."""
+
+    name: str
+    errors: list[FieldError] = field(default_factory=list)
+    warnings: list[ManifestWarning] = field(default_factory=list)
+    hint: str = ""
+    left_out: bool = False
+    is_warning: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"notes-{slug(self.name)}"
+
+
+@dataclass(frozen=True)
+class FormNotes:
+    """The notes of everything that a form shows, by name, and the errors and warnings that have no place."""
+
+    by_name: Mapping[str, FieldNotes]
+    errors: Sequence[FieldError]
+    warnings: Sequence[ManifestWarning]
+    left_out: Sequence[str]
+
+
+def notes_of(
+    draft: PlacementDraft,
+    errors: Sequence[FieldError],
+    warnings: Sequence[ManifestWarning],
+    *,
+    fleet: Fleet,
+    cycle: Cycle | None,
+    bound: Bound | None,
+) -> FormNotes:
+    """Assign errors and warnings to the nearest field, row or list, and add the hints."""
+    left_out = [  # without what is inside another place that is left out
+        path
+        for path in sorted(draft.left_out, key=len)
+        if not any(path != other and path.startswith(other) for other in draft.left_out)
+    ]
+    if draft.form is None:
+        return FormNotes({}, errors, warnings, left_out)
+
+    visible = draft.form.visible()
+    notes = {name: FieldNotes(name) for name in visible}
+    names = {keys: name for name, keys in visible.items()}
+
+    def nearest(path: str) -> FieldNotes | None:
+        keys = split_path(path)
+        ends = range(len(keys), 1, -1)
+        return next((notes[names[keys[:end]]] for end in ends if keys[:end] in names), None)
+
+    errors_without_place: list[FieldError] = []
+    for error in errors:
+        note = nearest(error.path)
+        (note.errors if note else errors_without_place).append(error)
+
+    warnings_without_place: list[ManifestWarning] = []
+    for one in warnings:
+        is_said = one.code in _SAID_BY_HINTS and one.path.endswith(".topologyKey")
+        # Where something is left out, the places in warnings are not those in the form.
+        note = nearest(one.path.removesuffix(".topologyKey") if is_said else one.path)
+        note = None if draft.left_out else note
+        if note and is_said:
+            note.is_warning = True
+        else:
+            (note.warnings if note else warnings_without_place).append(one)
+
+    for name, hint in _hints(draft.form, draft, fleet, cycle, bound):
+        if name in notes:
+            notes[name].hint = hint
+    for path in left_out:
+        if path in notes:
+            notes[path].left_out = True
+    return FormNotes(notes, errors_without_place, warnings_without_place, left_out)
+
+
+def _hints(
+    form: PlacementForm, draft: PlacementDraft, fleet: Fleet, cycle: Cycle | None, bound: Bound | None
+) -> Iterator[tuple[str, str]]:
+    semantics = cycle.semantics if cycle else DEFAULT_SEMANTICS
+    for row in (*form.required.rows, *form.preferred.rows):
+        yield row.name, _matching_clusters(row, draft.data, fleet, semantics)
+    for row in form.spread.rows:
+        yield row.name, _domains(row, draft.data, fleet, semantics, cycle)
+    if bound is not None:
+        yield "spec.policy.numberOfClusters", f"Maximum with the current fleet: {bound.most:,}"
+    manifest = draft.valid_part
+    if manifest is None:
+        return
+
+    rolling, number = manifest.spec.strategy.rolling_update, wanted_clusters(manifest)
+    if rolling is not None and number is not None:
+        amounts = {"maxUnavailable": rolling.max_unavailable, "maxSurge": rolling.max_surge}
+        for one in form.strategy:
+            amount = amounts.get(str(one.keys[-1]))
+            if one.keys[:-1] == (*STRATEGY, "rollingUpdate") and amount is not None and amount.is_percent:
+                default = "" if one.value else "Default: "
+                yield one.name, f"{default}{amount} ({amount.of(number)} of {counted(number, 'cluster')})"
+
+    if names := manifest.spec.policy.cluster_names:
+        missing = [name for name in names if name not in fleet.positions]
+        hint = f"{len(names) - len(missing)} of {counted(len(names), 'cluster')} in the fleet"
+        if missing:
+            hint += f"; not found: {', '.join(missing[:_NAMES_SHOWN])}"
+        yield "spec.policy.clusterNames", hint
+
+
+def _matching_clusters(row: FormRow, data: object, fleet: Fleet, semantics: Semantics) -> str:
+    raw = at(data, row.keys)
+    if row.keys[:-1] == PREFERRED:
+        raw = raw.get("preference")
+    try:
+        term = parse_manifest(ClusterSelectorTerm, raw, semantics=semantics, path="")
+    except InvalidManifest:
+        return ""
+    if term.asks_nothing or term.claim_selector is not None:
+        return ""
+    matches = match_labels(term.label_selector, fleet)
+    for requirement in property_requirements(term):
+        matches &= meets_property(requirement, fleet)
+    return f"{int(np.count_nonzero(matches)):,} of {counted(len(fleet), 'cluster')} match"
+
+
+def _domains(row: FormRow, data: object, fleet: Fleet, semantics: Semantics, cycle: Cycle | None) -> str:
+    try:
+        constraint = parse_manifest(
+            TopologySpreadConstraint, at(data, row.keys), semantics=semantics, path=""
+        )
+    except InvalidManifest:
+        return ""
+    column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
+    count = len(column.values)
+    if not count:
+        return f"No cluster has label {constraint.topology_key}"
+
+    strategy = profile_of(cycle).strategy if cycle else None
+    domains = f"{count:,} domains"
+    if count == 1:
+        prefers = strategy is not None and prefers_missing_key(strategy, constraint)
+        effect = "clusters without the label are preferred" if prefers else "constraint has no effect"
+        domains = f"Only 1 domain: {effect}"
+    without = int(np.count_nonzero(~column.is_present))
+    if not without:
+        return f"{domains}; all {len(fleet):,} clusters have it"
+    effect = f" ({_EFFECT_WITHOUT_LABEL[strategy.missing_key(constraint)]})" if strategy else ""
+    return f"{domains}; {counted(without, 'cluster')} without it{effect}"
+
+
+def wanted_clusters(manifest: ClusterResourcePlacement) -> int | None:
+    """Return how many clusters a manifest wants, None for all that there are."""
+    policy = manifest.spec.policy
+    if policy.placement_type is PlacementType.PICK_N:
+        return policy.number_of_clusters
+    return len(policy.cluster_names) if policy.placement_type is PlacementType.PICK_FIXED else None
+
+
+def suggestions(
+    form: PlacementForm, fleet: Fleet, names: Mapping[Keys, Sequence[str]]
+) -> dict[str, Suggestions]:
+    """Return what every list of suggestions holds, by its id: keys, properties, values of the labels in use.
+
+    `names` are those of objects on the hub, by the place of the selector that may name one.
+    """
+    lists: dict[str, Suggestions] = {}
+    for one in form.fields:
+        if one.suggest is Suggest.OBJECTS:
+            lists[one.list_id] = tuple((name, None) for name in names.get(one.keys[:-1], ()))
+        elif one.list_id and one.list_id not in lists:
+            if one.suggest is Suggest.LABEL_KEYS:
+                lists[one.list_id] = label_keys(fleet)
+            elif one.suggest is Suggest.PROPERTIES:
+                lists[one.list_id] = property_names(fleet)
+            else:
+                lists[one.list_id] = label_values(fleet, one.label_key) if one.label_key else ()
+    return lists
+
+
+@lru_cache(maxsize=2)
+def label_keys(fleet: Fleet) -> Suggestions:
+    """Return the label keys of a fleet, the most frequent first."""
+    return _most_frequent(Counter(key for cluster in fleet for key in cluster.labels))
+
+
+@lru_cache(maxsize=2)
+def property_names(fleet: Fleet) -> Suggestions:
+    """Return the properties that clusters report, the most frequent first."""
+    return _most_frequent(Counter(name for cluster in fleet for name in cluster.properties))
+
+
+def label_values(fleet: Fleet, key: str) -> Suggestions:
+    """Return the values of a label key, the most frequent first."""
+    column = fleet.label(key)
+    counts = np.bincount(column.codes[column.is_present], minlength=len(column.values))
+    return _most_frequent(Counter(dict(zip(column.values, counts.tolist(), strict=True))))
+
+
+def _most_frequent(counts: Counter[str]) -> Suggestions:
+    return tuple(sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:MOST_SUGGESTIONS])

@@ -1,0 +1,154 @@
+"""Drafts: create, write, merge, confirm and discard."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from clusters.operations.change_log import lock_fleet
+from fleetui.apimachinery.errors import InvalidManifest
+from placements.models import Draft, Placement
+from placements.services.editor.merge import MergeResult, Side, merge
+from placements.services.editor.validation import PlacementDraft
+from placements.services.placements import changes_scheduling, save_manifest
+from placements.services.results import OperationResult, SaveResult
+from placements.services.scheduling import PreviewOutdatedError, schedule_confirmed
+
+
+class UnknownDraftError(LookupError):
+    """This person has no draft of that number."""
+
+
+class DraftExists(Exception):
+    """This person has a draft of the placement already."""
+
+    def __init__(self, draft: Draft) -> None:
+        super().__init__(str(draft))
+        self.draft = draft
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedDraft:
+    """What somebody read in a review and confirms: the text, and the decision that was previewed."""
+
+    digest: str
+    decision_id: str
+
+
+def draft_of(number: int, *, by: User) -> Draft:
+    """Return a person's own draft. Raise UnknownDraftError."""
+    draft = Draft.objects.select_related("placement").filter(pk=number, owner=by).first()
+    if draft is None:
+        raise UnknownDraftError(number)
+    return draft
+
+
+def start_draft(
+    text: str,
+    *,
+    placement: Placement | None,
+    by: User,
+    now: datetime,
+    base: dict[str, Any] | None = None,
+    revision: int | None = None,
+) -> Draft:
+    """Start a draft, of the placement as it is or as it was at a revision, when its manifest was `base`.
+
+    Raise DraftExists: a placement has one draft of each person at most.
+    """
+    if placement is not None and base is None:
+        base, revision = placement.document, placement.revision
+    try:
+        with transaction.atomic():
+            return Draft.objects.create(
+                owner=by,
+                placement=placement,
+                text=text,
+                base=base,
+                revision=revision or 0,
+                created_at=now,
+                updated_at=now,
+            )
+    except IntegrityError as error:
+        existing = Draft.objects.filter(owner=by, placement=placement).first()
+        if existing is None:
+            raise
+        raise DraftExists(existing) from error
+
+
+def write_draft(draft: Draft, text: str, *, now: datetime) -> None:
+    if text != draft.text:
+        draft.text, draft.updated_at = text, now
+        draft.save(update_fields=["text", "updated_at"])
+
+
+def discard_draft(number: int, *, by: User) -> Draft:
+    """Delete a draft and return what it was. Raise UnknownDraftError."""
+    draft = draft_of(number, by=by)
+    Draft.objects.filter(pk=draft.pk).delete()
+    return draft
+
+
+def merge_draft(number: int, *, by: User, now: datetime, keep: Side | None = None) -> MergeResult:
+    """Merge what is saved now into a draft; where both changed the same, only when `keep` says what is kept.
+
+    Raise UnknownDraftError, UneditableYaml, InvalidManifest.
+    """
+    with transaction.atomic():
+        draft = draft_of(number, by=by)
+        if draft.placement is None:
+            return MergeResult(draft.text)
+        theirs = draft.placement.document
+        result = merge(draft.text, base=draft.base, theirs=theirs, keep=keep)
+        if not result.conflicts or keep is not None:
+            draft.text, draft.base, draft.revision = result.text, theirs, draft.placement.revision
+            draft.updated_at = now
+            draft.save(update_fields=["text", "base", "revision", "updated_at"])
+    return result
+
+
+def text_digest(text: str) -> str:
+    """Return a short hash that tells one text from another."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@transaction.atomic
+def confirm_draft(
+    number: int, *, reviewed: ReviewedDraft, by: User, now: datetime, confirmed: bool = False
+) -> SaveResult[Placement]:
+    """Save a draft, schedule it as its preview said, and delete the draft: all of it or nothing.
+
+    The cycle that a worker would run runs here, which locks the fleet before the placement; `confirmed` as in
+    `save_placement`. Raise UnknownDraftError, PreviewOutdatedError, RevisionConflict, UnschedulesEverything,
+    InvalidManifest.
+    """
+    lock_fleet()
+    row = draft_of(number, by=by)
+    if text_digest(row.text) != reviewed.digest:
+        raise PreviewOutdatedError(is_text=True)
+    draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    if draft.manifest is None:
+        raise InvalidManifest(draft.errors)
+
+    # The cycle below says whether clusters are left, so that the draft is scheduled once.
+    must_keep_clusters = (
+        not confirmed and row.placement is not None and changes_scheduling(row.placement, draft.manifest)
+    )
+    expected = row.revision if row.placement else 0
+    try:
+        result = save_manifest(draft.manifest, draft.data, by=by, now=now, expected=expected, confirmed=True)
+    except InvalidManifest as found:
+        raise InvalidManifest(draft.with_lines(found.faults)) from found
+    if result.result is not OperationResult.UNCHANGED:
+        schedule_confirmed(
+            result.object,
+            reviewed.decision_id,
+            now=now,
+            manifest=draft.manifest,
+            must_keep_clusters=must_keep_clusters,
+        )
+    Draft.objects.filter(pk=row.pk).delete()
+    return result

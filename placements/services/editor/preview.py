@@ -1,0 +1,188 @@
+"""A manifest scheduled on the fleet as it is, without saving anything."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+
+from clusters.fleet import Fleet, collector_paused
+from clusters.queries import current_fleet
+from fleetui.apimachinery.errors import InvalidManifest, ManifestWarning
+from fleetui.apimachinery.secrets import sanitised
+from placements.engine.advice.diagnosis import Bound, feasibility_bound
+from placements.engine.rollout.state import RolloutState
+from placements.engine.rollout.waves import WavePlan, plan_waves
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.scheduler import schedule
+from placements.engine.scheduling.spread.base import GroupStrategy
+from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
+from placements.engine.selection import Selection
+from placements.engine.selection import content_hash as content_hash_of_resources
+from placements.explain.advice import bound_sentence, trap_sentences
+from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
+from placements.explain.vocabulary import policy_sentence
+from placements.manifests.binding import BindingState
+from placements.manifests.placement import ClusterResourcePlacement, placement_caveats
+from placements.manifests.strategy import RollingUpdate, StrategyType
+from placements.models import Placement
+from placements.services.placements import reserved_name_errors
+from placements.services.resources.queries import selection_of
+from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
+from placements.services.snapshots import content_hash, draft_cycle
+
+_MOST_STEPS, _MOST_CLUSTERS_FOR_BOUND = 2_000, 1_000
+
+
+@dataclass(frozen=True)
+class SchedulePreview:
+    """What saving a manifest would decide, against what is placed now; its explanations are found when used.
+
+    `is_incremental`: the policy snapshot stays, so what is placed is kept and only the number may change.
+    """
+
+    manifest: ClusterResourcePlacement
+    decision: Decision
+    selection: Selection
+    saved: Placement | None
+    is_incremental: bool
+
+    @cached_property
+    def caveats(self) -> tuple[ManifestWarning, ...]:
+        """What is accepted with a warning; the paths are those of the manifest, or of its spec."""
+        of_fleet = (*fleet_caveats(self.decision.cycle), *decision_caveats(self.decision))
+        return (
+            *placement_caveats(self.manifest),
+            *self.selection.caveats,
+            *map(self.manifest.in_document, of_fleet),
+        )
+
+    @cached_property
+    def warnings(self) -> tuple[ManifestWarning, ...]:
+        """The same with the paths of the manifest only."""
+        return tuple(
+            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one
+            for one in self.caveats
+        )
+
+    @cached_property
+    def joins(self) -> tuple[str, ...]:
+        return tuple(name for name in self.decision.picked_names if name not in self._placed)
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        return tuple(sorted(set(self.decision.unscheduled) & self._placed))
+
+    @cached_property
+    def stays(self) -> tuple[str, ...]:
+        return tuple(sorted(set(self.placed_after) & self._placed))
+
+    @cached_property
+    def _placed(self) -> set[str]:
+        live = self.decision.cycle.live_bindings
+        return {binding.cluster for binding in live if binding.state is not BindingState.UNSCHEDULED}
+
+    @cached_property
+    def rescored(self) -> tuple[str, ...]:
+        """The clusters that would stay with other scores than those that they were picked with."""
+        before = {one.cluster: one for one in self.decision.cycle.live_bindings if one.is_active}
+        return tuple(
+            one.cluster
+            for one in self.decision.picked
+            if one.cluster in before
+            and (one.topology_spread_score, one.affinity_score)
+            != (before[one.cluster].topology_spread_score, before[one.cluster].affinity_score)
+        )
+
+    @cached_property
+    def placed_after(self) -> tuple[str, ...]:
+        return tuple(one.cluster for one in self.decision.bindings_after if one.is_active)
+
+    @cached_property
+    def sentence(self) -> str:
+        return policy_sentence(
+            self.manifest.spec.policy, self.manifest.semantics, self.manifest.spread_options
+        )
+
+    @cached_property
+    def bound(self) -> Bound | None:
+        """How many clusters can be reached, where that is found quickly.
+
+        Rules that judge every cluster again in every round take too long on a large fleet.
+        """
+        cycle = self.decision.cycle
+        is_flat = isinstance(profile_of(cycle).strategy, GroupStrategy)
+        return feasibility_bound(cycle) if is_flat or len(cycle.fleet) <= _MOST_CLUSTERS_FOR_BOUND else None
+
+    @property
+    def bound_text(self) -> str:
+        return bound_sentence(self.bound) if self.bound else ""
+
+    @cached_property
+    def traps(self) -> tuple[str, ...]:
+        return tuple(trap_sentences(self.decision, most_steps=_MOST_STEPS, with_bound=False))
+
+    @cached_property
+    def spreads(self) -> tuple[SpreadBars, ...]:
+        return tuple(spread_bars(self.decision))
+
+    @cached_property
+    def picks(self) -> tuple[PickLine, ...]:
+        return tuple(pick_lines(self.decision))
+
+    @property
+    def more_picks(self) -> int:
+        return max(0, len(self.decision.picked) - len(self.picks))
+
+    @cached_property
+    def passed_over(self) -> tuple[tuple[Outcome, int], ...]:
+        return tuple(passed_over(self.decision))
+
+    @property
+    def is_staged(self) -> bool:
+        return self.manifest.spec.strategy.type is StrategyType.EXTERNAL
+
+    def plan(self, *, now: datetime) -> WavePlan:
+        """Return the waves that saving would need; a pinned snapshot stays pinned."""
+        manifest, saved = self.manifest, self.saved
+        strategy = manifest.spec.strategy.rolling_update or RollingUpdate()
+        with collector_paused():
+            hashed = content_hash_of_resources(map(sanitised, self.selection.objects))
+            version = version_of_content(hashed, manifest)
+            if saved is None:
+                state = RolloutState((), manifest.spec.policy, strategy, now)
+            else:
+                context = load_rollout_context(saved, now=now)
+                state = replace(context.state, strategy=strategy)
+                if saved.pinned_snapshot is not None and context.target:
+                    version = version_of(context.target, manifest)
+            wanted = dict.fromkeys(sorted(self.placed_after), version)
+            return plan_waves(state.with_wanted(wanted, manifest.spec.policy))
+
+    def waves(self, *, now: datetime) -> tuple[int, ...] | None:
+        """Return the number of clusters in each wave of the plan.
+
+        None where a staged update run decides that, and where there is nothing to roll out.
+        """
+        if self.is_staged or self.decision.is_failed:
+            return None
+        return tuple(len(wave.actions) for wave in self.plan(now=now).waves)
+
+
+def preview(manifest: ClusterResourcePlacement) -> SchedulePreview:
+    """Schedule a manifest as saving it would. Raise InvalidManifest."""
+    if errors := reserved_name_errors(manifest.metadata.name):
+        raise InvalidManifest(errors)
+    saved = Placement.objects.filter(name=manifest.metadata.name).first()
+    return preview_over(saved, manifest, selection_of(manifest), current_fleet().fleet)
+
+
+def preview_over(
+    saved: Placement | None, manifest: ClusterResourcePlacement, selection: Selection, fleet: Fleet
+) -> SchedulePreview:
+    """Schedule a manifest that selects these resources as saving it over a placement, or as new, would."""
+    is_incremental = saved is not None and (
+        saved.policy_snapshots.filter(is_latest=True, content_hash=content_hash(manifest)).exists()
+    )
+    decision = schedule(draft_cycle(manifest, saved=saved, fleet=fleet))
+    return SchedulePreview(manifest, decision, selection, saved, is_incremental)

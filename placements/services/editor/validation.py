@@ -1,0 +1,185 @@
+"""Validation of a draft: its errors with their lines, its form, and what a preview can use of it.
+
+A list row with an error and an unknown field are left out of the preview; after any other error there is no
+preview.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path, split_path
+from fleetui.apimachinery.kinds import PLACEMENT_KIND
+from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
+from placements.manifests.placement import ClusterResourcePlacement, parse_placement
+from placements.services.editor.form import ABSENT, MOST_FIELDS, SELECTORS, PlacementForm, at
+
+_ROUNDS = 20
+_ALLOWED = f"one {PLACEMENT_KIND}, or one Placement of OCM"
+_STAND_IN_NAME = "draft"
+_STAND_IN_SELECTOR = {"group": "", "version": "v1", "kind": "Namespace", "name": "draft"}
+
+
+@dataclass(frozen=True)
+class PlacementDraft:
+    """A text read as a manifest; `name` is the name that it must have, empty for a new placement.
+
+    Its YAML is read by `parse`, its manifest parsed once, with the first look at `errors` or `manifest`.
+    """
+
+    text: str
+    name: str = ""
+    document: Document | None = None
+    syntax_errors: tuple[FieldError, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, *, name: str = "") -> "PlacementDraft":
+        """Read a text as a draft; nothing is raised, whatever it holds: a draft carries its errors."""
+        try:
+            documents = load_documents(text)
+        except InvalidManifest as found:
+            return cls(text, name, syntax_errors=found.faults)
+        if not documents:
+            return cls(text, name, syntax_errors=(FieldError("", "required", "Empty manifest", _ALLOWED),))
+        if len(documents) > 1:
+            error = FieldError("", "too-many", f"there are {len(documents)} manifests", _ALLOWED)
+            return cls(text, name, syntax_errors=(error,))
+        items = items_of(documents[0])
+        return cls(text, name, items[0] if len(items) == 1 else documents[0])
+
+    @property
+    def data(self) -> Any:
+        return self.document.data if self.document else None
+
+    @property
+    def errors(self) -> tuple[FieldError, ...]:
+        """What is wrong with the text by itself; a preview adds what only the hub can know."""
+        return self._parsed[1]
+
+    @property
+    def manifest(self) -> ClusterResourcePlacement | None:
+        return self._parsed[0]
+
+    @cached_property
+    def _parsed(self) -> tuple[ClusterResourcePlacement | None, tuple[FieldError, ...]]:
+        if self.document is None:
+            return None, self.syntax_errors
+        try:
+            manifest = parse_placement(self.document.data)
+        except InvalidManifest as found:
+            return None, self.with_lines(found.faults)
+        if self.name and manifest.metadata.name != self.name:
+            message = f"the name of the placement {self.name} cannot be changed"
+            return None, self.with_lines([FieldError("metadata.name", "immutable", message, self.name)])
+        return manifest, ()
+
+    def with_lines(self, errors: "tuple[FieldError, ...] | list[FieldError]") -> tuple[FieldError, ...]:
+        """Return the errors with the lines of the text where their places are."""
+        if self.document is None:
+            return tuple(errors)
+        document = self.document
+        return tuple(attach_lines((document, error) for error in errors))
+
+    @property
+    def valid_part(self) -> ClusterResourcePlacement | None:
+        """What a preview can use: the manifest without what is `left_out`; None where that is nothing."""
+        return self._valid[0]
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return self._valid[1]
+
+    @cached_property
+    def _valid(self) -> tuple[ClusterResourcePlacement | None, tuple[str, ...]]:
+        return (self.manifest, ()) if self.manifest else _valid_part(self.data)
+
+    @property
+    def form(self) -> PlacementForm | None:
+        return self._form[0]
+
+    @property
+    def no_form(self) -> str:
+        return self._form[1]
+
+    @cached_property
+    def _form(self) -> tuple[PlacementForm | None, str]:
+        if self.document is None:
+            return None, "The manifest cannot be read. Edit it as YAML."
+        data = self.document.data
+        if self.document.path_prefix or not isinstance(data, Mapping):
+            return None, f"This is not one {PLACEMENT_KIND}. Edit it as YAML."
+        if str(data.get("apiVersion")).startswith("cluster.open-cluster-management.io/"):
+            return None, "There is no form for OCM manifests. Edit it as YAML."
+        if data.get("kind") != PLACEMENT_KIND:
+            return None, f"This is not a {PLACEMENT_KIND}. Edit it as YAML."
+        form = PlacementForm.of(data)
+        if len(form.fields) > MOST_FIELDS:
+            return None, f"The form would have {len(form.fields)} fields. Edit it as YAML."
+        return form, ""
+
+
+def _valid_part(data: Any) -> tuple[ClusterResourcePlacement | None, tuple[str, ...]]:
+    """Leave out what is half typed, until the rest can be read."""
+    if not isinstance(data, Mapping):
+        return None, ()
+    rest = deepcopy(dict(data))
+    origins = dict(_origins(rest, ()))
+    left_out: list[str] = []
+    for _ in range(_ROUNDS):
+        try:
+            return parse_placement(rest), tuple(left_out)
+        except InvalidManifest as found:
+            cuts = [_cut(rest, error) for error in found.faults]
+        if None in cuts:
+            return None, ()
+        last_first = sorted(
+            {keys for keys in cuts if keys},
+            key=lambda keys: [(isinstance(key, str), key) for key in keys],
+            reverse=True,
+        )
+        for keys in last_first:
+            if at(rest, keys) is not ABSENT:
+                origin = origins.get(id(at(rest, keys)))
+                if origin is None:
+                    origin = (*origins.get(id(at(rest, keys[:-1])), keys[:-1]), keys[-1])
+                left_out.append(format_path(origin))
+                _remove(rest, keys)
+    return None, ()
+
+
+def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:
+    """Yield the places of all objects and lists, which move up when something before them is left out."""
+    if isinstance(value, dict | list):
+        yield id(value), keys
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in inner:
+            yield from _origins(one, (*keys, key))
+
+
+def _cut(data: dict[str, Any], error: FieldError) -> Keys | None:
+    """Return what to leave out because of an error.
+
+    () where something stands in for it, None where nothing helps.
+    """
+    keys = split_path(error.path)
+    if keys == ("metadata", "name") or (keys == ("metadata",) and error.code == "required"):
+        data["metadata"] = {**(data.get("metadata") or {}), "name": _STAND_IN_NAME}
+        return ()
+    if error.code == "unknown-field":
+        return keys
+    if keys == SELECTORS:
+        data["spec"]["resourceSelectors"] = [_STAND_IN_SELECTOR]
+        return ()
+    ends = [end for end, key in enumerate(keys, start=1) if isinstance(key, int)]
+    if not ends:
+        return None
+    return keys[:3] if keys[:2] == SELECTORS else keys[: ends[-1]]
+
+
+def _remove(data: Any, keys: Keys) -> None:
+    around = at(data, keys[:-1])
+    del around[keys[-1]]
+    if not around and len(keys) > 2 and keys[:-1] != SELECTORS:
+        _remove(data, keys[:-1])

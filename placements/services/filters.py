@@ -1,0 +1,148 @@
+"""Rows and filters of the lists of placements, decisions, resources and events."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from django.db.models import Count, F, Q, QuerySet
+
+from fleetui.models import Event
+from placements.manifests.binding import BindingState
+from placements.models import Binding, Decision, Placement, Resource, StalePick
+from placements.services.rollouts.attention import runs_under_way, waiting_runs
+
+
+class PlacementFilterState(StrEnum):
+    """Filter values of placements."""
+
+    FULFILLED = "fulfilled"
+    UNFULFILLED = "unfulfilled"
+    PENDING = "pending"
+    ROLLING = "rolling"
+    WAITING = "waiting"
+    STALE = "stale"
+    INVALID = "invalid"
+    DELETING = "deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementFilter:
+    """The filter of a list of placements; `cluster` is a cluster with a binding."""
+
+    text: str = ""
+    state: PlacementFilterState | None = None
+    placement_type: str = ""
+    semantics: str = ""
+    cluster: str = ""
+
+
+PLACEMENT_ORDERS = (
+    "name",
+    "-name",
+    "updated_at",
+    "-updated_at",
+    "created_at",
+    "-created_at",
+    "placed_count",
+    "-placed_count",
+)
+
+
+def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
+    """Return the placements that match; unordered."""
+    rows = Placement.objects.all()
+    if wanted.text:
+        rows = rows.filter(name__contains=wanted.text.lower())
+    if wanted.placement_type:
+        rows = rows.filter(placement_type=wanted.placement_type)
+    if wanted.semantics:
+        rows = rows.filter(semantics=wanted.semantics)
+    if wanted.cluster:
+        placed = Binding.objects.filter(cluster_name=wanted.cluster)
+        rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
+    return rows.filter(_STATES[wanted.state]()) if wanted.state else rows
+
+
+def _having(runs: Iterable[QuerySet[Any]]) -> Q:
+    rolling, staged = (each.values("placement") for each in runs)
+    return Q(pk__in=rolling) | Q(pk__in=staged)
+
+
+_STATES: dict[PlacementFilterState, Callable[[], Q]] = {
+    PlacementFilterState.FULFILLED: lambda: Q(is_fulfilled=True),
+    PlacementFilterState.UNFULFILLED: lambda: Q(is_fulfilled=False),
+    PlacementFilterState.PENDING: lambda: Q(observed_generation__lt=F("generation")),
+    PlacementFilterState.ROLLING: lambda: _having(runs_under_way()),
+    PlacementFilterState.WAITING: lambda: _having(waiting_runs()),
+    PlacementFilterState.STALE: lambda: Q(pk__in=StalePick.objects.values("staleness_check__placement")),
+    PlacementFilterState.INVALID: lambda: ~Q(selection_faults=[]),
+    PlacementFilterState.DELETING: lambda: Q(deleting_since__isnull=False),
+}
+
+
+def counts_by_state() -> dict[PlacementFilterState, int]:
+    """Count the placements by filter value; a placement can match several."""
+    return counts_in_all()[1]
+
+
+def counts_in_all() -> tuple[int, dict[PlacementFilterState, int]]:
+    counted = {state.value: Count("pk", filter=condition()) for state, condition in _STATES.items()}
+    found = Placement.objects.aggregate(in_all=Count("pk"), **counted)
+    return found["in_all"], {state: found[state.value] for state in PlacementFilterState}
+
+
+def placements_on(names: Iterable[str]) -> dict[str, int]:
+    rows = Binding.objects.filter(cluster_name__in=list(names)).exclude(state=BindingState.UNSCHEDULED)
+    counted = rows.values_list("cluster_name").annotate(count=Count("pk")).order_by()
+    return dict(counted)
+
+
+def bindings_on(cluster: str) -> QuerySet[Binding]:
+    """Return the bindings of one cluster by placement, whose name is `owner`."""
+    rows = Binding.objects.filter(cluster_name=cluster).exclude(state=BindingState.UNSCHEDULED)
+    return _cited(rows).annotate(owner=F("placement__name")).order_by("owner")
+
+
+def bindings_of(placement: Placement) -> QuerySet[Binding]:
+    """Return all bindings of a placement, also unscheduled ones; unordered."""
+    return _cited(Binding.objects.filter(placement=placement))
+
+
+def _cited(rows: QuerySet[Binding]) -> QuerySet[Binding]:
+    cited = rows.select_related("placement", "decision__record", "policy_snapshot", "resource_snapshot")
+    return cited.defer(
+        "placement__document",
+        "decision__record__content",
+        "policy_snapshot__policy",
+        "resource_snapshot__identities",
+    )
+
+
+def decisions_of(*, placement: str = "") -> QuerySet[Decision]:
+    """Return decisions with the ids of their records, of one placement or all; unordered."""
+    rows = Decision.objects.select_related("record").defer("record__content")
+    return rows.filter(placement_name=placement) if placement else rows
+
+
+def latest_decisions(placements: Collection[Placement]) -> dict[int, Decision]:
+    ids = [placement.pk for placement in placements]
+    latest = decisions_of().filter(placement__in=ids, number=F("placement__decisions_made"))
+    return {row.placement_id: row for row in latest if row.placement_id}
+
+
+def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -> QuerySet[Resource]:
+    """Return the resources on the hub that match; unordered."""
+    rows = Resource.objects.all()
+    rows = rows.filter(kind=kind) if kind else rows
+    rows = rows.filter(namespace=namespace) if namespace else rows
+    return rows.filter(name__contains=text) if text else rows
+
+
+def events_matching(*, kind: str = "", name: str = "", part: str = "", by: str = "") -> QuerySet[Event]:
+    """Return the matching events, unordered; `part` of the name and `by` ignore case."""
+    rows = Event.objects.all()
+    rows = rows.filter(kind=kind) if kind else rows
+    rows = rows.filter(name=name) if name else rows
+    rows = rows.filter(name__icontains=part) if part else rows
+    return rows.filter(actor_name__icontains=by) if by else rows

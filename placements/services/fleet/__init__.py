@@ -1,0 +1,1 @@
+"""What cluster pages need to know about placements."""

@@ -1,0 +1,106 @@
+"""Conversion of text areas to plain data and back, without validation."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, split_path
+from fleetui.apimachinery.kinds import STAGED_STRATEGY_KIND
+from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
+from placements.manifests.staged_update import ClusterStagedUpdateStrategy, parse_staged_strategy
+
+LABELS_PATH, TAINTS_PATH = "metadata.labels", "spec.taints"
+_EFFECT = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class TypedCluster:
+    """Parsed labels and taints; `faults` are of invalid lines, `lines` are the line numbers of the others."""
+
+    labels: dict[str, str]
+    taints: list[dict[str, str]]
+    faults: tuple[FieldError, ...]
+    lines: Mapping[Keys, int]
+
+    def at_line(self, fault: FieldError) -> FieldError:
+        keys = split_path(fault.path)
+        longest_first = (keys[:end] for end in range(len(keys), 0, -1))
+        return replace(
+            fault, line=next((self.lines[one] for one in longest_first if one in self.lines), None)
+        )
+
+
+def read_cluster(labels: str, taints: str) -> TypedCluster:
+    """Parse labels, `key=value` per line, and taints, `key=value:NoSchedule`, value and effect optional."""
+    found: dict[str, str] = {}
+    lines: dict[Keys, int] = {}
+    listed, faults = [], []
+    for number, line in _lines(labels):
+        key, is_there, value = (part.strip() for part in line.partition("="))
+        if not is_there or not key:
+            faults.append(
+                FieldError(LABELS_PATH, "bad-format", f"Invalid value: {line!r}", "key=value", number)
+            )
+            continue
+        if key in found:
+            message = f"Duplicate key {key!r}"
+            faults.append(FieldError(LABELS_PATH, "duplicate", message, line=number))
+            continue
+        found[key], lines[("metadata", "labels", key)] = value, number
+    for place, (number, line) in enumerate(_lines(taints)):
+        written, _, effect = line.partition(":")
+        name, _, text = (part.strip() for part in written.partition("="))
+        value_of_taint = {"value": text} if text else {}
+        listed.append({"key": name, **value_of_taint, "effect": effect.strip() or _EFFECT})
+        lines[("spec", "taints", place)] = number
+    return TypedCluster(found, listed, tuple(faults), lines)
+
+
+def _lines(text: str) -> Iterable[tuple[int, str]]:
+    numbered = enumerate(text.splitlines(), start=1)
+    return ((number, line.strip()) for number, line in numbered if line.strip())
+
+
+def write_labels(labels: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def write_taints(taints: Sequence[Mapping[str, Any]]) -> str:
+    """Return taints in the form of `read_cluster`."""
+    return "\n".join(
+        f"{one['key']}{'=' + one['value'] if one.get('value') else ''}:{one['effect']}" for one in taints
+    )
+
+
+def read_documents(text: str | bytes) -> list[Document]:
+    """Return the documents of a text and the items of its lists. Raise InvalidManifest, also without any."""
+    documents = [item for one in load_documents(text) for item in items_of(one)]
+    if not documents:
+        raise InvalidManifest(
+            [FieldError("", "required", "there is no document in it", "one or more YAML documents")]
+        )
+    return documents
+
+
+@contextmanager
+def lines_of(document: Document) -> Iterator[None]:
+    """Raise the faults of a document with their lines."""
+    try:
+        yield
+    except InvalidManifest as found:
+        raise InvalidManifest(attach_lines((document, fault) for fault in found.faults)) from found
+
+
+def read_strategy(text: str, *, name: str = "") -> tuple[Document, ClusterStagedUpdateStrategy]:
+    """Return the only strategy of a text; `name` is its required name. Raise InvalidManifest with lines."""
+    documents = read_documents(text)
+    if len(documents) > 1:
+        message = f"there are {len(documents)} documents"
+        raise InvalidManifest([FieldError("", "too-many", message, f"one {STAGED_STRATEGY_KIND}")])
+    with lines_of(documents[0]):
+        draft = parse_staged_strategy(documents[0].data)
+        if name and draft.metadata.name != name:
+            message = f"the strategy is called {name}; a name cannot be changed"
+            raise InvalidManifest([FieldError("metadata.name", "immutable", message, name)])
+    return documents[0], draft

@@ -1,0 +1,103 @@
+"""Impact of a change of the fleet on placements: scheduled in memory, nothing is written.
+
+A page or an admin action changes a fleet value and calls:
+
+    fleet = fleet_now().fleet
+    impact_of(with_clusters(fleet, [changed]))         labels, taints, a cordon, new clusters
+    impact_of(fleet, gone=["nimblefox"])               clusters that leave
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from clusters.fleet import Cluster, Fleet
+from clusters.queries import current_fleet
+from placements.engine.scheduling.scheduler import schedule
+from placements.models import Placement
+from placements.services.fleet_events import affected_by_change, losing_a_cluster
+from placements.services.snapshots import cycles_of
+
+MOST_LOOKED_AT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ImpactRow:
+    """One placement that would change: selected and deselected clusters, counts before and after."""
+
+    placement: str
+    joins: tuple[str, ...]
+    leaves: tuple[str, ...]
+    placed_before: int
+    placed_after: int
+    was_fulfilled: bool | None
+    is_fulfilled: bool
+
+    @property
+    def gets_worse(self) -> bool:
+        """Return whether the placement would become unfulfilled, or lose a cluster without replacement."""
+        lost = self.was_fulfilled is not False and not self.is_fulfilled
+        return lost or (not self.is_fulfilled and self.placed_after < self.placed_before)
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """The placements that would change, those that get worse first.
+
+    `looked` is the number of evaluated placements, `unlooked` the number beyond the limit.
+    """
+
+    rows: tuple[ImpactRow, ...]
+    looked: int
+    unlooked: int = 0
+
+
+def with_clusters(fleet: Fleet, changed: Iterable[Cluster]) -> Fleet:
+    return fleet.with_clusters(changed)
+
+
+def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
+    """Return the impact of replacing the fleet by this one without the clusters in `gone`.
+
+    At most 200 placements are evaluated, by name.
+    """
+    left = Fleet(cluster for cluster in fleet if cluster.name not in gone) if gone else fleet
+    before = {cluster.name: cluster for cluster in current_fleet().fleet}
+    after = {cluster.name: cluster for cluster in left}
+    opens, keys = bool(gone) or before.keys() != after.keys(), set[str]()
+    for name in before.keys() & after.keys():
+        old, new = before[name], after[name]
+        if old is new:
+            continue
+        opens = opens or (old.taints, old.eligibility.kind) != (new.taints, new.eligibility.kind)
+        if old.labels != new.labels:
+            keys |= {key for key, _ in set(old.labels.items()) ^ set(new.labels.items())}
+        if (old.properties, old.usage) != (new.properties, new.usage):
+            opens = True  # which properties a policy reads is not known here, so all placements are affected
+    affected = affected_by_change(opens=opens, label_keys=keys, property_names=frozenset())
+    rows = Placement.objects.filter(
+        pk__in=sorted({*affected, *losing_a_cluster({*gone, *(before.keys() - after.keys())})}),
+        deleting_since=None,
+        selection_faults=[],
+    )
+    looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
+    unlooked = rows.count() - len(looked) if len(looked) == MOST_LOOKED_AT else 0
+    changed = [row for row in _impact_rows(looked, left) if row.joins or row.leaves or row.gets_worse]
+    changed.sort(key=lambda row: (not row.gets_worse, row.placement))
+    return Impact(tuple(changed), len(looked), unlooked)
+
+
+def _impact_rows(placements: Collection[Placement], fleet: Fleet) -> Iterable[ImpactRow]:
+    for placement, cycle in cycles_of(placements, fleet):
+        decision = schedule(cycle)
+        before = {one.cluster for one in cycle.live_bindings if one.is_active}
+        after = {one.cluster for one in decision.bindings_after if one.is_active}
+        after = before if decision.is_failed else after
+        yield ImpactRow(
+            placement.name,
+            joins=tuple(sorted(after - before)),
+            leaves=tuple(sorted(before - after)),
+            placed_before=len(before),
+            placed_after=len(after),
+            was_fulfilled=placement.is_fulfilled,
+            is_fulfilled=decision.is_fulfilled,
+        )

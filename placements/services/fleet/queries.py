@@ -1,0 +1,189 @@
+"""Clusters with counts for lists, and topology spread skews and stale picks of placements."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.db.models import (
+    Case,
+    Count,
+    Expression,
+    F,
+    IntegerField,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import Coalesce, RowNumber
+
+from clusters.filters import ClusterListState, label_of, standing
+from clusters.models import MemberCluster
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import CycleKind
+from placements.engine.scheduling.scheduler import schedule
+from placements.engine.scheduling.spread.base import imbalance, is_hard, is_limit
+from placements.manifests.binding import BindingState
+from placements.models import Binding, Placement, PolicySnapshot, StalePick
+
+LABEL = "label:"
+"""Prefix of an order by a label: `label:region`."""
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _placed() -> Coalesce:
+    rows = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(state=BindingState.UNSCHEDULED)
+    return _counted(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
+
+
+def _stale() -> Coalesce:
+    rows = StalePick.objects.filter(cluster_name=OuterRef("name"))
+    return _counted(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
+
+
+def _counted(rows: Any) -> Coalesce:
+    return Coalesce(Subquery(rows.values("count"), output_field=IntegerField()), 0)
+
+
+_COLUMNS = {
+    "name": "name",
+    "joined_at": "joined_at",
+    "verdict_since": "verdict_since",
+    "state": "rank",
+    "heartbeat": "beat",
+    "placements": "placed",
+    "stale": "stale_picks",
+}
+"""The column for each order; computed columns are computed only when sorting by them."""
+ORDERS = tuple(f"{sign}{name}" for name in _COLUMNS for sign in ("", "-"))
+
+
+def in_order(rows: QuerySet[MemberCluster], given: str) -> tuple[QuerySet[MemberCluster], str, str]:
+    """Return the rows with their state and the column to sort by, that column, and the order.
+
+    An unsupported order counts as by name.
+    """
+    rows = rows.annotate(how=standing())
+    sign, wanted = ("-", given[1:]) if given.startswith("-") else ("", given)
+    if wanted.startswith(LABEL) and len(wanted) > len(LABEL):
+        key = wanted.removeprefix(LABEL)
+        return rows.annotate(value=Coalesce(label_of(key), Value(""))), f"{sign}value", given
+    column = _COLUMNS.get(wanted)
+    if column is None:
+        return rows, "name", "name"
+    ranks = [When(how=state.value, then=Value(place)) for place, state in enumerate(ClusterListState)]
+    made: dict[str, Expression] = {
+        "rank": Case(*ranks, output_field=IntegerField()),
+        "beat": Coalesce("heartbeat_at", Value(_NEVER)),
+        "placed": _placed(),
+        "stale_picks": _stale(),
+    }
+    rows = rows.annotate(**{column: made[column]}) if column in made else rows
+    return rows, f"{sign}{column}", given
+
+
+def with_counts(rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
+    return rows.annotate(how=standing(), placed=_placed(), stale_picks=_stale())
+
+
+MOST_NAMES = 3
+
+
+class Skew(NamedTuple):
+    """The skew of a placement over one topology key, and its limit."""
+
+    key: str
+    skew: int
+    most: int
+    is_hard: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """The skews of a placement and its stale picks."""
+
+    skews: tuple[Skew, ...]
+    stale: tuple[str, ...]
+
+    @property
+    def least(self) -> int | None:
+        return min((one.most - one.skew for one in self.skews), default=None)
+
+
+def headroom_of(cycle: Cycle) -> Headroom:
+    """Compare the placed clusters with the limits and with a cycle without bindings."""
+    fresh = schedule(replace(cycle, bindings=()))
+    if fresh.is_failed or fresh.kind is CycleKind.NO_NAMES:
+        return Headroom((), ())
+    wanted = {*fresh.picked_names, *fresh.kept}
+    placed = np.nonzero(cycle.is_active)[0]
+    stale = [cycle.fleet.names[place] for place in placed.tolist() if cycle.fleet.names[place] not in wanted]
+    candidates, skews = fresh.candidates, list[Skew]()
+    if candidates is None:
+        return Headroom((), tuple(stale))
+    for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
+        counts = groups.count(placed)
+        outlook = candidates.strategy.outlook(one, groups, counts)
+        if is_limit(one, outlook):  # of a soft constraint only where its skew is scored
+            skews.append(Skew(one.topology_key, imbalance(counts, outlook), one.max_skew, is_hard(one)))
+    return Headroom(tuple(skews), tuple(stale))
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A placement with stale picks: the first names and the count."""
+
+    placement: str
+    names: tuple[str, ...]
+    count: int
+
+
+def stale_placements(*, most: int) -> tuple[list[Stale], int]:
+    """Return the first placements with stale picks, by name, and the number of such placements."""
+    rows = StalePick.objects.values_list("staleness_check__placement__name").annotate(count=Count("pk"))
+    counts = list(rows.order_by("staleness_check__placement__name"))
+    first = dict(counts[:most])
+    names: dict[str, list[str]] = defaultdict(list)
+    if first:
+        owner = "staleness_check__placement__name"
+        picks = StalePick.objects.filter(staleness_check__placement__name__in=list(first))
+        place = Window(RowNumber(), partition_by=F(owner), order_by="cluster_name")
+        picks = picks.annotate(place=place).filter(place__lte=MOST_NAMES).order_by("cluster_name")
+        for placement, name in picks.values_list(owner, "cluster_name"):
+            names[placement].append(name)
+    return [Stale(name, tuple(names[name]), count) for name, count in first.items()], len(counts)
+
+
+def stale_on(names: Collection[str]) -> dict[str, int]:
+    rows = StalePick.objects.filter(cluster_name__in=list(names)).values_list("cluster_name")
+    return dict(rows.annotate(count=Count("pk")).order_by())
+
+
+def skews_of(placement: Placement) -> list[Skew]:
+    """Return the stored skews of a placement, which has to be loaded with `staleness_check`."""
+    check = getattr(placement, "staleness_check", None)
+    return [Skew(*one) for one in check.skews] if check else []
+
+
+_MOST_POLICIES = 500
+
+
+def favourite_keys(known: Sequence[str], *, most: int) -> list[str]:
+    """Return the keys that most placements spread over, else the first key."""
+    rows = PolicySnapshot.objects.filter(is_latest=True).order_by("pk")
+    constraints = rows.values_list("policy__topologySpreadConstraints", flat=True)[:_MOST_POLICIES]
+    counted = Counter(
+        one["topologyKey"] for several in constraints for one in several or () if one["topologyKey"] in known
+    )
+    favourites = [key for key, _ in counted.most_common(most)]
+    return favourites or list(known[:1])
+
+
+def favourite_key(known: Sequence[str]) -> str:
+    """Return the key that most placements spread over, else the first key; empty without labels."""
+    return next(iter(favourite_keys(known, most=1)), "")

@@ -1,0 +1,1 @@
+"""Overrides and their snapshots."""

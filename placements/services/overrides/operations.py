@@ -1,0 +1,181 @@
+"""Saving and deleting overrides (`spec/lifecycle.md` B.1.8, B.3.3)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.audit import actor_name
+from fleetui.concurrency import retry_on_conflict
+from placements.manifests.override import (
+    ClusterResourceOverride,
+    ResourceOverride,
+    override_change_faults,
+    parse_cluster_override,
+    parse_override,
+)
+from placements.models import Override, OverrideSnapshot, OverrideTarget, ResourceSnapshot
+from placements.models.overrides import full_name
+from placements.services.overrides.queries import KEY, TargetKey, target_keys
+from placements.services.pruning import prune_override_snapshots
+from placements.services.results import (
+    OperationResult,
+    SaveResult,
+    delete_row,
+    locked_row,
+    save_row,
+    without_status,
+)
+from placements.services.snapshots import hash_of
+from placements.services.workqueue import enqueue_rollout
+
+MOST = 100
+"""Overrides in the fleet, and in one namespace (lifecycle B.1.8)."""
+_Manifest: TypeAlias = ClusterResourceOverride | ResourceOverride
+NOUNS = {CLUSTER_OVERRIDE_KIND: "cluster-override", OVERRIDE_KIND: "override"}
+"""The kinds of events."""
+PARSERS: Mapping[str, Callable[[object], _Manifest]] = {
+    CLUSTER_OVERRIDE_KIND: parse_cluster_override,
+    OVERRIDE_KIND: parse_override,
+}
+
+
+class UnknownOverrideError(LookupError):
+    """No override has this name."""
+
+    def __init__(self, kind: str, namespace: str, name: str) -> None:
+        super().__init__(f"there is no {kind} {full_name(namespace, name)}")
+
+
+@retry_on_conflict
+def save_override(
+    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+) -> SaveResult[Override]:
+    """Create an override or change it; the same again changes nothing.
+
+    Raise InvalidManifest, RevisionConflict.
+    """
+    raw = dict(document)
+    manifest = PARSERS.get(str(raw.get("kind")), parse_cluster_override)(raw)
+    namespace = "" if isinstance(manifest, ClusterResourceOverride) else manifest.metadata.namespace
+    place = {"kind": manifest.kind, "namespace": namespace, "name": manifest.metadata.name}
+    noun, label = NOUNS[manifest.kind], full_name(namespace, place["name"])
+    current = locked_row(Override, noun, expected, label=label, **place)
+    if current and current.document == without_status(raw):
+        return SaveResult(current, OperationResult.UNCHANGED)
+    if isinstance(manifest, ClusterResourceOverride):
+        field, selected = "clusterResourceSelectors", manifest.spec.cluster_resource_selectors
+    else:
+        field, selected = "resourceSelectors", manifest.spec.resource_selectors
+    keys: list[TargetKey] = [(namespace, one.group, one.version, one.kind, one.name) for one in selected]
+    faults = _save_errors(
+        current, manifest, namespace, {f"spec.{field}[{at}]": key for at, key in enumerate(keys)}
+    )
+    if faults:
+        raise InvalidManifest(faults)
+    row = current or Override(**place, created_at=now, revision=0)
+    row.placement_name = manifest.spec.placement.name if manifest.spec.placement else ""
+    saved = save_row(row, noun, document, by=by, now=now, label=label)
+    before: set[TargetKey] = set(row.targets.values_list(*KEY))
+    if before != set(keys):
+        row.targets.all().delete()
+        OverrideTarget.objects.bulk_create(
+            OverrideTarget(override=row, override_kind=row.kind, **dict(zip(KEY, key, strict=True)))
+            for key in keys
+        )
+    _take_snapshot(row, manifest, by=by, now=now)
+    _enqueue_affected(row.placement_name, before | set(keys))
+    return saved
+
+
+@transaction.atomic
+def delete_override(
+    kind: str, namespace: str, name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> None:
+    """Delete an override; what it changed on clusters is undone as versions are rolled out.
+
+    Its snapshots stay as long as a cluster runs them. Raise UnknownOverrideError, RevisionConflict.
+    """
+    if kind not in NOUNS:
+        raise UnknownOverrideError(kind, namespace, name)
+    label = full_name(namespace, name)
+    row = locked_row(Override, NOUNS[kind], expected, label=label, kind=kind, namespace=namespace, name=name)
+    if row is None:
+        raise UnknownOverrideError(kind, namespace, name)
+    targets = set(row.targets.values_list(*KEY))
+    _snapshots_of(row).update(is_latest=False)
+    prune_override_snapshots(row, keep=0)
+    delete_row(row, NOUNS[kind], by=by, now=now, label=label)
+    _enqueue_affected(row.placement_name, targets)
+
+
+def _save_errors(
+    current: Override | None, manifest: _Manifest, namespace: str, targets: Mapping[str, TargetKey]
+) -> list[FieldError]:
+    """Return what prevents saving a manifest with these targets, by path, over the current one."""
+    rows = Override.objects.filter(kind=manifest.kind, namespace=namespace)
+    others = OverrideTarget.objects.filter(override_kind=manifest.kind, namespace=namespace)
+    faults = []
+    if current:
+        faults = override_change_faults(PARSERS[manifest.kind](current.document), manifest)
+        others = others.exclude(override=current)
+    elif rows.count() >= MOST:
+        place = f"in the namespace {namespace}" if namespace else "in the fleet"
+        message = f"there are {MOST} of this kind {place} already"
+        faults = [FieldError("kind", "too-many", message, "changes to one that is there, or delete one")]
+    owners = {tuple(key): name for name, *key in others.values_list("override__name", *KEY)}
+    return faults + [
+        FieldError(
+            path,
+            "conflict",
+            f"{key[3]} {full_name(namespace, key[4])} is selected by {owners[key]} already",
+            "each resource in one override of a kind",
+        )
+        for path, key in targets.items()
+        if key in owners
+    ]
+
+
+def _take_snapshot(row: Override, manifest: _Manifest, *, by: User | None, now: datetime) -> None:
+    content = hash_of(manifest.spec.to_plain())
+    rows = _snapshots_of(row)
+    if rows.filter(is_latest=True, content_hash=content).exists():
+        return
+    newest = rows.order_by("-number").first()
+    rows.filter(is_latest=True).update(is_latest=False)
+    OverrideSnapshot.objects.create(
+        kind=row.kind,
+        namespace=row.namespace,
+        override_name=row.name,
+        number=newest.number + 1 if newest else 0,
+        content_hash=content,
+        document=manifest.to_manifest(),
+        placement_name=row.placement_name,
+        created_at=now,
+        created_by=actor_name(by),
+    )
+    prune_override_snapshots(row)
+
+
+def _snapshots_of(row: Override) -> Any:
+    return OverrideSnapshot.objects.filter(kind=row.kind, namespace=row.namespace, override_name=row.name)
+
+
+def labels_changed() -> None:
+    for placement in Override.objects.values_list("placement_name", flat=True).distinct():
+        targets = OverrideTarget.objects.filter(override__placement_name=placement)
+        _enqueue_affected(placement, targets.values_list(*KEY))
+
+
+def _enqueue_affected(placement: str, targets: Iterable[TargetKey]) -> None:
+    """Enqueue the rollouts of the placements that have one of the resources (lifecycle A.6)."""
+    wanted = frozenset(targets)
+    latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
+    if placement:
+        latest = latest.filter(placement__name=placement)
+    rows = latest.values_list("placement_id", "identities").iterator()
+    enqueue_rollout(pk for pk, identities in rows if not wanted.isdisjoint(target_keys(identities)))

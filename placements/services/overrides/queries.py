@@ -1,0 +1,94 @@
+"""Overrides that apply to a placement, and what each cluster gets by them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from clusters.fleet import Cluster
+from clusters.queries import current_fleet
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND
+from fleetui.apimachinery.secrets import HubObject
+from fleetui.bulk import batched
+from placements.engine.overrides import OverrideContent, OverrideFailed, applicable_to_each, override
+from placements.manifests.override import parse_cluster_override, parse_override
+from placements.models import OverrideSnapshot, OverrideTarget, ResourceSnapshot
+
+Applying: TypeAlias = Mapping[str, tuple[OverrideSnapshot, ...]]
+"""The override snapshots that apply, by cluster; clusters to which none applies are missing."""
+Manifests: TypeAlias = tuple[Mapping[str, Any], ...]
+TargetKey: TypeAlias = tuple[str, str, str, str, str]
+"""Namespace, group, version, kind, name: what an override selects."""
+_MOST_NAMESPACES = 500
+
+
+def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
+    """Return the latest override snapshots that apply to the resources of a placement, on every cluster.
+
+    One query, without the fleet, if no override names one of the resources.
+    """
+    objects = list(_identified(target.identities))
+    rows = {(row.kind, str(row)): row for row in _candidates(placement, target.identities)}
+    if not rows:
+        return {}
+    found = applicable_to_each(
+        map(frozen_of, rows.values()), placement=placement, fleet=current_fleet().fleet, objects=objects
+    )
+    return {
+        name: tuple(rows[one.override.kind, one.full_name] for one in several)
+        for name, several in found.items()
+    }
+
+
+def target_keys(identities: Iterable[Sequence[str]]) -> frozenset[TargetKey]:
+    """Return what an override may name to concern these resources: themselves, or their namespaces."""
+    found: set[TargetKey] = set()
+    for one in _identified(identities):
+        found.add((one.namespace, one.group, one.version, one.kind, one.name))
+        if one.namespace:
+            found.add(("", "", "v1", "Namespace", one.namespace))
+    return frozenset(found)
+
+
+def _identified(identities: Iterable[Sequence[str]]) -> Iterator[HubObject]:
+    for api_version, kind, namespace, name in identities:
+        group, _, version = api_version.rpartition("/")
+        yield HubObject(group, version, kind, namespace, name, {}, {})
+
+
+def _candidates(placement: str, identities: Iterable[Sequence[str]]) -> list[OverrideSnapshot]:
+    """Return the latest snapshots of overrides that name one of the resources, whatever the cluster."""
+    keys = target_keys(identities)
+    targets = OverrideTarget.objects.filter(override__placement_name__in=("", placement))
+    namespaces = {key[0] for key in keys} | {""}
+    if len(namespaces) <= _MOST_NAMESPACES:
+        targets = targets.filter(namespace__in=namespaces)
+    named = {
+        (override_kind, key[0], override_name)
+        for override_kind, override_name, *key in targets.values_list("override_kind", "override__name", *KEY)
+        if tuple(key) in keys
+    }
+    names = sorted({name for _, _, name in named})
+    return [
+        row
+        for part in batched(names)
+        for row in OverrideSnapshot.objects.filter(is_latest=True, override_name__in=part)
+        if (row.kind, row.namespace, row.override_name) in named
+    ]
+
+
+KEY = ("namespace", "group", "version", "kind", "name")
+
+
+def frozen_of(row: OverrideSnapshot) -> OverrideContent:
+    is_for_clusters = row.kind == CLUSTER_OVERRIDE_KIND
+    return OverrideContent(
+        row.name, (parse_cluster_override if is_for_clusters else parse_override)(row.document)
+    )
+
+
+def overridden(
+    manifests: Manifests, snapshots: Sequence[OverrideContent], cluster: Cluster
+) -> Manifests | OverrideFailed:
+    found = override(map(HubObject.of, manifests), snapshots, cluster)
+    if isinstance(found, OverrideFailed):
+        return found
+    return tuple(one.content for one in found.objects)

@@ -1,0 +1,1 @@
+"""Hub resources and their snapshots."""

@@ -1,0 +1,172 @@
+"""Applying and deleting resources on the hub; placements that select them are enqueued."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
+from fleetui.audit import AuditEvent, actor_name, record_all
+from fleetui.bulk import batched
+from fleetui.concurrency import check_revision, retry_on_conflict
+from placements.engine.resource_manifest import parse_hub_object
+from placements.engine.selection import concerns
+from placements.explain.vocabulary import counted
+from placements.manifests.placement import is_reserved_namespace
+from placements.models import Placement, Resource
+from placements.services.resources.queries import existing_namespaces, selectors_of
+from placements.services.results import OperationResult, SaveResult
+from placements.services.workqueue import enqueue_scheduling
+
+RESOURCE = "resource"
+
+
+class UnknownResourceError(LookupError):
+    """No object on the hub has this identity."""
+
+    def __init__(self, key: ObjectKey) -> None:
+        group, kind, namespace, name = key
+        place = f"{namespace}/" if namespace else ""
+        super().__init__(f"there is no {kind} {place}{name}{f' of {group}' if group else ''} on the hub")
+        self.key = key
+
+
+def apply_resource(
+    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+) -> SaveResult[Resource]:
+    """Apply one object; `expected` as everywhere. Raise InvalidManifest, RevisionConflict."""
+    wanted = parse_hub_object(dict(document))
+    with transaction.atomic():
+        row = _rows([wanted]).get(wanted.key)
+        check_revision(RESOURCE, name_of(wanted), expected=expected, revision=row.revision if row else 0)
+        return apply_resources([document], by=by, now=now)[0]
+
+
+@retry_on_conflict
+def apply_resources(
+    documents: Sequence[Mapping[str, Any]], *, by: User | None, now: datetime, is_demo: bool = False
+) -> list[SaveResult[Resource]]:
+    """Apply objects to the hub, all or none; what is there already is unchanged. Raise InvalidManifest."""
+    wanted = [parse_hub_object(dict(document)) for document in documents]
+    objects = list(wanted)
+    named = {one.namespace for one in objects if one.namespace and not is_reserved_namespace(one.namespace)}
+    brought = {one.name for one in objects if (one.group, one.kind) == ("", "Namespace")}
+    missing = named - brought - existing_namespaces(named)
+    faults = [
+        FieldError(
+            "metadata.namespace",
+            "not-on-the-hub",
+            f"{one}: the namespace {one.namespace} is not on the hub",
+            "apply the Namespace first, or with it",
+        )
+        for one in objects
+        if one.namespace in missing
+    ]
+    if faults:
+        raise InvalidManifest(faults)
+    there = _rows(wanted)
+    before = {key: HubObject.of(row.content) for key, row in there.items()}
+    applied = [_applied(one, there.get(one.key), now=now, is_demo=is_demo) for one in wanted]
+    Resource.objects.bulk_create(
+        (one.object for one in applied if one.result is OperationResult.CREATED), batch_size=200
+    )
+    changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
+    Resource.objects.bulk_update(
+        changed, ["version", "labels", "content", "revision", "updated_at"], batch_size=200
+    )
+    moved = [one for one in applied if one.result is not OperationResult.UNCHANGED]
+    events = []
+    for one in moved:
+        written = HubObject.of(one.object.content)
+        old = dict(before[written.key].content) if written.key in before else None
+        hidden = without_secrets(old), without_secrets(dict(written.content), before=old)
+        events.append(AuditEvent(one.result, RESOURCE, name_of(written), one.object.revision, *hidden))
+    record_all(events, by=by, now=now)
+    after = [HubObject.of(one.object.content) for one in moved]
+    _enqueue_selecting([*(before[one.key] for one in after if one.key in before), *after], by=by)
+    return applied
+
+
+def delete_resource(
+    key: ObjectKey, *, by: User | None, now: datetime, expected: int | None = None
+) -> list[Resource]:
+    """Delete an object; a Namespace goes with everything in it. Return what was deleted.
+
+    Raise UnknownResourceError, RevisionConflict.
+    """
+    group, kind, namespace, name = key
+    with transaction.atomic():
+        rows = Resource.objects.select_for_update()
+        row = rows.filter(group=group, kind=kind, namespace=namespace, name=name).first()
+        if row is None:
+            raise UnknownResourceError(key)
+        deleted = HubObject.of(row.content)
+        check_revision(RESOURCE, name_of(deleted), expected=expected, revision=row.revision)
+        inside = rows.filter(namespace=name) if (group, kind) == ("", "Namespace") else rows.none()
+        gone = [*inside, row]
+        delete_resources(gone, by=by, now=now)
+    return gone
+
+
+def delete_resources(rows: Sequence[Resource], *, by: User | None, now: datetime) -> None:
+    """Delete these objects, inside the caller's transaction."""
+    Resource.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    objects = [HubObject.of(row.content) for row in rows]
+    happenings = [
+        AuditEvent(
+            "deleted", RESOURCE, name_of(one), revision=row.revision + 1, before=without_secrets(row.content)
+        )
+        for one, row in zip(objects, rows, strict=True)
+    ]
+    record_all(happenings, by=by, now=now)
+    _enqueue_selecting(objects, by=by)
+
+
+def name_of(one: HubObject) -> str:
+    """Return the identity of an object as one text: `group/kind/namespace/name`."""
+    return "/".join(one.key)
+
+
+def _rows(wanted: Sequence[HubObject]) -> dict[ObjectKey, Resource]:
+    keys = {one.key for one in wanted}
+    rows: dict[ObjectKey, Resource] = {}
+    names = sorted({one.name for one in wanted})
+    for part in batched(names):
+        found = Resource.objects.select_for_update().filter(name__in=part)
+        rows |= {(row.group, row.kind, row.namespace, row.name): row for row in found}
+    return {key: row for key, row in rows.items() if key in keys}
+
+
+def _applied(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool) -> SaveResult[Resource]:
+    if row is None:
+        group, kind, namespace, name = one.key
+        row = Resource(
+            group=group, kind=kind, namespace=namespace, name=name, created_at=now, is_demo=is_demo
+        )
+        did = OperationResult.CREATED
+    elif row.content == one.content:
+        return SaveResult(row, OperationResult.UNCHANGED)
+    else:
+        row.revision += 1
+        did = OperationResult.CHANGED
+    row.version, row.labels, row.content, row.updated_at = (
+        one.version,
+        dict(one.labels),
+        dict(one.content),
+        now,
+    )
+    return SaveResult(row, did)
+
+
+def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None:
+    """Enqueue the placements whose selection these objects, before or after, may change."""
+    if not changed:
+        return
+    placements = Placement.objects.filter(deleting_since=None).only("pk", "document")
+    ids = [each.pk for each in placements.iterator() if concerns(selectors_of(each), changed)]
+    several = {one.key: one for one in changed}
+    word = str(changed[-1]) if len(several) == 1 else counted(len(several), "resource")
+    enqueue_scheduling(ids, trigger=f"{word} changed", by=actor_name(by), resources=True)

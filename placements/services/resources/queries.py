@@ -1,0 +1,61 @@
+"""The resources on the hub, and their selection by placements."""
+
+from collections.abc import Iterable, Iterator
+
+from fleetui.apimachinery.errors import ManifestWarning
+from fleetui.apimachinery.secrets import HubObject
+from placements.engine.selection import Selection, select
+from placements.manifests.placement import (
+    ClusterResourcePlacement,
+    OcmPlacement,
+    ResourceSelector,
+    is_reserved_namespace,
+    parse_placement,
+    selectors_of_document,
+)
+from placements.models import Placement, Resource
+
+_MOST_NAMES = 50
+
+
+def hub_objects() -> Iterator[HubObject]:
+    for content in Resource.objects.values_list("content", flat=True).iterator():
+        yield HubObject.of(content)
+
+
+def selection_of(draft: ClusterResourcePlacement, objects: Iterable[HubObject] | None = None) -> Selection:
+    """Return the selection of a placement among these objects or all of the hub. Raise InvalidManifest."""
+    path, selectors = draft.selectors_path, draft.spec.resource_selectors
+    hub = hub_objects() if objects is None and selectors else objects or ()
+    found = select(selectors, hub, path=path)
+    if selectors or not isinstance(draft, OcmPlacement):
+        return found
+    return Selection((), (ManifestWarning("no-resources", path, _NO_RESOURCES), *found.caveats))
+
+
+_NO_RESOURCES = (
+    "the annotation is missing, so clusters are selected but no resources are placed: "
+    'set for example [{"group": "", "version": "v1", "kind": "Namespace", "name": "my-namespace"}]'
+)
+
+
+def selection_for(placement: Placement) -> Selection:
+    """Return the selection of a saved placement. Raise InvalidManifest."""
+    return selection_of(parse_placement(placement.document))
+
+
+def selectors_of(placement: Placement) -> tuple[ResourceSelector, ...]:
+    return selectors_of_document(placement.document)
+
+
+def names_among(objects: Iterable[HubObject], group: str, kind: str, typed: str) -> tuple[str, ...]:
+    """Return up to 50 names of a cluster-scoped kind, first those that contain the typed text."""
+    is_hubs_own = is_reserved_namespace if (group, kind) == ("", "Namespace") else lambda _: False
+    found = (one.name for one in objects if (one.group, one.kind, one.namespace) == (group, kind, ""))
+    names = (name for name in found if not is_hubs_own(name))
+    return tuple(sorted(names, key=lambda name: (typed not in name, name))[:_MOST_NAMES])
+
+
+def existing_namespaces(names: Iterable[str]) -> set[str]:
+    found = Resource.objects.filter(group="", kind="Namespace", name__in=set(names))
+    return set(found.values_list("name", flat=True))

@@ -1,0 +1,85 @@
+"""Resource snapshots: what a placement selects, copied when it changes (`spec/lifecycle.md` B.3.2)."""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.secrets import HubObject, sanitised
+from fleetui.audit import SYSTEM
+from placements.engine.selection import content_hash, parts
+from placements.manifests.placement import ClusterResourcePlacement, parse_placement
+from placements.manifests.strategy import StrategyType
+from placements.models import Placement, ResourceSnapshot, ResourceSnapshotPart
+from placements.services.pruning import prune_resource_snapshots
+from placements.services.resources.queries import selection_of
+from placements.services.workqueue import enqueue_rollout
+
+
+class PlacementChanged(Exception):
+    """The placement was changed, decided or deleted meanwhile."""
+
+
+def refresh_resources(
+    placement: Placement, *, now: datetime, manifest: ClusterResourcePlacement | None = None
+) -> bool:
+    """Select the resources again if that is due; return whether the selectors are valid.
+
+    No snapshot is created for a staged placement, whose runs do (lifecycle A.7, B.3.2), nor for one that is
+    pinned by a rollback (A.9). Raise PlacementChanged: the selection of a slow worker must not be saved after
+    a newer request. `manifest` is that of the placement, if it is parsed already.
+    """
+    if not placement.wants_resources:
+        return not placement.selection_faults
+    manifest = manifest or parse_placement(placement.document)
+    try:
+        selected = selection_of(manifest).objects
+    except InvalidManifest as found:
+        faults = [{"path": one.path, "code": one.code, "message": str(one)} for one in found.faults]
+        _note(placement, faults)
+        return False
+    with transaction.atomic():
+        _note(placement, [])
+        is_staged = manifest.spec.strategy.type is StrategyType.EXTERNAL
+        if not is_staged and placement.pinned_snapshot is None:
+            take_resource_snapshot(placement, tuple(map(sanitised, selected)), by=SYSTEM, now=now)
+    return True
+
+
+@transaction.atomic
+def take_resource_snapshot(
+    placement: Placement, objects: tuple[HubObject, ...], *, by: str, now: datetime
+) -> ResourceSnapshot:
+    """Freeze the selected objects, unless the latest snapshot has the same content."""
+    Placement.objects.select_for_update().get(pk=placement.pk)
+    latest = ResourceSnapshot.objects.filter(placement=placement, is_latest=True).first()
+    content = content_hash(objects)
+    if latest and latest.content_hash == content:
+        return latest
+    ResourceSnapshot.objects.filter(placement=placement, is_latest=True).update(is_latest=False)
+    snapshot = ResourceSnapshot.objects.create(
+        placement=placement,
+        number=latest.number + 1 if latest else 0,
+        content_hash=content,
+        objects_count=len(objects),
+        identities=[[one.api_version, one.kind, one.namespace, one.name] for one in objects],
+        created_at=now,
+        created_by=by,
+    )
+    ResourceSnapshotPart.objects.bulk_create(
+        ResourceSnapshotPart(
+            snapshot=snapshot, position=part.index, manifests=[one.content for one in part.objects]
+        )
+        for part in parts(objects)
+    )
+    prune_resource_snapshots(placement)
+    enqueue_rollout([placement.pk])
+    return snapshot
+
+
+def _note(placement: Placement, faults: list[dict[str, str]]) -> None:
+    unmoved = Placement.objects.filter(
+        pk=placement.pk, revision=placement.revision, selection_observed=placement.selection_observed
+    )
+    if not unmoved.update(selection_observed=placement.selection_generation, selection_faults=faults):
+        raise PlacementChanged

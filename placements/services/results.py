@@ -1,0 +1,82 @@
+"""Saving and deleting of manifests: what every kind has in common, and the results."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from django.contrib.auth.models import User
+from django.db.models import Model
+
+from fleetui.apimachinery.errors import ManifestWarning
+from fleetui.apimachinery.secrets import without_secrets
+from fleetui.audit import AuditEvent, record
+from fleetui.concurrency import check_revision
+
+Row = TypeVar("Row", bound=Model)
+
+PLACEMENT = "placement"
+
+
+class UnknownPlacementError(LookupError):
+    """No placement has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no placement is named {name!r}")
+        self.name = name
+
+
+class OperationResult(StrEnum):
+    """What an operation did with a manifest."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class SaveResult(Generic[Row]):
+    """The object that was saved, and what was accepted with a warning."""
+
+    object: Row
+    result: OperationResult
+    warnings: tuple[ManifestWarning, ...] = ()
+
+
+def without_status(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a manifest as it is stored."""
+    return {key: deepcopy(value) for key, value in document.items() if key != "status"}
+
+
+def locked_row(
+    model: type[Row], kind: str, expected: int | None, /, *, label: str = "", **key: str
+) -> Row | None:
+    """Lock the row of a manifest. Raise RevisionConflict when its revision is not the expected one."""
+    row: Any = model._default_manager.select_for_update().filter(**key).first()
+    check_revision(kind, label or key["name"], expected=expected, revision=row.revision if row else 0)
+    return row
+
+
+def save_row(
+    row: Any, kind: str, document: Mapping[str, Any], *, by: User | None, now: datetime, label: str = ""
+) -> SaveResult[Any]:
+    """Save a manifest into its row; the same manifest again changes nothing. A new row has revision 0."""
+    written, before = without_status(document), row.document if row.revision else None
+    if before == written:
+        return SaveResult(row, OperationResult.UNCHANGED)
+    row.document, row.updated_at, row.revision = written, now, row.revision + 1
+    row.save()
+    result = OperationResult.CREATED if before is None else OperationResult.CHANGED
+    hidden = without_secrets(before), without_secrets(written, before=before)
+    event = AuditEvent(result, kind, label or row.name, row.revision, before=hidden[0], after=hidden[1])
+    record(event, by=by, now=now)
+    return SaveResult(row, result)
+
+
+def delete_row(row: Any, kind: str, *, by: User | None, now: datetime, label: str = "") -> None:
+    before = without_secrets(row.document)
+    row.delete()
+    event = AuditEvent("deleted", kind, label or row.name, row.revision + 1, before=before)
+    record(event, by=by, now=now)

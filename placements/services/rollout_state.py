@@ -1,0 +1,338 @@
+"""The state of a rollout, rolling or staged, from the rows of a placement, its bindings and clusters."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db.models import Case, DateTimeField, F, TextField, When
+from django.db.models.functions import Cast
+
+from clusters.fleet import EligibilityKind, collector_paused
+from clusters.models import MemberCluster, Membership
+from clusters.queries import current_fleet
+from placements.engine.disruption import ClusterAvailability, EvictionContext
+from placements.engine.overrides import cluster_version
+from placements.engine.rollout.staged_run import (
+    Approval,
+    ApprovalPoint,
+    CannotStart,
+    PlacementFacts,
+    StagedRunPlan,
+    StagedRunState,
+    initialise,
+    run_from_plain,
+)
+from placements.engine.rollout.state import EMPTY, ClusterState, Deletion, Phase, RolloutState, Suspension
+from placements.manifests.binding import BindingState
+from placements.manifests.placement import ClusterResourcePlacement, parse_placement
+from placements.manifests.policy import PlacementType
+from placements.manifests.staged_update import (
+    RunState,
+    StagedStrategySpec,
+    parse_staged_run,
+    parse_staged_strategy,
+)
+from placements.manifests.strategy import PropagationPolicy, RollingUpdate, StrategyType
+from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot, StagedRun
+from placements.services.overrides.queries import Applying, applying_to, frozen_of
+from placements.services.snapshots import hash_of
+
+_UNREACHABLE = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
+_PHASES = {phase.value: phase for phase in Phase}
+
+
+class BindingColumns(NamedTuple):
+    """A binding as plain values, with JSON as text, as there may be thousands."""
+
+    pk: int
+    cluster_name: str
+    state: str
+    applied_version: str
+    phase: str
+    phase_changed_at: datetime | None
+    untrackable_since: datetime | None
+    attempts: int
+    retry_at: datetime | None
+    picked_at: datetime
+    message: str
+    failure: str
+    overrides_text: str
+    conditions_text: str
+
+    @property
+    def override_snapshots(self) -> list[int]:
+        keys: list[int] = json.loads(self.overrides_text)
+        return keys
+
+    @property
+    def conditions(self) -> dict[str, list[str]]:
+        conditions: dict[str, list[str]] = json.loads(self.conditions_text)
+        return conditions
+
+    def updated(self, columns: Mapping[str, Any]) -> "BindingColumns":
+        known = {name: value for name, value in columns.items() if name in self._fields}
+        if "override_snapshots" in columns:
+            known["overrides_text"] = json.dumps(columns["override_snapshots"])
+        return self._replace(**known)
+
+
+class Member(NamedTuple):
+    """What of a member cluster decides whether it can be called; plain values, as there may be thousands."""
+
+    name: str
+    membership: str
+    unreachable_since: datetime | None
+
+
+@dataclass(frozen=True)
+class RolloutContext:
+    """What one sync of a rollout starts from; read at one moment.
+
+    `target` is the resource snapshot to roll out, None while there is none. `version` identifies what is
+    wanted as a whole: the resources, how they are applied, and every override that applies somewhere; what
+    belongs on one cluster is in `state`, and its overrides, by cluster, in `overrides`. `left_behind` are
+    bindings that ended because their clusters left the fleet: what is there stays there (lifecycle B.8.3).
+    `started` are the columns that this sync has written since, by the key of the binding.
+    """
+
+    placement: Placement
+    manifest: ClusterResourcePlacement
+    bindings: tuple[BindingColumns, ...]
+    left_behind: tuple[BindingColumns, ...]
+    target: ResourceSnapshot | None
+    version: str
+    state: RolloutState
+    overrides: Applying
+    started: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def is_staged(self) -> bool:  # staged runs, not this rolling update, roll the placement out
+        return self.manifest.spec.strategy.type is StrategyType.EXTERNAL
+
+
+def is_staged(placement: Placement) -> bool:
+    return parse_placement(placement.document).spec.strategy.type is StrategyType.EXTERNAL
+
+
+def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutContext:
+    with collector_paused():
+        return _load(placement, now=now)
+
+
+def _load(placement: Placement, *, now: datetime) -> RolloutContext:
+    manifest = parse_placement(placement.document)
+    columns = {
+        "overrides_text": Cast("override_snapshots", TextField()),
+        "conditions_text": Cast("conditions", TextField()),
+    }
+    rows = Binding.objects.filter(placement=placement).order_by("cluster_name").annotate(**columns)
+    bindings = tuple(map(BindingColumns._make, rows.values_list(*BindingColumns._fields)))
+    target = target_of(placement)
+    overrides = applying_to(placement.name, target) if target else {}
+    versions = Versions.of(target, manifest, overrides) if target else None
+    members = _members(placement)
+
+    def is_left_behind(binding: BindingColumns) -> bool:
+        member = members.get(binding.cluster_name)
+        is_gone = member is None or member.membership == Membership.LEAVING
+        return is_gone and binding.state == BindingState.UNSCHEDULED
+
+    left_behind = tuple(filter(is_left_behind, bindings))
+    bindings = tuple(one for one in bindings if one not in left_behind) if left_behind else bindings
+    wanted = versions if placement.deleting_since is None else None
+    clusters = tuple(
+        cluster_state(
+            binding,
+            members.get(binding.cluster_name),
+            wanted.of_cluster(binding.cluster_name) if wanted else None,
+        )
+        for binding in bindings
+    )
+    suspension = Suspension.STOPPED if placement.is_stopped else Suspension.NONE
+    deletion = None
+    if placement.deleting_since is not None:
+        policy = manifest.spec.strategy.delete_strategy.propagation_policy
+        abandons = policy is PropagationPolicy.ABANDON
+        deletion = Deletion(placement.deleting_since, placement.deletion_number, abandons=abandons)
+    state = RolloutState(
+        clusters,
+        manifest.spec.policy,
+        manifest.spec.strategy.rolling_update or RollingUpdate(),
+        now,
+        Suspension.PAUSED if placement.paused_since else suspension,
+        deletion,
+    )
+    version = versions.whole if versions else ""
+    return RolloutContext(placement, manifest, bindings, left_behind, target, version, state, overrides)
+
+
+def _members(placement: Placement) -> Mapping[str, Member]:
+    """Return the members that a placement has something on or is to have, by name; one query.
+
+    A cluster without a driver counts as unreachable since it joined.
+    """
+    unreachable_since = Case(
+        When(driver="", then=F("joined_at")),
+        When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
+        output_field=DateTimeField(null=True),
+    )
+    names = Binding.objects.filter(placement=placement).values("cluster_name")
+    rows = MemberCluster.objects.filter(name__in=names).annotate(unreachable_since=unreachable_since)
+    return {values[0]: Member(*values) for values in rows.values_list(*Member._fields)}
+
+
+def cluster_state(binding: BindingColumns, member: Member | None, version: str | None) -> ClusterState:
+    """Return what is known of one cluster of the placement; `version` is the one wanted there."""
+    return ClusterState(
+        binding.cluster_name,
+        None if binding.state == BindingState.UNSCHEDULED else version,
+        running=binding.applied_version or None,
+        phase=_PHASES[binding.phase],
+        untrackable_since=binding.untrackable_since,
+        attempts=binding.attempts,
+        retry_at=binding.retry_at,
+        unreachable_since=member.unreachable_since if member else None,
+        is_in_fleet=member is not None and member.membership != Membership.LEAVING,
+        phase_changed_at=binding.phase_changed_at,
+    )
+
+
+def target_of(placement: Placement) -> ResourceSnapshot | None:
+    """Return the resource snapshot to roll out: the latest, or the one that a rollback has pinned."""
+    rows = ResourceSnapshot.objects.filter(placement=placement)
+    if placement.pinned_snapshot is not None:
+        return rows.filter(number=placement.pinned_snapshot).first()
+    return rows.filter(is_latest=True).first()
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What clusters are to run: `plain` where no override applies, otherwise as in `by_cluster`."""
+
+    plain: str
+    by_cluster: Mapping[str, str]
+    whole: str
+
+    @classmethod
+    def of(
+        cls, target: ResourceSnapshot, manifest: ClusterResourcePlacement, overrides: Applying
+    ) -> "Versions":
+        """Return the versions; each set of overrides is hashed once, whatever the number of clusters."""
+        plain = version_of(target, manifest)
+        if not overrides:
+            return cls(plain, {}, plain)
+        apply_strategy = manifest.spec.strategy.apply_strategy
+        names = {
+            several: cluster_version(target.content_hash, tuple(map(frozen_of, several)), apply_strategy)
+            for several in set(overrides.values())
+        }
+        whole = _hash([plain, sorted({str(one) for several in names for one in several})])
+        return cls(plain, {cluster: names[several] for cluster, several in overrides.items()}, whole)
+
+    def of_cluster(self, name: str) -> str:
+        return self.by_cluster.get(name, self.plain)
+
+
+def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -> str:
+    """Return the version of a snapshot: the content of the resources, and how it is applied (A.1)."""
+    return version_of_content(snapshot.content_hash, manifest)
+
+
+def version_of_content(content_hash: str, manifest: ClusterResourcePlacement) -> str:
+    return _hash([content_hash, manifest.spec.strategy.apply_strategy.effective().to_plain()])
+
+
+def _hash(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def eviction_context(context: RolloutContext) -> EvictionContext:
+    """Return what an eviction has to know of the placement."""
+    state = context.state
+
+    def availability(cluster: ClusterState) -> ClusterAvailability:
+        if cluster.phase in EMPTY:
+            return ClusterAvailability.PLANNED
+        if cluster.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
+            return ClusterAvailability.LEAVING
+        if cluster.phase is Phase.FAILED:
+            return ClusterAvailability.FAILED
+        is_available = state.is_available(cluster)
+        return ClusterAvailability.AVAILABLE if is_available else ClusterAvailability.WORKING
+
+    return EvictionContext(
+        context.manifest.spec.policy.placement_type,
+        {one.name: availability(one) for one in state.clusters},
+        context.placement.number_of_clusters,
+        is_being_deleted=context.placement.deleting_since is not None,
+    )
+
+
+def strategy_of(run: StagedRun) -> StagedStrategySpec:
+    return parse_staged_strategy(run.strategy).spec
+
+
+def spec_state_of(run: StagedRun) -> RunState:
+    return parse_staged_run(run.document).spec.state
+
+
+def plan_staged_run(
+    run: StagedRun, context: RolloutContext, versions: Mapping[str, str]
+) -> StagedRunPlan | CannotStart:
+    """Return how a run would start now; clusters without a version get an empty one."""
+    return initialise(strategy_of(run), placement_facts(context, versions))
+
+
+def placement_facts(context: RolloutContext, versions: Mapping[str, str]) -> PlacementFacts:
+    """Return what a staged run has to know of its placement when it starts."""
+    placement, manifest, policy = context.placement, context.manifest, context.manifest.spec.policy
+    bindings = [*context.bindings, *context.left_behind]
+    unscheduled = [one.cluster_name for one in bindings if one.state == BindingState.UNSCHEDULED]
+    selected = {one.cluster_name for one in bindings if one.state != BindingState.UNSCHEDULED}
+    picked = tuple(cluster for cluster in current_fleet().fleet if cluster.name in selected)
+    # With PickAll the number of clusters follows from the fleet (lifecycle B.5.2).
+    is_pick_all = policy.placement_type is PlacementType.PICK_ALL
+    snapshots = PolicySnapshot.objects.filter(placement=placement, is_latest=True)
+    return PlacementFacts(
+        picked,
+        {cluster.name: versions.get(cluster.name, "") for cluster in picked},
+        tuple(unscheduled),
+        None if is_pick_all else context.state.number_required,
+        context.is_staged,
+        placement.deleting_since is not None,
+        not placement.is_due and not placement.selection_faults,
+        str(snapshots.values_list("number", flat=True).get()),
+        hash_of({"applyStrategy": manifest.spec.strategy.apply_strategy.to_plain()}),
+    )
+
+
+def staged_run_state(
+    run: StagedRun, plan: StagedRunPlan, context: RolloutContext, *, others: Iterable[StagedRun] = ()
+) -> StagedRunState:
+    """Return everything that decides about a staged run; `others` are the other active runs."""
+    left_behind = {binding.cluster_name for binding in context.left_behind}
+    in_fleet = current_fleet().fleet.positions.keys() - left_behind
+    # A cluster in the fleet without a binding of the placement is empty.
+    names = [step.name for step in plan.steps if step.name in in_fleet]
+    clusters = {name: ClusterState(name, None, phase=Phase.REMOVED) for name in names}
+    clusters |= {one.name: one for one in context.state.clusters if one.is_in_fleet}
+    approvals = {
+        Approval(one.stage, ApprovalPoint(one.side)): one.approved_at
+        for one in run.approvals.all()
+        if one.approved_at
+    }
+    return StagedRunState(
+        plan,
+        spec_state_of(run),
+        clusters,
+        context.state.at,
+        approvals,
+        {stage: datetime.fromisoformat(text) for stage, text in run.skipped_waits.items()},
+        {cluster: datetime.fromisoformat(text) for cluster, text in run.retries.items()},
+        plan_staged_run(run, context, {}),
+        tuple(run_from_plain(other.plan) for other in others if other.plan and not other.ended_at),
+    )

@@ -1,0 +1,1 @@
+"""Rollouts, rolling and staged: controllers, cluster calls, actions of users, reads."""

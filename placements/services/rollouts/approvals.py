@@ -1,0 +1,66 @@
+"""Pending approvals of stages: which, since when, and who may approve."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Count, QuerySet, Window
+
+from fleetui.audit import SYSTEM
+from fleetui.permissions import may_approve
+from placements.engine.rollout.staged_run import ApprovalPoint
+from placements.manifests.placement import parse_placement
+from placements.models import ApprovalRequest, StagedRun
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """A pending request; `why_not` is why the reader may not approve it, empty if they may."""
+
+    request: ApprovalRequest
+    who: str
+    why_not: str
+
+    @property
+    def run(self) -> StagedRun:
+        return self.request.run
+
+    @property
+    def side(self) -> str:
+        return "before the stage" if self.request.side == ApprovalPoint.BEFORE else "after the stage"
+
+
+def approvals_waiting() -> QuerySet[ApprovalRequest]:
+    """Return the pending requests with their runs and placements; unordered."""
+    rows = ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
+    rows = rows.select_related("run__placement")
+    return rows.defer("run__plan", "run__sync_result", "run__strategy", "run__overrides", "run__document")
+
+
+def first_waiting(*, most: int) -> tuple[list[ApprovalRequest], int]:
+    """Return the requests that have waited longest, and how many are pending in all; one query."""
+    rows = approvals_waiting().annotate(in_all=Window(Count("pk"))).order_by("requested_at", "pk")
+    found: list[Any] = list(rows[:most])
+    return found, found[0].in_all if found else 0
+
+
+def waiting_for(request: ApprovalRequest, user: User) -> PendingApproval:
+    """Return who may approve, and why this user may not."""
+    run = request.run
+    is_person = run.started_by not in ("", SYSTEM)
+    other = f" other than {run.started_by}, who started it" if is_person and _requires_another(run) else ""
+    return PendingApproval(request, f"an approver{other}", why_not_approve(run, user))
+
+
+def why_not_approve(run: StagedRun, user: User | None) -> str:
+    """Return why a user may not approve a stage of a run; empty if they may."""
+    if user is None or not may_approve(user):
+        return "only an approver may approve a stage"
+    if _requires_another(run) and user.get_username() == run.started_by:
+        demand = f"{run.placement_name} requires another approver than {run.started_by}"
+        return f"{demand}, who started the run"
+    return ""
+
+
+def _requires_another(run: StagedRun) -> bool:
+    return run.placement is not None and parse_placement(run.placement.document).approver_differs

@@ -1,0 +1,212 @@
+"""Rollouts that need attention: stalled and stuck ones, blocked removals, failures, pauses, stops."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value, When
+
+from clusters.models import MemberCluster
+from placements.engine.rollout.actions import RunPhase
+from placements.engine.rollout.staged_run import RunStatus, WaitReason
+from placements.engine.rollout.state import FailureKind, Phase
+from placements.explain.rollouts import (
+    blocked_removals_sentence,
+    result_from_document,
+    unreachable_sentence,
+)
+from placements.explain.vocabulary import counted, first_names
+from placements.models import ApprovalRequest, Binding, Placement, Rollout, StagedRun
+
+MOST = 5
+_MOST_READ = 50
+"""Results are large; of more stalled rollouts than this, some are listed once others proceed."""
+_FAILED, _NO_RESPONSE = "failed", "no-response"
+_RUNNING = Q(state=Rollout.State.RUNNING)
+_STALLED = Q(sync_result__verdict=RunPhase.HALTED)
+_UNREACHABLE = Q(sync_result__waitingCounts__unreachable__isnull=False)
+_BLOCKED_REMOVALS = Q(sync_result__heldBack__staying__isnull=False)
+_STARTED = Q(ended_at=None, started_at__isnull=False)
+_AT_CLUSTERS = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionItem:
+    """One rollout that a user should act on: why, in words, and the rollout to open, if there is one.
+
+    `run` is the number of a rollout, `staged` the name of a staged run.
+    """
+
+    sort: str
+    placement: str
+    kind: str
+    words: str
+    run: int | None
+    staged: str = ""
+
+    @property
+    def key(self) -> str:  # unique among the items of one page
+        return f"{self.sort}-{self.staged or self.placement}"
+
+
+class Failures(NamedTuple):
+    """The failures of a placement: the kind of badge, and where."""
+
+    kind: str
+    words: str
+
+
+def waiting_count() -> int:
+    rolling, staged = waiting_runs()
+    return rolling.values_list("pk").union(staged.values_list("pk"), all=True).count()
+
+
+def waiting_runs() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
+    """Return the rollouts and the staged runs in progress that wait for a user."""
+    is_paused = Q(placement__paused_since__isnull=False)
+    is_pending = Exists(ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None))
+    rolling = Rollout.objects.filter(_RUNNING & (_STALLED | is_paused))
+    staged = StagedRun.objects.filter(_STARTED & (Q(status=RunStatus.STOPPED) | is_paused | is_pending))
+    return rolling, staged
+
+
+def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
+    return Rollout.objects.filter(_RUNNING), StagedRun.objects.filter(_STARTED)
+
+
+def needs_attention() -> list[AttentionItem]:
+    """Return the first items of each kind, the worst kind first; five queries, however many there are."""
+    failed, suspended = _failed_and_suspended(_failures())
+    rows = Rollout.objects.filter(_RUNNING, _STALLED | _UNREACHABLE | _BLOCKED_REMOVALS)
+    rows = rows.order_by("placement_name").select_related("placement")
+    rows = rows.only("placement_name", "number", "sync_result", "placement__paused_since")
+    staged, rolling = (
+        _staged_in_progress(),
+        ([(run, result_from_document(run.sync_result)) for run in rows[:_MOST_READ]]),
+    )
+    stalled = []
+    for run, result in rolling:
+        is_paused = run.placement is not None and run.placement.paused_since is not None
+        if result.phase is RunPhase.HALTED and not is_paused:
+            clusters = counted(len(result.blocked), "cluster")
+            words = f"Rollout {run.number} stalled: {clusters} blocked. {unreachable_sentence(result)}"
+            stalled.append(
+                AttentionItem("halted", run.placement_name, "attention", words.rstrip(), run.number)
+            )
+    others = [one for one in rolling if one[1].phase is not RunPhase.HALTED]
+    unreachable = [
+        AttentionItem(
+            "cut-off", run.placement_name, "attention", f"Rollout {run.number}: {words}", run.number
+        )
+        for run, words in ((run, unreachable_sentence(result)) for run, result in others)
+        if words
+    ]
+    blocked_removals = [
+        AttentionItem(
+            "held-back", run.placement_name, "attention", blocked_removals_sentence(removals), run.number
+        )
+        for run, removals in ((run, result.blocked_removals) for run, result in others)
+        if removals
+    ]
+    return [
+        *failed,
+        *_staged_failed(),
+        *stalled[:MOST],
+        *unreachable[:MOST],
+        *staged,
+        *blocked_removals[:MOST],
+        *suspended,
+    ]
+
+
+def _failures() -> dict[str, Failures]:
+    """Return where something failed, or had no answer, for the first placements.
+
+    A cluster that the heartbeat rule calls unreachable is listed with the rollout that waits for it.
+    """
+    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
+    lost = MemberCluster.objects.filter(name=OuterRef("cluster_name")).exclude(verdict="")
+    has_no_response = Q(failure=FailureKind.UNREACHABLE) & ~Exists(lost)
+    rows = Binding.objects.filter(has_failed | has_no_response).annotate(
+        sort=Case(When(has_failed, then=Value(_FAILED)), default=Value(_NO_RESPONSE))
+    )
+    counts = rows.values("placement__name", "sort").annotate(count=Count("pk"), first=Min("cluster_name"))
+    failures: dict[str, Failures] = {}
+    for row in counts.order_by("placement__name", "sort")[:MOST]:
+        more = f" and {counted(row['count'] - 1, 'more cluster')}" if row["count"] > 1 else ""
+        names = f"{row['first']}{more}"
+        if row["sort"] == _FAILED:
+            found = Failures("failed", f"Failed on {names}.")
+        else:
+            is_are = "are" if more else "is"
+            found = Failures("attention", f"{names} {is_are} not responding.")
+        failures.setdefault(row["placement__name"], found)
+    return failures
+
+
+def _failed_and_suspended(
+    failures: Mapping[str, Failures],
+) -> tuple[list[AttentionItem], list[AttentionItem]]:
+    """Return the items of the placements with failures, and of the first that are paused or stopped."""
+    is_suspended = Q(paused_since__isnull=False) | Q(is_stopped=True)
+    has_failed = Q(name__in=failures)
+    rolling = Rollout.objects.filter(_RUNNING, placement=OuterRef("pk")).order_by("pk")
+    staged = StagedRun.objects.filter(_STARTED, placement=OuterRef("pk")).order_by("-pk")
+    rows: Any = Placement.objects.filter(is_suspended | has_failed).annotate(
+        run_number=Subquery(rolling.values("number")[:1]),
+        staged_name=Subquery(staged.values("name")[:1]),
+        comes_first=Case(When(has_failed, then=0), default=1),
+    )
+    rows = rows.only("name", "document", "paused_since", "paused_by", "is_stopped")
+    rows = sorted(rows.order_by("comes_first", "name")[: len(failures) + MOST], key=lambda row: row.name)
+    failed, suspended = [], []
+    for row in rows:
+        if row.name in failures:
+            kind, words = failures[row.name]
+            # What failed in a staged placement is retried only by a run.
+            is_retried = not row.is_staged or row.staged_name
+            retry = "Retrying." if is_retried else "Not retried before the next staged run."
+            number = None if row.is_staged else row.run_number
+            staged_name = (row.staged_name or "") if row.is_staged else ""
+            failed.append(AttentionItem("failed", row.name, kind, f"{words} {retry}", number, staged_name))
+        if row.paused_since or row.is_stopped:
+            words = f"Paused by {row.paused_by}" if row.paused_since else "Stopped"
+            words += "; no new updates start."
+            suspended.append(AttentionItem("on-hold", row.name, "blocked", words, row.run_number))
+    return failed, suspended[:MOST]
+
+
+def _staged_failed() -> list[AttentionItem]:
+    """Return the staged runs that failed, until there is a newer one of their placement."""
+    newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
+    rows = StagedRun.objects.filter(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
+    return [
+        AttentionItem(
+            "staged-failed",
+            run.placement_name,
+            "failed",
+            f"Staged run {run.name} failed. Clusters keep their current revision.",
+            None,
+            run.name,
+        )
+        for run in rows.order_by("-pk").only("name", "placement_name")[:MOST]
+    ]
+
+
+def _staged_in_progress() -> list[AttentionItem]:
+    """Return the staged runs that are stuck, then those that wait for unreachable clusters."""
+    rows = StagedRun.objects.filter(_STARTED, status__in=_AT_CLUSTERS)
+    rows = rows.order_by(Case(When(status=RunStatus.STUCK, then=0), default=1), "placement_name", "pk")
+    stuck, unreachable = [], []
+    for run in rows.only("name", "placement_name", "status", "sync_result")[:_MOST_READ]:
+        waits = run.sync_result.get("waits", ())
+        names = [name for one in waits if one["reason"] == WaitReason.UNREACHABLE for name in one["names"]]
+        item = (run.placement_name, "attention")
+        if run.status == RunStatus.STUCK:
+            clusters = counted(len(run.sync_result.get("stuck", ())), "cluster")
+            words = f"Staged run {run.name} is stuck: {clusters} not updated within 5m."
+            stuck.append(AttentionItem("stuck", *item, words, None, run.name))
+        elif names:
+            words = f"Staged run {run.name} waits for unreachable clusters: {first_names(names)}."
+            unreachable.append(AttentionItem("staged-cut-off", *item, words, None, run.name))
+    return [*stuck[:MOST], *unreachable[:MOST]]

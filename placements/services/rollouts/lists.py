@@ -1,0 +1,106 @@
+"""Rollouts and staged runs in one list, the newest first."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from heapq import merge
+from typing import TypeAlias
+
+from django.db.models import Q, QuerySet
+from django.db.models.fields.json import KT
+
+from placements.engine.rollout.staged_run import RunStatus
+from placements.models import Rollout, StagedRun
+from placements.services.rollouts.queries import runs_to_show
+from placements.services.rollouts.staged_queries import runs_matching
+
+AnyRun: TypeAlias = Rollout | StagedRun
+_CURSOR = re.compile(r"(\d{1,18})\.(\d{1,18})")
+_FIRST = (10**18 - 1, 10**18 - 1)
+
+
+class RunListState(StrEnum):
+    """The state of a rollout or staged run, as far as a list distinguishes them."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    SUPERSEDED = "superseded"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+_STAGED = {
+    RunListState.RUNNING: Q(ended_at=None),
+    RunListState.FINISHED: Q(status=RunStatus.SUCCEEDED),
+    RunListState.SUPERSEDED: Q(pk__in=()),
+    RunListState.STOPPED: Q(status=RunStatus.ABANDONED),
+    RunListState.FAILED: Q(status=RunStatus.FAILED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunsPage:
+    """A page of the list, and the cursor of the next page; None at the end."""
+
+    rows: list[AnyRun]
+    after: str | None
+
+
+def began_at(run: AnyRun) -> datetime:
+    return run.started_at if isinstance(run, Rollout) else run.created_at
+
+
+def newest_run(placement: str) -> AnyRun | None:
+    """Return the latest rollout or staged run of the placement that has this name or had it last."""
+    rolling = Rollout.objects.filter(placement_name=placement).order_by("-id").first()
+    staged = StagedRun.objects.filter(placement_name=placement).order_by("-id").first()
+    return max((one for one in (rolling, staged) if one is not None), key=began_at, default=None)
+
+
+def active_runs(*, placement: str, most: int) -> list[AnyRun]:
+    rolling = _rolling(placement, RunListState.RUNNING).order_by("-id")[:most]
+    staged = _staged(placement, RunListState.RUNNING).order_by("-id")[:most]
+    return list(_merged(rolling, staged))
+
+
+def runs_page(*, placement: str, state: RunListState | None, after: str, size: int) -> RunsPage:
+    """Return a page of those in a state, or, without, of those that have ended.
+
+    The cursor holds the last of each kind. An invalid cursor starts at the first page.
+    """
+    found = _CURSOR.fullmatch(after)
+    last = (int(found[1]), int(found[2])) if found else _FIRST
+    rolling = _rolling(placement, state).filter(pk__lt=last[0]).order_by("-id")[: size + 1]
+    staged = _staged(placement, state).filter(pk__lt=last[1]).order_by("-id")[: size + 1]
+    rows = list(_merged(rolling, staged))
+    if len(rows) <= size:
+        return RunsPage(rows, None)
+    rows = rows[:size]
+    last_rolling = min((run.pk for run in rows if isinstance(run, Rollout)), default=last[0])
+    last_staged = min((run.pk for run in rows if isinstance(run, StagedRun)), default=last[1])
+    return RunsPage(rows, f"{last_rolling}.{last_staged}")
+
+
+def _merged(rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]) -> Iterator[AnyRun]:
+    return merge(rolling, staged, key=began_at, reverse=True)
+
+
+def _rolling(placement: str, state: RunListState | None) -> QuerySet[Rollout]:
+    rows = runs_to_show(placement=placement)
+    if state is RunListState.FAILED:
+        return rows.none()
+    return rows.filter(state=state) if state else rows.exclude(state=Rollout.State.RUNNING)
+
+
+def _staged(placement: str, state: RunListState | None) -> QuerySet[StagedRun]:
+    rows = runs_matching(placement=placement).select_related("placement")
+    rows = rows.defer("plan", "sync_result", "strategy", "overrides", "document", "placement__document")
+    rows = rows.filter(_STAGED[state]) if state else rows.exclude(ended_at=None)
+    return rows.annotate(
+        strategy_name=KT("document__spec__stagedRolloutStrategyName"),
+        stage=KT("sync_result__concurrency__stage"),
+        done=KT("sync_result__concurrency__done"),
+        of=KT("sync_result__concurrency__clusters"),
+    )

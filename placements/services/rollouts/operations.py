@@ -1,0 +1,213 @@
+"""Actions of users on a rolling update: pause, stop, retry, roll back, and so on (A.9, A.11, A.12)."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.concurrency import check_revision
+from placements.engine.rollout.rolling_update import plan_work
+from placements.engine.rollout.state import Phase
+from placements.models import Binding, Placement, ResourceSnapshot, ResourceSnapshotPart, Rollout
+from placements.services.pruning import prune_resource_snapshots
+from placements.services.results import PLACEMENT, UnknownPlacementError
+from placements.services.rollout_state import is_staged, load_rollout_context
+from placements.services.rollouts.controller import end_run, running_rollout
+from placements.services.workqueue import enqueue_rollout
+
+
+class ActionNotAllowed(Exception):
+    """The action makes no sense now; the message says why, and what would."""
+
+
+@transaction.atomic
+def pause(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+    """Start nothing more on a placement; running updates finish. Again it does nothing."""
+    placement = _locked(name, expected)
+    if placement.paused_since is None:
+        placement.paused_since, placement.paused_by = now, actor_name(by)
+        _save(placement, "paused", ["paused_since", "paused_by"], by=by, now=now)
+    return placement
+
+
+@transaction.atomic
+def resume(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+    """Continue after a pause. Again it does nothing."""
+    placement = _locked(name, expected)
+    if placement.paused_since is not None:
+        placement.paused_since, placement.paused_by = None, ""
+        _save(placement, "resumed", ["paused_since", "paused_by"], by=by, now=now)
+    return placement
+
+
+@transaction.atomic
+def stop(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+    """End the rollout for good; the placement starts nothing until a user starts a new rollout.
+
+    Raise ActionNotAllowed when no rollout is in progress.
+    """
+    placement = _rolling(name, expected)
+    run = running_rollout(placement)
+    if run is None:
+        raise ActionNotAllowed(f"{name} has no rollout in progress; there is nothing to stop")
+    end_run(run, Rollout.State.STOPPED, f"stopped by {actor_name(by)}", now=now)
+    placement.is_stopped = True
+    _save(placement, "stopped", ["is_stopped"], by=by, now=now)
+    return placement
+
+
+@transaction.atomic
+def restart(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+    """Let a stopped placement start a new rollout. Raise ActionNotAllowed when it is not stopped."""
+    placement = _rolling(name, expected)
+    if not placement.is_stopped:
+        raise ActionNotAllowed(f"{name} is not stopped; a rollout starts automatically when one is needed")
+    placement.is_stopped = False
+    trigger = _set_trigger(placement, "begun anew", by=by)
+    _save(placement, "begun anew", ["is_stopped", *trigger], by=by, now=now)
+    return placement
+
+
+@transaction.atomic
+def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding:
+    """Retry what failed on one cluster immediately. Raise ActionNotAllowed where nothing failed."""
+    placement = _rolling(name, None)
+    binding = Binding.objects.filter(placement=placement, cluster_name=cluster).first()
+    if binding is None or binding.phase not in (Phase.FAILED, Phase.REMOVE_FAILED):
+        raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
+    Binding.objects.filter(pk=binding.pk).update(retry_at=now)
+    record(AuditEvent("retried", PLACEMENT, name, after={"cluster": cluster}), by=by, now=now)
+    enqueue_rollout([placement.pk])
+    return binding
+
+
+@transaction.atomic
+def roll_back(
+    name: str, number: int, *, by: User | None, now: datetime, expected: int | None = None
+) -> ResourceSnapshot:
+    """Roll out the resources of an older snapshot, and pin the placement to them (lifecycle A.9).
+
+    A new snapshot with the old content is made; changes on the hub wait until the placement is unpinned.
+    Raise ActionNotAllowed when there is no such snapshot, or it is the one that is rolled out.
+    """
+    placement = _rolling(name, expected)
+    if placement.deleting_since is not None:
+        raise ActionNotAllowed(f"{name} is being deleted; there is nothing to roll back to")
+    rows = ResourceSnapshot.objects.filter(placement=placement)
+    old, latest = rows.filter(number=number).first(), rows.filter(is_latest=True).first()
+    if latest is None:
+        raise ActionNotAllowed(f"{name} has no resource snapshot yet; there is nothing to roll back to")
+    if old is None or old == latest:
+        older = rows.exclude(pk=latest.pk).order_by("number").values_list("number", flat=True)
+        if not older:
+            raise ActionNotAllowed(f"{name} has no earlier revision to roll back to")
+        known = ", ".join(f"r{one}" for one in older)
+        target = f"r{number}" if number >= 0 else "an unknown revision"
+        raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {known}")
+    ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
+    restored = ResourceSnapshot.objects.create(
+        placement=placement,
+        number=latest.number + 1,
+        content_hash=old.content_hash,
+        objects_count=old.objects_count,
+        identities=old.identities,
+        created_at=now,
+        created_by=actor_name(by),
+    )
+    ResourceSnapshotPart.objects.bulk_create(
+        ResourceSnapshotPart(snapshot=restored, position=part.position, manifests=part.manifests)
+        for part in old.parts.all()
+    )
+    placement.pinned_snapshot, placement.is_stopped = restored.number, False
+    trigger = _set_trigger(placement, f"rolled back to the content of r{number}", by=by)
+    fields = ["pinned_snapshot", "is_stopped", *trigger]
+    _save(placement, "rolled back", fields, by=by, now=now, after={"to": number})
+    prune_resource_snapshots(placement)
+    return restored
+
+
+@transaction.atomic
+def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+    """Let a placement follow the hub again after a rollback. Raise ActionNotAllowed if it is not pinned."""
+    placement = _locked(name, expected)
+    if placement.pinned_snapshot is None:
+        raise ActionNotAllowed(f"{name} is not pinned: it follows the hub")
+    placement.pinned_snapshot = None
+    placement.selection_generation += 1
+    placement.generation += 1
+    trigger = _set_trigger(placement, "released", by=by)
+    _save(
+        placement,
+        "released",
+        ["pinned_snapshot", "selection_generation", "generation", *trigger],
+        by=by,
+        now=now,
+    )
+    return placement
+
+
+@transaction.atomic
+def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datetime) -> None:
+    """Let a deletion end without a cluster that has been unreachable for 15 minutes (lifecycle A.11).
+
+    What is there may stay there; an event says so. Raise UnknownPlacementError, ActionNotAllowed.
+    """
+    row = _locked(placement, None)
+    if row.deleting_since is None:
+        raise ActionNotAllowed(f"{placement} is not being deleted; evict it from {cluster} instead")
+    work = plan_work(load_rollout_context(row, now=now).state)
+    allowed_from = {one.cluster: one.abandonable_from for one in work.blocked}.get(cluster)
+    if allowed_from is None:
+        raise ActionNotAllowed(
+            f"{cluster} can be reached or holds nothing of {placement}; it cannot be force-removed"
+        )
+    if now < allowed_from:
+        moment = allowed_from.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        raise ActionNotAllowed(f"{cluster} may come back; it can be force-removed from {moment} on")
+    Binding.objects.filter(placement=row, cluster_name=cluster).delete()
+    after = {"cluster": cluster, "mayStillHold": [cluster]}
+    record(AuditEvent("forgotten", PLACEMENT, placement, after=after), by=by, now=now)
+    enqueue_rollout([row.pk])
+
+
+def _locked(name: str, expected: int | None) -> Placement:
+    placement = Placement.objects.select_for_update().filter(name=name).first()
+    if placement is None:
+        raise UnknownPlacementError(name)
+    check_revision(PLACEMENT, name, expected=expected, revision=placement.revision)
+    return placement
+
+
+def _rolling(name: str, expected: int | None) -> Placement:
+    """Return a placement with rolling updates; a staged one has runs with actions of their own."""
+    placement = _locked(name, expected)
+    if is_staged(placement) and placement.deleting_since is None:
+        raise ActionNotAllowed(
+            f"{name} is updated by staged runs: stop, resume or retry its run, or start one with an older"
+            " resourceSnapshotIndex"
+        )
+    return placement
+
+
+def _set_trigger(placement: Placement, trigger: str, *, by: User | None) -> list[str]:
+    """Set what the next rollout is caused by; return the columns that this changes."""
+    placement.trigger, placement.triggered_by = trigger, actor_name(by)
+    return ["trigger", "triggered_by"]
+
+
+def _save(
+    placement: Placement,
+    verb: str,
+    fields: list[str],
+    *,
+    by: User | None,
+    now: datetime,
+    after: dict[str, Any] | None = None,
+) -> None:
+    placement.revision += 1
+    placement.save(update_fields=["revision", *fields])
+    event = AuditEvent(verb, PLACEMENT, placement.name, revision=placement.revision, after=after)
+    record(event, by=by, now=now)
+    enqueue_rollout([placement.pk])

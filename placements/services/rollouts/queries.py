@@ -1,0 +1,255 @@
+"""Queries for rollouts: lists, one rollout, its clusters, its progress."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Case, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
+
+from fleetui.models import Event
+from fleetui.polling import PARAMETER, PreparedQuery
+from placements.engine.rollout.actions import BlockedCluster, RollingUpdateResult
+from placements.engine.rollout.state import EMPTY, Phase
+from placements.explain.rollouts import Progress, blocked_sentence, result_from_document, version_name
+from placements.manifests.binding import BindingState
+from placements.manifests.placement import parse_placement
+from placements.manifests.strategy import RollingUpdate
+from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
+
+
+class UnknownRolloutError(LookupError):
+    """No rollout has this number."""
+
+    def __init__(self, placement: str, number: int) -> None:
+        super().__init__(f"there is no rollout {number} of a placement {placement[:63]!r}")
+
+
+def runs_matching(*, placement: str = "", state: str = "") -> QuerySet[Rollout]:
+    """Return rollouts that match, without their large columns; unordered."""
+    rows = Rollout.objects.defer("sync_result")
+    rows = rows.filter(placement_name=placement) if placement else rows
+    return rows.filter(state=state) if state else rows
+
+
+def runs_to_show(*, placement: str = "", state: str = "") -> QuerySet[Rollout]:
+    """Return the same with the values of a list: `verdict`, `ready` of `of` clusters; unordered."""
+    rows = runs_matching(placement=placement, state=state).select_related("placement")
+    return rows.defer("sync_result", "waves", "placement__document").annotate(
+        verdict=KT("sync_result__verdict"),
+        ready=KT("sync_result__budgets__updates__ready"),
+        of=KT("sync_result__budgets__updates__number"),
+    )
+
+
+def events_of(run: Rollout) -> QuerySet[Event]:
+    """Return the events of a rollout, and those of its placement meanwhile; unordered."""
+    meanwhile = Q(kind="placement", name=run.placement_name, at__gte=run.started_at)
+    meanwhile &= Q(at__lte=run.ended_at) if run.ended_at else Q()
+    return Event.objects.filter(Q(kind="rollout", name=f"{run.placement_name}/{run.number}") | meanwhile)
+
+
+def running_count() -> int:
+    staged = StagedRun.objects.filter(ended_at=None, started_at__isnull=False)
+    rolling = Rollout.objects.filter(state=Rollout.State.RUNNING)
+    return rolling.values_list("pk").union(staged.values_list("pk"), all=True).count()
+
+
+def run_named(placement: str, number: int) -> Rollout:
+    """Return a rollout; of two placements that had one name, the later. Raise UnknownRolloutError."""
+    rows = Rollout.objects.filter(placement_name=placement, number=number).select_related("placement")
+    found = rows.order_by("-pk").first()
+    if found is None:
+        raise UnknownRolloutError(placement, number)
+    return found
+
+
+def latest_run(placement: Placement) -> Rollout | None:
+    return Rollout.objects.filter(placement=placement).order_by("-number").first()
+
+
+def pulse_of(placement: str, number: int) -> str:
+    """Return what changes with every event of a rollout, without reading it. Empty without one."""
+    found = _RUN_PULSE.first(placement, str(number)) if number <= _MOST_RUNS else None
+    return f"{found[0]}.{found[1] or 0}" if found else ""
+
+
+def _rollout_pulse() -> QuerySet[Any, Any]:
+    rows = Rollout.objects.filter(placement_name=PARAMETER)
+    rows = rows.filter(number=Cast(Value(PARAMETER), IntegerField())).order_by("-pk")
+    return rows.values_list("progress_version", "placement__revision")
+
+
+_RUN_PULSE = PreparedQuery(_rollout_pulse)
+_MOST_RUNS = 2**31 - 1
+"""No column holds a larger number; PostgreSQL would reject the query."""
+
+
+def placement_pulse(name: str) -> str:
+    """Return what changes with everything that the page of a placement shows; empty without one."""
+    found = _PULSE.first(name)
+    return ".".join(str(one) for one in found) if found else ""
+
+
+def _placement_pulse() -> QuerySet[Any, Any]:
+    runs = Rollout.objects.filter(placement=OuterRef("pk")).order_by("-number")
+    staged = StagedRun.objects.filter(placement=OuterRef("pk")).order_by("-pk")
+    columns: dict[str, Any] = {
+        "run": Subquery(runs.values("number")[:1]),
+        "run_changes": Subquery(runs.values("progress_version")[:1]),
+        "staged": Subquery(staged.values("pk")[:1]),
+        "staged_changes": Subquery(staged.values("progress_version")[:1]),
+        "needs_sync": Case(When(rollout_observed__lt=F("rollout_generation"), then=1), default=0),
+    }
+    rows = Placement.objects.filter(name=PARAMETER).annotate(**columns).order_by("pk")
+    return rows.values_list("revision", "generation", "observed_generation", "decisions_made", *columns)
+
+
+_PULSE = PreparedQuery(_placement_pulse)
+
+
+def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
+    return ClusterUpdate.objects.filter(rollout=run)
+
+
+def version_names(run: Rollout) -> Mapping[str, str]:
+    """Return the names of the versions on the clusters of a rollout, by their resource snapshots: `r4`."""
+    rows = Binding.objects.filter(placement=run.placement_id, resource_snapshot__isnull=False)
+    pairs = (
+        rows.values_list("applied_version", "resource_snapshot__number")
+        .distinct()
+        .order_by("resource_snapshot__number")
+    )
+    names = {version: f"r{number}" for version, number in pairs}
+    return names if run.resource_number is None else {**names, run.version: f"r{run.resource_number}"}
+
+
+@dataclass(frozen=True)
+class RolloutReport:
+    """The last sync result of a rollout in progress, and the names of the versions in it."""
+
+    result: RollingUpdateResult | None
+    names: Mapping[str, str]
+
+
+def report_of(run: Rollout) -> RolloutReport:
+    """Return the last sync result of a rollout; none once it has ended."""
+    names = version_names(run)
+    if run.state != Rollout.State.RUNNING or not run.sync_result:
+        return RolloutReport(None, names)
+    return RolloutReport(result_from_document(run.sync_result, names), names)
+
+
+def waiting_words(run: Rollout | None) -> dict[str, str]:
+    result = report_of(run).result if run else None
+    return {one.cluster: blocked_sentence(one, result) for one in result.blocked} if result else {}
+
+
+NOT_STARTED = "not-started"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInRun:
+    """One cluster in a rollout: `wave` as planned, `phase` its progress or its outcome.
+
+    `began_at` and `ended_at` are those of the last start on it; without an end it is in progress.
+    """
+
+    cluster: str
+    wave: int | None
+    phase: str
+    since: datetime | None = None
+    running: str | None = None
+    wanted: str | None = None
+    attempts: int = 0
+    retry_at: datetime | None = None
+    message: str = ""
+    block: str = ""
+    why: str = ""
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def has_failed(self) -> bool:  # it can be retried
+        return self.phase in (Phase.FAILED, Phase.REMOVE_FAILED)
+
+
+def names_in(run: Rollout) -> list[str]:
+    """Return every cluster of a rollout: those of its waves in their order, then the others by name."""
+    planned = [name for wave in run.waves for name in wave]
+    others = set(ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True))
+    if run.state == Rollout.State.RUNNING:
+        rows = Binding.objects.filter(placement=run.placement_id)
+        others |= set(rows.values_list("cluster_name", flat=True))
+    return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
+
+
+def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> list[ClusterInRun]:
+    """Return the rows of these clusters, as they are while it is in progress, later as it left them."""
+    waves = {name: number for number, wave in enumerate(run.waves, 1) for name in wave}
+    bindings = {}
+    if run.state == Rollout.State.RUNNING:
+        rows = Binding.objects.filter(placement=run.placement_id, cluster_name__in=names)
+        bindings = {row.cluster_name: row for row in rows}
+    updates = ClusterUpdate.objects.filter(rollout=run, cluster_name__in=names).order_by("pk")
+    latest = {row.cluster_name: row for row in updates}
+    blocked = {one.cluster: one for one in report.result.blocked} if report.result else {}
+    clusters = []
+    for name in names:
+        update = latest.get(name)
+        if name in bindings:
+            one = _of_binding(bindings[name], run, waves.get(name), report, blocked.get(name))
+        elif update is None:
+            one = ClusterInRun(name, waves.get(name), NOT_STARTED)
+        else:
+            one = ClusterInRun(
+                name,
+                waves.get(name),
+                update.outcome or Phase.APPLYING,
+                update.ended_at or update.started_at,
+                None if update.what == "remove" else version_name(update.version, report.names),
+                attempts=update.attempt,
+                message=update.message,
+            )
+        if update:
+            one = replace(one, began_at=update.started_at, ended_at=update.ended_at)
+        clusters.append(one)
+    return clusters
+
+
+def _of_binding(
+    binding: Binding, run: Rollout, wave: int | None, report: RolloutReport, blocked: BlockedCluster | None
+) -> ClusterInRun:
+    is_wanted = binding.state != BindingState.UNSCHEDULED and not run.is_deletion
+    has_resources = binding.phase not in EMPTY
+    return ClusterInRun(
+        binding.cluster_name,
+        wave,
+        binding.phase,
+        binding.phase_changed_at,
+        version_name(binding.applied_version, report.names) if has_resources else None,
+        version_name(run.version, report.names) if is_wanted else None,
+        binding.attempts,
+        binding.retry_at,
+        binding.message,
+        str(blocked.reason) if blocked else "",
+        blocked_sentence(blocked, report.result) if blocked and report.result else "",
+    )
+
+
+def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
+    """Return the progress of a rollout; None once its placement is deleted or rolls out something else."""
+    if run.placement is None or run.state != Rollout.State.RUNNING:
+        return None
+    rows = Binding.objects.filter(placement=run.placement_id)
+    if run.is_deletion:
+        number = max(run.placement.deletion_number, rows.count())
+        return Progress(number - rows.exclude(phase__in=EMPTY).count(), number, is_deletion=True)
+    rolling = parse_placement(run.placement.document).spec.strategy.rolling_update or RollingUpdate()
+    available_since = now - timedelta(seconds=rolling.unavailable_period_seconds)
+    is_untrackable = Q(phase=Phase.APPLIED, untrackable_since__lte=available_since)
+    selected = rows.exclude(state=BindingState.UNSCHEDULED)
+    updated = selected.filter(Q(phase=Phase.AVAILABLE) | is_untrackable, applied_version=run.version)
+    return Progress(updated.count(), selected.count())

@@ -1,0 +1,136 @@
+"""Actions of users on staged runs: run, stop, approve, skip a wait, retry, abandon (lifecycle A.12, A.13)."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.audit import AuditEvent, record
+from fleetui.concurrency import check_revision
+from placements.engine.rollout.staged_run import StagedRunOutcome, WaitReason
+from placements.manifests.staged_update import parse_approval_request
+from placements.models import ApprovalRequest, StagedRun
+from placements.services.results import OperationResult
+from placements.services.rollouts.approvals import why_not_approve
+from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.rollouts.staged_runs import STAGED_RUN, end_run, locked_run, plan_of, save_run
+from placements.services.workqueue import enqueue_rollout
+
+APPROVAL = "approval-request"
+
+
+class UnknownRunError(LookupError):
+    """No staged run has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no staged run is named {name!r}")
+
+
+@transaction.atomic
+def set_state(
+    name: str, state: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> StagedRun:
+    """Start, stop or resume a run. Raise UnknownRunError, InvalidManifest, RevisionConflict."""
+    run = _locked(name, expected)
+    document: dict[str, Any] = deepcopy(run.document)
+    document["spec"]["state"] = state
+    return save_run(document, by=by, now=now).object
+
+
+@transaction.atomic
+def approve(name: str, stage: str, *, by: User | None, now: datetime) -> ApprovalRequest:
+    """Approve a stage with a pending request; again does nothing.
+
+    Raise UnknownRunError, PermissionDenied, ActionNotAllowed when the stage has no pending request.
+    """
+    run = _locked(name)
+    requests = run.approvals.filter(stage=stage)
+    request = requests.filter(approved_at=None).first() or requests.order_by("-approved_at").first()
+    why_not = why_not_approve(run, by)
+    if why_not:
+        raise PermissionDenied(why_not)
+    if request is None or by is None or (run.ended_at and request.approved_at is None):
+        raise ActionNotAllowed(f"stage {stage} of {name} does not wait for an approval")
+    if request.approved_at is None:
+        request.approved_at, request.approved_by = now, by.get_username()
+        request.save(update_fields=["approved_at", "approved_by"])
+        _save(run, "approved", {"request": str(request)}, by=by, now=now)
+    return request
+
+
+@transaction.atomic
+def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetime) -> OperationResult:
+    """Approve a stage by the status of its request's document (lifecycle B.1.7). Raise InvalidManifest."""
+    manifest = parse_approval_request(dict(document))
+    run, stage = manifest.spec.parent_stage_rollout, manifest.spec.target_stage
+    requests = ApprovalRequest.objects.filter(run__name=run, stage=stage).select_related("run")
+    request = next((one for one in requests if str(one) == manifest.metadata.name), None)
+    if request is None:
+        message = f"stage {stage} of {run} has no request of this name"
+        raise InvalidManifest([FieldError("metadata.name", "not-found", message, "a pending request")])
+    if request.approved_at or not manifest.is_approved:
+        return OperationResult.UNCHANGED
+    try:
+        approve(run, stage, by=by, now=now)
+    except (PermissionDenied, ActionNotAllowed) as error:
+        raise InvalidManifest(
+            [FieldError("status.conditions", "forbidden", str(error), "set by an approver")]
+        ) from error
+    return OperationResult.CHANGED
+
+
+@transaction.atomic
+def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
+    """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
+    run = _locked(name)
+    waits = run.sync_result.get("waits", ())
+    if not any((one["reason"], one["stage"]) == (WaitReason.TIME, stage) for one in waits):
+        raise ActionNotAllowed(f"stage {stage} of {name} has no timed wait in progress")
+    run.skipped_waits = {**run.skipped_waits, stage: now.isoformat()}
+    _save(run, "wait skipped", {"stage": stage}, by=by, now=now)
+    return run
+
+
+@transaction.atomic
+def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedRun:
+    """Retry a failed cluster immediately. Raise UnknownRunError, ActionNotAllowed where nothing failed."""
+    run = _locked(name)
+    steps = plan_of(run).steps
+    if run.ended_at or not any(step.name == cluster and step.failed_at for step in steps):
+        raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
+    run.retries = {**run.retries, cluster: now.isoformat()}
+    _save(run, "retried", {"cluster": cluster}, by=by, now=now)
+    return run
+
+
+@transaction.atomic
+def abandon(name: str, *, by: User | None, now: datetime) -> StagedRun:
+    """Abort a run; running updates on clusters finish. Raise ActionNotAllowed if it has ended."""
+    run = _locked(name)
+    if run.ended_at:
+        raise ActionNotAllowed(f"{name} has ended already ({run.status})")
+    end_run(run, StagedRunOutcome.ABANDONED, by=by, now=now)
+    return run
+
+
+def _locked(name: str, expected: int | None = None) -> StagedRun:
+    run = locked_run(name)
+    if run is None:
+        raise UnknownRunError(name)
+    check_revision(STAGED_RUN, name, expected=expected, revision=run.revision)
+    return run
+
+
+def _save(
+    run: StagedRun, verb: str, after: Mapping[str, Any] | None, *, by: User | None, now: datetime
+) -> None:
+    run.revision, run.progress_version = run.revision + 1, run.progress_version + 1
+    run.save()
+    record(AuditEvent(verb, STAGED_RUN, run.name, revision=run.revision, after=after), by=by, now=now)
+    if run.placement_id:
+        enqueue_rollout([run.placement_id])

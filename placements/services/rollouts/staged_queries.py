@@ -1,0 +1,383 @@
+"""Queries for staged runs: manifest, progress, stages, the preview of a new run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Max, QuerySet, Sum
+
+from placements.engine.rollout.staged_run import (
+    ApprovalPoint,
+    CannotStart,
+    ClusterStep,
+    RunStatus,
+    Stage,
+    StagedUpdateResult,
+    WaitReason,
+    initialise,
+    names_waiting_for,
+)
+from placements.engine.rollout.state import Phase
+from placements.explain.staged_updates import (
+    StageWords,
+    duration_words,
+    moment,
+    progress_facts,
+    reason_sentence,
+    run_status,
+    stage_words,
+    staged_result,
+)
+from placements.manifests.staged_update import parse_staged_strategy
+from placements.models import ApprovalRequest, Binding, Placement, ResourceSnapshot, StagedRun, StagedStrategy
+from placements.models.rollouts import INITIALISING
+from placements.services.rollout_state import load_rollout_context, placement_facts, strategy_of
+
+_LONGEST = 63
+
+
+def run_manifest(run: StagedRun) -> dict[str, Any]:
+    """Return the document of a run as it was written, with its status."""
+    result = result_in(run)
+    status = run_status(result, snapshot=run.resource_number) if result else {"conditions": []}
+    return {**run.document, "status": status}
+
+
+def progress_of(run: StagedRun) -> dict[str, Any]:
+    """Return the progress of a run."""
+    result = result_in(run)
+    return {
+        "name": run.name,
+        "placement": run.placement_name,
+        "snapshot": run.resource_number,
+        "startedBy": run.started_by,
+        "approvals": [
+            {
+                "name": request.name_in(run),
+                "stage": request.stage,
+                "side": request.side,
+                "askedAt": moment(request.requested_at),
+                "approvedAt": moment(request.approved_at),
+                "approvedBy": request.approved_by,
+            }
+            for request in run.approvals.order_by("pk")
+        ],
+        **(progress_facts(result) if result else _NOT_STARTED),
+    }
+
+
+_NOT_STARTED: dict[str, Any] = {
+    "status": INITIALISING,
+    "sentences": ["The placement is not scheduled yet."],
+    "stage": None,
+    "waits": [],
+    "stuck": [],
+    "mayStillHold": [],
+    "stages": [],
+}
+
+
+def runs_matching(*, placement: str = "", active: bool | None = None) -> QuerySet[StagedRun]:
+    """Return the runs of a placement, or of all; those that have not ended, or have, or both."""
+    rows = StagedRun.objects.defer("plan", "sync_result", "strategy", "overrides", "document")
+    if placement:
+        rows = rows.filter(placement_name=placement)
+    return rows if active is None else rows.filter(ended_at__isnull=active)
+
+
+def result_in(run: StagedRun) -> StagedUpdateResult | None:
+    """Return what a run does and waits for; None before it is initialised."""
+    return staged_result(run.plan, run.sync_result) if run.plan else None
+
+
+ROWS, MORE_ROWS = 20, 50
+DONE, CURRENT, PENDING, SKIPPED, NOT_REACHED = "done", "current", "to come", "skipped", "not reached"
+NOT_STARTED = "not started"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which rows of a stage to show: from where on."""
+
+    stage: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A gate of a stage; `until` is when a timed wait ends, `request` the request for an approval."""
+
+    words: str
+    state: str
+    request: ApprovalRequest | None = None
+    until: datetime | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state == CURRENT
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One cluster of a stage: its progress, how long that took or takes, why it waits."""
+
+    step: ClusterStep
+    state: str
+    phase: str
+    since: datetime | None
+    until: datetime | None
+    message: str
+    why: str
+
+    @property
+    def has_failed(self) -> bool:
+        return self.step.failed_at is not None and self.step.done_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """One stage of a run, with some of its clusters; without words it is the delete stage."""
+
+    number: int
+    stage: Stage
+    words: StageWords | None
+    state: str
+    before: TaskView | None
+    after: tuple[TaskView, ...]
+    rows: tuple[StepView, ...]
+    first: int
+
+    @property
+    def waits_for_approval(self) -> bool:
+        tasks = [*([self.before] if self.before else []), *self.after]
+        return any(task.is_waiting and task.request for task in tasks)
+
+    @property
+    def total(self) -> int:
+        return len(self.stage.steps)
+
+    @property
+    def done(self) -> int:
+        return sum(step.done_at is not None for step in self.stage.steps)
+
+    @property
+    def running(self) -> int:
+        return sum(step.is_running for step in self.stage.steps)
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.rows)
+
+    @property
+    def earlier(self) -> int | None:
+        return max(0, self.first - MORE_ROWS) if self.first else None
+
+    @property
+    def later(self) -> int | None:
+        return self.last if self.last < self.total else None
+
+
+def pulse_of(name: str) -> str:
+    """Return what changes with everything that the page of a run shows. Empty without such a run."""
+    runs = StagedRun.objects.filter(name=name)
+    found = runs.values_list("progress_version", "placement_id", "placement__revision").first()
+    if found is None:
+        return ""
+    changes, placement, revision = found
+    bindings = Binding.objects.filter(placement=placement).aggregate(
+        at=Max("phase_changed_at"), tries=Sum("attempts")
+    )
+    at = int(bindings["at"].timestamp() * 1000) if bindings["at"] else 0
+    return f"{changes}.{revision or 0}.{at}.{bindings['tries'] or 0}"
+
+
+def stages_of(run: StagedRun, result: StagedUpdateResult, window: Window | None) -> list[StageView]:
+    """Return every stage; the delete stage is the last, and is left out where it is empty."""
+    specs = {spec.name: spec for spec in strategy_of(run).stages}
+    requests = {(one.stage, one.side): one for one in run.approvals.all()}
+    plan = result.run
+    # Clusters that are being worked on show the phase and message of their bindings.
+    running = [step.name for step in plan.steps if step.is_running]
+    rows = Binding.objects.filter(placement=run.placement_id, cluster_name__in=running)
+    builder = _StageBuilder(result, requests, window, {one.cluster_name: one for one in rows})
+    stages = [
+        builder.build(number, stage, stage_words(specs[stage.name], clusters=len(stage.steps)))
+        for number, stage in enumerate(plan.stages, 1)
+    ]
+    if plan.deletions.steps:
+        stages.append(builder.build(len(stages) + 1, plan.deletions, None))
+    return stages
+
+
+@dataclass(frozen=True, slots=True)
+class _StageBuilder:
+    """What the views of all stages of one run share."""
+
+    result: StagedUpdateResult
+    requests: Mapping[tuple[str, str], ApprovalRequest]
+    window: Window | None
+    bindings: Mapping[str, Binding]
+
+    def build(self, number: int, stage: Stage, words: StageWords | None) -> StageView:
+        """Return the view of one stage."""
+        steps, first = self.rows(stage)
+        before, after = None, []
+        if stage.needs_approval_before and stage.steps:
+            before = self.approval(stage, ApprovalPoint.BEFORE)
+        if stage.wait and stage.steps:
+            after.append(self.timed_wait(stage))
+        if stage.needs_approval_after and stage.steps:
+            after.append(self.approval(stage, ApprovalPoint.AFTER))
+        rows = tuple(self.step(step, stage) for step in steps)
+        state = self.stage_state(stage)
+        return StageView(number, stage, words, state, before, tuple(after), rows, first)
+
+    def rows(self, stage: Stage) -> tuple[Sequence[ClusterStep], int]:
+        """Return the rows of the window; otherwise those from the first cluster on that is not done."""
+        steps = stage.steps
+        if self.window and self.window.stage == stage.name:
+            first = self.window.first if self.window.first < len(steps) else 0
+            return steps[first : first + MORE_ROWS], first
+        if len(steps) <= ROWS:
+            return steps, 0
+        first = next((index for index, step in enumerate(steps) if not step.done_at), 0)
+        first = min(first, len(steps) - ROWS)
+        return steps[first : first + ROWS], first
+
+    def approval(self, stage: Stage, point: ApprovalPoint) -> TaskView:
+        request = self.requests.get((stage.name, str(point)))
+        if request is not None and request.approved_at:
+            return TaskView("approval", DONE, request)
+        if self.result.run.outcome:
+            return TaskView("approval", NOT_REACHED)
+        return TaskView("approval", CURRENT if request else PENDING, request)
+
+    def timed_wait(self, stage: Stage) -> TaskView:
+        words = f"Wait ({duration_words(stage.wait)})"
+        timed = next((one for one in self.result.waits if one.reason is WaitReason.TIME), None)
+        if timed and timed.stage == stage.name:
+            return TaskView(words, CURRENT, until=timed.until)
+        # A timed wait of a stopped run restarts later, or never.
+        is_stopped = self.result.status in (RunStatus.STOPPED, RunStatus.STOPPING)
+        if stage.ended_at or (stage.updated_at and not is_stopped and not self.result.run.outcome):
+            return TaskView(words, DONE)
+        return TaskView(words, NOT_REACHED if self.result.run.outcome else PENDING)
+
+    def stage_state(self, stage: Stage) -> str:
+        run = self.result.run
+        if stage.was_skipped:
+            return SKIPPED
+        if stage.ended_at:
+            return DONE
+        if run.outcome:
+            return NOT_REACHED
+        if stage is not run.current:
+            return PENDING
+        return NOT_STARTED if self.result.status is RunStatus.INITIALISED else CURRENT
+
+    def step(self, step: ClusterStep, stage: Stage) -> StepView:
+        if step.done_at:
+            return StepView(step, DONE, "", step.started_at, step.done_at, "", "")
+        if not step.is_running:
+            state = NOT_REACHED if self.result.run.outcome else PENDING
+            return StepView(step, state, "", None, None, "", self.why_waits(step, stage))
+        state, binding = "failed" if step.failed_at else "running", self.bindings.get(step.name)
+        phase, message = (binding.phase, binding.message) if binding else ("", "")
+        return StepView(step, state, phase, step.started_at, None, message, "")
+
+    def why_waits(self, step: ClusterStep, stage: Stage) -> str:
+        """Return why a cluster was not started yet."""
+        run, concurrency = self.result.run, self.result.concurrency
+        if run.outcome:
+            return "The run ended before this cluster was updated."
+        if stage is not run.current:
+            names = [one.name for one in (*run.stages, run.deletions)]
+            return f"After stage {names[names.index(stage.name) - 1]}."
+        for wait in self.result.waits:
+            if wait.reason in _WAITING:
+                return _WAITING[wait.reason]
+        if step.name in names_waiting_for(self.result.waits, WaitReason.UNREACHABLE):
+            return "Unreachable. Continues on reconnect."
+        if self.result.status is RunStatus.STOPPING or concurrency is None:
+            return "No new updates start."
+        return f"Waiting: {concurrency.running} updating (max {concurrency.limit} at a time)."
+
+
+_WAITING = {
+    WaitReason.RUN: "The run is not started.",
+    WaitReason.RESUME: "The run is stopped.",
+    WaitReason.APPROVAL_BEFORE: "The stage waits for approval.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StagePreview:
+    """One stage in words, with its clusters in the order of the updates."""
+
+    words: StageWords
+    clusters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPreview:
+    """The stages of a run that has not started; `problems` are why it could not start, or not yet.
+
+    `have_it` are clusters that run the selected snapshot already: nothing would be started on them.
+    """
+
+    stages: tuple[StagePreview, ...]
+    deletions: tuple[str, ...]
+    problems: tuple[str, ...]
+    is_final: bool
+    have_it: frozenset[str]
+    latest: int | None
+    snapshot: int | None
+
+    @property
+    def is_rollback(self) -> bool:
+        return self.snapshot is not None and self.latest is not None and self.snapshot < self.latest
+
+
+def preview_of(
+    placement: Placement, strategy: StagedStrategy, snapshot: int | None, *, now: datetime
+) -> RunPreview:
+    """Return what a run with this strategy would do; nothing is written."""
+    spec = parse_staged_strategy(strategy.document).spec
+    found = initialise(spec, placement_facts(load_rollout_context(placement, now=now), {}))
+    latest = ResourceSnapshot.objects.filter(placement=placement, is_latest=True).first()
+    number = latest.number if latest else None
+    if isinstance(found, CannotStart):
+        problems = tuple(map(reason_sentence, found.reasons))
+        return RunPreview((), (), problems, found.is_final, frozenset(), number, snapshot)
+    stages = tuple(
+        StagePreview(stage_words(words, clusters=len(stage.steps)), stage.cluster_names)
+        for words, stage in zip(spec.stages, found.stages, strict=True)
+    )
+    have_it: frozenset[str] = frozenset()
+    if snapshot is not None:
+        rows = Binding.objects.filter(placement=placement, phase=Phase.AVAILABLE)
+        rows = rows.filter(resource_snapshot__number=snapshot)
+        have_it = frozenset(rows.values_list("cluster_name", flat=True))
+    return RunPreview(stages, found.deletions.cluster_names, (), True, have_it, number, snapshot)
+
+
+def is_rollback(run: StagedRun) -> bool:
+    """Return whether a run rolls out older resources than were the latest when it was created."""
+    if run.resource_number is None or "resourceSnapshotIndex" not in run.document["spec"]:
+        return False
+    newer = ResourceSnapshot.objects.filter(
+        placement=run.placement_id, number__gt=run.resource_number, created_at__lte=run.created_at
+    )
+    return newer.exists()
+
+
+def free_name(placement: str) -> str:
+    """Return a name for the next run of a placement: the first of web-1, web-2 … that is free."""
+    number = StagedRun.objects.filter(placement_name=placement).count() + 1
+    while True:
+        ending = f"-{number}"
+        name = placement[: _LONGEST - len(ending)].rstrip("-.") + ending
+        if not StagedRun.objects.filter(name=name).exists():
+            return name
+        number += 1

@@ -1,0 +1,216 @@
+"""Staged runs: create, change the state, end early (lifecycle B.5)."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.kinds import STAGED_RUN_KIND
+from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.concurrency import RevisionConflict, check_revision, retry_on_conflict
+from placements.engine.rollout.staged_run import (
+    DELETE_STAGE,
+    Stage,
+    StagedRunOutcome,
+    StagedRunPlan,
+    StageReason,
+    run_from_plain,
+)
+from placements.engine.rollout.staged_update import ended
+from placements.explain.staged_updates import staged_document
+from placements.manifests.placement import parse_placement
+from placements.manifests.staged_update import (
+    ClusterStagedUpdateRun,
+    RunState,
+    StagedRunSpec,
+    parse_staged_run,
+    run_change_faults,
+)
+from placements.manifests.strategy import StrategyType
+from placements.models import Placement, ResourceSnapshot, StagedRun, StagedStrategy
+from placements.services.results import OperationResult, SaveResult, without_status
+from placements.services.workqueue import enqueue_rollout
+
+STAGED_RUN = "staged-run"
+NO_PLAN = StagedRunPlan((), Stage(DELETE_STAGE, ()))
+"""The plan of a run that never started."""
+_VERBS = {RunState.INITIALIZE: "changed", RunState.RUN: "set to run", RunState.STOP: "set to stop"}
+
+
+def locked_run(name: str) -> StagedRun | None:
+    """Lock a run, and before it its placement, as a sync does; only inside a transaction."""
+    placement = StagedRun.objects.filter(name=name).values("placement")
+    list(Placement.objects.select_for_update().filter(pk__in=placement).values_list("pk"))
+    return StagedRun.objects.select_for_update().filter(name=name).first()
+
+
+@retry_on_conflict
+def save_run(
+    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+) -> SaveResult[StagedRun]:
+    """Create a run or change its state; the same again changes nothing.
+
+    A worker finds out soon whether it can start. Raise InvalidManifest, RevisionConflict.
+    """
+    manifest = parse_staged_run(dict(document))
+    written = without_status(document)
+    name = manifest.metadata.name
+    current = locked_run(name)
+    check_revision(STAGED_RUN, name, expected=expected, revision=current.revision if current else 0)
+    if current is None:
+        spec = manifest.spec
+        placement = Placement.objects.select_for_update().filter(name=spec.placement_name).first()
+        strategy = StagedStrategy.objects.filter(name=spec.staged_rollout_strategy_name).first()
+        index = spec.resource_snapshot_index
+        snapshots = ResourceSnapshot.objects.filter(placement=placement)
+        snapshot = snapshots.filter(number=int(index)).first() if index and placement else None
+        faults = list(_missing(spec, placement, strategy, snapshot))
+        if placement is None or strategy is None or faults:
+            raise InvalidManifest(faults)
+        run = StagedRun(
+            name=manifest.metadata.name,
+            document=written,
+            placement=placement,
+            placement_name=placement.name,
+            strategy=strategy.document,
+            resource_snapshot=snapshot,
+            resource_number=snapshot.number if snapshot else None,
+            created_at=now,
+            created_by=actor_name(by),
+        )
+        _set_started(run, spec.state, by=by, now=now)
+        run.save(force_insert=True)
+        record(AuditEvent("created", STAGED_RUN, run.name, revision=1, after=written), by=by, now=now)
+        enqueue_rollout([placement.pk])
+        return SaveResult(run, OperationResult.CREATED)
+    if current.document == written:
+        return SaveResult(current, OperationResult.UNCHANGED)
+    _change(current, manifest, written, by=by, now=now)
+    return SaveResult(current, OperationResult.CHANGED)
+
+
+def _missing(
+    spec: StagedRunSpec,
+    placement: Placement | None,
+    strategy: StagedStrategy | None,
+    snapshot: ResourceSnapshot | None,
+) -> Iterator[FieldError]:
+    """Yield the references of a new run that do not exist, or are not possible."""
+    if placement is None:
+        message = f"no placement is named {spec.placement_name!r}"
+        yield FieldError("spec.placementName", "not-found", message, "a placement with strategy External")
+    elif placement.deleting_since:
+        message = f"the placement {placement.name} is being deleted"
+        yield FieldError("spec.placementName", "being-deleted", message, "another placement")
+    elif parse_placement(placement.document).spec.strategy.type is not StrategyType.EXTERNAL:
+        message = (
+            f"the placement {placement.name} is not updated by staged runs: its strategy is not External"
+        )
+        yield FieldError("spec.placementName", "not-staged", message, "a placement with strategy External")
+    if strategy is None:
+        message = f"no strategy is named {spec.staged_rollout_strategy_name!r}"
+        yield FieldError(
+            "spec.stagedRolloutStrategyName", "not-found", message, "a ClusterStagedUpdateStrategy"
+        )
+    if placement and spec.resource_snapshot_index and snapshot is None:
+        numbers = ResourceSnapshot.objects.filter(placement=placement).order_by("number")
+        known = ", ".join(map(str, numbers.values_list("number", flat=True))) or "none is there yet"
+        message = f"{placement.name} has no resource snapshot {spec.resource_snapshot_index}"
+        yield FieldError("spec.resourceSnapshotIndex", "not-found", message, known)
+
+
+def _change(
+    run: StagedRun,
+    manifest: ClusterStagedUpdateRun,
+    written: dict[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
+) -> None:
+    before, state = parse_staged_run(run.document), manifest.spec.state
+    faults = run_change_faults(before, manifest)
+    if run.ended_at and state != before.spec.state:
+        faults.append(
+            FieldError("spec.state", "ended", f"the run has ended ({run.status})", "make a new run")
+        )
+    if faults:
+        raise InvalidManifest(faults)
+    _set_started(run, state, by=by, now=now)
+    event = AuditEvent(
+        _VERBS[state] if state != before.spec.state else "changed",
+        STAGED_RUN,
+        run.name,
+        revision=run.revision + 1,
+        before=run.document,
+        after=written,
+    )
+    run.document, run.revision, run.progress_version = written, run.revision + 1, run.progress_version + 1
+    run.save(update_fields=["document", "revision", "progress_version", "started_at", "started_by"])
+    record(event, by=by, now=now)
+    if run.placement_id:
+        enqueue_rollout([run.placement_id])
+
+
+def _set_started(run: StagedRun, state: RunState, *, by: User | None, now: datetime) -> None:
+    if state is RunState.RUN and run.started_at is None:
+        run.started_at, run.started_by = now, actor_name(by)
+
+
+@transaction.atomic
+def start_run(
+    name: str,
+    *,
+    placement: str,
+    strategy: str,
+    snapshot: int | None = None,
+    is_prepared: bool = False,
+    by: User | None,
+    now: datetime,
+) -> StagedRun:
+    """Create a run; it starts immediately, or, only prepared, when a user resumes it.
+
+    Without a snapshot it rolls out what the hub has when it starts. Raise InvalidManifest, also when the name
+    exists.
+    """
+    index = {} if snapshot is None else {"resourceSnapshotIndex": str(snapshot)}
+    document = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": STAGED_RUN_KIND,
+        "metadata": {"name": name},
+        "spec": {
+            "placementName": placement,
+            "stagedRolloutStrategyName": strategy,
+            **index,
+            "state": str(RunState.INITIALIZE if is_prepared else RunState.RUN),
+        },
+    }
+    try:
+        return save_run(document, by=by, now=now, expected=0).object
+    except RevisionConflict as exists:
+        message = f"a run is named {name} already; run names cannot be reused"
+        raise InvalidManifest([FieldError("metadata.name", "duplicate", message, "another name")]) from exists
+
+
+def plan_of(run: StagedRun) -> StagedRunPlan:
+    return run_from_plain(run.plan) if run.plan else NO_PLAN
+
+
+def end_run(
+    run: StagedRun, outcome: StagedRunOutcome, *reasons: StageReason, by: User | None, now: datetime
+) -> None:
+    """End a run, inside the caller's transaction; running updates on clusters finish."""
+    result = ended(plan_of(run).end(outcome, now, *reasons))
+    run.plan, run.sync_result, run.status = result.run.to_plain(), staged_document(result), result.status
+    run.ended_at, run.progress_version, run.revision = now, run.progress_version + 1, run.revision + 1
+    run.save(update_fields=["plan", "sync_result", "status", "ended_at", "progress_version", "revision"])
+    after = {"why": [reason.code for reason in reasons]} if reasons else None
+    record(AuditEvent(run.status, STAGED_RUN, run.name, revision=run.revision, after=after), by=by, now=now)
+
+
+def end_runs_of(placement: Placement, reason: StageReason, *, by: User | None, now: datetime) -> None:
+    rows = StagedRun.objects.select_for_update().filter(placement=placement, ended_at=None)
+    for run in rows.order_by("pk"):
+        end_run(run, StagedRunOutcome.FAILED, reason, by=by, now=now)

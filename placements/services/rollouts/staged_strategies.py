@@ -1,0 +1,45 @@
+"""Staged update strategies: save and delete; runs keep the copy that they started with."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from fleetui.concurrency import retry_on_conflict
+from placements.manifests.staged_update import parse_staged_strategy
+from placements.models import StagedStrategy
+from placements.services.results import SaveResult, delete_row, locked_row, save_row
+
+STAGED_STRATEGY = "staged-strategy"
+
+
+class UnknownStrategyError(LookupError):
+    """No staged update strategy has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no staged update strategy is named {name!r}")
+
+
+@retry_on_conflict
+def save_strategy(
+    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+) -> SaveResult[StagedStrategy]:
+    """Create a strategy or change it; the same again changes nothing.
+
+    Raise InvalidManifest, RevisionConflict.
+    """
+    name = parse_staged_strategy(dict(document)).metadata.name
+    current = locked_row(StagedStrategy, STAGED_STRATEGY, expected, name=name)
+    row = current or StagedStrategy(name=name, created_at=now, revision=0)
+    return save_row(row, STAGED_STRATEGY, document, by=by, now=now)
+
+
+@transaction.atomic
+def delete_strategy(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
+    """Delete a strategy; runs keep their copy. Raise UnknownStrategyError, RevisionConflict."""
+    row = locked_row(StagedStrategy, STAGED_STRATEGY, expected, name=name)
+    if row is None:
+        raise UnknownStrategyError(name)
+    delete_row(row, STAGED_STRATEGY, by=by, now=now)

@@ -1,0 +1,328 @@
+"""Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from clusters.models import MemberCluster
+from clusters.operations.change_log import lock_fleet
+from clusters.queries import current_fleet
+from fleetui.audit import AuditEvent, record
+from fleetui.bulk import batched, claim_batch
+from placements import models
+from placements.engine.scheduling.decision import ENGINE_VERSION, Decision
+from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.scheduler import schedule
+from placements.explain.hub_status import condition_of
+from placements.manifests.binding import BindingState
+from placements.manifests.placement import ClusterResourcePlacement
+from placements.services.decisions.records import fleet_record_of, stored_decision
+from placements.services.placements import (
+    check_decision_keeps_clusters,
+    reschedules_when_fulfilled,
+    scheduled_columns,
+)
+from placements.services.resources.snapshots import PlacementChanged, refresh_resources
+from placements.services.results import PLACEMENT
+from placements.services.rollouts.controller import finish_deletion
+from placements.services.rollouts.rejoin import recheck_rejoined
+from placements.services.snapshots import CycleInputs, load_cycle_inputs
+from placements.services.workqueue import enqueue_rollout
+
+LEASE = timedelta(seconds=10)
+"""How long a killed worker delays others; a slow one does no harm, as only one decision is written."""
+BATCH = 20
+RERUNS = 3
+_NAMES_STORED = 5
+_PICK_FIELDS = ["state", "policy_snapshot", "decision", "topology_spread_score", "affinity_score"]
+
+
+class FleetChanged(Exception):
+    """The fleet changed while the cycle ran; the decision may be another one now."""
+
+
+class PreviewOutdatedError(Exception):
+    """What was confirmed is not what would be saved and decided now: another user acted meanwhile.
+
+    `is_text`: the draft itself was changed; else the fleet, or what is placed, was.
+    """
+
+    def __init__(self, *, is_text: bool) -> None:
+        super().__init__("the draft changed" if is_text else "the fleet changed")
+        self.is_text = is_text
+
+
+@dataclass(frozen=True)
+class CycleResult:
+    """A cycle that has run: what it read, what it decided, how long it took."""
+
+    inputs: CycleInputs
+    decision: Decision
+    milliseconds: float
+
+
+def schedule_due(*, now: datetime) -> int:
+    """Run up to 20 of the cycles that are due and that no other worker has; return how many.
+
+    What an error keeps from being started is free for others at once.
+    """
+    claimed = claim_due(now=now)
+    left = list(claimed)
+    try:
+        while left:
+            schedule_placement(left.pop(0), now=now)
+    finally:
+        if left:
+            _release(left)
+    return len(claimed)
+
+
+def claim_due(*, now: datetime) -> list[int]:
+    """Claim up to 20 due placements that no other worker has, by a conditional update."""
+    free = Q(lease_expires_at=None) | Q(lease_expires_at__lt=now)
+    due = models.Placement.objects.filter(free, observed_generation__lt=F("generation"))
+    return claim_batch(due, "pk", size=BATCH, lease_expires_at=now + LEASE, lease_token=uuid4().hex)
+
+
+def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision | None:
+    """Run one cycle for a placement and write what it decided; None when there was nothing to write.
+
+    When the fleet changes meanwhile the cycle runs again, at most three times.
+    """
+    for run in range(1 + RERUNS):
+        placement = models.Placement.objects.filter(pk=placement_id).first()
+        if placement is None or not placement.is_due:
+            return None
+        try:
+            if placement.deleting_since:
+                with transaction.atomic():
+                    if not finish_deletion(placement):
+                        _observe_generation(placement, {})
+                return None
+            if not refresh_resources(placement, now=now):
+                # It stays as it is until its selectors or the resources change.
+                _observe_generation(placement, scheduled_columns(placement, "False", now=now))
+                return None
+            return write_decision(run_cycle(placement), now=now, settle_for_old_fleet=run == RERUNS)
+        except FleetChanged:
+            continue
+        except PlacementChanged:
+            break
+    _release([placement_id])
+    return None
+
+
+def schedule_confirmed(
+    placement: models.Placement,
+    decision_id: str,
+    *,
+    now: datetime,
+    manifest: ClusterResourcePlacement | None = None,
+    must_keep_clusters: bool = False,
+) -> None:
+    """Run the cycle that a change asked for, in its transaction, by the steps that a worker takes.
+
+    `manifest` is that of the placement, where it is parsed already. Raise PreviewOutdatedError when the
+    decision is not the one that was previewed, and UnschedulesEverything.
+    """
+    placement.refresh_from_db()
+    if not refresh_resources(placement, now=now, manifest=manifest):
+        return
+    result = run_cycle(placement)
+    if must_keep_clusters:
+        check_decision_keeps_clusters(placement.name, result.decision)
+    if result.decision.id != decision_id:
+        raise PreviewOutdatedError(is_text=False)
+    try:
+        write_decision(result, now=now)
+    except FleetChanged as error:
+        raise PreviewOutdatedError(is_text=False) from error
+
+
+def run_cycle(placement: models.Placement) -> CycleResult:
+    inputs = load_cycle_inputs(placement, current_fleet())
+    started = perf_counter()
+    decision = schedule(inputs.cycle)
+    return CycleResult(inputs, decision, (perf_counter() - started) * 1000)
+
+
+def write_decision(
+    result: CycleResult, *, now: datetime, settle_for_old_fleet: bool = False
+) -> models.Decision | None:
+    """Write a decision and the bindings that it changes, unless fleet or placement changed meanwhile.
+
+    A cycle that repeats the one before and changes nothing leaves no row. Raise FleetChanged,
+    PlacementChanged.
+    """
+    fleet_record = fleet_record_of(result.inputs.view)
+    with transaction.atomic():
+        _check_fleet_unchanged(result, settle=settle_for_old_fleet)
+        placement, decision = result.inputs.placement, result.decision
+        digest = decision.cycle.fleet.digest(labels_read(decision.cycle), properties_read(decision.cycle))
+        is_repetition = _is_repetition(result, digest)
+        condition = condition_of(decision)
+        columns: dict[str, Any] = scheduled_columns(
+            placement, condition["status"] if condition else "Unknown", now=now
+        )
+        if not is_repetition:
+            columns |= {
+                "decisions_made": placement.decisions_made + 1,
+                "is_fulfilled": decision.is_fulfilled,
+                "reschedules_on_fleet_change": reschedules_when_fulfilled(placement)
+                or not decision.is_fulfilled,
+                "placed_count": sum(binding.is_active for binding in decision.bindings_after),
+            }
+        _observe_generation(placement, columns)
+        if is_repetition:
+            return None
+
+        row = _create_decision(result, digest, fleet_record, now=now)
+        _write_bindings(result, row, now=now)
+        enqueue_rollout([placement.pk])
+        facts = {
+            "decision": row.record.decision_id,
+            "picked": row.picked_count,
+            "kept": row.kept_count,
+            "unscheduled": row.unscheduled_count,
+            "fulfilled": row.is_fulfilled,
+        }
+        record(AuditEvent("decided", PLACEMENT, row.placement_name, after=facts), by=None, now=now)
+    return row
+
+
+def _check_fleet_unchanged(result: CycleResult, *, settle: bool) -> None:
+    """Raise FleetChanged; with `settle` only if a picked cluster left the fleet or lost its eligibility."""
+    state, view = lock_fleet(), result.inputs.view
+    has_changed = state.version != view.version
+    if result.inputs.placement.property_names_read:
+        has_changed = has_changed or state.readings != view.readings
+    if not has_changed:
+        return
+    names, eligible = result.decision.picked_names, 0
+    if settle:
+        for part in batched(names):
+            eligible += MemberCluster.objects.filter(name__in=part, verdict="").count()
+    if not settle or eligible < len(names):
+        raise FleetChanged
+
+
+def _is_repetition(result: CycleResult, digest: str) -> bool:
+    """Return whether the cycle changes nothing and read the same as the latest one that was written."""
+    decision, inputs = result.decision, result.inputs
+    if decision.picked_names or decision.unscheduled:
+        return False
+    decisions = models.Decision.objects.filter(placement=inputs.placement).select_related("record")
+    latest = decisions.defer("record__content").order_by("-number").first()
+    return latest is not None and (
+        latest.record.engine,
+        latest.fleet_digest,
+        latest.policy_number,
+        latest.wanted,
+        latest.is_fulfilled,
+        latest.picked_count + latest.kept_count,
+    ) == (
+        ENGINE_VERSION,
+        digest,
+        inputs.snapshot.number,
+        inputs.placement.number_of_clusters,
+        decision.is_fulfilled,
+        len(decision.kept),
+    )
+
+
+def _observe_generation(placement: models.Placement, columns: dict[str, Any]) -> None:
+    """Write that the generation was acted on; raise PlacementChanged if another worker was quicker."""
+    unchanged = models.Placement.objects.filter(
+        pk=placement.pk, revision=placement.revision, observed_generation=placement.observed_generation
+    )
+    if not unchanged.update(
+        observed_generation=placement.generation, lease_expires_at=None, lease_token="", **columns
+    ):
+        raise PlacementChanged
+
+
+def _release(placements: Iterable[int]) -> None:
+    models.Placement.objects.filter(pk__in=list(placements)).update(lease_expires_at=None, lease_token="")
+
+
+def _create_decision(
+    result: CycleResult, digest: str, fleet_record: models.FleetRecord, *, now: datetime
+) -> models.Decision:
+    inputs, decision, placement = result.inputs, result.decision, result.inputs.placement
+    was_placed = {row.cluster_name for row in inputs.bindings if row.state != BindingState.UNSCHEDULED}
+    joins = [name for name in decision.picked_names if name not in was_placed]
+    return models.Decision.objects.create(
+        placement=placement,
+        placement_name=placement.name,
+        number=placement.decisions_made + 1,
+        record=stored_decision(decision, fleet_record, now=now),
+        policy_number=inputs.snapshot.number,
+        fleet_digest=digest,
+        wanted=placement.number_of_clusters,
+        kind=decision.kind,
+        is_fulfilled=decision.is_fulfilled,
+        picked_count=len(decision.picked_names),
+        kept_count=len(decision.kept),
+        unscheduled_count=len(decision.unscheduled),
+        joins_count=len(joins),
+        joins=joins[:_NAMES_STORED],
+        leaves=list(decision.unscheduled[:_NAMES_STORED]),
+        milliseconds=result.milliseconds,
+        trigger=placement.trigger,
+        triggered_by=placement.triggered_by,
+        created_at=now,
+    )
+
+
+def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime) -> None:
+    """Write what changed, in bulk.
+
+    A rollout may have changed bindings since the cycle loaded its inputs, so they are read again, locked;
+    one that was removed meanwhile and is picked is created.
+    """
+    inputs, decision = result.inputs, result.decision
+    names = {*decision.unscheduled, *decision.picked_names}
+    pks = [binding.pk for binding in inputs.bindings if binding.cluster_name in names]
+    current: dict[str, models.Binding] = {}
+    for part in batched(pks):
+        rows = models.Binding.objects.select_for_update().filter(pk__in=part)
+        current |= {one.cluster_name: one for one in rows.order_by("pk")}
+    ended = {binding.pk for binding in current.values() if binding.state == BindingState.UNSCHEDULED}
+    bindings = [current[name] for name in decision.unscheduled if name in current]
+    scheduled = [one.pk for one in bindings if one.state == BindingState.SCHEDULED]
+    bound = [one.pk for one in bindings if one.state == BindingState.BOUND]
+    if scheduled:
+        models.Binding.objects.filter(pk__in=scheduled).delete()
+    if bound:
+        models.Binding.objects.filter(pk__in=bound).update(
+            state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND
+        )
+
+    new, again = [], []
+    for picked in decision.picked:
+        binding = current.get(picked.cluster)
+        if binding is None:
+            binding = models.Binding(
+                placement=inputs.placement,
+                cluster_name=picked.cluster,
+                state=BindingState.SCHEDULED,
+                picked_at=now,
+            )
+            new.append(binding)
+        else:
+            again.append(binding)
+        if binding.state == BindingState.UNSCHEDULED:
+            binding.state = binding.previous_state
+        binding.policy_snapshot, binding.decision = inputs.snapshot, row
+        score = picked.topology_spread_score
+        binding.topology_spread_score = list(score) if isinstance(score, tuple) else score
+        binding.affinity_score = picked.affinity_score
+    models.Binding.objects.bulk_create(new, batch_size=500)
+    models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
+    recheck_rejoined([binding for binding in again if binding.pk in ended], now=now)

@@ -1,0 +1,1 @@
+"""Schedule manifests from files without a database."""

@@ -1,0 +1,254 @@
+"""Conformance cases and scenarios, one JSON object per line (`conformance/README.md`)."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clusters.case_manifest import parse_case_cluster, parse_clusters
+from clusters.fleet import Cluster, Fleet
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path
+from fleetui.apimachinery.model import Semantics, parse_semantics
+from fleetui.apimachinery.yaml import load_json
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
+from placements.explain.decision_document import scores_of
+from placements.explain.hub_status import HubStatus, hub_status
+from placements.manifests.binding import BindingState, PlacedBinding, parse_case_bindings
+from placements.manifests.ocm_options import parse_ocm_options, refuse_weighted_limits
+from placements.manifests.ocm_placement import parse_ocm_placement
+from placements.manifests.policy import parse_policy
+
+Raw = Mapping[str, Any]
+_FIELDS = {
+    "relabel": ("labels", "labels"),
+    "taint": ("taints", "taints"),
+    "eligible": ("eligible", "eligibility"),
+}
+"""The key of a change, and the field of the cluster that it replaces."""
+_CHANGES = ("add", "remove", *_FIELDS)
+
+
+def run_scenario(case: Raw) -> list[dict[str, Any]]:
+    """Run every step of a scenario; return the result of each. Raise InvalidManifest."""
+    semantics = parse_semantics(case.get("semantics") or Semantics.KUBEFLEET.value)
+    hub = _Hub(semantics, {cluster.name: cluster for cluster in parse_clusters(case.get("clusters"))})
+    return [hub.run(step, f"steps[{index}]") for index, step in enumerate(_objects(case["steps"], "steps"))]
+
+
+@dataclass
+class _Placed:
+    """A binding and the policy snapshot under which it was decided."""
+
+    binding: PlacedBinding
+    snapshot: int
+
+    def plain(self, latest: int) -> dict[str, Any]:
+        return {
+            "cluster": self.binding.cluster,
+            "state": self.binding.state,
+            "policy": "current" if self.snapshot == latest else "obsolete",
+            "affinityScore": self.binding.affinity_score,
+            "topologySpreadScore": self.binding.topology_spread_score,
+        }
+
+
+class _Hub:
+    """The state of a hub between the cycles of one placement."""
+
+    def __init__(self, semantics: Semantics, clusters: dict[str, Cluster]) -> None:
+        self.semantics = semantics
+        self.clusters = clusters
+        self.placed: dict[str, _Placed] = {}
+        self.snapshot = -1
+        self.policy_of_snapshot: dict[str, Any] | None = None
+        self.status: HubStatus | None = None
+
+    def run(self, step: Raw, path: str) -> dict[str, Any]:
+        """Change the fleet, bind, set the policy, and run a cycle; return its result."""
+        for index, change in enumerate(_objects(step.get("fleet"), f"{path}.fleet")):
+            self._change(change, f"{path}.fleet[{index}]")
+        for index, name in enumerate(_list(step.get("bind"), f"{path}.bind")):
+            if not isinstance(name, str):
+                message = "Invalid value: must be the name of a cluster"
+                raise _fault(f"{path}.bind[{index}]", "wrong-type", message, "text")
+            placed = self.placed.get(name)
+            if placed is not None and placed.binding.state is BindingState.SCHEDULED:
+                placed.binding = replace(placed.binding, state=BindingState.BOUND)
+        policy = parse_policy(step.get("policy"), semantics=self.semantics, path=f"{path}.policy")
+
+        content = policy.without_number()
+        if content != self.policy_of_snapshot:
+            self.policy_of_snapshot = content
+            self.snapshot += 1
+            self.status = None
+
+        bindings = tuple(
+            replace(placed.binding, is_current=placed.snapshot == self.snapshot)
+            for placed in self.placed.values()
+        )
+        decision = schedule(Cycle(Fleet(self.clusters.values()), policy, bindings, self.semantics))
+
+        picked = set(decision.picked_names)
+        for binding in decision.bindings_after:
+            before = self.placed.get(binding.cluster)
+            if before is not None and binding.cluster not in picked:
+                before.binding = binding
+            else:
+                self.placed[binding.cluster] = _Placed(binding, self.snapshot)
+        self.status = hub_status(decision) or self.status
+
+        answer = {
+            "bindings": [self.placed[name].plain(self.snapshot) for name in sorted(self.placed)],
+            "pickedOrder": list(decision.picked_names),
+            "condition": self.status and self.status.condition,
+            "decisions": [] if self.status is None else list(self.status.decisions),
+        }
+        return {**answer, "error": True} if decision.is_failed else answer
+
+    def _change(self, change: Raw, path: str) -> None:
+        operation = change.get("op")
+        if operation not in _CHANGES:
+            raise _fault(
+                f"{path}.op",
+                "not-one-of",
+                "Unsupported value: not a change of the fleet",
+                ", ".join(_CHANGES),
+            )
+        if operation == "add":
+            cluster = parse_case_cluster(change.get("cluster"), path=f"{path}.cluster")
+            if cluster.name in self.clusters:
+                raise _fault(
+                    f"{path}.cluster.name",
+                    "duplicate",
+                    f"Duplicate value: {cluster.name} is in the fleet already",
+                )
+            self.clusters[cluster.name] = cluster
+            return
+        name = change.get("name")
+        if not isinstance(name, str) or name not in self.clusters:
+            message = "Invalid value: no such cluster in the fleet"
+            raise _fault(f"{path}.name", "unknown-cluster", message)
+        if operation == "remove":
+            del self.clusters[name]
+        else:
+            key, field = _FIELDS[operation]
+            read = parse_case_cluster({"name": name, key: change.get(key)}, path=path)
+            self.clusters[name] = self.clusters[name]._replace(**{field: getattr(read, field)})
+
+
+def _objects(raw: object, path: str) -> list[Raw]:
+    items = _list(raw, path)
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            raise _fault(f"{path}[{index}]", "wrong-type", "Invalid value: must be an object", "an object")
+    return items
+
+
+def _list(raw: object, path: str) -> list[Any]:
+    if raw is None:
+        return []
+    if not isinstance(raw, list):
+        raise _fault(path, "wrong-type", "Invalid value: must be a list", "a list")
+    return raw
+
+
+def _fault(path: str, code: str, message: str, allowed: str = "") -> InvalidManifest:
+    return InvalidManifest([FieldError(path, code, message, allowed)])
+
+
+Answer = dict[str, Any]
+
+_KEYS = frozenset({"id", "semantics", "clusters", "bindings", "policy", "placement", "ocm", "expect"})
+_ALIKE = 0.8
+
+
+def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
+    """Yield the result of each line; one that cannot be read or is invalid results in its first error."""
+    for position, line in enumerate(lines, start=1):
+        identity: Answer = {}
+        try:
+            case = load_json(line.decode())
+            if not isinstance(case, dict):
+                message = "Invalid value: must be a JSON object"
+                raise InvalidManifest([FieldError("", "wrong-type", message, "one object per line")])
+            if "id" in case:
+                identity = {"id": case["id"]}
+            yield {**identity, **({"steps": run_scenario(case)} if "steps" in case else _single(case))}
+        except InvalidManifest as found:
+            yield {**identity, "line": position, "error": _error(found.faults[0])}
+        except UnicodeDecodeError:
+            fault = FieldError("", "not-text", "Must be UTF-8 text", "UTF-8")
+            yield {"line": position, "error": _error(fault)}
+
+
+def is_refusal(answer: Answer) -> bool:
+    return "error" in answer and "line" in answer
+
+
+def _error(fault: FieldError) -> Answer:
+    return {"code": fault.code, "path": fault.path, "message": fault.message}
+
+
+def _single(case: Mapping[str, Any]) -> Answer:
+    decision = schedule(_cycle(case))
+    if decision.is_failed:
+        path = "policy.topologySpreadConstraints" if case.get("placement") is None else "placement.spec"
+        return {"error": _error(failure_fault(decision, path))}
+    return {
+        "picked": list(decision.picked_names),
+        "scores": scores_of(decision),
+        "fulfilled": decision.is_fulfilled,
+        "unscheduled": list(decision.unscheduled),
+        "kept": list(decision.kept),
+    }
+
+
+def _cycle(case: Mapping[str, Any]) -> Cycle:
+    semantics = parse_semantics(case.get("semantics"))
+    if misplaced := list(_misplaced(case, semantics)):
+        raise InvalidManifest(misplaced)
+    fleet = Fleet(parse_clusters(case.get("clusters")))
+    bindings = parse_case_bindings(case.get("bindings"))
+    if semantics is not Semantics.OCM:
+        return Cycle(fleet, parse_policy(case.get("policy"), semantics=semantics), bindings, semantics)
+    if case.get("placement") is not None:
+        parsed = parse_ocm_placement(case["placement"], options=case.get("ocm"), path="placement")
+        return Cycle(fleet, parsed.policy, bindings, semantics, parsed.options.to_plain())
+    policy = parse_policy(case.get("policy"), semantics=semantics)
+    options = parse_ocm_options(case.get("ocm"))
+    refuse_weighted_limits(policy, options)
+    return Cycle(fleet, policy, bindings, semantics, options.to_plain())
+
+
+def _misplaced(case: Mapping[str, Any], semantics: Semantics) -> Iterator[FieldError]:
+    """Refuse keys that would be ignored silently; other keys, such as a source, are free."""
+    for key in sorted(case.keys() - _KEYS):
+        similar = difflib.get_close_matches(key.lower(), _KEYS - case.keys(), n=1, cutoff=_ALIKE)
+        if similar:
+            yield FieldError(key, "unknown-field", f'Unknown field. Did you mean "{similar[0]}"?')
+    if semantics is not Semantics.OCM:
+        for key in ("placement", "ocm"):
+            if case.get(key) is not None:
+                message = f"Forbidden: only allowed for ocm semantics, not for {semantics}"
+                yield FieldError(key, "field-of-other-semantics", message, "no such field")
+    elif case.get("placement") is not None and case.get("policy") is not None:
+        yield FieldError(
+            "policy", "conflict", "Forbidden: not allowed together with placement", "one of the two"
+        )
+
+
+def failure_fault(decision: Decision, path: str) -> FieldError:
+    """Return why the cycle failed, as an error: a malformed property, or what `path` requires."""
+    if decision.is_unsatisfiable:
+        number = decision.cycle.policy.number_of_clusters
+        message = f"Fewer than {number} clusters can be picked"
+        return FieldError(path, "unsatisfiable", message)
+    first = decision.malformed[0]
+    place = format_path(("clusters", first.cluster, "properties", first.property))
+    return FieldError(
+        place,
+        "malformed-property",
+        f"Invalid value: {first.text[:60]!r}: must be a quantity, since the policy compares it",
+    )

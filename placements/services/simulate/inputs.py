@@ -1,0 +1,203 @@
+"""Inputs of one cycle from files: the member clusters, one placement, its bindings."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from clusters.case_manifest import parse_case_cluster, parse_clusters
+from clusters.fleet import Cluster, EligibilityKind, Fleet
+from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.kinds import MEMBER_KIND, PLACEMENT_KIND
+from fleetui.apimachinery.yaml import (
+    LARGEST_FLEET_FILE,
+    MEBIBYTE,
+    Read,
+    items_in,
+    kind_of,
+    read_each,
+    refuse_twice,
+)
+from placements.engine.scheduling.warnings import property_caveats
+from placements.manifests.binding import (
+    BINDING_KIND,
+    BindingDocument,
+    PlacedBinding,
+    newest_snapshot,
+    parse_binding,
+    parse_case_bindings,
+)
+from placements.manifests.ocm_placement import is_ocm_placement
+from placements.manifests.placement import parse_placement
+from placements.services.simulate.translate import PlacementInput, placement_input
+
+Value = TypeVar("Value")
+LARGEST_PLACEMENT_FILE = 8 * MEBIBYTE
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_OTHER_FILES = frozenset({MEMBER_KIND, PLACEMENT_KIND, BINDING_KIND})
+
+
+@dataclass(frozen=True)
+class FleetFile:
+    """The fleet of a file, what was assumed in reading it, and the moment that heartbeats were judged at."""
+
+    fleet: Fleet
+    caveats: tuple[ManifestWarning, ...]
+    judged_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class BindingsFile:
+    """The bindings of one placement in a file, and warnings about ignored ones."""
+
+    bindings: tuple[PlacedBinding, ...]
+    caveats: tuple[ManifestWarning, ...] = ()
+
+
+def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: bool = False) -> FleetFile:
+    """Read MemberCluster objects, a List of them, or plain cases. Raise InvalidManifest.
+
+    `now` is the moment to judge heartbeats by; None means that the newest heartbeat in the file is now.
+    """
+    reads = read_each(items_in(source, LARGEST_FLEET_FILE), _fleet_entry)
+    if not reads:
+        raise _fault("", "required", "No member cluster found", "MemberCluster objects, their List, or cases")
+    refuse_twice(
+        reads,
+        lambda entries: [
+            one.metadata.name if isinstance(one, MemberClusterManifest) else one.name for one in entries
+        ],
+        "metadata.name",
+    )
+    entries = [one for read in reads for one in read.value]
+    members = [one for one in entries if isinstance(one, MemberClusterManifest)]
+    moment = now or newest_heartbeat_of(members) or _LONG_AGO
+    fleet = Fleet(
+        one.cluster(now=moment, strict_health=strict_health)
+        if isinstance(one, MemberClusterManifest)
+        else one
+        for one in entries
+    )
+    caveats: list[ManifestWarning] = []
+    names = [
+        one.metadata.name for one in members if one.status is None and not one.metadata.deletion_timestamp
+    ]
+    if names and not strict_health:
+        more = ", …" if len(names) > 5 else ""
+        message = f"{len(names)} without a status, counted as eligible: {', '.join(names[:5])}{more}"
+        caveats.append(ManifestWarning("no-status", "status", message))
+    judged_at = moment if any(one.newest_heartbeat for one in members) else None
+    if judged_at:
+        caveats += _heartbeat_caveats(fleet, members, moment)
+    return FleetFile(fleet, (*caveats, *property_caveats(fleet)), judged_at)
+
+
+def _fleet_entry(data: Any) -> list[MemberClusterManifest | Cluster] | None:
+    """Read what one document holds of a fleet, None for a document that belongs to another file."""
+    if isinstance(data, list):
+        return list(parse_clusters(data, path=""))
+    if isinstance(data, dict) and "kind" not in data:
+        if "clusters" in data:
+            return list(parse_clusters(data["clusters"]))
+        return [parse_case_cluster(data)]
+    if kind_of(data) in _OF_OTHER_FILES - {MEMBER_KIND} or is_ocm_placement(data):
+        return None
+    return [parse_member(data)]
+
+
+def _heartbeat_caveats(
+    fleet: Fleet, members: list[MemberClusterManifest], moment: datetime
+) -> Iterator[ManifestWarning]:
+    # One odd clock, or an odd --now, may make the whole fleet stale.
+    stale = sum(one.eligibility.kind is EligibilityKind.STALE_HEARTBEAT for one in fleet)
+    if 2 * stale > len(fleet):
+        message = f"{stale} of {len(fleet)} heartbeats are stale as of {moment.isoformat()}: check --now"
+        yield ManifestWarning("mostly-stale", "status.agentStatus", message)
+
+    later = sum(one.newest_heartbeat is not None and one.newest_heartbeat > moment for one in members)
+    if later:
+        message = f"{later} of {len(members)} heartbeats are after {moment.isoformat()}: they count as recent"
+        yield ManifestWarning("future-heartbeat", "status.agentStatus", message)
+
+
+def _of_kind(kind: str, parse: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
+    """Return a parser that skips, with None, the kinds of the other files."""
+    return lambda data: None if kind_of(data) in _OF_OTHER_FILES - {kind} else parse(data)
+
+
+def read_wish(source: bytes, *, name: str | None = None) -> PlacementInput:
+    """Read the only placement of a file, or the one of that name: Fleet's or OCM's. Raise InvalidManifest."""
+    parse = _of_kind(PLACEMENT_KIND, lambda data: placement_input(parse_placement(data)))
+    inputs = [read.value for read in read_each(items_in(source, LARGEST_PLACEMENT_FILE), parse)]
+    found = [one for one in inputs if name in (None, one.name)]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(one.name for one in inputs) or "none"
+    if name is not None:
+        problem = "found more than once" if found else "not found in this file"
+        raise _fault("metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {listed}")
+    if not inputs:
+        raise _fault(
+            "", "required", f"No {PLACEMENT_KIND} found", f"one {PLACEMENT_KIND}, or a Placement of OCM"
+        )
+    raise _fault(
+        "metadata.name", "too-many", f"{len(found)} placements found: select one with --name", listed
+    )
+
+
+def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None = None) -> BindingsFile:
+    """Read the bindings of a placement: plain cases or ClusterResourceBinding objects. Raise InvalidManifest.
+
+    Current are those of `snapshot`, or else of the newest policy snapshot that they name. `placement` None
+    takes those of every placement.
+    """
+    items = items_in(source, LARGEST_FLEET_FILE)
+    if any("kind" in item.data for item in items if isinstance(item.data, dict)):
+        return _hub_bindings(read_each(items, _of_kind(BINDING_KIND, parse_binding)), placement, snapshot)
+    if snapshot is not None:
+        raise _fault(
+            "",
+            "conflict",
+            "Forbidden: --snapshot is only allowed with ClusterResourceBinding objects",
+            "no --snapshot",
+        )
+    reads = read_each(items, _plain_bindings)
+    refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster")
+    return BindingsFile(tuple(one for read in reads for one in read.value))
+
+
+def _hub_bindings(
+    reads: list[Read[BindingDocument]], placement: str | None, snapshot: str | None
+) -> BindingsFile:
+    if not reads:
+        raise _fault("", "required", f"No {BINDING_KIND} found", f"{BINDING_KIND} objects or plain cases")
+    ours = [read for read in reads if placement is None or read.value.placement in (None, placement)]
+    documents = [read.value for read in ours]
+    current = newest_snapshot(documents) if snapshot is None else snapshot
+    live = [read for read in ours if not read.value.is_deleting]
+    refuse_twice(live, lambda one: [one.spec.target_cluster], "spec.targetCluster")
+    caveats = []
+    if count := len(reads) - len(ours):
+        message = f"ignored: {count} {'binding' if count == 1 else 'bindings'} of other placements"
+        caveats.append(ManifestWarning("other-bindings", "metadata.labels", message))
+    if snapshot is not None and snapshot not in {one.snapshot for one in documents}:
+        message = f"no binding was decided under {snapshot}: all of them are obsolete"
+        caveats.append(ManifestWarning("unknown-snapshot", "spec.schedulingPolicySnapshotName", message))
+    return BindingsFile(tuple(one.binding(current) for one in documents), tuple(caveats))
+
+
+def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
+    if isinstance(data, dict) and "bindings" in data:
+        return parse_case_bindings(data["bindings"])
+    try:
+        return parse_case_bindings(data if isinstance(data, list) else [data])
+    except InvalidManifest as found:
+        prefix = "bindings" if isinstance(data, list) else "bindings[0]"
+        raise InvalidManifest(
+            replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in found.faults
+        ) from found
+
+
+def _fault(path: str, code: str, message: str, allowed: str = "") -> InvalidManifest:
+    return InvalidManifest([FieldError(path, code, message, allowed)])

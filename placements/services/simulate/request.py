@@ -1,0 +1,144 @@
+"""One simulation: texts of files in; out comes a decision with warnings, or the errors of all files."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from clusters.fleet import Fleet
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.model import Semantics
+from placements.engine.scheduling.comparison import SemanticsComparison
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
+from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
+from placements.manifests.binding import PlacedBinding
+from placements.services.simulate.inputs import BindingsFile, read_bindings, read_fleet, read_wish
+from placements.services.simulate.translate import PlacementInput, translate
+
+Value = TypeVar("Value")
+_MOST_LINES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSource:
+    """The bytes of a file, or why there are none, and the name to call it by."""
+
+    name: str
+    content: bytes | OSError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to simulate; `now` None means the newest heartbeat of the clusters file."""
+
+    clusters: RequestSource
+    placement: RequestSource
+    bindings: RequestSource | None = None
+    name: str | None = None
+    snapshot: str | None = None
+    semantics: Semantics | None = None
+    now: datetime | None = None
+    strict_health: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """The decision for one placement, its warnings, and when the heartbeats were judged."""
+
+    placement: str
+    decision: Decision
+    warnings: tuple[ManifestWarning, ...]
+    asked_for: Semantics
+    judged_at: datetime | None = None
+
+
+class BadInputError(ValueError):
+    """At least one file could not be used; `faults` pairs the name of a file with one of its errors."""
+
+    def __init__(self, faults: list[tuple[str, FieldError]]) -> None:
+        lines = [f"{name}: {fault}" for name, fault in faults[:_MOST_LINES]]
+        more = [f"… and {len(faults) - _MOST_LINES} more"] if len(faults) > _MOST_LINES else []
+        super().__init__("\n".join([*lines, *more]))
+        self.faults = tuple(faults)
+
+
+def simulate(request: Request) -> Simulation:
+    """Read all files, then run one scheduling cycle. Raise BadInputError with the errors of all files."""
+    inputs = _read(request)
+    semantics = request.semantics or inputs.placement_input.semantics
+    return _run(_carried_over(inputs.placement_input, semantics, request), inputs)
+
+
+def simulate_all(request: Request) -> dict[Semantics, Simulation]:
+    """Read all files, then run the same placement under every semantics. Raise BadInputError."""
+    inputs = _read(request)
+    return {one: _run(_carried_over(inputs.placement_input, one, request), inputs) for one in Semantics}
+
+
+def compared(simulations: Mapping[Semantics, Simulation]) -> SemanticsComparison:
+    """Return simulations of one placement side by side, compared with what its manifest asks for."""
+    own = next(iter(simulations.values())).asked_for
+    return SemanticsComparison({semantics: one.decision for semantics, one in simulations.items()}, own)
+
+
+def _carried_over(placement_input: PlacementInput, semantics: Semantics, request: Request) -> PlacementInput:
+    try:
+        return translate(placement_input, semantics)
+    except InvalidManifest as found:
+        raise BadInputError([(request.placement.name, fault) for fault in found.faults]) from found
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    fleet: Fleet
+    placement_input: PlacementInput
+    bindings: tuple[PlacedBinding, ...]
+    caveats: tuple[ManifestWarning, ...]
+    judged_at: datetime | None
+
+
+def _read(request: Request) -> _Inputs:
+    reader = _Reader()
+    fleet = reader.read(
+        request.clusters, lambda text: read_fleet(text, now=request.now, strict_health=request.strict_health)
+    )
+    placement_input = reader.read(request.placement, lambda text: read_wish(text, name=request.name))
+    bindings: BindingsFile | None = BindingsFile(())
+    if request.bindings is not None:
+        owner = request.name if placement_input is None else placement_input.name
+        bindings = reader.read(
+            request.bindings, lambda text: read_bindings(text, placement=owner, snapshot=request.snapshot)
+        )
+    if fleet is None or placement_input is None or bindings is None:
+        raise BadInputError(reader.faults)
+    caveats = (*fleet.caveats, *bindings.caveats)
+    return _Inputs(fleet.fleet, placement_input, bindings.bindings, caveats, fleet.judged_at)
+
+
+class _Reader:
+    """Reads one file after another and collects the errors of all of them."""
+
+    def __init__(self) -> None:
+        self.faults: list[tuple[str, FieldError]] = []
+
+    def read(self, source: RequestSource, parse: Callable[[bytes], Value]) -> Value | None:
+        if isinstance(source.content, OSError):
+            reason = source.content.strerror or str(source.content)
+            self.faults.append((source.name, FieldError("", "unreadable", f"Cannot read the file: {reason}")))
+            return None
+        try:
+            return parse(source.content)
+        except InvalidManifest as found:
+            self.faults += [(source.name, fault) for fault in found.faults]
+            return None
+
+
+def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
+    cycle = placement_input.cycle(inputs.fleet, inputs.bindings)
+    decision = schedule(cycle)
+    warnings = (*inputs.caveats, *placement_input.caveats, *fleet_caveats(cycle), *decision_caveats(decision))
+    caveats = tuple(map(placement_input.in_document, warnings))
+    return Simulation(
+        placement_input.name, decision, caveats, inputs.placement_input.semantics, inputs.judged_at
+    )

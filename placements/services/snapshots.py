@@ -1,0 +1,186 @@
+"""Conversion of rows to the values that a scheduling cycle reads, and of values back to rows.
+
+The counts of other placements for *Balance* of `ocm` are read by every cycle, but a change of them enqueues
+none: in OCM a placement is rescheduled only after a change of its own decisions (`spec/other-schedulers.md`
+1.1). So two balanced placements never trigger each other.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from django.db.models import Count, QuerySet, TextField
+from django.db.models.functions import Cast
+
+from clusters.fleet import Fleet, collector_paused
+from clusters.queries import FleetSnapshot
+from fleetui.apimachinery.model import Semantics
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.profile import profile_of
+from placements.manifests.binding import BindingState
+from placements.manifests.binding import PlacedBinding as BindingValue
+from placements.manifests.placement import ClusterResourcePlacement
+from placements.manifests.policy import PlacementPolicy, parse_policy
+from placements.models import Binding, Placement, PolicySnapshot
+
+
+class PlacementCounts:
+    """The number of placements of each cluster, counted once, and only if a cycle reads it."""
+
+    def balanced(self, cycle: Cycle) -> Cycle:
+        """Return the cycle with the counts of other placements among its inputs, if its rules read them.
+
+        Counts in the options of the placement override those of the hub.
+        """
+        if not profile_of(cycle).reads_other_placements:
+            return cycle
+        own = Counter(binding.cluster for binding in cycle.bindings if binding.is_active)
+        positions = cycle.fleet.positions
+        others = {name: count for name, count in (self._placed - own).items() if name in positions}
+        return replace(cycle, options={**cycle.options, "balance": others}) if others else cycle
+
+    @cached_property
+    def _placed(self) -> Counter[str]:
+        rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).values_list("cluster_name")
+        return Counter(dict(rows.annotate(Count("pk")).order_by("cluster_name")))
+
+
+class BindingInput(NamedTuple):
+    """The columns of a binding that a cycle reads; not a model, as there may be thousands."""
+
+    cluster_name: str
+    state: str
+    previous_state: str
+    policy_snapshot_id: int
+    topology_spread_score: Any
+    affinity_score: float | None
+
+
+@dataclass(frozen=True)
+class CycleInputs:
+    """All inputs of one scheduling cycle of a placement, at one moment."""
+
+    placement: Placement
+    snapshot: PolicySnapshot
+    bindings: tuple[Binding, ...]
+    view: FleetSnapshot
+    cycle: Cycle
+
+
+def load_cycle_inputs(placement: Placement, view: FleetSnapshot) -> CycleInputs:
+    snapshot = PolicySnapshot.objects.get(placement=placement, is_latest=True)
+    rows = tuple(Binding.objects.filter(placement=placement).order_by("cluster_name"))
+    cycle = PlacementCounts().balanced(_cycle(placement, snapshot, rows, view.fleet))
+    return CycleInputs(placement, snapshot, rows, view, cycle)
+
+
+def cycles_of(placements: Collection[Placement], fleet: Fleet) -> Iterator[tuple[Placement, Cycle]]:
+    """Return the cycle of each of these placements on a fleet, in two queries.
+
+    A third query if some rules read the counts of other placements. A placement deleted meanwhile is omitted.
+    """
+    ids = [placement.pk for placement in placements]
+    found = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
+    snapshots = {snapshot.placement_id: snapshot for snapshot in found}
+    rows: dict[int, list[BindingInput]] = {}
+    for placement_id, *values in _rows_of(Binding.objects.filter(placement__in=ids), "placement_id"):
+        rows.setdefault(placement_id, []).append(BindingInput(*values))
+    usage = PlacementCounts()
+    for placement in placements:
+        if placement.pk not in snapshots:
+            continue
+        cycle = _cycle(placement, snapshots[placement.pk], rows.get(placement.pk, ()), fleet)
+        yield placement, usage.balanced(cycle)
+
+
+def _cycle(
+    placement: Placement, snapshot: PolicySnapshot, rows: Iterable[Binding | BindingInput], fleet: Fleet
+) -> Cycle:
+    return Cycle(
+        fleet,
+        policy_of(snapshot, placement.number_of_clusters),
+        binding_values(rows, snapshot),
+        Semantics(snapshot.semantics),
+        snapshot.options,
+    )
+
+
+def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet) -> Cycle:
+    """Return the cycle that would run if the draft were saved over `saved`, or as a new placement."""
+    bindings = bindings_under(draft, saved)
+    return PlacementCounts().balanced(
+        Cycle(fleet, draft.spec.policy, bindings, draft.semantics, draft.spread_options)
+    )
+
+
+def bindings_under(draft: ClusterResourcePlacement, saved: Placement | None) -> tuple[BindingValue, ...]:
+    """Return the bindings as inputs of a draft; obsolete if the draft creates a new policy snapshot."""
+    if saved is None:
+        return ()
+    snapshot = PolicySnapshot.objects.get(placement=saved, is_latest=True)
+    rows = _rows_of(Binding.objects.filter(placement=saved).order_by("cluster_name"))
+    is_same = content_hash(draft) == snapshot.content_hash
+    return binding_values(map(BindingInput._make, rows), snapshot if is_same else None)
+
+
+def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
+    wanted = {} if number is None else {"numberOfClusters": number}
+    return parse_policy({**snapshot.policy, **wanted}, semantics=Semantics(snapshot.semantics))
+
+
+def _rows_of(rows: QuerySet[Binding], *before: str) -> Iterator[tuple[Any, ...]]:
+    """Return columns and those of `BindingInput`; scores are read as text, since most are equal."""
+    names = [_SCORE_TEXT if name == _SCORE else name for name in (*before, *BindingInput._fields)]
+    place = names.index(_SCORE_TEXT)
+    scores: dict[str | None, Any] = {None: None}
+    with collector_paused():
+        found = list(rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(*names))
+    for row in found:
+        text = row[place]
+        if text not in scores:
+            scores[text] = json.loads(text)
+        yield (*row[:place], scores[text], *row[place + 1 :])
+
+
+_SCORE, _SCORE_TEXT = "topology_spread_score", "score_text"
+
+
+def binding_values(
+    rows: Iterable[Binding | BindingInput], latest: PolicySnapshot | None
+) -> tuple[BindingValue, ...]:
+    """Return bindings as values; those of another snapshot than the latest are obsolete."""
+    latest_id = latest.pk if latest else None
+    scored = ((row, row.topology_spread_score) for row in rows)
+    return tuple(
+        BindingValue(
+            row.cluster_name,
+            _STATES[row.state],
+            is_current=row.policy_snapshot_id == latest_id,
+            topology_spread_score=tuple(score) if isinstance(score, list) else score,
+            affinity_score=row.affinity_score,
+            previous_state=_STATES[row.previous_state],
+        )
+        for row, score in scored
+    )
+
+
+_STATES = {state.value: state for state in BindingState}
+
+
+def content_hash(placement: ClusterResourcePlacement) -> str:
+    """Return the hash that a new policy snapshot depends on: without numberOfClusters (lifecycle A.16)."""
+    content = {
+        "policy": placement.spec.policy.without_number(),
+        "semantics": placement.semantics,
+        "options": placement.spread_options,
+    }
+    return hash_of(content)
+
+
+def hash_of(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,162 @@
+"""Manifest and status of a placement as in its API (lifecycle A.8, B.7)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from placements.engine.rollout.state import objects_of
+from placements.engine.scheduling.decision import ENGINE_VERSION
+from placements.explain import hub_conditions, ocm_status
+from placements.explain.hub_conditions import Condition, Truth
+from placements.explain.hub_status import condition_of, hub_status
+from placements.manifests.binding import BindingState
+from placements.manifests.ocm_placement import is_ocm_placement
+from placements.manifests.placement import ClusterResourcePlacement, OcmPlacement, parse_placement
+from placements.manifests.strategy import StrategyType
+from placements.models import Binding, Decision, OverrideSnapshot, Placement
+from placements.services.conditions import ConditionReader
+from placements.services.decisions.records import decision_of
+from placements.services.overrides.queries import applying_to
+from placements.services.rollout_state import Versions, target_of
+from placements.services.rollouts.queries import latest_run, waiting_words
+
+
+def manifest_of(placement: Placement) -> dict[str, Any]:
+    return {**placement.document, "status": status_of(placement)}
+
+
+def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str, Any]:
+    """Return conditions, selected resources and placed clusters, each with its applied version."""
+    manifest, target = parse_placement(placement.document), target_of(placement)
+    bindings, first = list(_selected(placement)), scheduled(placement)
+    versions = Versions.of(target, manifest, applying_to(placement.name, target)) if target else None
+    words = waiting_words(latest_run(placement))
+    reading = ConditionReader.of(manifest, target, now=now or datetime.now(UTC))
+    clusters = [
+        reading.of_binding(
+            binding,
+            versions.of_cluster(binding.cluster_name) if versions else None,
+            waits_for=words.get(binding.cluster_name, ""),
+        )
+        for binding in bindings
+    ]
+    each = [hub_conditions.conditions_on(one) for one in clusters]
+    others = hub_conditions.conditions_in_all(each, placement.conditions)
+    if manifest.spec.strategy.type is StrategyType.EXTERNAL:
+        others = [hub_conditions.controlled_externally(one) for one in others]
+    in_all = [first, *others]
+    status = _decided_status(placement, in_all, is_ocm=isinstance(manifest, OcmPlacement))
+    if target:
+        status["observedResourceIndex"] = str(target.number)
+        status["selectedResources"] = list(map(hub_conditions.resource_identity, target.identities))
+    keys = {key for binding in bindings for key in binding.override_snapshots}
+    rows = OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
+    overrides, generation = dict(rows), placement.revision
+    status["placementStatuses"] = [
+        _cluster(binding, conditions, overrides, generation=generation)
+        for binding, conditions in zip(bindings, each, strict=True)
+    ]
+    missing = _missing(placement, manifest, len(bindings)) if first.status is Truth.FALSE else ()
+    status["placementStatuses"] += hub_conditions.not_scheduled(missing, first, generation=generation)
+    return status
+
+
+def _missing(placement: Placement, manifest: ClusterResourcePlacement, selected: int) -> list[str]:
+    latest, policy = latest_decision(placement), manifest.spec.policy
+    wanted = policy.number_of_clusters or len(policy.cluster_names)
+    shown = hub_status(decision_of(latest)) if latest and wanted > selected else None
+    reasons = [one["reason"] for one in shown.decisions if not one["selected"]] if shown else []
+    return reasons[: max(0, wanted - selected)]
+
+
+def _decided_status(placement: Placement, in_all: Sequence[Condition], *, is_ocm: bool) -> dict[str, Any]:
+    generation = placement.revision
+    if not is_ocm:
+        return {"conditions": hub_conditions.plain_in_all(in_all, generation=generation)}
+    found = [*_of_ocm(placement), *in_all[1:]]
+    return {
+        "numberOfSelectedClusters": sum(1 for _ in _selected(placement)),
+        "conditions": [one.plain(generation=generation) for one in found],
+    }
+
+
+def _of_ocm(placement: Placement) -> list[Condition]:
+    latest = None if placement.is_due else latest_decision(placement)
+    satisfied = ocm_status.satisfied(
+        decision_of(latest) if latest else None, since=latest.created_at if latest else placement.updated_at
+    )
+    return [satisfied, ocm_status.misconfigured(placement.selection_faults, since=placement.updated_at)]
+
+
+def scheduled_condition(placement: Placement) -> dict[str, Any]:
+    """Return the condition `Scheduled` as in the manifest, `PlacementSatisfied` of an OCM Placement."""
+    if is_ocm_placement(placement.document):
+        return _of_ocm(placement)[0].plain(generation=placement.revision)
+    return hub_conditions.plain_in_all([scheduled(placement)], generation=placement.revision)[0]
+
+
+def scheduled(placement: Placement) -> Condition:
+    """Return the condition `Scheduled`, which is unknown from an edit to its decision.
+
+    A pending change of the fleet or of the resources does not change the condition.
+    """
+    if placement.selection_faults:
+        words = "; ".join(fault["message"] for fault in placement.selection_faults)
+        return _scheduled(placement, Truth.FALSE, "InvalidResourceSelectors", words)
+    latest = latest_decision(placement)
+    condition = condition_of(decision_of(latest)) if latest else None
+    is_pending = placement.scheduled == Truth.UNKNOWN or (placement.is_due and not placement.scheduled)
+    if is_pending or latest is None or condition is None:
+        return _scheduled(placement, Truth.UNKNOWN, "SchedulePending", "Scheduling has not completed")
+    return _scheduled(placement, Truth(condition["status"]), condition["reason"], condition["message"])
+
+
+def _scheduled(placement: Placement, status: Truth, reason: str, message: str) -> Condition:
+    since = placement.scheduled_since if placement.scheduled == status else None
+    return Condition("Scheduled", status, reason, message, since or placement.updated_at)
+
+
+def latest_decision(placement: Placement) -> Decision | None:
+    """Return the latest decision that this engine can read."""
+    found = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
+    found = found.select_related("record").defer("record__content")
+    return found.order_by("-number").first()
+
+
+def _selected(placement: Placement) -> Iterable[Binding]:
+    rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
+    cited = rows.select_related("resource_snapshot").defer("resource_snapshot__identities")
+    return cited.order_by("cluster_name")
+
+
+def _cluster(
+    binding: Binding,
+    conditions: Sequence[Condition],
+    overrides: Mapping[int, OverrideSnapshot],
+    *,
+    generation: int,
+) -> dict[str, Any]:
+    snapshot, last = binding.resource_snapshot, conditions[-1]
+    status: dict[str, Any] = {
+        "clusterName": binding.cluster_name,
+        "conditions": [one.plain(generation=generation) for one in conditions],
+        "observedResourceIndex": str(snapshot.number) if snapshot else "",
+    }
+    if len(conditions) > _STARTED:
+        rows = [overrides[key] for key in binding.override_snapshots if key in overrides]
+        of_clusters = [str(row) for row in rows if not row.namespace]
+        others = [
+            {"namespace": row.namespace, "name": f"{row.override_name}-{row.number}"}
+            for row in rows
+            if row.namespace
+        ]
+        status |= {"applicableClusterResourceOverrides": of_clusters} if of_clusters else {}
+        status |= {"applicableResourceOverrides": others} if others else {}
+    objects = objects_of(binding.failed_objects)
+    if objects and last.sort in ("Applied", "Available") and last.status is Truth.FALSE:
+        status["failedPlacements"] = hub_conditions.failed_objects(objects, last, generation=generation)
+    return status
+
+
+_STARTED = 2
+"""Number of conditions up to RolloutStarted."""

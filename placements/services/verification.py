@@ -1,0 +1,135 @@
+"""Daily verification of stored decisions by replay, and periodic refresh of stale picks and headroom."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import perf_counter
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+
+from clusters.queries import counters, current_fleet
+from fleetui.audit import AuditEvent, record
+from placements.engine.scheduling.decision import ENGINE_VERSION
+from placements.models import DecisionRecord, Placement, StalenessCheck, StalePick
+from placements.services.decisions.records import fault_of, of_another_engine
+from placements.services.fleet.queries import headroom_of
+from placements.services.snapshots import cycles_of
+from placements.services.workqueue import enqueue_scheduling
+
+EVERY = timedelta(hours=24)
+PIECE = 1.0
+DECISION = "Decision"
+_BATCH = 20
+_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How many records were decided again, and those that gave something else."""
+
+    count: int
+    faulty: tuple[DecisionRecord, ...]
+
+
+def verification_due(*, now: datetime) -> bool:
+    return _due(now=now).exists()
+
+
+def verify_due(*, now: datetime) -> int:
+    """Verify due records for about a second; return how many."""
+    until, done = perf_counter() + PIECE, 0
+    while perf_counter() < until:
+        found = list(_due(now=now).order_by(F("verified_at").asc(nulls_first=True), "pk")[:_BATCH])
+        if not found:
+            break
+        done += verify(found, now=now).count
+    return done
+
+
+def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
+    """Verify records and save the results; a new difference is recorded as an event."""
+    count, faulty = 0, []
+    for each in records:
+        count += 1
+        fault = fault_of(each)[:_LONGEST]
+        with transaction.atomic():
+            same = DecisionRecord.objects.filter(pk=each.pk)
+            is_new = same.exclude(fault=fault).update(fault=fault)
+            same.update(verified_at=now)
+            if is_new:
+                verb = "does not replay" if fault else "replays again"
+                event = AuditEvent(verb, DECISION, each.decision_id, after={"reason": fault})
+                record(event, by=None, now=now)
+        if fault:
+            faulty.append(each)
+    return Verified(count, tuple(faulty))
+
+
+def ask_what_another_engine_decided() -> int:
+    """Enqueue the placements whose latest decision this engine cannot read; return how many."""
+    return enqueue_scheduling(of_another_engine(), trigger=f"engine {ENGINE_VERSION} took over")
+
+
+def records_to_verify() -> QuerySet[DecisionRecord]:
+    """Return the records of this engine; those of another engine cannot be replayed."""
+    return DecisionRecord.objects.filter(engine=ENGINE_VERSION)
+
+
+def every_record() -> Iterator[DecisionRecord]:
+    rows, last = records_to_verify().select_related("fleet").order_by("pk"), 0
+    while piece := list(rows.filter(pk__gt=last)[:_BATCH]):
+        yield from piece
+        last = piece[-1].pk
+
+
+def _due(*, now: datetime) -> QuerySet[DecisionRecord]:
+    return records_to_verify().filter(Q(verified_at=None) | Q(verified_at__lt=now - EVERY))
+
+
+STALENESS_EVERY = timedelta(seconds=30)
+"""Minimum time between two checks of a placement, unless it has a new decision."""
+STALENESS_PIECE = 1.0
+_STALENESS_BATCH = 5
+
+
+def freshness_due(*, now: datetime) -> bool:
+    return _staleness_due(*counters(), now=now).exists()
+
+
+def refresh_staleness(*, now: datetime) -> int:
+    """Refresh some placements with a new decision or a changed fleet; return how many."""
+    until, done = perf_counter() + STALENESS_PIECE, 0
+    while perf_counter() < until:
+        view = current_fleet()
+        placements = list(
+            _staleness_due(view.version, view.readings, now=now).order_by("pk")[:_STALENESS_BATCH]
+        )
+        if not placements:
+            break
+        for placement, cycle in cycles_of(placements, view.fleet):
+            found = headroom_of(cycle)
+            values = {
+                "fleet_version": view.version,
+                "readings": view.readings,
+                "decisions_made": placement.decisions_made,
+                "checked_at": now,
+                "headroom": found.least,
+                "skews": [list(one) for one in found.skews],
+            }
+            with transaction.atomic():
+                row, _ = StalenessCheck.objects.update_or_create(placement=placement, defaults=values)
+                row.stale.all().delete()
+                picks = [StalePick(staleness_check=row, cluster_name=name) for name in found.stale]
+                StalePick.objects.bulk_create(picks, batch_size=500)
+        done += len(placements)
+    return done
+
+
+def _staleness_due(version: int, readings: int, *, now: datetime) -> QuerySet[Placement]:
+    is_new = Q(staleness_check=None) | ~Q(staleness_check__decisions_made=F("decisions_made"))
+    has_moved = ~Q(staleness_check__fleet_version=version)
+    has_moved |= ~Q(property_names_read=[]) & ~Q(staleness_check__readings=readings)
+    was_long_ago = Q(staleness_check__checked_at__lte=now - STALENESS_EVERY)
+    decided = Placement.objects.filter(deleting_since=None, selection_faults=[], decisions_made__gt=0)
+    return decided.filter(is_new | has_moved & was_long_ago)

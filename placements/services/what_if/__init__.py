@@ -1,0 +1,1 @@
+"""Saved scenarios: a changed fleet and the decisions that would follow."""

@@ -1,0 +1,202 @@
+"""What-if analyses of cluster loss: saved, then evaluated in parts, without effect on placements."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from time import perf_counter
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Q
+
+from clusters.operations.change_log import lock_fleet
+from clusters.queries import current_fleet
+from fleetui.audit import actor_name
+from fleetui.task_queue import enqueue
+from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.explain.what_if import choice_words
+from placements.models import (
+    Decision,
+    DecisionRecord,
+    FleetRecord,
+    Placement,
+    PolicySnapshot,
+    Scenario,
+    ScenarioDecision,
+)
+from placements.services.decisions.records import fleet_of, fleet_record_of, stored_decision, stored_fleet
+from placements.services.snapshots import cycles_of
+from placements.services.what_if.queries import (
+    RANKS,
+    ScenarioResult,
+    Variant,
+    asked_placements,
+    chosen_clusters,
+    evaluate,
+    fleet_under,
+    note_on,
+)
+
+WHAT_IF = "placements.tasks.evaluate_scenarios"
+LEASE = timedelta(seconds=30)
+"""The scenario of a killed worker is due again after this time."""
+AT_ONCE = 0.2
+"""Seconds that a request may take; a worker continues what takes longer."""
+SMALL_FLEET = 500
+PIECE = 1.0
+KEPT = 100
+"""Number of scenarios to keep; older ones are deleted with the records that only they cite."""
+_BATCH = 10
+_SHOWN = 20
+
+
+def create_scenario(
+    *, names: Sequence[str], labels: Sequence[str], by: User | None, now: datetime
+) -> Scenario:
+    """Create an analysis and start it: immediately on a small fleet, otherwise in a worker.
+
+    Raise InvalidManifest.
+    """
+    chosen = chosen_clusters(names, labels)
+    row = Scenario.objects.create(
+        clusters=list(chosen),
+        chosen_by=choice_words(sorted(set(names)), labels, len(chosen)),
+        created_at=now,
+        created_by=actor_name(by),
+        placements_count=asked_placements().count(),
+        evaluate_at=now,
+    )
+    _prune()
+    if len(current_fleet().fleet) <= SMALL_FLEET and _claim(row, now=now):
+        _evaluate(row, now=now, seconds=AT_ONCE)
+    if not row.is_answered:
+        enqueue(WHAT_IF)
+    return row
+
+
+def evaluate_due(*, now: datetime) -> int:
+    """Continue the oldest due scenario that no other worker has claimed; return 0 or 1."""
+    row = Scenario.objects.filter(evaluate_at__lte=now).order_by("evaluate_at", "pk").first()
+    if row is None or not _claim(row, now=now):
+        return 0
+    _evaluate(row, now=now, seconds=PIECE)
+    return 1
+
+
+def is_due(*, now: datetime) -> bool:
+    return Scenario.objects.filter(evaluate_at__lte=now).exists()
+
+
+def _claim(row: Scenario, *, now: datetime) -> bool:
+    """Claim a scenario by a conditional update; return whether this worker won."""
+    due = Scenario.objects.filter(pk=row.pk, evaluate_at__lte=now)
+    return bool(due.update(evaluate_at=now + LEASE))
+
+
+def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
+    """Evaluate placements until the time is over or all are done; the first call stores the two fleets."""
+    until = perf_counter() + seconds
+    row.refresh_from_db()
+    if row.without is None or row.cordoned is None:
+        view = current_fleet()
+        with transaction.atomic():
+            row.without = stored_fleet(fleet_under(view.fleet, row.clusters, Variant.LEAVE))
+            row.cordoned = stored_fleet(fleet_under(view.fleet, row.clusters, Variant.CORDON))
+            row.fleet_version = view.version
+            row.save(update_fields=["without", "cordoned", "fleet_version"])
+    fleets = {Variant.LEAVE: row.without, Variant.CORDON: row.cordoned}
+    while left := _next(row):
+        without, cordoned = (fleet_of(fleets[variant].pk) for variant in (Variant.LEAVE, Variant.CORDON))
+        latest = PolicySnapshot.objects.filter(placement__in=list(left), is_latest=True)
+        numbers = dict(latest.values_list("placement_id", "number"))
+        for placement, cycle in cycles_of(left, without):
+            was_fulfilled, started = placement.is_fulfilled, perf_counter()
+            other = replace(cycle, fleet=cordoned)
+            leave = evaluate(cycle, row.clusters, Variant.LEAVE, was_fulfilled=was_fulfilled)
+            cordon = evaluate(other, row.clusters, Variant.CORDON, was_fulfilled=was_fulfilled)
+            took = (perf_counter() - started) * 1000 / len(Variant)
+            evaluated = _Evaluated(
+                row, placement, numbers[placement.pk], took, note_on(leave, cordon, row.clusters), now
+            )
+            with transaction.atomic():
+                _write(evaluated, leave, Variant.LEAVE, fleets[Variant.LEAVE])
+                _write(evaluated, cordon, Variant.CORDON, fleets[Variant.CORDON])
+        if perf_counter() > until:
+            break
+    row.evaluate_at = now if left and _next(row) else None
+    row.left_out = Placement.objects.count() - asked_placements().count()
+    row.save(update_fields=["evaluate_at", "left_out"])
+
+
+def _next(row: Scenario) -> list[Placement]:
+    done = ScenarioDecision.objects.filter(scenario=row, variant=Variant.CORDON)
+    rows = asked_placements().exclude(name__in=done.values("placement_name"))
+    return list(rows.order_by("name")[:_BATCH])
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluated:
+    """What the results of a placement under both variants share."""
+
+    scenario: Scenario
+    placement: Placement
+    policy_number: int
+    milliseconds: float
+    note: str
+    now: datetime
+
+
+def _write(evaluated: _Evaluated, found: ScenarioResult, variant: str, fleet: FleetRecord) -> None:
+    cycle = found.decision.cycle
+    digest = cycle.fleet.digest(labels_read(cycle), properties_read(cycle))
+    record = stored_decision(found.decision, fleet, now=evaluated.now)
+    joins = found.joins[:_SHOWN]
+    values = {
+        "placement": evaluated.placement,
+        "record": record,
+        "policy_number": evaluated.policy_number,
+        "fleet_digest": digest,
+        "milliseconds": evaluated.milliseconds,
+        "impact": found.impact,
+        "rank": RANKS[found.impact],
+        "is_fulfilled": found.decision.is_fulfilled,
+        "wanted": evaluated.placement.number_of_clusters,
+        "placed_before": found.placed_before,
+        "placed_after": found.placed_after,
+        "joins_count": len(found.joins),
+        "leaves_count": len(found.leaves),
+        "joins": [one.cluster for one in joins],
+        "scores": [[one.topology_spread_score, one.affinity_score] for one in joins],
+        "leaves": list(found.leaves[:_SHOWN]),
+        "why": found.why,
+        "note": evaluated.note,
+    }
+    ScenarioDecision.objects.update_or_create(
+        scenario=evaluated.scenario, variant=variant, placement_name=evaluated.placement.name, defaults=values
+    )
+
+
+def _prune() -> None:
+    """Delete the oldest scenarios, with the records and fleets that nothing else cites.
+
+    The record of the current fleet stays: a cycle in progress keeps its key before a decision cites it.
+    """
+    newest = Scenario.objects.order_by("-pk").values_list("pk", flat=True)[:KEPT]
+    surplus = Scenario.objects.exclude(pk__in=list(newest))
+    if not surplus.exists():
+        return
+    with transaction.atomic():
+        lock_fleet()
+        oldest = list(surplus)
+        outcomes = ScenarioDecision.objects.filter(scenario__in=oldest)
+        records = set(outcomes.values_list("record_id", flat=True))
+        fleets = {pk for one in oldest for pk in (one.without_id, one.cordoned_id) if pk is not None}
+        fleets.discard(fleet_record_of(current_fleet()).pk)
+        surplus.delete()
+        kept = set(Decision.objects.filter(record__in=records).values_list("record_id", flat=True))
+        kept |= set(ScenarioDecision.objects.filter(record__in=records).values_list("record_id", flat=True))
+        DecisionRecord.objects.filter(pk__in=records - kept).delete()
+        cited = set(DecisionRecord.objects.filter(fleet__in=fleets).values_list("fleet_id", flat=True))
+        for one in Scenario.objects.filter(Q(without__in=fleets) | Q(cordoned__in=fleets)):
+            cited |= {pk for pk in (one.without_id, one.cordoned_id) if pk is not None}
+        FleetRecord.objects.filter(pk__in=fleets - cited).delete()

@@ -1,0 +1,262 @@
+"""Impact on all placements if clusters left the fleet or were drained; nothing is written.
+
+Budgets and pauses are ignored: they affect when placements move, not the result.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models.functions import Least
+
+from clusters.filters import ClusterFilter, clusters_matching
+from clusters.fleet import Fleet
+from clusters.models import MemberCluster
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.bulk import batched
+from placements.engine.disruption import KeptReason
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision, Picked
+from placements.engine.scheduling.scheduler import schedule
+from placements.explain.what_if import difference_note, stays_words, stuck_words
+from placements.manifests.binding import PlacedBinding as BindingValue
+from placements.models import Placement, Scenario, ScenarioDecision
+from placements.services.decisions.records import records_named
+from placements.services.disruption.impact import cordoned, why_stays, without
+
+
+class UnknownScenarioError(LookupError):
+    """The scenario does not exist or was pruned."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"what-if analysis {number} not found")
+
+
+MOST_CYCLES = 10
+"""A placement is stable after one or two cycles; otherwise the evaluation ends after this many."""
+Variant = ScenarioDecision.Variant
+
+
+class PlacementImpact(StrEnum):
+    """Impact on a placement, the worst first."""
+
+    STUCK = "stuck"
+    """Loses clusters or fulfillment, without replacements."""
+    SHRINKS = "shrinks"
+    """Loses clusters, and is fulfilled without them."""
+    MOVES = "moves"
+    """Loses clusters, with replacements."""
+    CANNOT = "cannot"
+    """Not evictable."""
+    STAYS = "stays"
+    """Not affected."""
+
+
+RANKS = {impact: rank for rank, impact in enumerate(PlacementImpact)}
+
+
+@dataclass(frozen=True)
+class ScenarioResult:
+    """The result for one placement; `decision` is its last cycle with a change, else its first."""
+
+    decision: Decision
+    impact: PlacementImpact
+    joins: tuple[Picked, ...]
+    leaves: tuple[str, ...]
+    placed_before: int
+    placed_after: int
+    why: str
+
+
+def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the clusters with these names and those with all of these labels (`key:value` or `key`).
+
+    Raise InvalidManifest for an unknown name, labels that no cluster has, and an empty choice.
+    """
+    known = set[str]()
+    for part in batched(names):
+        known |= set(MemberCluster.objects.filter(name__in=part).values_list("name", flat=True))
+    faults = [
+        FieldError(f"clusters[{at}]", "unknown-cluster", f"Invalid value: {name[:63]!r}: cluster not found")
+        for at, name in enumerate(names)
+        if name not in known
+    ]
+    labelled: set[str] = set()
+    if labels:
+        rows = clusters_matching(ClusterFilter(labels=tuple(labels)))
+        labelled = set(rows.values_list("name", flat=True))
+        if not labelled:
+            faults.append(FieldError("labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"))
+    if not names and not labels:
+        allowed = "names, or labels such as region=east"
+        faults.append(FieldError("clusters", "required", "Required value", allowed))
+    if faults:
+        raise InvalidManifest(faults)
+    return tuple(sorted({*names, *labelled}))
+
+
+def fleet_under(fleet: Fleet, clusters: Collection[str], variant: str) -> Fleet:
+    gone = frozenset(clusters)
+    if variant == Variant.LEAVE:
+        return Fleet(one for one in fleet if one.name not in gone)
+    return cordoned(fleet, *gone)
+
+
+def evaluate(
+    cycle: Cycle, clusters: Collection[str], variant: str, *, was_fulfilled: bool | None
+) -> ScenarioResult:
+    """Schedule a placement until nothing changes, on the hypothetical fleet of the cycle."""
+    stays = why_stays(cycle.policy) if variant == Variant.CORDON else None
+    evicted = variant == Variant.CORDON and stays is None
+    start = without(cycle, *clusters) if evicted else cycle
+    chain = [schedule(start)]
+    while len(chain) < MOST_CYCLES and _changes(chain[-1]):
+        following = schedule(replace(start, bindings=chain[-1].bindings_after))
+        if not _changes(following):
+            break
+        chain.append(following)
+    before, after = _active(cycle.live_bindings), _after(chain[-1])
+    picked = {one.cluster: one for decision in chain for one in decision.picked}
+    supposed = ScenarioResult(
+        chain[-1],
+        PlacementImpact.STAYS,
+        tuple(one for name, one in picked.items() if name in after - before),
+        tuple(sorted(before - after)),
+        len(before),
+        len(after),
+        "",
+    )
+    is_there = not before.isdisjoint(clusters)
+    impact, why = _impact(supposed, is_there=is_there, stays=stays, was_fulfilled=was_fulfilled)
+    return replace(supposed, impact=impact, why=why)
+
+
+def _changes(decision: Decision) -> bool:
+    return not decision.is_failed and bool(_after(decision) != _active(decision.cycle.live_bindings))
+
+
+def _impact(
+    found: ScenarioResult, *, is_there: bool, stays: KeptReason | None, was_fulfilled: bool | None
+) -> tuple[PlacementImpact, str]:
+    decision = found.decision
+    is_short = decision.is_failed or not decision.is_fulfilled
+    is_worse = found.placed_after < found.placed_before or was_fulfilled is True
+    is_touched = is_there or bool(found.joins or found.leaves)
+    if is_short and is_worse and (is_touched or was_fulfilled):
+        return (
+            (PlacementImpact.CANNOT, stays_words(stays))
+            if stays and not found.leaves
+            else (PlacementImpact.STUCK, stuck_words(decision))
+        )
+    if found.joins:
+        return PlacementImpact.MOVES, ""
+    if found.leaves:
+        return PlacementImpact.SHRINKS, ""
+    return (PlacementImpact.CANNOT, stays_words(stays)) if is_there and stays else (PlacementImpact.STAYS, "")
+
+
+def _after(decision: Decision) -> frozenset[str]:
+    if decision.is_failed:
+        standing = decision.cycle.standing
+        return frozenset(one.cluster for one in (*standing.current, *standing.obsolete))
+    return _active(decision.bindings_after)
+
+
+def _active(bindings: Iterable[BindingValue]) -> frozenset[str]:
+    return frozenset(one.cluster for one in bindings if one.is_active)
+
+
+def note_on(leave: ScenarioResult, cordon: ScenarioResult, clusters: Collection[str]) -> str:
+    """Return why the results of the two variants differ for a placement; empty if equal."""
+    if (leave.impact, leave.placed_after) == (cordon.impact, cordon.placed_after):
+        return ""
+    cycle = cordon.decision.cycle
+    keys = [one.topology_key for one in cycle.policy.topology_spread_constraints]
+    return difference_note(cycle, emptied_groups(cycle.fleet, clusters, keys))
+
+
+def emptied_groups(fleet: Fleet, clusters: Collection[str], keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the domains of these keys, as `key=value`, whose clusters are all among the chosen ones."""
+    gone, found = frozenset(clusters), list[str]()
+    for key in dict.fromkeys(keys):
+        left = {one.labels[key] for one in fleet if key in one.labels and one.name not in gone}
+        there = {one.labels[key] for one in fleet if key in one.labels and one.name in gone}
+        found += [f"{key}={value}" for value in sorted(there - left)]
+    return tuple(found)
+
+
+def asked_placements() -> QuerySet[Placement]:
+    return Placement.objects.filter(deleting_since=None, selection_faults=[])
+
+
+def fate_counts(scenarios: Collection[Scenario]) -> dict[tuple[int, str], dict[str, int]]:
+    """Count the impacts by scenario and variant, in one query."""
+    rows = ScenarioDecision.objects.filter(scenario__in=[one.pk for one in scenarios])
+    counted = rows.values_list("scenario_id", "variant", "impact").annotate(count=Count("pk")).order_by()
+    found: dict[tuple[int, str], dict[str, int]] = {}
+    for scenario, variant, impact, count in counted:
+        found.setdefault((scenario, variant), {})[impact] = count
+    return found
+
+
+def scenario_numbered(number: int) -> Scenario:
+    """Return a scenario. Raise UnknownScenarioError."""
+    found = Scenario.objects.filter(pk=number).first()
+    if found is None:
+        raise UnknownScenarioError(number)
+    return found
+
+
+def outcomes_in(scenario: Scenario, variant: str) -> QuerySet[ScenarioDecision]:
+    """Return the results for all placements, the worst first, without the content of records."""
+    rows = ScenarioDecision.objects.filter(scenario=scenario, variant=variant)
+    rows = rows.select_related("record", "placement").defer("record__content", "placement__document")
+    return rows.order_by("rank", "placement_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Numbers of clusters: placed before, deselected, selected."""
+
+    before: int
+    leaves: int
+    joins: int
+
+    @classmethod
+    def of(cls, outcome: ScenarioDecision) -> "Totals":
+        return cls(outcome.placed_before, outcome.leaves_count, outcome.joins_count)
+
+
+def totals_in(scenario: Scenario, variant: str) -> Totals:
+    """Sum up all placements; of each at most as many replacements as deselected clusters count."""
+    rows = ScenarioDecision.objects.filter(scenario=scenario, variant=variant)
+    found = rows.aggregate(
+        before=Sum("placed_before", default=0),
+        leaves=Sum("leaves_count", default=0),
+        joins=Sum(Least("joins_count", "leaves_count"), default=0),
+    )
+    return Totals(**found)
+
+
+def done_count(scenario: Scenario) -> int:
+    return ScenarioDecision.objects.filter(scenario=scenario, variant=Variant.CORDON).count()
+
+
+def scenario_pulse(number: int) -> str:
+    """Return the number of evaluated placements and whether all are done, as `12.0`, in one query."""
+    done = Count("outcomes", filter=Q(outcomes__variant=Variant.CORDON))
+    rows = Scenario.objects.filter(pk=number).annotate(done=done)
+    found = rows.values_list("evaluate_at", "placements_count", "done").first()
+    if found is None:
+        return ""
+    at, in_all, done_by_now = found
+    return f"{in_all}.1" if at is None else f"{done_by_now}.0"
+
+
+def hypothetical_named(prefix: str) -> list[ScenarioDecision]:
+    """Return the latest hypothetical decision for each id with this prefix, as `decisions_named` does."""
+    found = ScenarioDecision.objects.filter(record__in=records_named(prefix))
+    rows = found.select_related("record", "placement", "scenario").defer("record__content")
+    latest = {row.record_id: row for row in rows.order_by("pk")}
+    return sorted(latest.values(), key=lambda row: row.record.decision_id)

@@ -1,1 +1,0 @@
-"""Scheduling without a database: files and recorded cases in, decisions out."""

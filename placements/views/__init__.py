@@ -1,1 +1,0 @@
-"""The pages about placements: functions that ask one question and render its answer."""

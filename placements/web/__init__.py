@@ -1,0 +1,1 @@
+"""Pages and fragments by noun: they show what services prepared."""

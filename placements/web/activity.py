@@ -1,0 +1,71 @@
+"""What happened: who did what to which object, newest first, and one event in full."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from fleetui.apimachinery.secrets import without_secrets
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.htmx import render_page
+from fleetui.models import Event
+from fleetui.permissions import for_readers
+from placements.explain.diff import Piece, line_diff
+from placements.services.filters import events_matching
+from placements.web.events import event_rows
+from placements.web.request import page_from, unknown_words
+
+KINDS = (
+    "cluster",
+    "placement",
+    "rollout",
+    "resource",
+    "override",
+    "cluster-override",
+    "budget",
+    "staged-run",
+    "staged-strategy",
+    "approval-request",
+)
+_EVERY_LINE = 1_000_000
+
+
+@for_readers
+@require_safe
+def activity(request: HttpRequest) -> HttpResponse:
+    """Return the events that match, a page at a time."""
+    given = {field: request.GET.get(field, "").strip() for field in ("kind", "name", "q", "by")}
+    given["kind"] = given["kind"] if given["kind"] in KINDS else ""
+    rows = events_matching(kind=given["kind"], name=given["name"], part=given["q"], by=given["by"])
+    page = page_from(request, rows, order="-id", unique="id")
+    context = {
+        "events": event_rows(page.rows),
+        "after": page.after,
+        "wanted": given,
+        "kinds": KINDS,
+        "unknown": unknown_words(request, kind=KINDS),
+    }
+    return render_page(request, "activity/list.html", context, fragment="activity/_list.html")
+
+
+@for_readers
+@require_safe
+def event(request: HttpRequest, number: int) -> HttpResponse:
+    """Show one event with what was there before and after, in full; what a Secret holds is hidden."""
+    found = get_object_or_404(Event, pk=number)
+    [row] = event_rows([found])
+    sides = (("Before", found.before), ("After", found.after))
+    there = [(title, _text(side)) for title, side in sides if side]
+    context = {"event": found, "row": row, "lines": _lines(found), "texts": ([] if _lines(found) else there)}
+    return render_page(request, "activity/event.html", context, fragment="activity/event.html")
+
+
+def _lines(found: Event) -> list[Piece] | None:
+    if not found.before or not found.after:
+        return []
+    return line_diff(_text(found.before), _text(found.after), context=_EVERY_LINE)
+
+
+def _text(side: Any) -> str:
+    return dump_yaml(without_secrets(side))

@@ -1,0 +1,161 @@
+"""Status badges: of clusters, placements, rollouts and outcomes."""
+
+from dataclasses import dataclass
+
+from clusters.fleet import EligibilityKind
+from clusters.models import MemberCluster, Membership
+from placements.engine.rollout.actions import RunPhase
+from placements.engine.rollout.staged_run import RunStatus
+from placements.engine.rollout.state import Phase
+from placements.engine.scheduling.outcome import Outcome
+from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
+from placements.models.rollouts import INITIALISING
+
+_OUTCOMES = {
+    Outcome.PICKED: "ok",
+    Outcome.KEPT: "ok",
+    Outcome.UNSCHEDULED: "attention",
+    Outcome.NOT_ELIGIBLE: "failed",
+    Outcome.FILTERED: "blocked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """An icon, distinct in shape, and the status word beside it."""
+
+    kind: str
+    words: str
+
+
+_NOT_READY = {
+    EligibilityKind.LEAVING: "Leaving",
+    EligibilityKind.NO_AGENT: "Never reported",
+    EligibilityKind.STALE_HEARTBEAT: "Heartbeat lost",
+    EligibilityKind.NOT_JOINED: "Not joined",
+    EligibilityKind.NO_HEALTH: "Health unknown",
+    EligibilityKind.UNHEALTHY: "Unhealthy",
+    EligibilityKind.UNSPECIFIED: "Not ready",
+}
+
+
+def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
+    """Return the status of a cluster in the fleet."""
+    if cluster.membership == Membership.LEAVING:
+        return Badge("blocked", "Leaving")
+    if not cluster.is_eligible:
+        return Badge("failed", _NOT_READY[EligibilityKind(cluster.verdict)])
+    if is_cordoned:
+        return Badge("attention", "Scheduling disabled (cordoned)")
+    if cluster.membership == Membership.JOINING:
+        return Badge("progress", "Joining")
+    return Badge("ok", "Ready")
+
+
+def placement_state(placement: Placement) -> Badge:
+    if placement.deleting_since:
+        return Badge("blocked", "Deleting")
+    if placement.selection_faults:
+        return Badge("failed", "Invalid resource selector")
+    if placement.is_due:
+        return Badge("progress", "Scheduling")
+    if placement.is_fulfilled is None:
+        return Badge("neutral", "Pending")
+    if placement.is_fulfilled:
+        return Badge("ok", "Fulfilled")
+    wanted, placed = placement.number_of_clusters, placement.placed_count
+    if wanted is None:
+        return Badge("attention", "Not fulfilled")
+    words = "Partially fulfilled" if placed else "Not fulfilled"
+    return Badge("attention", f"{words} ({placed:,} of {wanted:,})")
+
+
+_PHASES: dict[str, Badge] = {
+    Phase.NOT_STARTED: Badge("neutral", "Pending"),
+    Phase.APPLYING: Badge("progress", "Applying"),
+    Phase.APPLIED: Badge("progress", "Waiting for availability"),
+    Phase.AVAILABLE: Badge("ok", "Available"),
+    Phase.FAILED: Badge("failed", "Failed"),
+    Phase.REMOVING: Badge("progress", "Removing"),
+    Phase.REMOVE_FAILED: Badge("failed", "Removal failed"),
+    Phase.REMOVED: Badge("neutral", "Removed"),
+    ClusterUpdate.Outcome.SUPERSEDED.value: Badge("neutral", "Superseded"),
+}
+
+
+def phase_state(phase: str) -> Badge:
+    return _PHASES.get(phase, Badge("neutral", phase.replace("-", " ").capitalize()))
+
+
+def run_state(run: Rollout, verdict: str | None) -> Badge:
+    if run.state == Rollout.State.FINISHED:
+        return Badge("ok", "Completed")
+    if run.state == Rollout.State.SUPERSEDED:
+        return Badge("neutral", "Superseded")
+    if run.state == Rollout.State.STOPPED:
+        return Badge("blocked", "Stopped")
+    if run.placement and run.placement.paused_since:
+        return Badge("blocked", "Paused")
+    is_news = run.placement is not None and run.placement.needs_sync
+    is_halted = verdict == RunPhase.HALTED and not is_news
+    return Badge("attention", "Stalled") if is_halted else Badge("progress", "Progressing")
+
+
+_STAGED: dict[str, Badge] = {
+    INITIALISING: Badge("progress", "Initializing"),
+    RunStatus.INITIALISED: Badge("blocked", "Initialized"),
+    RunStatus.PROGRESSING: Badge("progress", "Progressing"),
+    RunStatus.WAITING: Badge("attention", "Waiting"),
+    RunStatus.STUCK: Badge("attention", "Stalled"),
+    RunStatus.STOPPING: Badge("progress", "Stopping"),
+    RunStatus.STOPPED: Badge("blocked", "Stopped"),
+    RunStatus.SUCCEEDED: Badge("ok", "Succeeded"),
+    RunStatus.FAILED: Badge("failed", "Failed"),
+    RunStatus.ABANDONED: Badge("neutral", "Aborted"),
+}
+
+
+def staged_state(run: StagedRun) -> Badge:
+    if run.ended_at is None and run.placement and run.placement.paused_since:
+        return Badge("blocked", "Paused")
+    return _STAGED[run.status]
+
+
+_PARTS = {
+    "current": Badge("progress", "In progress"),
+    "done": Badge("ok", "Completed"),
+    "failed": Badge("failed", "Failed"),
+    "not reached": Badge("neutral", "Not reached"),
+    "not started": Badge("neutral", "Not started"),
+    "running": Badge("progress", "In progress"),
+    "skipped": Badge("neutral", "Skipped"),
+    "to come": Badge("neutral", "Not started"),
+}
+
+
+def part_state(state: str) -> Badge:
+    """Return the status of a stage or of one of its clusters."""
+    return _PARTS[state]
+
+
+def stage_state(state: str, *, is_asking: bool) -> Badge:
+    """Return the status of a stage; `is_asking` while it waits for an approval."""
+    return Badge("attention", "Pending approval") if is_asking else part_state(state)
+
+
+def outcome_kind(outcome: Outcome) -> str:
+    return _OUTCOMES.get(outcome, "neutral")
+
+
+def picked_of(placement: Placement) -> str:
+    """Return how many clusters a placement has, of how many: "5 of 5", "all 9", "3 of 3 named"."""
+    placed = placement.placed_count
+    if placement.number_of_clusters is not None:
+        return f"{placed:,} of {placement.number_of_clusters:,}"
+    policy = (placement.document.get("spec") or {}).get("policy") or {}
+    names = policy.get("clusterNames") or ()
+    return (
+        f"{placed:,} of {len(names):,} named"
+        if placement.placement_type == "PickFixed"
+        else f"all {placed:,}"
+    )

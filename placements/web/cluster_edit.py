@@ -1,0 +1,273 @@
+"""Changes of clusters, and their import, each confirmed on a page that shows the impact on placements."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods
+
+from clusters.fleet import Cluster, Taint
+from clusters.importing import read_members
+from clusters.manifest import parse_member
+from clusters.models import MemberCluster
+from clusters.operations.edit import CORDON, cordon, uncordon
+from clusters.operations.join import ClusterSpec, JoinOutcome, dry_run, put_cluster, upsert_clusters
+from clusters.operations.leave import leave
+from clusters.queries import cluster_of, current_fleet
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.concurrency import RevisionConflict
+from fleetui.permissions import for_operators
+from placements.explain.vocabulary import counted
+from placements.services.fleet import forms
+from placements.services.fleet.impact import Impact, impact_of, with_clusters
+from placements.web.request import current_user, file_or_text, number_of
+
+_MOST_SUGGESTED = 20
+_CORDON = Taint(CORDON["key"], CORDON["value"], CORDON["effect"])
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAction:
+    """A change of one cluster without a form: its texts, its impact and its operation."""
+
+    title: str
+    consequence: str
+    button: str
+    done: str
+    impact: Callable[[MemberCluster], Impact]
+    run: Callable[[MemberCluster, User, datetime], object]
+
+
+def _cordon_impact(cluster: MemberCluster, *, is_cordoned: bool) -> Impact:
+    seen = cluster_of(cluster)
+    taints = dict.fromkeys((*seen.taints, _CORDON))
+    if not is_cordoned:
+        del taints[_CORDON]
+    return _impact_with(seen._replace(taints=tuple(taints)))
+
+
+def _impact_with(changed: Cluster) -> Impact:
+    return impact_of(with_clusters(current_fleet().fleet, [changed]))
+
+
+STEPS = {
+    "cordon": ClusterAction(
+        "Cordon {}?",
+        "Adds a NoSchedule taint. Existing placements stay; new ones need a matching toleration.",
+        "Cordon",
+        "{} cordoned.",
+        partial(_cordon_impact, is_cordoned=True),
+        lambda cluster, by, now: cordon([cluster.name], by=by, now=now),
+    ),
+    "uncordon": ClusterAction(
+        "Uncordon {}?",
+        "Removes the cordon taint.",
+        "Uncordon",
+        "{} uncordoned.",
+        partial(_cordon_impact, is_cordoned=False),
+        lambda cluster, by, now: uncordon([cluster.name], by=by, now=now),
+    ),
+    "leave": ClusterAction(
+        "Remove {} from fleet?",
+        "Removes the cluster from the fleet. Placements are rescheduled. Workloads keep running but are no"
+        " longer managed.",
+        "Remove from fleet",
+        "Removing {} from the fleet.",
+        lambda cluster: impact_of(current_fleet().fleet, gone=[cluster.name]),
+        lambda cluster, by, now: leave([cluster.name], by=by, now=now),
+    ),
+}
+
+
+@for_operators("change clusters")
+@require_http_methods(["GET", "HEAD", "POST"])
+def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
+    """Show the impact of a change, or apply it."""
+    cluster, change = get_object_or_404(MemberCluster, name=name), STEPS[step]
+    if request.method == "POST":
+        change.run(cluster, current_user(request), datetime.now(UTC))
+        messages.success(request, change.done.format(name))
+        return redirect("web:cluster", name)
+    context = {
+        "title": change.title.format(name),
+        "button": change.button,
+        "cluster": cluster,
+        "kind": change.button,
+        "step": change,
+        "impact": change.impact(cluster),
+        "is_final": step == "leave",
+    }
+    return render(request, "clusters/change.html", context)
+
+
+@for_operators("edit labels and taints")
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
+    """Edit labels and taints: preview, then save; an error or a conflict shows the form again."""
+    cluster = get_object_or_404(MemberCluster, name=name)
+    if request.method != "POST":
+        return _suggested(request, cluster)
+    given = {field: request.POST.get(field, "") for field in ("labels", "taints", "revision")}
+    try:
+        document = _document(cluster, given)
+        if request.POST.get("do") != "save":
+            return _form(request, cluster, given, impact=_impact_of_edit(document))
+        put_cluster(
+            ClusterSpec(document),
+            by=current_user(request),
+            now=datetime.now(UTC),
+            expected=number_of(given["revision"], digits=18) or 0,
+        )
+    except InvalidManifest as found:
+        return _form(request, cluster, given, faults=found.faults, status=422)
+    except RevisionConflict as stale:
+        return _form(request, cluster, given, stale=stale, status=409)
+    messages.success(request, f"Cluster {name} saved.")
+    return redirect("web:cluster", name)
+
+
+def label_query(key: str, value: str | None) -> str:
+    """Return the query that fills this label into the form, or removes it for None."""
+    return urlencode({"without": key} if value is None else {"label": f"{key}={value}"})
+
+
+def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
+    """Show the form as saved, or with the labels of the query filled in and their impact."""
+    given = {
+        "labels": forms.write_labels(cluster.document["metadata"].get("labels") or {}),
+        "taints": forms.write_taints(cluster.document["spec"].get("taints") or ()),
+        "revision": str(cluster.revision),
+    }
+    lines = request.GET.getlist("label")[:_MOST_SUGGESTED]
+    without = request.GET.getlist("without")[:_MOST_SUGGESTED]
+    if not lines and not without:
+        return _form(request, cluster, given)
+    text = given["labels"]
+    by_key = {_key(line): line for line in text.splitlines()}
+    by_key |= {_key(line): " ".join(line.split()) for line in lines}
+    given["labels"] = "\n".join(line for key, line in by_key.items() if key not in set(without))
+    try:
+        impact = _impact_of_edit(_document(cluster, given))
+    except InvalidManifest as found:
+        return _form(request, cluster, given, faults=found.faults, status=422)
+    return _form(
+        request, cluster, given, impact=impact, suggested=[*lines, *(f"remove {key}" for key in without)]
+    )
+
+
+def _key(line: str) -> str:
+    return line.partition("=")[0].strip()
+
+
+def _document(cluster: MemberCluster, given: dict[str, str]) -> dict[str, Any]:
+    """Return the manifest with the labels and taints of the form. Raises Faults: those of every line."""
+    typed, document = forms.read_cluster(given["labels"], given["taints"]), deepcopy(cluster.document)
+    document["metadata"]["labels"], document["spec"]["taints"] = typed.labels, typed.taints
+    faults = list(typed.faults)
+    try:
+        parse_member(document)
+    except InvalidManifest as found:
+        faults += map(typed.at_line, found.faults)
+    if faults:
+        raise InvalidManifest(sorted(faults, key=lambda one: one.line or 0))
+    return document
+
+
+def _impact_of_edit(document: dict[str, Any]) -> Impact:
+    [(_, row)] = dry_run([ClusterSpec(document)], now=datetime.now(UTC))
+    return _impact_with(cluster_of(row))
+
+
+def _form(
+    request: HttpRequest,
+    cluster: MemberCluster,
+    given: dict[str, str],
+    *,
+    faults: tuple[FieldError, ...] = (),
+    stale: RevisionConflict | None = None,
+    impact: Impact | None = None,
+    suggested: Sequence[str] = (),
+    status: int = 200,
+) -> HttpResponse:
+    on_labels = [one for one in faults if one.path.startswith(forms.LABELS_PATH)]
+    on_taints = [one for one in faults if one.path.startswith(forms.TAINTS_PATH)]
+    context = {
+        "cluster": cluster,
+        "given": given,
+        "label_faults": on_labels,
+        "taint_faults": on_taints,
+        "other_faults": [one for one in faults if one not in on_labels and one not in on_taints],
+        "stale": stale,
+        "impact": impact,
+        "suggested": suggested,
+    }
+    return render(request, "clusters/edit.html", context, status=status)
+
+
+_SHOWN = 100
+IMPORT_WORDS = {
+    JoinOutcome.JOINED: "added",
+    JoinOutcome.CHANGED: "changed",
+    JoinOutcome.UNCHANGED: "unchanged",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """The preview of an import; `rows` are the first clusters, each with what would be done."""
+
+    rows: list[tuple[str, MemberCluster]]
+    more: int
+    counts: dict[str, int]
+    impact: Impact
+
+
+@for_operators("import clusters")
+@require_http_methods(["GET", "HEAD", "POST"])
+def import_clusters(request: HttpRequest) -> HttpResponse:
+    """Preview the changes of an import, or import the clusters."""
+    if request.method != "POST":
+        return render(request, "clusters/import.html", {"text": "", "name": ""})
+    try:
+        text, name = _given(request)
+        wanted = [ClusterSpec(one.document) for one in read_members(text.encode(), name=name)]
+        if request.POST.get("do") != "import":
+            rows = dry_run(wanted, now=datetime.now(UTC))
+            changed = [cluster_of(row) for did, row in rows if did is not JoinOutcome.UNCHANGED]
+            counts = Counter(str(did) for did, _ in rows)
+            plan = ImportPlan(
+                [(IMPORT_WORDS[did], row) for did, row in rows[:_SHOWN]],
+                max(0, len(rows) - _SHOWN),
+                {str(did): counts[str(did)] for did in JoinOutcome},
+                impact_of(with_clusters(current_fleet().fleet, changed)),
+            )
+            return render(request, "clusters/import.html", {"text": text, "name": name, "plan": plan})
+        put = upsert_clusters(wanted, by=current_user(request), now=datetime.now(UTC))
+    except InvalidManifest as found:
+        context = {"text": request.POST.get("text", ""), "name": "", "faults": found.faults}
+        return render(request, "clusters/import.html", context, status=422)
+    done = Counter(str(one.result) for one in put)
+    summary = ", ".join(f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did])
+    messages.success(request, f"{counted(len(put), 'cluster')} imported: {summary}.")
+    return redirect("web:clusters")
+
+
+def _given(request: HttpRequest) -> tuple[str, str]:
+    """Return the uploaded or pasted text and its name. Raise InvalidManifest."""
+    given = file_or_text(request, request.POST.get("text", ""))
+    if isinstance(given, str):
+        return given, request.POST.get("name") or "pasted text"
+    name = str(getattr(request.FILES["file"], "name", "") or "file")
+    try:
+        return given.decode("utf-8-sig"), name
+    except UnicodeDecodeError as error:
+        raise InvalidManifest([FieldError("", "not-text", f"{name}: invalid encoding", "UTF-8")]) from error

@@ -1,0 +1,322 @@
+"""The pages of member clusters: the list and its download, one cluster, and the fleet by label."""
+
+import csv
+import io
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from clusters.filters import (
+    ClusterFilter,
+    ClusterFilterState,
+    ClusterListState,
+    clusters_matching,
+    cordoned_among,
+    counts_by_state,
+    groups_by,
+    groups_of,
+    label_keys,
+    near_duplicates,
+)
+from clusters.models import MemberCluster
+from clusters.queries import manifest_of
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.htmx import render_page
+from fleetui.permissions import for_readers
+from placements.explain.charts.fleet import Grouped, topology_chart, value_words
+from placements.services.filters import bindings_on, events_matching, placements_on
+from placements.services.fleet.queries import (
+    LABEL,
+    ORDERS,
+    favourite_key,
+    favourite_keys,
+    in_order,
+    stale_on,
+    with_counts,
+)
+from placements.web import badges
+from placements.web.badges import Badge
+from placements.web.events import event_rows
+from placements.web.fault_injection import fault_rows
+from placements.web.request import asked_table, page_from, unknown_words, word_from
+
+FORMATS = ("csv", "json")
+_COLUMNS = ("name", "state", "reason", "labels", "taints", "heartbeat", "placements", "stalePicks")
+
+
+def download(rows: QuerySet[MemberCluster], form: str) -> HttpResponse:
+    columns = ("name", "how", "verdict_reason", "document", "heartbeat_at", "placed", "stale_picks")
+    found: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "state": how,
+            "reason": reason,
+            "labels": document["metadata"].get("labels") or {},
+            "taints": document["spec"].get("taints") or [],
+            "heartbeat": beat.isoformat() if beat else None,
+            "placements": placed,
+            "stalePicks": stale,
+        }
+        for name, how, reason, document, beat, placed, stale in (
+            with_counts(rows).order_by("name").values_list(*columns)
+        )
+    ]
+    if form == "json":
+        response: HttpResponse = JsonResponse({"items": found})
+    else:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, _COLUMNS)
+        writer.writeheader()
+        for row in found:
+            labels = " ".join(f"{key}={one}" for key, one in sorted(row["labels"].items()))
+            writer.writerow(row | {"labels": labels, "taints": " ".join(map(taint_text, row["taints"]))})
+        response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="clusters.{form}"'
+    return response
+
+
+EVENTS_SHOWN = 15
+BINDINGS_SHOWN = 100
+_LABELS_SHOWN = 6
+_MOST_COLUMNS, _FACETS = 8, 2
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterListRow:
+    """One line of the list."""
+
+    cluster: MemberCluster
+    state: badges.Badge
+    labels: list[str]
+    more_labels: int
+    taints: list[str]
+    placements: int
+    stale: int
+    values: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The heading of a column: the order that its link sets, and how the list is sorted by it now."""
+
+    title: str
+    order: str
+    sorted: str
+    is_number: bool = False
+
+
+@for_readers
+@require_safe
+def clusters(request: HttpRequest) -> HttpResponse:
+    """List the clusters that match, a page at a time, or download them all."""
+    wanted = ClusterFilter(
+        text=request.GET.get("q", "").strip(),
+        labels=tuple(label for label in map(str.strip, request.GET.getlist("label")) if label),
+        state=word_from(request, "state", ClusterFilterState),
+    )
+    rows = clusters_matching(wanted)
+    if request.GET.get("download") in FORMATS:
+        return download(rows, request.GET["download"])
+    ordered, column, order = in_order(rows, request.GET.get("sort", "name"))
+    page, keys = page_from(request, ordered, order=column), label_keys()
+    written = request.GET.get("columns", "").replace(",", " ").split()
+    columns, states_counted = list(dict.fromkeys(written))[:_MOST_COLUMNS], counts_by_state()
+    given = request.GET.get("sort", "")
+    by_label = given.removeprefix("-").startswith(LABEL)
+    heads = [
+        ("Name", "name", False),
+        ("Status", "state", False),
+        *((key, f"{LABEL}{key}", False) for key in columns),
+        ("Labels", "", False),
+        ("Taints", "", False),
+        ("Heartbeat", "heartbeat", True),
+        ("Placements", "placements", True),
+        ("Outdated", "stale", True),
+    ]
+    context = {
+        "wanted": wanted,
+        "unknown": unknown_words(
+            request,
+            state=ClusterFilterState,
+            sort=([*ORDERS, given] if by_label else list(ORDERS)),
+            download=FORMATS,
+        ),
+        "rows": _rows(page.rows, columns),
+        "after": page.after,
+        "count": rows.count()
+        if wanted != ClusterFilter()
+        else states_counted[ClusterFilterState.ELIGIBLE] + states_counted[ClusterFilterState.NOT_ELIGIBLE],
+        "states": states_counted,
+        "order": order,
+        "columns": columns,
+        "headers": [_header(*head, order=order) for head in heads],
+        "formats": FORMATS,
+        **_facets(request, wanted, keys),
+    }
+    return render_page(request, "clusters/list.html", context, fragment="clusters/_list.html")
+
+
+def _header(title: str, by: str, is_number: bool, *, order: str) -> Header:
+    directions = {by: "ascending", f"-{by}": "descending"} if by else {}
+    following = f"-{by}" if by and order == by else by
+    return Header(title, following, directions.get(order, ""), is_number)
+
+
+def _facets(request: HttpRequest, wanted: ClusterFilter, keys: list[tuple[str, int]]) -> dict[str, Any]:
+    """Return label values to filter by: of the requested key, else of the filter, else of favourites."""
+    known = [key for key, _ in keys]
+    filtered = [one.removeprefix("!").partition(":")[0] for one in wanted.labels]
+    chosen = [request.GET["by"]] if request.GET.get("by") else filtered[:1]
+    shown = chosen or favourite_keys(known, most=_FACETS)
+    groups = [
+        (key, [(f"{key}:{value}", value or "(empty)", count) for value, count in found])
+        for key, found in groups_of(shown).items()
+    ]
+    return {"keys": keys, "by": next(iter(chosen), ""), "groups": [(key, one) for key, one in groups if one]}
+
+
+def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterListRow]:
+    names = [cluster.name for cluster in clusters]
+    placed, stale = placements_on(names), stale_on(names)
+    rows = []
+    for cluster in clusters:
+        is_cordoned = getattr(cluster, "how", "") == ClusterListState.CORDONED
+        labels = [one for one in labels_in(cluster) if one.partition("=")[0] not in columns]
+        values = cluster.document["metadata"].get("labels") or {}
+        rows.append(
+            ClusterListRow(
+                cluster,
+                badges.cluster_badge(cluster, is_cordoned=is_cordoned),
+                labels[:_LABELS_SHOWN],
+                max(0, len(labels) - _LABELS_SHOWN),
+                taints_in(cluster),
+                placed.get(cluster.name, 0),
+                stale.get(cluster.name, 0),
+                [values.get(key, "") for key in columns],
+            )
+        )
+    return rows
+
+
+def labels_in(cluster: MemberCluster) -> list[str]:
+    found = cluster.document["metadata"].get("labels") or {}
+    return [f"{key}={value}" for key, value in sorted(found.items())]
+
+
+def taints_in(cluster: MemberCluster) -> list[str]:
+    """Return the taints of a cluster as `key=value:effect`, in their order."""
+    return list(map(taint_text, cluster.document["spec"].get("taints") or ()))
+
+
+def taint_text(written: dict[str, Any]) -> str:
+    value = f"={written['value']}" if written.get("value") else ""
+    return f"{written['key']}{value}:{written['effect']}"
+
+
+@for_readers
+@require_safe
+def cluster(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one cluster: what it is, what is placed on it, and which decision put it there."""
+    found = get_object_or_404(MemberCluster, name=name)
+    is_cordoned = bool(cordoned_among([found]))
+    here = bindings_on(name)
+    resources = sorted({name for amounts in found.usage.values() for name in amounts})
+    sorts = ("capacity", "allocatable", "available")
+    context = {
+        "cluster": found,
+        "state": badges.cluster_badge(found, is_cordoned=is_cordoned),
+        "is_cordoned": is_cordoned,
+        "faults": fault_rows(found, now=datetime.now(UTC)),
+        "labels": labels_in(found),
+        "taints": taints_in(found),
+        "usage": [(name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources],
+        "bindings": here[:BINDINGS_SHOWN],
+        "placements": here.count(),
+        "events": event_rows(events_matching(kind="cluster", name=name).order_by("-id")[:EVENTS_SHOWN]),
+        "manifest": dump_yaml(manifest_of(found)),
+    }
+    return render_page(request, "clusters/cluster.html", context)
+
+
+STATE_BADGES = {
+    ClusterListState.ELIGIBLE: Badge("ok", "Ready"),
+    ClusterListState.JOINING: Badge("progress", "Joining"),
+    ClusterListState.CORDONED: Badge("attention", "Cordoned"),
+    ClusterListState.NOT_ELIGIBLE: Badge("failed", "Not ready"),
+    ClusterListState.LEAVING: Badge("blocked", "Leaving"),
+}
+
+
+_ROWS = 100
+_KEYS_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyRow:
+    """One group; `query` selects its clusters."""
+
+    values: list[str]
+    total: int
+    states: list[tuple[Badge, int]]
+    query: str
+
+
+@for_readers
+@require_safe
+def topology(request: HttpRequest) -> HttpResponse:
+    """Show how many clusters have which values, and which values look misspelt."""
+    keys = label_keys()
+    first = request.GET.get("key", "").strip() or favourite_key([key for key, _ in keys])
+    second = request.GET.get("key2", "").strip()
+    chosen = tuple(dict.fromkeys(one for one in (first, second) if one))
+    groups = groups_by(*chosen) if chosen else []
+    chart = (
+        topology_chart(
+            chosen,
+            [
+                Grouped(one.values, {str(state): count for state, count in one.counts.items()})
+                for one in groups
+            ],
+        )
+        if chosen
+        else None
+    )
+    table = asked_table(request, [chart] if chart else [])
+    if table:
+        return table
+    context = {
+        "keys": keys[:_KEYS_SHOWN],
+        "chosen": chosen,
+        "key": chosen[0] if chosen else "",
+        "key2": chosen[1] if len(chosen) > 1 else "",
+        "charts": [chart] if chart else [],
+        "rows": [
+            TopologyRow(
+                list(map(value_words, one.values)),
+                one.total,
+                [(STATE_BADGES[state], one.counts[state]) for state in STATE_BADGES if state in one.counts],
+                urlencode(
+                    [
+                        ("label", f"!{key}" if value is None else f"{key}:{value}")
+                        for key, value in zip(chosen, one.values, strict=True)
+                    ]
+                ),
+            )
+            for one in groups[:_ROWS]
+        ],
+        "more": max(0, len(groups) - _ROWS),
+        "alike_keys": near_duplicates(key for key, _ in keys),
+        "alike": [
+            (key, alike)
+            for place, key in enumerate(chosen)
+            for alike in near_duplicates(one.values[place] or "" for one in groups if one.values[place])
+        ],
+        "lacking": sum(one.total for one in groups if None in one.values),
+    }
+    return render_page(request, "clusters/topology.html", context)

@@ -1,0 +1,194 @@
+"""The overview: totals, what needs attention, the placements with the least headroom, recent decisions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import Resolver404, resolve, reverse
+from django.views.decorators.http import require_safe
+from django_htmx.http import HttpResponseClientRefresh
+
+from clusters.filters import label_keys, members_by
+from fleetui.apimachinery.model import Semantics
+from fleetui.htmx import render_page, wants_fragment
+from fleetui.permissions import for_readers, may_approve, may_operate
+from fleetui.polling import not_modified, shared_fragment
+from placements.explain.charts.figure import Chart, Leads
+from placements.explain.charts.fleet import (
+    OPENED_UP_TO,
+    STATES,
+    Members,
+    label_filter,
+    state_filter,
+    waffle_chart,
+)
+from placements.explain.vocabulary import measure_word
+from placements.models import Decision
+from placements.services.dashboard import queries
+from placements.services.dashboard.queries import (
+    MANY_CLUSTERS,
+    PlacementHeadroom,
+    ineligible_counts,
+    least_headroom,
+)
+from placements.services.demo.fleets import DEMO_SIZES
+from placements.services.fleet.queries import Skew, favourite_key, stale_placements
+from placements.services.rollouts.approvals import first_waiting, waiting_for
+from placements.services.rollouts.attention import needs_attention, waiting_count
+from placements.web import badges
+from placements.web.layout import runs_under_way
+from placements.web.request import asked_table, current_user
+
+
+@dataclass(frozen=True, slots=True)
+class TightRow:
+    """One placement with its headroom and the status of its rollout; `measure` is the word for its limits."""
+
+    tight: PlacementHeadroom
+    picked: str
+    state: badges.Badge
+    skews: list[tuple[Skew, badges.Badge]]
+    run: badges.Badge | None
+    measure: str
+
+
+def tight_row(tight: PlacementHeadroom) -> TightRow:
+    run = badges.run_state(tight.run, tight.verdict) if tight.run else None
+    run = badges.staged_state(tight.staged) if tight.staged else run
+    skews = [
+        (
+            one,
+            badges.Badge("attention" if one.skew > one.most else "ok", f"{one.key} {one.skew} / {one.most}"),
+        )
+        for one in tight.skews
+    ]
+    placement = tight.placement
+    return TightRow(
+        tight,
+        badges.picked_of(placement),
+        badges.placement_state(placement),
+        skews,
+        run,
+        measure_word(Semantics(placement.semantics)),
+    )
+
+
+_KEYS_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class LatestDecisionRow:
+    """One decision, and the address of its comparison with the decision before."""
+
+    decision: Decision
+    compare: str
+
+
+@for_readers
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    """Show the overview, which the page polls; on an empty hub the first steps."""
+    version = queries.pulse()
+    is_table = "table" in request.GET
+    if not is_table and (same := not_modified(request, version, queries.pulse)):
+        return same
+    if wants_fragment(request) and not is_table:
+        if queries.is_untouched():
+            return HttpResponseClientRefresh()
+        approver = request.user.get_username() if may_approve(request.user) else ""
+        operates = str(may_operate(request.user))
+        return shared_fragment(
+            request,
+            ((request.path, version, _by(request), str(_has_fleet(request, version)), operates, approver)),
+            lambda: _overview(request, version),
+        )
+    return _overview(request, version)
+
+
+def _overview(request: HttpRequest, version: str) -> HttpResponse:
+    fleet = {} if _has_fleet(request, version) else _fleet(request)
+    if fleet and not fleet["charts"] and queries.is_untouched():
+        return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
+    table = asked_table(request, fleet.get("charts", ()))
+    if table:
+        return table
+    counts, under_way, waiting = queries.counts(), runs_under_way(request), waiting_count()
+    is_large = counts.clusters > MANY_CLUSTERS
+    approvals, approvals_count = first_waiting(most=queries.MOST)
+    stale, stale_count = stale_placements(most=queries.MOST)
+    ineligible, leaving = ([], []) if is_large else queries.clusters_in_need()
+    context = {
+        "version": version,
+        "is_news": wants_fragment(request),
+        **fleet,
+        "counts": counts,
+        "runs": under_way,
+        "runs_waiting": waiting,
+        "is_calm": under_way == waiting and not counts.pending,
+        "most": queries.MOST,
+        "approvals": [waiting_for(one, current_user(request)) for one in approvals],
+        "approvals_count": approvals_count,
+        "short": queries.short_placements() if counts.unfulfilled else [],
+        "invalid": queries.invalid_placements() if counts.invalid else [],
+        "stale": stale,
+        "stale_count": stale_count,
+        "rollouts": needs_attention(),
+        "faulty": queries.faulty_records(),
+        "is_large": is_large,
+        "ineligible_counts": ineligible_counts() if is_large else [],
+        "ineligible": ineligible,
+        "leaving": leaving,
+        "decisions": [LatestDecisionRow(one, _compare(one)) for one in queries.last_decisions()],
+        "placements": [tight_row(one) for one in least_headroom()],
+    }
+    return render_page(request, "dashboard/overview.html", context, fragment="dashboard/_events.html")
+
+
+def _by(request: HttpRequest) -> str:
+    return request.GET.get("by", "").strip()
+
+
+def _has_fleet(request: HttpRequest, version: str) -> bool:
+    fleet = version.partition("-")[0]
+    return wants_fragment(request) and request.GET.get("v", "").partition("-")[0] == fleet
+
+
+def _fleet(request: HttpRequest) -> dict[str, Any]:
+    """Return the fleet chart and the labels that it can be grouped by."""
+    keys = [key for key, _ in label_keys()]
+    by = _by(request) or favourite_key(keys)
+    members = members_by(by)
+    chart = waffle_chart(by, members)
+    charts = [replace(chart, leads=_leads(by, members, chart))] if chart else []
+    return {"charts": charts, "by": by, "keys": keys[:_KEYS_SHOWN], "has_fleet": True}
+
+
+def _leads(by: str, members: Mapping[str | None, Members], chart: Chart) -> Leads:
+    """Return the links of the cells: to one cluster, or in a large fleet to a filtered list."""
+    is_large = sum(map(len, members.values())) > OPENED_UP_TO
+    page = reverse("web:clusters")
+    labels = [quote(label_filter(by, value), safe=":") for value in members]
+    present = {state for clusters in members.values() for _, state in clusters}
+    states = ["", "", *(f"&state={state_filter(one)}" for one in STATES if one in present)]
+    cells = tuple(
+        tuple(
+            f"{page}?label={label}{state}" if count else "" for state, count in zip(states, row, strict=True)
+        )
+        for label, row in zip(labels, chart.rows, strict=True)
+    )
+    return Leads(f"{page}?label={{y}}&state={{z}}" if is_large else f"{page}{{customdata}}/", cells)
+
+
+def _compare(decision: Any) -> str:
+    """Return the address of the comparison with the decision before, where comparisons are served."""
+    if not decision.before:
+        return ""
+    page = reverse("web:placement", args=[decision.placement_name])
+    address = f"{page}compare/{decision.before}..{decision.record.decision_id}/"
+    try:
+        resolve(address)
+    except Resolver404:
+        return ""
+    return address

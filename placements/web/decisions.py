@@ -1,0 +1,357 @@
+"""The page of one decision: its replay, an explanation for one cluster, and all clusters or one chart."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property, partial
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from fleetui.htmx import render_page
+from fleetui.permissions import for_readers
+from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.reason import ReasonCode
+from placements.engine.scheduling.replay import RoundSummary
+from placements.explain.charts.figure import Chart, Leads
+from placements.explain.charts.outcomes import (
+    RULES,
+    FunnelStage,
+    funnel_chart,
+    label_keys,
+    matrix_chart,
+    stages,
+)
+from placements.explain.charts.scores import build_up_chart, cloud_chart, heatmap_chart
+from placements.explain.charts.spread import group_chart, skew_chart
+from placements.explain.decision_document import outcome_document
+from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of, rows_of, written
+from placements.explain.decisions import step_sentences
+from placements.explain.vocabulary import bindings_sentence, headline, policy_sentence
+from placements.models import Rollout, ScenarioDecision
+from placements.services.decisions.records import AnyDecision, DecisionView, decisions_named
+from placements.services.what_if.queries import hypothetical_named
+from placements.web.outcomes import OutcomeTable, outcome_table
+from placements.web.request import UnknownWord, address_with, asked_table, number_of, unknown_words, word_from
+from placements.web.why_not import Explanation, explanation_of
+
+FORMATS = ("csv", "json")
+PANELS = {
+    "issues": "decisions/_issues.html",
+    "view": "decisions/_view.html",
+}
+"""Parts of the page that htmx fetches by themselves: `?panel=issues`."""
+_MOST_DOMAINS, _MOST_OFFERED, _MOST_FOUND = 60, 200, 20
+
+
+class View(StrEnum):
+    """What the last panel of the page shows, one at a time."""
+
+    CLUSTERS = "clusters"
+    FUNNEL = "funnel"
+    SCORES = "scores"
+    CLOUD = "cloud"
+    JOINT = "joint"
+    INPUTS = "inputs"
+
+
+_TITLES = {
+    View.CLUSTERS: "All clusters",
+    View.FUNNEL: "Filtering summary",
+    View.SCORES: "Score heatmap",
+    View.CLOUD: "Score cloud",
+    View.JOINT: "Two labels",
+    View.INPUTS: "Inputs",
+}
+_ONLY_WITH_STEPS = (View.SCORES, View.CLOUD)
+_LIST_FILTERS = ("q", "group", "reason", "outcome", "from")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRound:
+    """One step as the page shows it; `is_single`: one ranking instead of steps."""
+
+    step: RoundSummary
+    number: int
+    total: int
+    earlier: int | None
+    later: int | None
+    is_single: bool
+    sentences: list[str]
+    ranking: Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """The clusters to choose from: all names of a small fleet, and those that contain a part of a name."""
+
+    names: tuple[str, ...]
+    found: tuple[str, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterList:
+    """The clusters of a decision with the filters that the address sets."""
+
+    table: OutcomeTable
+    text: str
+    group: str
+    reason: str
+    reason_words: str
+    groups: list[str]
+    is_filtered: bool
+
+
+class DecisionPage(DecisionView):
+    """A decision and what the address selects of it; each panel computes only what it shows."""
+
+    def __init__(self, request: HttpRequest, row: AnyDecision) -> None:
+        super().__init__(row)
+        self._request = request
+        self.cluster = request.GET.get("cluster", "").strip()
+        self.headline = headline(self.value)
+        self.clusters_count = len(self.value.cycle.fleet)
+        self.placed_count = len(self.value.picked_names) + len(self.value.kept)
+        # Finding issues takes scheduler runs: they are in the page at once only where some are certain.
+        self.has_issues_panel = not self.value.is_fulfilled or request.GET.get("panel") == "issues"
+
+    @cached_property
+    def policy(self) -> str:
+        cycle = self.value.cycle
+        return policy_sentence(cycle.policy, cycle.semantics, cycle.options)
+
+    @cached_property
+    def run(self) -> tuple[str, str] | None:
+        """The words and the address of the run that rolled the decision out."""
+        run = self.rollout
+        if run is None:
+            return None
+        if isinstance(run, Rollout):
+            return f"run {run.number}", reverse("web:rollout", args=[run.placement_name, run.number])
+        return f"staged run {run.name}", reverse("web:staged-run", args=[run.name])
+
+    @cached_property
+    def step(self) -> int | None:
+        """The step that the address selects, by default the last; None for a decision without steps.
+
+        Raise Http404 for a step that does not exist.
+        """
+        total, text = self.value.number_of_rounds, self._request.GET.get("step", "")
+        if not text:
+            return total or None
+        number = number_of(text) or 0
+        if not 1 <= number <= total:
+            raise Http404(f"There is no step {text[:10]}: this decision has {total}.")
+        return number
+
+    @cached_property
+    def replayed(self) -> ReplayedRound | None:
+        if not self.step:
+            return None
+        number, total = self.step, self.value.number_of_rounds
+        step = self.replay.step(number)
+        return ReplayedRound(
+            step,
+            number,
+            total,
+            number - 1 if number > 1 else None,
+            number + 1 if number < total else None,
+            is_single=step.cut is not None or not step.spreads,
+            sentences=step_sentences(self.replay, step),
+            ranking=ranking_of(self.replay, number, self.cluster),
+        )
+
+    @cached_property
+    def step_charts(self) -> list[Chart]:
+        return [one for one in (group_chart(self.value, self.step), self._skews()) if one]
+
+    def _skews(self) -> Chart | None:
+        """Draw the skews; each step leads to its replay."""
+        chart = skew_chart(self.value, self.step)
+        if chart is None:
+            return None
+        here = address_with(self._request, step=None)
+        before = here if here == "?" else f"{here}&"
+        cells = tuple((f"{before}step={row[0]}#replay",) for row in chart.rows)
+        return replace(chart, leads=Leads(f"{before}step={{x}}#replay", cells))
+
+    def chart(self, name: str) -> Chart | None:
+        """Draw the chart with this name; None for an unknown one, or where there is nothing to draw."""
+        value, step = self.value, self.step
+        charts: dict[str, Callable[[], Chart | None]] = {
+            "groups": partial(group_chart, value, step),
+            "skews": self._skews,
+            "funnel": lambda: funnel_chart(self.outcomes),
+            "scores": lambda: heatmap_chart(value, self.outcomes, step),
+            "cloud": partial(cloud_chart, value, step),
+        }
+        if name == "matrix" and len(self.keys) == 2:
+            return matrix_chart(value, *self.keys)
+        if name == "build-up" and self.cluster in value.cycle.fleet.positions:
+            return build_up_chart(value, self.cluster)
+        return charts[name]() if name in charts else None
+
+    @cached_property
+    def why(self) -> Explanation | None:
+        is_known = self.cluster in self.value.cycle.fleet.positions
+        return explanation_of(self, self.cluster) if is_known else None
+
+    @cached_property
+    def chooser(self) -> Chooser:
+        names, text = self.value.cycle.fleet.names, self.cluster
+        found = [name for name in names if text.lower() in name] if text and text not in names else []
+        return Chooser(
+            names if len(names) <= _MOST_OFFERED else (),
+            tuple(found[:_MOST_FOUND]),
+            max(0, len(found) - _MOST_FOUND),
+        )
+
+    @cached_property
+    def view(self) -> View | None:
+        """The view that the address selects; None: the clusters, fetched when they scroll into sight."""
+        query = self._request.GET
+        is_list = query.get("panel") == "view" or any(query.get(name) for name in _LIST_FILTERS)
+        return word_from(self._request, "view", View) or (View.CLUSTERS if is_list else None)
+
+    @property
+    def views(self) -> list[tuple[str, str, bool]]:
+        """The name and title of each view, and whether it is the one that is shown."""
+        has_steps = bool(self.value.number_of_rounds)
+        return [
+            (str(view), title, view is self.view)
+            for view, title in _TITLES.items()
+            if has_steps or view not in _ONLY_WITH_STEPS
+        ]
+
+    @cached_property
+    def view_chart(self) -> Chart | None:
+        return self.chart("matrix" if self.view is View.JOINT else str(self.view))
+
+    @property
+    def unknown(self) -> list[UnknownWord]:
+        closed = {"view": View, "outcome": Outcome, "reason": ReasonCode, "download": FORMATS}
+        return unknown_words(self._request, **closed)
+
+    @property
+    def funnel_stages(self) -> list[FunnelStage]:
+        return stages(self.outcomes)
+
+    @cached_property
+    def known_keys(self) -> list[str]:
+        return label_keys(self.value)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The two label keys of the matrix; one that the address leaves out is the first that is left."""
+        wanted = [self._request.GET.get(name, "") for name in ("key", "key2")]
+        known = [key for key in dict.fromkeys(wanted) if key in self.known_keys]
+        rest = (key for key in self.known_keys if key not in known)
+        chosen = [key if key in known else next(rest, "") for key in wanted]
+        return tuple(key for key in dict.fromkeys(chosen) if key)
+
+    @property
+    def bindings(self) -> str:
+        cycle = self.value.cycle
+        return bindings_sentence(cycle) if cycle.bindings else "None"
+
+    @cached_property
+    def cluster_list(self) -> ClusterList:
+        """The clusters that the address selects: `?q=fox&group=region:east&reason=outranked`."""
+        text = self._request.GET.get("q", "").strip().lower()
+        group = self._request.GET.get("group", "").strip()
+        reason = word_from(self._request, "reason", ReasonCode)
+        key, _, value = group.partition(":")
+        cycle = self.value.cycle
+
+        # As in the funnel, reasons that people call the same are the same. A claim is a property.
+        alike = {code for code, words in RULES.items() if reason and words == RULES.get(reason)} | {reason}
+        matching = [
+            one
+            for one, cluster in zip(self.outcomes, cycle.fleet, strict=True)
+            if text in one.cluster
+            and (not group or (cluster.labels.get(key) or cluster.properties.get(key, "")) == value)
+            and (not reason or one.ruled_by in alike)
+        ]
+        domains = [
+            f"{one.topology_key}:{name}"
+            for one in cycle.policy.topology_spread_constraints
+            for name in cycle.fleet.topology(one.topology_key, one.topology_key_type).values
+        ]
+        return ClusterList(
+            outcome_table(self._request, matching),
+            text,
+            group,
+            str(reason or ""),
+            RULES.get(reason, "") if reason else "",
+            domains if len(domains) <= _MOST_DOMAINS else [],
+            bool(text or group or reason),
+        )
+
+
+@for_readers
+@require_safe
+def decision(request: HttpRequest, prefix: str) -> HttpResponse:
+    """Show the decision with this id, or the one whose id begins so."""
+    rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
+    if not rows:
+        raise Http404(f"No decision has an id that begins with {prefix[:40]}.")
+    if len(rows) > 1:
+        return render(request, "decisions/several.html", {"prefix": prefix, "decisions": rows})
+    [row] = rows
+    if row.record.decision_id != prefix:
+        query = request.GET.urlencode()
+        address = reverse("web:decision", args=[row.record.decision_id])
+        return redirect(f"{address}?{query}" if query else address)
+
+    page = DecisionPage(request, row)
+    if request.GET.get("download") in FORMATS:
+        form = request.GET["download"]
+        table, is_filtered = (
+            page.cluster_list.table,
+            page.cluster_list.is_filtered or page.cluster_list.table.chosen,
+        )
+        if form == "json":
+            response: HttpResponse = JsonResponse({"items": list(map(outcome_document, table.found))})
+        else:
+            text = written(rows_of(page.value, table.found)) if is_filtered else outcome_csv(page.value)
+            response = HttpResponse(text, content_type="text/csv; charset=utf-8")
+        name = f"{page.row.record.decision_id[:10]}.{form}"
+        response["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response
+    if "table" in request.GET:
+        chart = page.chart(request.GET["table"])
+        return asked_table(request, [chart] if chart else []) or HttpResponse(status=404)
+    fragment = PANELS.get(request.GET.get("panel", ""), "decisions/_record.html")
+    return render_page(request, "decisions/decision.html", _context(page), fragment=fragment)
+
+
+@for_readers
+@require_safe
+def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResponse:
+    """Explain the outcome of one cluster on a page of its own."""
+    rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
+    page = DecisionPage(request, rows[0]) if len(rows) == 1 else None
+    if page is None or cluster not in page.value.cycle.fleet.positions:
+        raise Http404(f"There is no such decision on a cluster named {cluster[:63]}.")
+    if page.row.record.decision_id != prefix:
+        return redirect("web:decision-cluster", page.row.record.decision_id, cluster)
+
+    page.cluster = cluster
+    build_up = page.why.build_up if page.why else None
+    table = asked_table(request, [build_up] if build_up else [])
+    return table or render_page(request, "decisions/cluster.html", _context(page))
+
+
+def _context(page: DecisionPage) -> dict[str, Any]:
+    row = page.row
+    return {
+        "page": page,
+        "decision": row,
+        "value": page.value,
+        "scenario": row.scenario if isinstance(row, ScenarioDecision) else None,
+        "variant": row.variant if isinstance(row, ScenarioDecision) else "",
+    }

@@ -1,0 +1,220 @@
+"""Drains of a cluster: impact, options, progress, and restoring the evicted placements."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from clusters.filters import cordoned_among
+from clusters.models import MemberCluster, Membership
+from clusters.operations.edit import cordon
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.htmx import render_page, wants_fragment
+from fleetui.permissions import for_operators, for_readers
+from fleetui.polling import not_modified
+from placements.models import Binding, Drain, DrainStep, Placement
+from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, cancel_drain, drain
+from placements.services.disruption.impact import DrainImpact, EvictionImpact, drain_impact
+from placements.services.disruption.queries import latest_drain, step_sentence, taken_over
+from placements.services.disruption.restore import bring_back
+from placements.services.rollouts.operations import ActionNotAllowed
+from placements.web.badges import Badge, phase_state
+from placements.web.request import current_user, number_of
+
+_NAMES_SHOWN = 3
+_LONGEST_MINUTES = 100_000
+_FATES = {
+    EvictionImpact.STUCK: Badge("blocked", "Unschedulable"),
+    EvictionImpact.BLOCKED: Badge("blocked", "Blocked"),
+    EvictionImpact.STAYS: Badge("neutral", "Not evictable"),
+    EvictionImpact.SHRINKS: Badge("attention", "Scaled down"),
+    EvictionImpact.MOVES: Badge("ok", "Rescheduled"),
+    EvictionImpact.LEAVING: Badge("progress", "Removing"),
+}
+_STEPS = {
+    DrainStep.State.WAITING: Badge("neutral", "Pending"),
+    DrainStep.State.BLOCKED: Badge("blocked", "Blocked"),
+    DrainStep.State.LEAVING: Badge("progress", "Evicting"),
+    DrainStep.State.NEXT_RUN: Badge("neutral", "Next run"),
+    DrainStep.State.GONE: Badge("ok", "Evicted"),
+    DrainStep.State.STAYS: Badge("neutral", "Not evictable"),
+}
+_DRAINS = {
+    Drain.State.RUNNING: Badge("progress", "In progress"),
+    Drain.State.DONE: Badge("ok", "Drained"),
+    Drain.State.CANCELLED: Badge("blocked", "Canceled"),
+    Drain.State.EXPIRED: Badge("attention", "Deadline exceeded"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DrainStepRow:
+    """The progress of a drain with one placement, and its replacement clusters."""
+
+    placement: str
+    state: Badge
+    said: str
+    since: datetime
+    went: list[tuple[str, Badge]]
+    more: int
+    is_evictable: bool
+
+
+@for_readers
+@require_http_methods(["GET", "HEAD", "POST"])
+def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Show the impact or the progress of a drain; start, change or cancel it."""
+    cluster = get_object_or_404(MemberCluster, name=name)
+    if request.method == "POST":
+        return _change(request, cluster)
+    if wants_fragment(request) and (same := not_modified(request, _version(name), partial(_version, name))):
+        return same
+    return _page(request, cluster)
+
+
+def _version(cluster: str) -> str:
+    """Return the version of the progress fragment of the last drain; empty without a drain."""
+    last = latest_drain(cluster)
+    return str(_progress(last)["version"]) if last else ""
+
+
+@for_operators("drain clusters")
+def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
+    """Start, change or cancel a drain, or cordon only; restoring a placement has its own page."""
+    if request.POST.get("do") == "bring-back":
+        found = get_object_or_404(Placement, name=request.POST.get("placement", ""))
+        return redirect(
+            f"{reverse('web:placement-reschedule', args=[found.name])}?{urlencode({'back': cluster.name})}"
+        )
+    try:
+        what = request.POST.get("do", "")
+        if what == "begin":
+            done = _start(request, cluster)
+        elif what == "cancel":
+            cancel_drain(cluster.name, by=current_user(request), now=datetime.now(UTC))
+            done = f"Drain of {cluster.name} canceled; {cluster.name} stays cordoned."
+        else:
+            raise InvalidManifest(
+                [FieldError("do", "not-one-of", f"Unsupported value: {what!r}", "begin, cancel")]
+            )
+    except InvalidManifest as found:
+        return _page(request, cluster, faults=found.faults, status=422)
+    except ActionNotAllowed as refused:
+        return _page(request, cluster, refused=str(refused), status=409)
+    messages.success(request, done)
+    return redirect("web:cluster-drain", cluster.name)
+
+
+def _start(request: HttpRequest, cluster: MemberCluster) -> str:
+    by, now = current_user(request), datetime.now(UTC)
+    if request.POST.get("how") == "cordon":
+        cordon([cluster.name], by=by, now=now)
+        return f"{cluster.name} cordoned."
+    faults: list[FieldError] = []
+    at_once = _number(request, "at_once", MOST_AT_ONCE, faults)
+    minutes = _number(request, "minutes", _LONGEST_MINUTES, faults)
+    if faults:
+        raise InvalidManifest(faults)
+    first = tuple(request.POST.get("first", "").replace(",", " ").split())
+    deadline = now + timedelta(minutes=minutes) if minutes else None
+    pace = Pace(at_once, None, first or None, deadline)
+    impact = drain_impact(cluster.name, now=now)
+    if impact.asks_for_the_name and request.POST.get("name", "").strip() != cluster.name:
+        message = "Required value: some placements have no replacement"
+        raise InvalidManifest([FieldError("name", "required", message, cluster.name)])
+    drain(cluster.name, by=by, now=now, pace=pace)
+    return f"Draining {cluster.name}."
+
+
+def _number(request: HttpRequest, field: str, most: int, faults: list[FieldError]) -> int | None:
+    given = request.POST.get(field, "").strip()
+    if not given:
+        return None
+    number = number_of(given)
+    if number and number <= most:
+        return number
+    faults.append(FieldError(field, "out-of-range", f"Invalid value: {given[:20]!r}", f"1 to {most}"))
+    return None
+
+
+def _page(
+    request: HttpRequest,
+    cluster: MemberCluster,
+    *,
+    faults: tuple[FieldError, ...] = (),
+    refused: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    last = latest_drain(cluster.name)
+    is_running = last is not None and last.state == Drain.State.RUNNING
+    is_cordoned = bool(cordoned_among([cluster]))
+    may_begin = not is_running and cluster.membership != Membership.LEAVING
+    defaults = {"how": "drain", "at_once": str(AT_ONCE), "minutes": "", "first": "", "name": ""}
+    context = {
+        "cluster": cluster,
+        "drain": last,
+        "is_running": is_running,
+        "is_cordoned": is_cordoned,
+        "progress": _progress(last) if last else None,
+        "back": bring_back(cluster.name) if last and not is_running else None,
+        "impact": _impact(drain_impact(cluster.name, now=datetime.now(UTC))) if may_begin else None,
+        "given": {field: request.POST.get(field, default) for field, default in defaults.items()},
+        "most_at_once": MOST_AT_ONCE,
+        "faults": faults,
+        "refused": refused,
+    }
+    fragment = "drains/_progress.html" if last and request.method != "POST" else None
+    return render_page(request, "drains/drain.html", context, fragment=fragment, status=status)
+
+
+def _impact(impact: DrainImpact) -> dict[str, Any]:
+    counts = impact.count
+    return {
+        "rows": [(row, _FATES[row.impact]) for row in impact.rows],
+        "totals": [(state, counts[fate]) for fate, state in _FATES.items() if counts[fate]],
+        "unlooked": impact.unlooked,
+        "asks_for_the_name": impact.asks_for_the_name,
+    }
+
+
+def _progress(row: Drain) -> dict[str, Any]:
+    """Return the progress of a drain, and its version: a hash of everything that the fragment shows."""
+    went = taken_over(row)
+    rows = row.steps.select_related("drain").order_by("placement_name")
+    in_order = sorted(rows, key=lambda step: _ORDER.index(DrainStep.State(step.state)))
+    steps = [_step(step, went.get(step.placement_name, [])) for step in in_order]
+    counts = [(state, sum(one.state is state for one in steps)) for state in _STEPS.values()]
+    looks = repr((row.state, row.deadline, row.at_once, steps))
+    return {
+        "state": _DRAINS[Drain.State(row.state)],
+        "steps": steps,
+        "counts": [(state, count) for state, count in counts if count],
+        "done": sum(one.state is _STEPS[DrainStep.State.GONE] for one in steps),
+        "version": hashlib.sha256(looks.encode()).hexdigest()[:12],
+    }
+
+
+_ORDER = (
+    DrainStep.State.BLOCKED,
+    DrainStep.State.LEAVING,
+    DrainStep.State.WAITING,
+    DrainStep.State.NEXT_RUN,
+    DrainStep.State.STAYS,
+    DrainStep.State.GONE,
+)
+
+
+def _step(step: DrainStep, went: list[Binding]) -> DrainStepRow:
+    shown = [(one.cluster_name, phase_state(one.phase)) for one in went[:_NAMES_SHOWN]]
+    more = max(0, len(went) - _NAMES_SHOWN)
+    message = "" if step.state == DrainStep.State.GONE else step_sentence(step)
+    state, is_evictable = _STEPS[DrainStep.State(step.state)], step.state != DrainStep.State.STAYS
+    return DrainStepRow(step.placement_name, state, message, step.changed_at, shown, more, is_evictable)

@@ -1,0 +1,320 @@
+"""The editor of placements: a form and the YAML of a manifest, with a preview of every change; its review."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import unified_diff
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST
+from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retarget
+
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.apimachinery.yaml_edit import UneditableYaml
+from fleetui.concurrency import RevisionConflict
+from fleetui.htmx import wants_fragment
+from fleetui.permissions import for_operators, for_readers, may_operate
+from placements.explain.vocabulary import policy_sentence
+from placements.models import Draft, Placement
+from placements.services.editor.merge import Side
+from placements.services.editor.operations import (
+    DraftExists,
+    ReviewedDraft,
+    UnknownDraftError,
+    confirm_draft,
+    discard_draft,
+    draft_of,
+    merge_draft,
+    start_draft,
+    text_digest,
+    write_draft,
+)
+from placements.services.editor.queries import (
+    DraftPreview,
+    drafts_of,
+    manifest_at,
+    preview_draft,
+    starting_text,
+)
+from placements.services.editor.templates import TEMPLATES
+from placements.services.editor.validation import PlacementDraft
+from placements.services.placements import UnschedulesEverything
+from placements.services.scheduling import PreviewOutdatedError
+from placements.web.editor_context import (
+    EditorMode,
+    Submission,
+    conflict_context,
+    editor_context,
+    is_handed_over,
+    parse_submission,
+    preview_context,
+)
+from placements.web.request import current_user, is_confirmed, number_of
+from placements.web.review import names_after, names_changed_since
+from placements.web.semantics import draft_sides
+
+_METHODS = ["GET", "HEAD", "POST"]
+_LATEST_DRAFTS = 5
+_DRAFT_EXISTS = "You have a draft from another window. It is shown here, without your last input."
+_DRAFT_EXISTS_AND_WAITS = (
+    "This is the draft that you started before. What you wanted to open is not in it: "
+    "save or discard this one first, then open the other again."
+)
+
+
+@dataclass(frozen=True)
+class EditTarget:
+    """What is being edited: a saved placement or a new one, in a draft or not yet.
+
+    `text` is how it is before what is typed now; `base` and `revision` are the saved manifest that the page
+    was made from.
+    """
+
+    text: str
+    address: str
+    placement: Placement | None = None
+    draft: Draft | None = None
+    base: dict[str, Any] | None = None
+    revision: int = 0
+
+    @classmethod
+    def of_draft(cls, draft: Draft) -> "EditTarget":
+        address = reverse("web:draft", args=[draft.pk])
+        return cls(draft.text, address, draft.placement, draft)
+
+    @property
+    def name(self) -> str:
+        return self.placement.name if self.placement else ""
+
+
+@for_operators("create placements")
+@require_http_methods(_METHODS)
+def new_placement(request: HttpRequest) -> HttpResponse:
+    """Write a new placement: from a template, or as a copy of another one."""
+    copied = get_object_or_404(Placement, name=request.GET["from"]) if request.GET.get("from") else None
+    template = request.GET.get("template", TEMPLATES[0].name)
+    target = EditTarget(starting_text(template, copied=copied), request.get_full_path())
+    if request.method == "POST":
+        return _edit(request, target)
+    context = {
+        "placement_templates": () if copied else TEMPLATES,
+        "template_name": template,
+        "own_drafts": drafts_of(request.user, None)[:_LATEST_DRAFTS],
+    }
+    return _show(request, target, context)
+
+
+@for_operators("edit placements")
+@require_http_methods(_METHODS)
+def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
+    """Change a placement; the first change starts a draft."""
+    placement = get_object_or_404(Placement, name=name)
+    base, revision = placement.document, placement.revision
+    if request.method == "POST":
+        started = number_of(request.POST.get("revision", ""), digits=17)
+        if started is not None:  # another user may have saved since then
+            base, revision = manifest_at(placement, started)
+        target = EditTarget(dump_yaml(base), request.get_full_path(), placement, None, base, revision)
+        return _edit(request, target)
+    if draft := drafts_of(request.user, placement).first():
+        return render(request, "editor/draft_exists.html", {"placement": placement, "draft": draft})
+    return _show(request, EditTarget(dump_yaml(base), request.get_full_path(), placement))
+
+
+@for_readers
+@require_http_methods(_METHODS)
+def draft(request: HttpRequest, number: int) -> HttpResponseBase:
+    """Show a draft: to its owner in the editor, to others to read."""
+    if request.method == "POST":
+        return change_draft(request, number)
+    row = get_object_or_404(Draft.objects.select_related("placement", "owner"), pk=number)
+    if row.owner_id == request.user.pk and may_operate(request.user):
+        return _show(request, EditTarget.of_draft(row))
+    preview = _preview(EditTarget.of_draft(row))
+    context = {"draft": row, **editor_context(preview)}
+    return render(request, "editor/read.html", context)
+
+
+@for_operators("edit drafts")
+def change_draft(request: HttpRequest, number: int) -> HttpResponse:
+    """Change one's own draft."""
+    return _edit(request, EditTarget.of_draft(_own_draft(request, number)))
+
+
+@for_operators("discard drafts")
+@require_POST
+def discard(request: HttpRequest, number: int) -> HttpResponse:
+    """Delete one's own draft."""
+    try:
+        discarded = discard_draft(number, by=current_user(request))
+    except UnknownDraftError as error:
+        raise Http404(str(error)) from error
+    messages.success(request, "Draft discarded.")
+    if discarded.placement:
+        return redirect("web:placement", discarded.placement.name)
+    return redirect("web:placements")
+
+
+@for_operators("save placements")
+@require_http_methods(_METHODS)
+def review(request: HttpRequest, number: int) -> HttpResponse:
+    """Show what saving a draft would do, or save it as it was shown."""
+    row = _own_draft(request, number)
+    if request.method != "POST":
+        return _show_review(request, row)
+    reviewed = ReviewedDraft(request.POST.get("digest", ""), request.POST.get("decision", ""))
+    now, confirmed = datetime.now(UTC), is_confirmed(request)
+    try:
+        saved = confirm_draft(
+            number, reviewed=reviewed, by=current_user(request), now=now, confirmed=confirmed
+        )
+    except UnschedulesEverything as error:
+        return _show_review(request, row, status=409, empties=error)
+    except PreviewOutdatedError as error:
+        return _show_review(request, row, status=409, outdated="draft" if error.is_text else "fleet")
+    except RevisionConflict:
+        return _show_review(request, _own_draft(request, number), status=409)
+    except InvalidManifest as found:
+        return _show_review(request, row, status=422, refused=found.faults)
+    messages.success(request, f"Placement {saved.object.name} saved.")
+    return redirect("web:placement", saved.object.name)
+
+
+@for_operators("edit drafts")
+@require_POST
+def rebase(request: HttpRequest, number: int) -> HttpResponse:
+    """Merge what somebody else saved meanwhile into a draft."""
+    keep = Side(request.POST["keep"]) if request.POST.get("keep") in list(Side) else None
+    row = _own_draft(request, number)
+    context = {"draft": row, "placement": row.placement, "conflicts": (), "message": ""}
+    try:
+        result = merge_draft(number, by=current_user(request), now=datetime.now(UTC), keep=keep)
+    except (UneditableYaml, InvalidManifest) as error:
+        return render(request, "editor/conflicts.html", {**context, "message": str(error)}, status=409)
+    if result.conflicts and keep is None:
+        return render(
+            request, "editor/conflicts.html", {**context, "conflicts": result.conflicts}, status=409
+        )
+    revision = row.placement.revision if row.placement else 0
+    messages.success(request, f"Draft rebased on revision {revision}.")
+    return redirect("web:draft", number)
+
+
+def _own_draft(request: HttpRequest, number: int) -> Draft:
+    try:
+        return draft_of(number, by=current_user(request))
+    except UnknownDraftError as error:
+        raise Http404("You have no draft of that number.") from error
+
+
+def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
+    """Apply what was typed, save it in a draft, which the first change starts, and show what follows."""
+    started = request.POST.get("draft", "")
+    if target.draft is None and started.isdecimal():
+        target = EditTarget.of_draft(_own_draft(request, int(started)))
+    submission = parse_submission(request.POST, PlacementDraft.parse(target.text, name=target.name))
+    text, is_new, now = submission.draft.text, target.draft is None, datetime.now(UTC)
+    try:
+        if target.draft is not None:
+            write_draft(target.draft, text, now=now)
+        elif text != target.text or ("review" in request.POST and target.placement is None):
+            row = start_draft(
+                text,
+                placement=target.placement,
+                base=target.base,
+                revision=target.revision,
+                by=current_user(request),
+                now=now,
+            )
+            target = EditTarget.of_draft(row)
+    except DraftExists as error:
+        target, is_new = EditTarget.of_draft(error.draft), True
+        message = _DRAFT_EXISTS_AND_WAITS if is_handed_over(request.POST) else _DRAFT_EXISTS
+        draft_now = PlacementDraft.parse(target.text, name=target.name)
+        submission = Submission(draft_now, submission.mode, is_structural=True, message=message)
+    if "review" in request.POST and target.draft is not None:
+        review_address = reverse("web:draft-review", args=[target.draft.pk])
+        is_fragment = wants_fragment(request)
+        return HttpResponseClientRedirect(review_address) if is_fragment else redirect(review_address)
+    address = target.address.partition("?as=")[0]
+    if submission.mode is EditorMode.YAML:
+        address += f"{'&' if '?' in address else '?'}as=yaml"
+    if not wants_fragment(request):
+        if submission.message:
+            messages.warning(request, submission.message)
+        return redirect(address)
+
+    context = _context(target, submission)
+    if submission.is_structural:
+        response = render(request, "editor/_editor.html", context)
+        return push_url(reswap(retarget(response, "#editor"), "outerHTML"), address)
+    response = render(request, "editor/_response.html", context)
+    return push_url(response, address) if is_new and target.draft is not None else response
+
+
+def _show(request: HttpRequest, target: EditTarget, more: dict[str, Any] | None = None) -> HttpResponse:
+    """Show the page of the editor; a text that no form can show as YAML."""
+    mode = EditorMode.YAML if request.GET.get("as") == EditorMode.YAML else EditorMode.FORM
+    parsed, message = PlacementDraft.parse(target.text, name=target.name), ""
+    if parsed.form is None and mode is EditorMode.FORM:
+        mode, message = EditorMode.YAML, parsed.no_form
+    context = _context(target, Submission(parsed, mode, message=message)) | (more or {})
+    return render(request, "editor/edit.html", context)
+
+
+def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
+    preview = preview_draft(submission.draft, saved=target.placement, now=datetime.now(UTC))
+    return {
+        "address": target.address,
+        "draft": target.draft,
+        "placement": target.placement,
+        "mode": str(submission.mode),
+        "message": submission.message,
+        "focus": submission.focus,
+        **conflict_context(target.draft),
+        **editor_context(preview),
+    }
+
+
+def _preview(target: EditTarget) -> DraftPreview:
+    draft = PlacementDraft.parse(target.text, name=target.name)
+    return preview_draft(draft, saved=target.placement, now=datetime.now(UTC))
+
+
+def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **results: Any) -> HttpResponse:
+    """Show the review; `results` say why a confirmation was refused: outdated, empties, refused."""
+    placement, preview = row.placement, _preview(EditTarget.of_draft(row))
+    draft, schedule, before = preview.draft, preview.schedule, preview.saved_manifest
+    outdated = results.get("outdated", "")
+    old = dump_yaml(placement.document).splitlines() if placement else []
+    new = dump_yaml(draft.data).splitlines() if draft.document else []
+    kinds = {"+": "added", "-": "removed", "@": "place"}
+    lines = list(unified_diff(old, new, "live", "draft", lineterm="", n=3))
+    context = {
+        **preview_context(preview, preview.waves),
+        "draft": row,
+        "placement": placement,
+        "digest": text_digest(row.text),
+        **conflict_context(row),
+        "outdated": outdated,
+        "empties": results.get("empties"),
+        "refused": results.get("refused", ()),
+        "moved": names_changed_since(request, schedule) if outdated == "fleet" and schedule else [],
+        "after": names_after(schedule) if schedule else "",
+        "sentence_before": "",
+        "manifest_diff": ([(kinds.get(line[:1], "same"), line) for line in lines[2:]]),
+        "rescored": schedule.rescored if schedule else (),
+        "is_unchanged": placement is not None and draft.data == placement.document,
+        "has_rules": False,
+    }
+    if before is not None:
+        context["sentence_before"] = policy_sentence(
+            before.spec.policy, before.semantics, before.spread_options
+        )
+    if "rules" in request.GET and draft.manifest is not None and not preview.errors:
+        context |= {"has_rules": True, **draft_sides(draft.manifest)}
+    return render(request, "editor/review.html", context, status=status)

@@ -1,0 +1,97 @@
+"""Fault injection: faults of simulated clusters."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods
+
+from clusters.models import MemberCluster
+from clusters.operations.fault_injection import NotSimulatedError, faults_of, new_fault, set_faults
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.concurrency import RevisionConflict
+from fleetui.permissions import for_operators
+from placements.explain.rehearsals import FAULT_KINDS, fault_words, until_of
+from placements.web.request import current_user, number_of
+
+MINUTES = {"": "Until cleared", "5": "5 minutes", "15": "15 minutes", "60": "1 hour"}
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    """An active fault of a simulated cluster; `place` is its index among all."""
+
+    place: int
+    kind: str
+    words: str
+    until: datetime | None
+
+
+def fault_rows(cluster: MemberCluster, *, now: datetime) -> list[FaultRow]:
+    """Return the active faults of a cluster; a real cluster has none."""
+    faults = faults_of(cluster) if cluster.is_simulated else []
+    rows = [
+        FaultRow(place, fault["kind"], fault_words(fault), until_of(fault))
+        for place, fault in enumerate(faults)
+    ]
+    return [row for row in rows if row.until is None or now < row.until]
+
+
+@for_operators("inject faults")
+@require_http_methods(["GET", "HEAD", "POST"])
+def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
+    """Show the faults of a simulated cluster; inject a fault or clear some."""
+    cluster = get_object_or_404(MemberCluster, name=name)
+    if request.method != "POST":
+        return _page(request, cluster)
+    now, expected = datetime.now(UTC), number_of(request.POST.get("revision", ""), digits=17)
+    try:
+        wanted = _wanted(request, cluster, now)
+        row = set_faults(name, wanted, by=current_user(request), now=now, expected=expected)
+    except InvalidManifest as found:
+        return _page(request, cluster, faults=found.faults, status=422)
+    except (NotSimulatedError, RevisionConflict) as error:
+        return _page(request, MemberCluster.objects.get(pk=cluster.pk), refused=str(error), status=409)
+    is_active = bool(fault_rows(row, now=now)) and "end" not in request.POST
+    messages.success(request, f"Fault injected on {name}." if is_active else f"Faults cleared on {name}.")
+    return redirect("web:cluster-inject-fault", name)
+
+
+def _wanted(request: HttpRequest, cluster: MemberCluster, now: datetime) -> list[dict[str, Any]]:
+    """Return the faults to set, without those that have ended. Raises Faults, NotSimulatedError."""
+    there = faults_of(cluster)
+    lasting = {one.place: there[one.place] for one in fault_rows(cluster, now=now)}
+    if "end" in request.POST:
+        return [fault for place, fault in lasting.items() if request.POST["end"] not in ("all", str(place))]
+    kind, minutes = request.POST.get("kind", ""), request.POST.get("minutes", "")
+    if kind not in FAULT_KINDS:
+        raise InvalidManifest([FieldError("kind", "required", "Required value", ", ".join(FAULT_KINDS))])
+    if minutes not in MINUTES:
+        allowed = ", ".join(one for one in MINUTES if one)
+        raise InvalidManifest(
+            [FieldError("minutes", "not-one-of", f"Unsupported value: {minutes!r}", allowed)]
+        )
+    lasts = timedelta(minutes=int(minutes)) if minutes else None
+    return [*lasting.values(), new_fault(kind, now=now, lasts=lasts)]
+
+
+def _page(
+    request: HttpRequest,
+    cluster: MemberCluster,
+    *,
+    faults: tuple[FieldError, ...] = (),
+    refused: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    context = {
+        "cluster": cluster,
+        "rows": fault_rows(cluster, now=datetime.now(UTC)),
+        "kinds": FAULT_KINDS.items(),
+        "minutes": MINUTES.items(),
+        "faults": faults,
+        "refused": refused or ("" if cluster.is_simulated else str(NotSimulatedError(cluster.name))),
+    }
+    return render(request, "clusters/inject_fault.html", context, status=status)

@@ -1,0 +1,61 @@
+"""Help pages, and the demo fleet: loading and removing it."""
+
+from datetime import UTC, datetime
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from clusters.models import MemberCluster
+from fleetui.permissions import for_operators, for_readers
+from placements.models import Placement, Resource
+from placements.services.demo.fleets import DEMO_SIZES
+from placements.services.demo.load import NameTakenError, load_demo, remove_demo
+from placements.web.request import current_user
+
+PAGES = ("keyboard", "semantics", "glossary")
+
+
+@for_readers
+@require_safe
+def help_page(request: HttpRequest, page: str) -> HttpResponse:
+    return render(request, f"help/{page}.html", {"pages": PAGES})
+
+
+@for_operators("load demo data")
+@require_POST
+def load(request: HttpRequest) -> HttpResponse:
+    """Load a demo fleet of the given size; it replaces the present one."""
+    size = request.POST.get("size", "")
+    if size not in map(str, DEMO_SIZES):
+        messages.error(
+            request, f"Unsupported value: {size[:20]!r}. Supported values: {', '.join(map(str, DEMO_SIZES))}"
+        )
+        return redirect("web:overview")
+    try:
+        load_demo(int(size), by=current_user(request), now=datetime.now(UTC))
+    except NameTakenError as taken:
+        messages.error(request, f"Demo data not loaded: {taken}")
+    else:
+        messages.success(request, f"Demo data loaded: {int(size):,} clusters.")
+    return redirect("web:overview")
+
+
+@for_operators("remove demo data")
+@require_http_methods(["GET", "HEAD", "POST"])
+def remove(request: HttpRequest) -> HttpResponse:
+    """Ask for confirmation, or remove the demo data."""
+    if request.method == "POST":
+        remove_demo(by=current_user(request), now=datetime.now(UTC))
+        messages.success(request, "Demo data removed.")
+        return redirect("web:overview")
+    counts = {
+        model: model.objects.filter(is_demo=True).count() for model in (MemberCluster, Placement, Resource)
+    }
+    context = {
+        "clusters": counts[MemberCluster],
+        "placements": counts[Placement],
+        "resources": counts[Resource],
+    }
+    return render(request, "demo/remove.html", context)

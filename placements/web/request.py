@@ -1,0 +1,155 @@
+"""What views read from a request: the user, numbers, filters, the page of a list, the table of a chart."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from django.contrib.auth.models import User
+from django.db.models import Model, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.htmx import render_page
+from fleetui.pagination import BadCursorError, Page, page_of
+from placements.explain.charts.figure import Chart
+from placements.services.placements import CONFIRMATION
+
+
+def current_user(request: HttpRequest) -> User:
+    """Return the user; every view that writes requires one."""
+    if not isinstance(request.user, User):
+        raise TypeError("this view requires login")
+    return request.user
+
+
+def is_confirmed(request: HttpRequest) -> bool:
+    """Return whether the user confirmed that everything may be unscheduled (`parts/confirm.html`)."""
+    return request.POST.get("confirm") == CONFIRMATION
+
+
+def number_of(text: str, *, digits: int = 9) -> int | None:
+    """Return a natural number of at most so many digits; None for any other text.
+
+    The bound keeps a number within its column: nine digits fit an integer, 18 a big integer.
+    """
+    return int(text) if text.isdecimal() and len(text) <= digits else None
+
+
+def file_or_text(request: HttpRequest, text: str) -> str | bytes:
+    """Return the uploaded file, or else the text. Raise InvalidManifest without either."""
+    upload = request.FILES.get("file")
+    if upload is None and not text.strip():
+        raise InvalidManifest([FieldError("", "required", "Required value", "a file or text")])
+    return text if upload is None else upload.read()
+
+
+PAGE_SIZE = 50
+_LONGEST_WORD = 40
+Row = TypeVar("Row", bound=Model)
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def page_from(
+    request: HttpRequest, rows: QuerySet[Row], *, order: str, unique: str = "name", size: int = PAGE_SIZE
+) -> Page[Row]:
+    """Return the page that the address asks for; the first one where its cursor is of another order."""
+    after = request.GET.get("after")
+    try:
+        return page_of(rows, order=order, unique=unique, size=size, after=after)
+    except BadCursorError:
+        return page_of(rows, order=order, unique=unique, size=size)
+
+
+def word_from(request: HttpRequest, name: str, words: type[Word]) -> Word | None:
+    """Return the value of a filter; an unsupported one filters nothing (see `unknown_words`)."""
+    given = request.GET.get(name, "")
+    return words(given) if given in list(words) else None
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownWord:
+    """A filter with an unsupported value; `known` are the supported values with their links."""
+
+    name: str
+    given: str
+    known: list[tuple[str, str]]
+    without: str
+
+
+def unknown_words(request: HttpRequest, **closed: Iterable[str]) -> list[UnknownWord]:
+    """Return the filters with unsupported values: a misspelt one must not show everything silently."""
+    return [
+        UnknownWord(
+            name,
+            given[:_LONGEST_WORD],
+            [(str(one), _address(request, name, str(one))) for one in words],
+            _address(request, name, ""),
+        )
+        for name, words in closed.items()
+        if (given := request.GET.get(name, "")) and given not in set(map(str, words))
+    ]
+
+
+def _address(request: HttpRequest, name: str, word: str) -> str:
+    query = request.GET.copy()
+    for one in (name, "after", "v"):
+        query.pop(one, None)
+    if word:
+        query[name] = word
+    return f"?{query.urlencode()}"
+
+
+def order_from(request: HttpRequest, orders: tuple[str, ...]) -> str:
+    """Read the order, the first one by default."""
+    given = request.GET.get("sort", "")
+    return given if given in orders else orders[0]
+
+
+_PAGE = 50
+
+
+def asked_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpResponse | None:
+    """Answer `?table=NAME&row=N`: 50 rows of that chart's table, from row N on; None when none is asked for.
+
+    Raise Http404 for a chart that is not among these, or a row that there is not.
+    """
+    name = request.GET.get("table")
+    if name is None:
+        return None
+    found = next((one for one in charts if one.name == name), None)
+    if found is None:
+        raise Http404(f"There is no chart called {name[:40]} here.")
+    given = request.GET.get("row", "0")
+    if not given.isdecimal() or int(given) > len(found.rows):
+        raise Http404(f"There is no row {given[:10]}.")
+    start = int(given)
+    end = min(start + _PAGE, len(found.rows))
+    return render_page(
+        request,
+        "parts/chart_table.html",
+        {
+            "chart": found,
+            "rows": found.lines(start, end),
+            "first": start + 1,
+            "last": end,
+            "before": _chart_address(request, row=max(0, start - _PAGE)) if start else "",
+            "after": _chart_address(request, row=end) if end < len(found.rows) else "",
+            "back": address_with(request),
+        },
+        fragment="parts/chart_rows.html",
+    )
+
+
+def address_with(request: HttpRequest, **changes: object) -> str:
+    """Return the address of the page itself, not of a table on it, with some of its parameters changed."""
+    return _chart_address(request, **{"table": None, "row": None, "v": None, "panel": None, **changes})
+
+
+def _chart_address(request: HttpRequest, **changes: object) -> str:
+    query = request.GET.copy()
+    for name, value in changes.items():
+        query.pop(name, None)
+        if value is not None:
+            query[name] = str(value)
+    return f"?{query.urlencode()}"

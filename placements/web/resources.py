@@ -1,0 +1,154 @@
+"""The resources on the hub: list, detail, apply and delete."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.secrets import HubObject, without_secrets
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.htmx import render_page
+from fleetui.permissions import for_operators, for_readers
+from placements.engine.selection import concerns
+from placements.models import Placement, Resource
+from placements.services.apply import apply_documents
+from placements.services.filters import events_matching, resources_matching
+from placements.services.fleet.forms import read_documents
+from placements.services.placements import UnschedulesEverything
+from placements.services.resources.operations import RESOURCE, delete_resource, name_of
+from placements.services.resources.queries import selectors_of
+from placements.web.events import event_rows, object_label, resource_url, url_of
+from placements.web.request import current_user, file_or_text, is_confirmed, page_from
+
+_EVENTS_SHOWN = 15
+_NAMESPACES_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceListRow:
+    """One line of the list."""
+
+    resource: Resource
+    url: str
+
+
+@for_readers
+@require_safe
+def resources(request: HttpRequest) -> HttpResponse:
+    """List the resources on the hub, by kind and namespace."""
+    kind, namespace = request.GET.get("kind", ""), request.GET.get("namespace", "")
+    text = request.GET.get("q", "").strip()
+    rows = resources_matching(kind=kind, namespace=namespace, text=text)
+    page = page_from(request, rows.defer("content"), order="kind", unique="id")
+    kinds = Resource.objects.values_list("kind").annotate(count=Count("pk")).order_by("kind")
+    namespaces = Resource.objects.exclude(namespace="").order_by("namespace")
+    context = {
+        "rows": [ResourceListRow(one, resource_url(one)) for one in page.rows],
+        "after": page.after,
+        "count": rows.count(),
+        "kinds": list(kinds),
+        "namespaces": list(namespaces.values_list("namespace", flat=True).distinct()[:_NAMESPACES_SHOWN]),
+        "wanted": {"kind": kind, "namespace": namespace, "text": text},
+    }
+    return render_page(request, "resources/list.html", context, fragment="resources/_list.html")
+
+
+def _found(group: str, kind: str, namespace: str, name: str) -> Resource:
+    """Return a resource by the parts of its address, where `_` stands for nothing. Raises Http404."""
+    key = {"group": group, "namespace": namespace}
+    plain = {field: "" if value == "_" else value for field, value in key.items()}
+    row = Resource.objects.filter(kind=kind, name=name, **plain).first()
+    if row is None:
+        raise Http404(f"{kind} {name} not found on the hub.")
+    return row
+
+
+@for_readers
+@require_safe
+def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
+    """Show one resource and the placements that select it."""
+    row = _found(group, kind, namespace, name)
+    one = HubObject.of(row.content)
+    context = {
+        "resource": row,
+        "subject": object_label(RESOURCE, name_of(one)),
+        "url": resource_url(row),
+        "apply_from": f"{reverse('web:resource-apply')}?{urlencode({'from': name_of(one)})}",
+        "placements": _taken_by(one),
+        "manifest": dump_yaml(without_secrets(row.content)),
+        "events": event_rows(
+            events_matching(kind=RESOURCE, name=name_of(one)).order_by("-id")[:_EVENTS_SHOWN]
+        ),
+    }
+    return render_page(request, "resources/resource.html", context)
+
+
+def _taken_by(one: HubObject) -> list[str]:
+    rows = Placement.objects.filter(deleting_since=None).only("name", "document").order_by("name")
+    return [row.name for row in rows if concerns(selectors_of(row), [one])]
+
+
+@for_operators("delete resources")
+@require_http_methods(["GET", "HEAD", "POST"])
+def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
+    """Ask for confirmation, or delete the resource."""
+    row = _found(group, kind, namespace, name)
+    one = HubObject.of(row.content)
+    if request.method == "POST":
+        gone = delete_resource(one.key, by=current_user(request), now=datetime.now(UTC))
+        more = f" with {len(gone) - 1} objects in the namespace" if len(gone) > 1 else ""
+        messages.success(request, f"{object_label(RESOURCE, name_of(one))}{more} deleted.")
+        return redirect("web:resources")
+    is_namespace = (row.group, row.kind) == ("", "Namespace")
+    inside = Resource.objects.filter(namespace=row.name).count() if is_namespace else 0
+    context = {
+        "resource": row,
+        "url": resource_url(row),
+        "subject": object_label(RESOURCE, name_of(one)),
+        "inside": inside,
+        "placements": _taken_by(one),
+    }
+    return render(request, "resources/delete.html", context)
+
+
+@for_operators("apply manifests")
+@require_http_methods(["GET", "HEAD", "POST"])
+def apply(request: HttpRequest) -> HttpResponse:
+    """Apply the documents of a text or file, all or none, and show the result of each."""
+    if request.method != "POST":
+        key = request.GET.get("from", "").split("/")  # the resource to start with
+        found = dict(zip(("group", "kind", "namespace", "name"), key, strict=False))
+        row = Resource.objects.filter(**found).first() if len(key) == 4 else None
+        return render(request, "resources/apply.html", {"text": dump_yaml(row.content) if row else ""})
+    text = request.POST.get("manifest", "").replace("\r\n", "\n")
+    try:
+        given = file_or_text(request, text)
+        results = apply_documents(
+            read_documents(given),
+            by=current_user(request),
+            now=datetime.now(UTC),
+            confirmed=is_confirmed(request),
+        )
+    except UnschedulesEverything as error:
+        shown = given if isinstance(given, str) else given.decode("utf-8-sig")
+        return render(request, "resources/apply.html", {"text": shown, "empties": error}, status=409)
+    except InvalidManifest as found:
+        return render(request, "resources/apply.html", {"text": text, "faults": found.faults}, status=422)
+    rows = [
+        {
+            "kind": one.kind,
+            "subject": object_label(one.kind, one.name),
+            "url": url_of(one.kind, one.name),
+            "did": one.did,
+            "caveats": one.caveats,
+        }
+        for one in results
+    ]
+    return render(request, "resources/applied.html", {"results": rows})

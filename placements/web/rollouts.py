@@ -1,0 +1,318 @@
+"""Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.text import capfirst
+from django.views.decorators.http import require_http_methods, require_safe
+
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.htmx import render_page, wants_fragment
+from fleetui.permissions import Role, for_approvers, for_operators, for_readers, may_operate
+from fleetui.polling import TOKEN, not_modified, shared_fragment
+from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
+from placements.explain.rollouts import (
+    PHASE_MESSAGES,
+    blocked_groups,
+    blocked_removals_sentence,
+    budget_sentences,
+    in_progress_sentence,
+    progress_sentence,
+)
+from placements.explain.vocabulary import NONE
+from placements.models import Placement, Rollout, StagedRun
+from placements.services.editor.queries import plan_now
+from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
+from placements.services.rollouts.approvals import approvals_waiting, waiting_for, why_not_approve
+from placements.services.rollouts.lists import RunListState, active_runs, newest_run, runs_page
+from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.rollouts.queries import (
+    ClusterInRun,
+    clusters_in,
+    events_of,
+    latest_run,
+    names_in,
+    progress_of,
+    pulse_of,
+    report_of,
+    run_named,
+)
+from placements.services.run_history import run_charts
+from placements.web import badges
+from placements.web.events import event_rows
+from placements.web.request import (
+    PAGE_SIZE,
+    asked_table,
+    current_user,
+    number_of,
+    page_from,
+    unknown_words,
+    word_from,
+)
+
+_ROWS, _EVENTS_SHOWN, _SHOWN = 50, 15, 8
+_APPROVAL = "approval"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One line of the list of rollouts and staged runs."""
+
+    url: str
+    title: str
+    is_staged: bool
+    state: badges.Badge
+    resources: str
+    ready: str
+    began_at: datetime
+    ended_at: datetime | None
+    trigger: str
+    ended_reason: str
+
+
+@for_readers
+@require_safe
+def rollouts(request: HttpRequest) -> HttpResponse:
+    """List rollouts and staged runs, those in progress first, or the pending approvals."""
+    name = request.GET.get("placement", "").strip()
+    pending = approvals_waiting()
+    pending = pending.filter(run__placement_name=name) if name else pending
+    is_inbox = request.GET.get("waiting") == _APPROVAL
+    state, after = word_from(request, "state", RunListState), request.GET.get("after", "")
+    rows: list[Any]
+    if is_inbox:
+        requests = page_from(request, pending, order="requested_at", unique="id")
+        rows, following = [waiting_for(one, current_user(request)) for one in requests.rows], requests.after
+    else:
+        active = [] if state or after else active_runs(placement=name, most=_ROWS)
+        page = runs_page(placement=name, state=state, after=after, size=PAGE_SIZE)
+        rows, following = [_row(run) for run in [*active, *page.rows]], page.after
+    context = {
+        "name": name,
+        "states": list(RunListState),
+        "unknown": unknown_words(request, state=RunListState, waiting=(_APPROVAL,)),
+        "state": state,
+        "is_inbox": is_inbox,
+        "waiting": pending.count(),
+        "rows": rows,
+        "after": following,
+    }
+    return render_page(request, "rollouts/list.html", context, fragment="rollouts/_list.html")
+
+
+def _row(run: Any) -> RunRow:
+    resources = NONE if run.resource_number is None else f"r{run.resource_number}"
+    if isinstance(run, StagedRun):
+        annotated: Any = run
+        is_running = run.ended_at is None and annotated.of is not None
+        return RunRow(
+            reverse("web:staged-run", args=[run.name]),
+            f"{run.placement_name} · {run.name}",
+            True,
+            badges.staged_state(run),
+            resources,
+            f"{annotated.done} of {annotated.of} in {annotated.stage}" if is_running else "",
+            run.started_at or run.created_at,
+            run.ended_at,
+            f"{run.started_by or run.created_by}: strategy {annotated.strategy_name}",
+            "",
+        )
+    is_running = run.state == Rollout.State.RUNNING and run.ready is not None
+    return RunRow(
+        reverse("web:rollout", args=[run.placement_name, run.number]),
+        f"{run.placement_name} · {run.number}",
+        False,
+        badges.run_state(run, run.verdict),
+        "Deletion" if run.is_deletion else resources,
+        f"{run.ready} of {run.of}" if is_running else "",
+        run.started_at,
+        run.ended_at,
+        f"{run.started_by}: {run.trigger}",
+        "" if run.state == Rollout.State.FINISHED else run.ended_reason,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutClusterRow:
+    """One line of the clusters of a rollout."""
+
+    row: ClusterInRun
+    state: badges.Badge
+
+
+@for_readers
+@require_safe
+def newest(_request: HttpRequest, name: str) -> HttpResponse:
+    """Redirect to the latest rollout or staged run of a placement."""
+    run = newest_run(name)
+    if run is None and Placement.objects.filter(name=name).exists():
+        raise Http404(f"The placement {name} has no rollout yet.")
+    if run is None:
+        raise Http404(f"There is no placement {name}, and no rollout of one.")
+    if isinstance(run, Rollout):
+        return redirect("web:rollout", name, run.number)
+    return redirect("web:staged-run", run.name)
+
+
+@for_readers
+@require_safe
+def rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Show one rollout; while it is in progress the page polls its fragment."""
+    version = pulse_of(name, number)
+    if not version:
+        raise Http404(f"There is no rollout {number} of a placement {name}.")
+    if same := not_modified(request, version, partial(pulse_of, name, number)):
+        return same
+    if wants_fragment(request) and "table" not in request.GET:
+        # The same role and query get the same fragment; `v` differs by how new the page is.
+        query = sorted((key, value) for key, value in request.GET.items() if key != "v")
+        key = (request.path, version, str(may_operate(request.user)), str(query))
+        return shared_fragment(request, key, lambda: _rollout(request, name, number))
+    return _rollout(request, name, number)
+
+
+def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    run, now = run_named(name, number), datetime.now(UTC)
+    report, charts = report_of(run), run_charts(run, now=now)
+    result = report.result
+    latest = latest_run(run.placement) if run.placement else None
+    progress = progress_of(run, now=now)
+    sentence = progress_sentence(progress, result.budgets if result else None) if progress else ""
+    names = names_in(run)
+    first = number_of(request.GET.get("from", "")) or 0
+    first = first if first < len(names) else 0
+    rows = clusters_in(run, names[first : first + _ROWS], report)
+    last = first + len(rows)
+    context = {
+        "run": run,
+        "placement": run.placement,
+        "state": badges.run_state(run, str(result.phase) if result else None),
+        "version": f"{run.progress_version}.{run.placement.revision if run.placement else 0}",
+        "is_running": run.state == Rollout.State.RUNNING,
+        "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
+        "now": now,
+        "is_latest": latest is not None and latest.pk == run.pk,
+        "latest": latest,
+        "sentence": sentence or run.ended_reason,
+        "why": _waiting_context(result) if result else None,
+        "events": event_rows(events_of(run).order_by("-id")[:_EVENTS_SHOWN]),
+        "charts": charts,
+        "clusters": [RolloutClusterRow(row, badges.phase_state(row.phase)) for row in rows],
+        "first": first + 1,
+        "last": last,
+        "total": len(names),
+        "earlier": max(0, first - _ROWS) if first else None,
+        "later": last if last < len(names) else None,
+    }
+    if wants_fragment(request):
+        context["csrf_token"] = TOKEN
+    return asked_table(request, charts) or render_page(
+        request, "rollouts/rollout.html", context, fragment="rollouts/_live.html"
+    )
+
+
+def _waiting_context(result: RollingUpdateResult) -> dict[str, Any]:
+    """Return why more does not happen now: the numbers, blocked clusters, clusters in progress."""
+    removals = result.blocked_removals
+    return {
+        "phase": PHASE_MESSAGES[result.phase],
+        "budgets": budget_sentences(result.budgets),
+        "blocked": [
+            (one, one.clusters[:_SHOWN], one.count - len(one.clusters[:_SHOWN]))
+            for one in blocked_groups(result)
+        ],
+        "in_progress": [
+            (one.cluster, in_progress_sentence(one), one.available_at) for one in result.in_progress[:_SHOWN]
+        ],
+        "more_in_progress": max(0, len(result.in_progress) - _SHOWN),
+        "blocked_removals": blocked_removals_sentence(removals) if removals else "",
+    }
+
+
+@for_readers
+@require_safe
+def plan(request: HttpRequest, name: str) -> HttpResponse:
+    """Show the waves that a placement needs from the current state of its clusters."""
+    placement = get_object_or_404(Placement, name=name)
+    planned = plan_now(placement, now=datetime.now(UTC))
+    waves = [
+        (wave, wave.actions[:_ROWS], max(0, len(wave.actions) - _ROWS)) for wave in planned.waves[:_ROWS]
+    ]
+    context = {
+        "placement": placement,
+        "waves": waves,
+        "more": max(0, len(planned.waves) - _ROWS),
+        "total": len(planned.waves),
+        "why": _waiting_context(planned.rest),
+        "blocked": len(planned.rest.blocked),
+    }
+    return render_page(request, "rollouts/plan.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_action(
+    request: HttpRequest, name: str, kind: RolloutKind, action: str, value: str = ""
+) -> HttpResponseBase:
+    """Ask for confirmation, or run an action; a refusal is shown on the same page."""
+    entry = ACTIONS[kind, action]
+    if entry.permission is Role.APPROVER:
+        check = for_approvers("approve stages")
+    else:
+        check = for_operators(
+            "manage rollouts" if kind is RolloutKind.ROLLING else "manage staged update runs"
+        )
+    return check(_run_action)(request, entry, name, value)
+
+
+def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: str) -> HttpResponse:
+    words = {"name": name, "value": value}
+    context = {
+        "title": action.title.format(**words),
+        "confirmation": action.confirmation.format(**words),
+        "is_dangerous": action.is_dangerous,
+        "snapshots": None,
+        "refusal": "",
+    }
+    argument: str | int = value
+    if action.kind is RolloutKind.STAGED:
+        run = get_object_or_404(StagedRun.objects.select_related("placement"), name=name)
+        back = reverse("web:staged-run", args=[name])
+        crumbs = {"parent": "Rollouts", "parent_url": reverse("web:rollouts")}
+        if action.name == "approve":
+            context["refusal"] = capfirst(why_not_approve(run, current_user(request)))
+            if not run.approvals.filter(stage=value, approved_at=None).exists():
+                context["confirmation"] = f"Stage {value} does not wait for an approval."
+    else:
+        placement = get_object_or_404(Placement, name=name)
+        back = reverse("web:placement", args=[name])
+        crumbs = {"parent": "Placements", "parent_url": reverse("web:placements")}
+        if action.name == "roll-back":
+            kept = placement.resource_snapshots.defer("identities").order_by("-number")
+            context["snapshots"] = kept.filter(is_latest=False)
+            number = number_of(request.POST.get("number", ""))
+            argument = -1 if number is None else number
+    context |= {**crumbs, "here": name, "back": back}
+    if request.method != "POST":
+        return render(request, "rollouts/action.html", context)
+    try:
+        message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC))
+    except (ActionNotAllowed, PermissionDenied, InvalidManifest) as error:
+        refusal = str(error)
+        if isinstance(error, InvalidManifest):
+            refusal = "; ".join(fault.message for fault in error.faults)
+        if not refusal.startswith(name):  # the name of a placement or run keeps its case
+            refusal = capfirst(refusal)
+        status = 403 if isinstance(error, PermissionDenied) else 409
+        return render(request, "rollouts/action.html", {**context, "refusal": refusal}, status=status)
+    messages.success(request, message)
+    if action.kind is RolloutKind.STAGED or action.starts_rollout:
+        return redirect(back)  # the page of a placement waits for a rollout that is about to start
+    latest = latest_run(placement)
+    return redirect("web:rollout", name, latest.number) if latest else redirect(back)

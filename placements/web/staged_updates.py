@@ -1,0 +1,329 @@
+"""Staged updates: one run while it is in progress, starting a run, the staged update strategies."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from django.contrib import messages
+from django.db.models import TextField
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods, require_safe
+
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.concurrency import RevisionConflict
+from fleetui.htmx import render_page
+from fleetui.permissions import for_operators, for_readers, may_operate
+from fleetui.polling import not_modified
+from placements.engine.rollout.staged_run import WaitReason
+from placements.explain.staged_updates import StageWords, run_sentences, stage_words
+from placements.manifests.staged_update import RunState, parse_staged_strategy
+from placements.models import Placement, StagedRun, StagedStrategy
+from placements.services.filters import events_matching
+from placements.services.fleet.forms import lines_of, read_strategy
+from placements.services.rollout_state import spec_state_of
+from placements.services.rollouts.approvals import why_not_approve
+from placements.services.rollouts.staged_queries import (
+    StageView,
+    StepView,
+    Window,
+    free_name,
+    is_rollback,
+    preview_of,
+    pulse_of,
+    result_in,
+    stages_of,
+)
+from placements.services.rollouts.staged_runs import start_run
+from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, delete_strategy, save_strategy
+from placements.web import badges
+from placements.web.events import event_rows
+from placements.web.request import current_user, number_of, page_from
+
+_EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN = 15, 20, 20, 10
+_OPERATOR_REQUIRED = "required role: operator"
+_STRATEGY_NAME = Cast(KT("document__spec__stagedRolloutStrategyName"), TextField())
+_TEMPLATE = """\
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterStagedUpdateStrategy
+metadata:
+  name: canary-first
+spec:
+  stages:
+    - name: canary
+      labelSelector:
+        matchLabels:
+          env: canary
+      afterStageTasks:
+        - type: TimedWait
+          waitTime: 10m
+        - type: Approval
+    - name: prod
+      labelSelector:
+        matchLabels:
+          env: prod
+      maxConcurrency: 25%
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StageStepRow:
+    """One line of the clusters of a stage."""
+
+    view: StepView
+    state: badges.Badge
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """One stage with its badge and its lines."""
+
+    view: StageView
+    state: badges.Badge
+    rows: tuple[StageStepRow, ...]
+
+
+@for_readers
+@require_safe
+def staged_run(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one run; until it has ended the page polls its fragment."""
+    version = pulse_of(name)
+    if not version:
+        raise Http404(f"There is no staged run {name}.")
+    if same := not_modified(request, version, partial(pulse_of, name)):
+        return same
+    run = StagedRun.objects.select_related("placement").prefetch_related("approvals").get(name=name)
+    result = result_in(run)
+    wanted = request.GET.get("stage", "")
+    window = Window(wanted, number_of(request.GET.get("from", "")) or 0) if wanted else None
+    stages = stages_of(run, result, window) if result else []
+    waits = result.waits if result else ()
+    failed = [step.name for step in result.run.steps if step.failed_at] if result else []
+    is_active, spec_state = run.ended_at is None, spec_state_of(run)
+    context = {
+        "version": version,
+        "run": run,
+        "placement": run.placement,
+        "now": datetime.now(UTC),
+        "state": badges.staged_state(run),
+        "sentences": run_sentences(result) if result else ["The placement is not scheduled yet."],
+        "is_active": is_active,
+        "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
+        "is_prepared": spec_state is RunState.INITIALIZE,
+        "may_stop": is_active and spec_state is RunState.RUN,
+        "is_rollback": is_rollback(run),
+        "strategy": run.strategy["metadata"]["name"],
+        "stages": [_stage_row(one) for one in stages],
+        "skippable": next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""),
+        "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
+        "again": "" if is_active else start_again(run),
+        "why_not_operate": "" if may_operate(request.user) else _OPERATOR_REQUIRED,
+        "why_not_approve": why_not_approve(run, current_user(request)),
+        "events": event_rows(
+            events_matching(kind="staged-run", name=run.name).order_by("-id")[:_EVENTS_SHOWN]
+        ),
+    }
+    return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
+
+
+_BY_USERS = (
+    WaitReason.RUN,
+    WaitReason.RESUME,
+    WaitReason.APPROVAL_BEFORE,
+    WaitReason.APPROVAL_AFTER,
+)
+"""A run that waits for nothing else continues only after an action of a user."""
+
+
+def _stage_row(view: StageView) -> StageRow:
+    """Return a stage; clusters being worked on show the phase of their binding, others that of the run."""
+    rows = tuple(
+        StageStepRow(
+            one,
+            badges.phase_state(one.phase)
+            if one.state == "running" and one.phase
+            else badges.part_state(one.state),
+        )
+        for one in view.rows
+    )
+    return StageRow(view, badges.stage_state(view.state, is_asking=view.waits_for_approval), rows)
+
+
+@for_operators("manage staged update runs")
+@require_http_methods(["GET", "HEAD", "POST"])
+def start(request: HttpRequest, name: str) -> HttpResponse:
+    """Select a strategy and resources and preview the stages; then start a run, or only create it."""
+    found = get_object_or_404(Placement, name=name)
+    given = request.POST if request.method == "POST" else request.GET
+    strategy, snapshot = given.get("strategy", ""), number_of(given.get("snapshot", ""))
+    if request.method != "POST":
+        return _start_page(request, found, strategy, snapshot)
+    try:
+        run = start_run(
+            request.POST.get("name", "").strip(),
+            placement=name,
+            strategy=strategy,
+            snapshot=snapshot,
+            is_prepared=request.POST.get("do") == "prepare",
+            by=current_user(request),
+            now=datetime.now(UTC),
+        )
+    except InvalidManifest as faults:
+        return _start_page(request, found, strategy, snapshot, faults=faults.faults, status=422)
+    done = "started" if run.started_at else "created"
+    messages.success(request, f"Staged update run {run.name} {done}.")
+    return redirect("web:staged-run", run.name)
+
+
+def _start_page(
+    request: HttpRequest,
+    placement: Placement,
+    strategy: str,
+    snapshot: int | None,
+    *,
+    faults: tuple[FieldError, ...] = (),
+    status: int = 200,
+) -> HttpResponse:
+    strategies = list(StagedStrategy.objects.order_by("name").values_list("name", flat=True))
+    snapshots = placement.resource_snapshots.defer("identities").order_by("-number")
+    active = StagedRun.objects.filter(placement=placement, ended_at=None).order_by("pk")
+    strategy = strategy or (strategies[0] if len(strategies) == 1 else "")
+    row = StagedStrategy.objects.filter(name=strategy).first()
+    context = {
+        "placement": placement,
+        "strategies": strategies,
+        "strategy": strategy,
+        "snapshots": snapshots[:_SNAPSHOTS_SHOWN],
+        "snapshot": snapshot,
+        "active": list(active.values_list("name", flat=True)),
+        "preview": preview_of(placement, row, snapshot, now=datetime.now(UTC)) if row else None,
+        "name": request.POST.get("name", "") or free_name(placement.name),
+        "faults": faults,
+    }
+    page, part = "staged_updates/start.html", "staged_updates/_preview.html"
+    return render_page(request, page, context, fragment=part, status=status)
+
+
+def start_again(run: StagedRun) -> str:
+    """Return the address for starting a run like this one."""
+    if run.placement is None:
+        return ""
+    strategy = run.strategy["metadata"]["name"]
+    snapshot = {} if run.resource_number is None else {"snapshot": run.resource_number}
+    query = urlencode({"strategy": strategy, **snapshot})
+    return f"{reverse('web:staged-run-create', args=[run.placement.name])}?{query}"
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyRow:
+    """One line of the list."""
+
+    strategy: StagedStrategy
+    stages: list[str]
+
+
+@dataclass
+class StrategyEditor:
+    """The state of the page that edits a strategy."""
+
+    text: str
+    revision: int
+    strategy: StagedStrategy | None = None
+    faults: tuple[FieldError, ...] = ()
+    stale: RevisionConflict | None = None
+    stages: tuple[StageWords, ...] = ()
+
+
+@for_readers
+@require_safe
+def strategies(request: HttpRequest) -> HttpResponse:
+    """List the staged update strategies, by name."""
+    page = page_from(request, StagedStrategy.objects.all(), order="name")
+    rows = [
+        StrategyRow(one, [stage.name for stage in parse_staged_strategy(one.document).spec.stages])
+        for one in page.rows
+    ]
+    return render(request, "staged_updates/strategies.html", {"rows": rows, "after": page.after})
+
+
+@for_readers
+@require_safe
+def strategy(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one strategy, stage by stage, and the runs that use it."""
+    found = get_object_or_404(StagedStrategy, name=name)
+    runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(by=name)
+    events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-id")
+    context = {
+        "strategy": found,
+        "stages": tuple(map(stage_words, parse_staged_strategy(found.document).spec.stages)),
+        "runs": runs.only("name", "placement_name", "status", "created_at").order_by("-id")[:_RUNS_SHOWN],
+        "manifest": dump_yaml(found.document),
+        "events": event_rows(events[:_EVENTS_SHOWN]),
+    }
+    return render_page(request, "staged_updates/strategy.html", context)
+
+
+@for_operators("create strategies")
+@require_http_methods(["GET", "HEAD", "POST"])
+def new_strategy(request: HttpRequest) -> HttpResponse:
+    """Create a strategy by its manifest."""
+    if request.method != "POST":
+        return _editor_page(request, StrategyEditor(_TEMPLATE, 0))
+    return _submit(request, StrategyEditor(_text(request), 0))
+
+
+@for_operators("edit strategies")
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
+    """Edit a strategy by its manifest."""
+    found = get_object_or_404(StagedStrategy, name=name)
+    if request.method != "POST":
+        return _editor_page(request, StrategyEditor(dump_yaml(found.document), found.revision, found))
+    number = number_of(request.POST.get("revision", "")) or 0
+    return _submit(request, StrategyEditor(_text(request), number, found))
+
+
+def _text(request: HttpRequest) -> str:
+    return request.POST.get("manifest", "").replace("\r\n", "\n")
+
+
+def _submit(request: HttpRequest, editor: StrategyEditor) -> HttpResponse:
+    """Validate the text, or save it; errors are shown beside it."""
+    try:
+        document, draft = read_strategy(editor.text, name=editor.strategy.name if editor.strategy else "")
+        editor.stages = tuple(map(stage_words, draft.spec.stages))
+        if request.POST.get("do") != "save":
+            return _editor_page(request, editor)
+        with lines_of(document):
+            save_strategy(
+                document.data, by=current_user(request), now=datetime.now(UTC), expected=editor.revision
+            )
+    except InvalidManifest as found:
+        editor.faults = found.faults
+        return _editor_page(request, editor, status=422)
+    except RevisionConflict as stale:
+        editor.stale = stale
+        return _editor_page(request, editor, status=409)
+    messages.success(request, f"Strategy {draft.metadata.name} saved. Existing runs keep their stages.")
+    return redirect("web:staged-strategy", draft.metadata.name)
+
+
+def _editor_page(request: HttpRequest, editor: StrategyEditor, *, status: int = 200) -> HttpResponse:
+    return render(request, "staged_updates/strategy_edit.html", {"editor": editor}, status=status)
+
+
+@for_operators("delete strategies")
+@require_http_methods(["GET", "HEAD", "POST"])
+def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask for confirmation, or delete a strategy."""
+    found = get_object_or_404(StagedStrategy, name=name)
+    if request.method != "POST":
+        return render(request, "staged_updates/strategy_delete.html", {"strategy": found})
+    delete_strategy(name, by=current_user(request), now=datetime.now(UTC))
+    messages.success(request, f"Strategy {name} deleted.")
+    return redirect("web:staged-strategies")

@@ -1,0 +1,185 @@
+"""What-if analyses of cluster loss; every role may create them, as they change nothing on the fleet."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_http_methods, require_safe
+
+from clusters.filters import label_keys
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS
+from fleetui.htmx import render_page
+from fleetui.permissions import for_readers
+from fleetui.polling import not_modified
+from placements.explain.charts.figure import Chart
+from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
+from placements.explain.what_if import VARIANT_WORDS, fates_sentence
+from placements.models import Scenario, ScenarioDecision
+from placements.services.what_if.operations import create_scenario
+from placements.services.what_if.queries import (
+    PlacementImpact,
+    Totals,
+    Variant,
+    fate_counts,
+    outcomes_in,
+    scenario_pulse,
+    totals_in,
+)
+from placements.web.badges import Badge
+from placements.web.request import (
+    PAGE_SIZE,
+    asked_table,
+    current_user,
+    number_of,
+    page_from,
+    unknown_words,
+    word_from,
+)
+
+_MARKS = {
+    PlacementImpact.STUCK: Badge("blocked", "Unschedulable"),
+    PlacementImpact.SHRINKS: Badge("attention", "Scaled down"),
+    PlacementImpact.MOVES: Badge("progress", "Rescheduled"),
+    PlacementImpact.CANNOT: Badge("neutral", "Not evictable"),
+    PlacementImpact.STAYS: Badge("ok", "Unchanged"),
+}
+_NAMES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioRow:
+    """One line of the list: what was supposed, and how both variants come out."""
+
+    scenario: Scenario
+    leave: str
+    cordon: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioOutcomeRow:
+    """One placement of a scenario."""
+
+    outcome: ScenarioDecision
+    state: Badge
+
+    @property
+    def semantics(self) -> str:
+        """Return its scheduling rules where they are not the default."""
+        named = self.outcome.placement.semantics if self.outcome.placement else DEFAULT_SEMANTICS
+        return "" if named == DEFAULT_SEMANTICS else named
+
+
+@for_readers
+@require_http_methods(["GET", "HEAD", "POST"])
+def what_if(request: HttpRequest) -> HttpResponse:
+    """List the analyses with a form, or create one."""
+    source = request.POST if request.method == "POST" else request.GET
+    names = " ".join([source.get("clusters", ""), *source.getlist("cluster")]).replace(",", " ").split()
+    written = " ".join(source.getlist("label")).replace(",", " ").split()
+    variant = source.get("variant", "")
+    given = {
+        "names": list(dict.fromkeys(names)),
+        "labels": [one.replace("=", ":", 1) for one in dict.fromkeys(written)],
+        "variant": variant if variant in Variant.values else str(Variant.LEAVE),
+    }
+    if request.method != "POST":
+        return _form(request, given)
+    try:
+        row = create_scenario(
+            names=given["names"], labels=given["labels"], by=current_user(request), now=datetime.now(UTC)
+        )
+    except InvalidManifest as found:
+        return _form(request, given, faults=found.faults, status=422)
+    answer = redirect("web:scenario", row.pk)
+    answer["Location"] += f"?variant={given['variant']}"
+    return answer
+
+
+def _form(
+    request: HttpRequest, given: dict[str, Any], *, faults: tuple[FieldError, ...] = (), status: int = 200
+) -> HttpResponse:
+    page = page_from(request, Scenario.objects.all(), order="-pk", unique="pk")
+    counts = fate_counts(page.rows)
+    context = {
+        "names": "\n".join(given["names"]),
+        "labels": " ".join(one.replace(":", "=", 1) for one in given["labels"]),
+        "variant": given["variant"],
+        "variants": VARIANT_WORDS,
+        "faults": faults,
+        "keys": label_keys(),
+        "rows": [
+            ScenarioRow(
+                one, *(fates_sentence(counts.get((one.pk, of), {})) for of in (Variant.LEAVE, Variant.CORDON))
+            )
+            for one in page.rows
+        ],
+        "after": page.after,
+    }
+    return render_page(request, "what_if/list.html", context, status=status)
+
+
+@for_readers
+@require_safe
+def scenario(request: HttpRequest, number: int) -> HttpResponse:
+    """Show the impact on every placement; the page polls until all are evaluated."""
+    found = get_object_or_404(Scenario, pk=number)
+    given = request.GET.get("variant", "")
+    variant, version = (given if given in Variant.values else str(Variant.LEAVE)), scenario_pulse(number)
+    if same := not_modified(request, version, partial(scenario_pulse, number)):
+        return same
+    charts = _charts(found, variant) if found.is_answered else []
+    table = asked_table(request, charts)
+    if table:
+        return table
+    counts, fate = fate_counts([found]), word_from(request, "fate", PlacementImpact)
+    mine = counts.get((found.pk, variant), {})
+    other = Variant.CORDON if variant == Variant.LEAVE else Variant.LEAVE
+    rows = outcomes_in(found, variant)
+    rows = rows.filter(impact=fate) if fate else rows
+    start = number_of(request.GET.get("from", "")) or 0
+    shown = list(rows[start : start + PAGE_SIZE + 1])
+    notes: dict[str, list[str]] = {}
+    for one in shown:
+        if one.note:
+            notes.setdefault(one.note, []).append(one.placement_name)
+    context = {
+        "scenario": found,
+        "variant": variant,
+        "variants": VARIANT_WORDS,
+        "unknown": unknown_words(request, variant=Variant.values, fate=PlacementImpact),
+        "version": version,
+        "done": version.partition(".")[0],
+        "charts": charts,
+        "sentence": fates_sentence(mine),
+        "other": str(other),
+        "other_sentence": fates_sentence(counts.get((found.pk, other), {})),
+        "fates": [(one, _MARKS[one].words, mine[one]) for one in PlacementImpact if mine.get(one)],
+        "fate": fate,
+        "rows": [ScenarioOutcomeRow(one, _MARKS[PlacementImpact(one.impact)]) for one in shown[:PAGE_SIZE]],
+        "notes": notes,
+        "names": found.clusters[:_NAMES_SHOWN],
+        "more_names": max(0, len(found.clusters) - _NAMES_SHOWN),
+        "later": start + PAGE_SIZE if len(shown) > PAGE_SIZE else None,
+        "earlier": max(0, start - PAGE_SIZE) if start else None,
+    }
+    return render_page(request, "what_if/scenario.html", context, fragment="what_if/_result.html")
+
+
+def _charts(scenario: Scenario, variant: str) -> list[Chart]:
+    rows = list(outcomes_in(scenario, variant)[:MOST_BARS])
+    bars = [
+        _bar(one.placement_name, str(_MARKS[PlacementImpact(one.impact)].words), Totals.of(one))
+        for one in rows
+    ]
+    total = _bar("All placements", "", totals_in(scenario, variant))
+    chart = what_if_chart(bars, total=total, in_all=outcomes_in(scenario, variant).count())
+    return [chart] if chart else []
+
+
+def _bar(name: str, fate: str, totals: Totals) -> Bar:
+    moves = min(totals.leaves, totals.joins)
+    return Bar(name, fate, totals.before - totals.leaves, moves, totals.leaves - moves)

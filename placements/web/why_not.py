@@ -1,0 +1,68 @@
+"""Why one cluster has its outcome in a decision, and which single changes would help or not."""
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from fleetui.apimachinery.yaml import dump_yaml
+from placements.engine.advice.changes import ChangeKind
+from placements.engine.advice.search import Suggestion
+from placements.engine.scheduling.outcome import Outcome
+from placements.explain.advice import change_words, effects_words, failure_sentences, untried_sentences
+from placements.explain.charts.figure import Chart
+from placements.explain.charts.scores import build_up_chart
+from placements.explain.decisions import course_sentences
+from placements.services.decisions.records import DecisionView
+from placements.services.decisions.why_not import draft_with
+from placements.web.cluster_edit import label_query
+from placements.web.outcomes import OutcomeRow, outcome_row
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """One change that would select the cluster: a draft of the placement, or a cluster to change."""
+
+    words: str
+    effects: str
+    manifest: str
+    cluster_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The outcome of one cluster, its course through the steps, and what would change that."""
+
+    outcome: OutcomeRow
+    course: list[str]
+    helps: list[Help]
+    fails: list[str]
+    untried: list[str]
+    is_placed: bool
+    build_up: Chart | None
+
+
+def explanation_of(view: DecisionView, cluster: str) -> Explanation:
+    """Return everything about one cluster of the decision's fleet. Raise KeyError for any other."""
+    advice = view.advice(cluster)
+    return Explanation(
+        outcome_row(advice.outcome),
+        course_sentences(view.value, cluster),
+        [_help(view, one) for one in advice.helps],
+        failure_sentences(advice.fails),
+        untried_sentences(advice.not_tried),
+        is_placed=advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
+        build_up=build_up_chart(view.value, cluster),
+    )
+
+
+def _help(view: DecisionView, one: Suggestion) -> Help:
+    change, facts, address = one.change, one.change.facts, ""
+    if change.kind is ChangeKind.LABEL:
+        form = reverse("web:cluster-edit", args=[facts["cluster"]])
+        address = f"{form}?{label_query(facts['key'], facts['value'])}"
+    elif change.kind is ChangeKind.LEAVE:
+        address = reverse("web:cluster-leave", args=[facts["cluster"]])
+    elif change.kind is ChangeKind.REPORT:
+        address = reverse("web:cluster", args=[facts["cluster"]])
+    draft = draft_with(view, change)
+    return Help(change_words(change), effects_words(one), dump_yaml(draft) if draft else "", address)

@@ -1,0 +1,105 @@
+"""Many clusters are asked at once, each for itself."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from clusters.drivers.base import DriverRejected, DriverUnavailable
+from clusters.drivers.concurrency import NotCalled, call_all
+
+
+def asked(questions: dict[Any, Callable[[], Any]], **limits: Any) -> dict[Any, Any]:
+    """Ask, by default with much time."""
+    return dict(call_all(questions, **{"threads": 4, "seconds": 30, "patience": 30, **limits}))
+
+
+def failing(error: Exception) -> Callable[[], Any]:
+    """Make a question that fails."""
+
+    def ask() -> Any:
+        raise error
+
+    return ask
+
+
+def test_every_question_gets_its_own_answer() -> None:
+    away, no = DriverUnavailable("away"), DriverRejected("no")
+
+    found = asked({1: lambda: "one", 2: failing(away), 3: failing(no), 4: lambda: "four"})
+
+    assert found == {1: "one", 2: away, 3: no, 4: "four"}
+
+
+def test_nothing_to_ask_is_no_answer() -> None:
+    assert asked({}) == {}
+
+
+def test_a_mistake_in_a_driver_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        asked({1: lambda: 1 / 0})
+
+
+def test_a_slow_one_delays_no_other() -> None:
+    gate = threading.Event()
+    answers = call_all(
+        {"slow": gate.wait, **{number: lambda: True for number in range(50)}},
+        threads=2,
+        seconds=30,
+        patience=30,
+    )
+
+    first_fifty = [next(answers)[0] for _ in range(50)]
+    gate.set()
+
+    assert "slow" not in first_fifty
+    assert next(answers)[0] == "slow"
+
+
+def test_no_more_threads_than_allowed() -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def ask() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+
+    asked(dict.fromkeys(range(20), ask), threads=3)
+
+    assert 1 <= most <= 3
+
+
+def test_what_was_not_begun_in_time_was_not_asked_and_what_was_begun_may_end() -> None:
+    def ask() -> str:
+        time.sleep(0.9)
+        return "done"
+
+    found = asked({1: ask, 2: ask}, threads=1, seconds=0.5)
+
+    assert found == {1: "done", 2: NotCalled.TIME_WAS_UP}
+
+
+def test_one_that_does_not_keep_to_its_time_out_is_unavailable() -> None:
+    gate = threading.Event()
+
+    found = asked({1: gate.wait}, threads=1, seconds=0.5, patience=0.05)
+    gate.set()
+
+    assert isinstance(found[1], DriverUnavailable)
+
+
+def test_a_slow_listener_loses_no_answer() -> None:
+    begun = threading.Event()
+    answers = call_all({1: lambda: "a", 2: begun.set}, threads=1, seconds=0.5, patience=1)
+
+    first = next(answers)
+    begun.wait()
+    time.sleep(0.6)
+
+    assert dict([first, *answers]) == {1: "a", 2: None}

@@ -1,0 +1,80 @@
+"""What tests do with the database as a whole, and with what the process remembers of it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.apps import apps
+from django.db import connection, transaction
+from django.db.models import Model
+
+from clusters import queries as cluster_queries
+from fleetui.polling import clear_caches
+from placements.services.decisions.records import forget_cached_records
+
+
+def forget_caches() -> None:
+    """Drop what the process remembers of the database, for example after a rollback."""
+    cluster_queries.forget_cached_fleet()
+    forget_cached_records()
+    clear_caches()
+
+
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    """Undo what is written inside, so that a loop starts every pass with the same database."""
+    try:
+        with transaction.atomic():
+            yield
+            transaction.set_rollback(True)
+    finally:
+        forget_caches()
+
+
+Rows = list[tuple[Any, ...]]
+_loaded: dict[str, tuple[list[Rows], list[Rows]]] = {}
+"""What the tables of this project held before something was loaded for the first time, and afterwards."""
+
+
+def load_once(name: str, load: Callable[[], object]) -> None:
+    """Let `load` fill the database; after the first time in this process, insert the rows that it made.
+
+    Use it where many tests start from the same content, which must not depend on the test. Where the database
+    holds something else already, or is no SQLite, `load` is called each time.
+    """
+    if connection.vendor != "sqlite":  # few tests run there, so the types of columns are not worth it
+        load()
+        return
+    before = [_read(model) for model in _models()]
+    if name not in _loaded:
+        load()
+        _loaded[name] = before, [_read(model) for model in _models()]
+    elif before != _loaded[name][0]:
+        load()
+    else:
+        for model, old, rows in zip(_models(), *_loaded[name], strict=True):
+            if old != rows:
+                _replace(model, rows)
+
+
+def _models() -> list[type[Model]]:
+    everything = apps.get_models(include_auto_created=True)
+    return [model for model in everything if model._meta.app_label in ("fleetui", "clusters", "placements")]
+
+
+def _columns(model: type[Model]) -> str:
+    fields = model._meta.local_concrete_fields
+    return ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
+
+
+def _read(model: type[Model]) -> Rows:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {_columns(model)} FROM {model._meta.db_table} ORDER BY 1")
+        return cursor.fetchall()
+
+
+def _replace(model: type[Model], rows: Rows) -> None:
+    places = ", ".join(["%s"] * len(model._meta.local_concrete_fields))
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {model._meta.db_table}")
+        cursor.executemany(f"INSERT INTO {model._meta.db_table} ({_columns(model)}) VALUES ({places})", rows)

@@ -1,0 +1,279 @@
+"""Why not this cluster, and what would have to change (`design/ui.md` 6.2, W3)."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placements.engine.advice.changes import ChangeKind, edited
+from placements.engine.advice.search import Advice, Suggestion, how_to_fulfil, why_not
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
+from tests.builders import (
+    binding,
+    cluster,
+    decide,
+    expression,
+    fleet,
+    grouped,
+    labelled,
+    pick_all,
+    pick_fixed,
+    pick_n,
+    prefer,
+    spread,
+    taint,
+)
+from tests.engine.scheduling.test_demo_of_nine import CANARY, CRITICAL, ENV, NINE, REGION
+
+
+def _told(suggestions: tuple[Suggestion, ...], kind: ChangeKind) -> list[dict[str, Any]]:
+    return [dict(one.change.facts) for one in suggestions if one.change.kind is kind]
+
+
+@pytest.fixture(name="bravelion")
+def _bravelion() -> Advice:
+    web = pick_n(5, spread=[REGION, ENV], prefer=[CRITICAL, CANARY])
+    return why_not(decide(NINE, web), "bravelion")
+
+
+def test_seven_clusters_would_reach_bravelion_and_six_would_not(bravelion: Advice) -> None:
+    assert _told(bravelion.helps, ChangeKind.NUMBER) == [{"number": 7, "today": 5}]
+    assert _told(bravelion.fails, ChangeKind.NUMBER) == [{"number": 6, "today": 5}]
+
+
+def test_without_the_env_constraint_bravelion_would_be_picked(bravelion: Advice) -> None:
+    assert _told(bravelion.helps, ChangeKind.DROP_CONSTRAINT) == [{"constraint": 1, "topologyKey": "env"}]
+
+
+def test_a_label_of_bravelion_would_replace_oldbadger(bravelion: Advice) -> None:
+    canary = next(
+        one
+        for one in bravelion.helps
+        if one.change.kind is ChangeKind.LABEL and one.change.facts["value"] == "canary"
+    )
+
+    assert (canary.gains, canary.losses) == (("bravelion",), ("oldbadger",))
+
+
+def test_smartfish_leaving_helps_and_nobody_else_leaving_does(bravelion: Advice) -> None:
+    others = {one["cluster"] for one in _told(bravelion.fails, ChangeKind.LEAVE)}
+
+    assert _told(bravelion.helps, ChangeKind.LEAVE) == [{"cluster": "smartfish"}]
+    assert others == set(NINE.names) - {"smartfish", "bravelion"}
+
+
+def test_what_would_not_help_bravelion_goes_to_the_end_of_its_range(bravelion: Advice) -> None:
+    skews = [one for one in bravelion.fails if one.change.kind is ChangeKind.MAX_SKEW]
+    ranges = [(one.change.facts["maxSkew"], one.furthest and one.furthest.facts["maxSkew"]) for one in skews]
+
+    assert ranges == [(2, 5), (3, 5), (1, None)]
+    hardness = [one["topologyKey"] for one in _told(bravelion.fails, ChangeKind.WHEN_UNSATISFIABLE)]
+    assert hardness == ["region", "env"]
+
+
+def test_the_nearest_max_skew_that_helps_is_named() -> None:
+    full = fleet(*grouped("zone", a="a1 a2 a3 a4", b="b1"))
+    decision = decide(full, pick_n(5, spread=[spread("zone")]))
+
+    advice = why_not(decision, "a1")
+
+    assert _told(advice.helps, ChangeKind.MAX_SKEW) == [
+        {"constraint": 0, "topologyKey": "zone", "maxSkew": 3, "today": 1}
+    ]
+
+
+def test_the_weight_that_beats_the_cut_is_the_nearest_one() -> None:
+    pair = fleet(cluster("a", tier="edge"), cluster("b", disk="fast"))
+    decision = decide(
+        pair, pick_n(1, prefer=[prefer(10, labelled(disk="fast")), prefer(1, labelled(tier="edge"))])
+    )
+
+    advice = why_not(decision, "a")
+
+    assert _told(advice.helps, ChangeKind.WEIGHT) == [
+        {"term": 0, "weight": 0, "today": 10},
+        {"term": 1, "weight": 11, "today": 1},
+    ]
+
+
+def test_a_toleration_helps_a_tainted_cluster() -> None:
+    decision = decide(fleet(cluster("a", taints=[taint("gpu", "true")]), "b"), pick_all())
+
+    advice = why_not(decision, "a")
+
+    assert _told(advice.helps, ChangeKind.TOLERATION) == [{"cluster": "a", "key": "gpu", "value": "true"}]
+
+
+def test_one_toleration_does_not_help_against_two_taints() -> None:
+    decision = decide(fleet(cluster("a", taints=[taint("gpu"), taint("spot")])), pick_all())
+
+    advice = why_not(decision, "a")
+
+    assert advice.helps == ()
+    assert [one["key"] for one in _told(advice.fails, ChangeKind.TOLERATION)] == ["gpu", "spot"]
+
+
+def test_leaving_out_a_requirement_or_the_term_helps_a_filtered_cluster() -> None:
+    required = {"labelSelector": {"matchLabels": {"env": "prod", "tier": "edge"}}}
+    decision = decide(fleet(cluster("a", env="prod")), pick_n(1, required=[required]))
+
+    advice = why_not(decision, "a")
+
+    assert _told(advice.helps, ChangeKind.DROP_REQUIREMENT) == [{"term": 0, "requirement": "tier"}]
+    assert _told(advice.helps, ChangeKind.DROP_TERM) == [{"term": 0}]
+    assert _told(advice.fails, ChangeKind.DROP_REQUIREMENT) == [{"term": 0, "requirement": "env"}]
+
+
+def test_an_ineligible_cluster_is_told_what_it_must_report() -> None:
+    decision = decide(fleet(cluster("a", not_eligible="staleHeartbeat")), pick_n(1))
+
+    advice = why_not(decision, "a")
+
+    assert _told(advice.helps, ChangeKind.REPORT) == [
+        {"cluster": "a", "kind": "staleHeartbeat", "reason": "staleHeartbeat"}
+    ]
+
+
+def test_pick_fixed_needs_the_name() -> None:
+    decision = decide(fleet("a", "b"), pick_fixed("b"))
+
+    advice = why_not(decision, "a")
+
+    assert [one.change.kind for one in advice.helps] == [ChangeKind.NAME]
+
+
+def test_a_placed_cluster_needs_no_advice() -> None:
+    advice = why_not(decide(fleet("a"), pick_all()), "a")
+
+    assert (advice.helps, advice.fails, advice.not_tried) == ((), (), ())
+
+
+def test_a_cluster_that_the_fleet_lacks_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        why_not(decide(fleet("a"), pick_all()), "z")
+
+
+def test_a_label_does_not_help_where_enough_clusters_are_placed() -> None:
+    decision = decide(
+        fleet(cluster("a", zone="x"), "b"), pick_n(1, required=[expression("zone", "Exists")]), binding("a")
+    )
+
+    advice = why_not(decision, "b")
+
+    assert _told(advice.helps, ChangeKind.LABEL) == []
+
+
+def test_what_the_budget_leaves_out_is_said_to_be_untried() -> None:
+    advice = why_not(decide(NINE, pick_n(1)), "bravelion", runs=0)
+
+    assert advice.helps == advice.fails == ()
+    assert advice.not_tried[0].kind is ChangeKind.NUMBER
+
+
+def test_changing_only_the_number_keeps_the_bindings_current() -> None:
+    cycle = decide(fleet("a", "b"), pick_n(1), binding("a")).cycle
+
+    more = edited(cycle, lambda plain: plain.update(numberOfClusters=2))
+    other = edited(cycle, lambda plain: plain.update(tolerations=[{"key": "x", "operator": "Exists"}]))
+
+    assert [one.is_current for one in more.bindings] == [True]
+    assert [one.is_current for one in other.bindings] == [False]
+
+
+def test_a_pinned_placement_is_told_every_way_out() -> None:
+    pinned = fleet(
+        *(cluster(name, region="east", env="prod") for name in ("e1", "e2")),
+        *(cluster(name, region="west", env="prod") for name in ("w1", "w2")),
+        cluster("s1", region="south", env="canary"),
+    )
+    decision = decide(pinned, pick_n(4, required=[labelled(env="prod")], spread=[spread("region")]))
+
+    ways = [(one.change.kind, dict(one.change.facts)) for one in how_to_fulfil(decision)]
+
+    skew = {"constraint": 0, "topologyKey": "region", "maxSkew": 2, "today": 1}
+    assert (ChangeKind.MAX_SKEW, skew) in ways
+    assert (ChangeKind.LEAVE, {"cluster": "s1"}) in ways
+    assert (ChangeKind.LABEL, {"cluster": "s1", "key": "region", "value": None, "today": "south"}) in ways
+    assert {kind for kind, _ in ways} >= {ChangeKind.WHEN_UNSATISFIABLE, ChangeKind.DROP_CONSTRAINT}
+
+
+def test_a_fulfilled_placement_needs_no_way_out() -> None:
+    assert how_to_fulfil(decide(fleet("a"), pick_n(1))) == ()
+
+
+ZONES, TIERS = st.sampled_from(["x", "y", "z", None]), st.sampled_from(["edge", "core", None])
+
+
+@st.composite
+def decisions(draw: st.DrawFn) -> Decision:
+    """Draw decisions of small PickN placements, some with bindings."""
+    names = "abcdefg"[: draw(st.integers(2, 7))]
+    members = []
+    for name in names:
+        drawn = {"zone": draw(ZONES), "tier": draw(TIERS)}
+        members.append(cluster(name, {key: value for key, value in drawn.items() if value is not None}))
+    constraints = [
+        spread(key, draw(st.integers(1, 2)), hard=draw(st.booleans()))
+        for key in draw(st.lists(st.sampled_from(["zone", "tier"]), unique=True))
+    ]
+    preferred = [prefer(draw(st.integers(-30, 30)), labelled(tier="edge"))] if draw(st.booleans()) else []
+    policy = pick_n(draw(st.integers(0, len(names))), spread=constraints, prefer=preferred)
+    placed = draw(st.lists(st.sampled_from(names), unique=True, max_size=2))
+    bindings = [binding(name, obsolete=draw(st.booleans())) for name in placed]
+    return decide(fleet(*members), policy, *bindings, semantics=draw(st.sampled_from(["fleet", "kubefleet"])))
+
+
+def _is_placed(decision: Decision, name: str) -> bool:
+    return name in decision.picked_names or name in decision.kept
+
+
+NEARER = {ChangeKind.NUMBER: "number", ChangeKind.MAX_SKEW: "maxSkew", ChangeKind.WEIGHT: "weight"}
+
+
+def _nearer(decision: Decision, one: Suggestion) -> list[Decision]:
+    """Decide with every value between today's and the suggested one."""
+    if one.change.kind not in NEARER:
+        return []
+    facts, field = one.change.facts, NEARER[one.change.kind]
+    step = 1 if facts[field] > facts["today"] else -1
+    values = range(facts["today"] + step, facts[field], step)
+    return [schedule(edited(decision.cycle, partial(_set, one=one, value=value))) for value in values]
+
+
+def _set(plain: dict[str, Any], *, one: Suggestion, value: int) -> None:
+    facts = one.change.facts
+    if one.change.kind is ChangeKind.NUMBER:
+        plain["numberOfClusters"] = value
+    elif one.change.kind is ChangeKind.MAX_SKEW:
+        plain["topologySpreadConstraints"][facts["constraint"]]["maxSkew"] = value
+    else:
+        terms = plain["affinity"]["clusterAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        terms[facts["term"]]["weight"] = value
+
+
+@settings(max_examples=40)
+@given(decision=decisions(), data=st.data())
+def test_every_suggestion_is_true_and_minimal(decision: Decision, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(decision.cycle.fleet.names))
+
+    advice = why_not(decision, name)
+
+    for one in advice.helps:
+        assert _is_placed(schedule(one.change.changed()), name)
+        assert not any(_is_placed(nearer, name) for nearer in _nearer(decision, one))
+    for one in advice.fails:
+        assert not _is_placed(schedule(one.change.changed()), name)
+        if one.furthest is not None:
+            assert not any(
+                _is_placed(between, name) for between in _nearer(decision, replace(one, change=one.furthest))
+            )
+
+
+@settings(max_examples=40)
+@given(decision=decisions())
+def test_every_way_to_fulfil_fulfils(decision: Decision) -> None:
+    assert all(schedule(one.change.changed()).is_fulfilled for one in how_to_fulfil(decision))

@@ -1,0 +1,57 @@
+"""The waves beforehand: who is in which, for changes asked for and for drafts."""
+
+from placements.engine.rollout.actions import RunPhase
+from placements.engine.rollout.state import Phase, Suspension
+from placements.engine.rollout.waves import plan_waves
+from tests.builders import pick_n
+from tests.engine.rollout.states import (
+    NEW,
+    after,
+    available,
+    blocks,
+    budget,
+    cluster,
+    done,
+    empty,
+    leaving,
+    state,
+    told,
+)
+
+
+def test_without_surge_removals_and_replacements_take_turns() -> None:
+    facts = (*map(empty, "abc"), *map(leaving, "xyz"))
+
+    made = plan_waves(state(*facts, policy=pick_n(3), strategy=budget(1, 0)))
+
+    assert [told(wave.actions) for wave in made.waves] == ["-x", "a:add", "-y", "b:add", "-z", "c:add"]
+    assert [wave.budgets.additions.holding for wave in made.waves] == [3, 2, 3, 2, 3, 2]
+    assert made.rest.phase is RunPhase.FINISHED
+
+
+def test_a_draft_says_who_joins_leaves_and_changes() -> None:
+    now = state(done("a"), done("b"), policy=pick_n(2), strategy=budget(1))
+
+    made = plan_waves(now.with_wanted({"b": "v3", "c": "v3"}, pick_n(2)))
+
+    assert [told(wave.actions) for wave in made.waves] == ["-a c:add", "b:update"]
+    assert {action.cluster: wave.number for wave in made.waves for action in wave.actions} == {
+        "a": 1,
+        "b": 2,
+        "c": 1,
+    }
+
+
+def test_a_pause_and_waits_for_a_retry_are_overlooked() -> None:
+    failed = cluster("a", Phase.FAILED, runs=NEW, attempts=1, retry_at=after(99))
+
+    made = plan_waves(state(failed, available("b"), strategy=budget(1), suspension=Suspension.PAUSED))
+
+    assert [told(wave.actions) for wave in made.waves] == ["a:retry", "b:update"]
+
+
+def test_what_would_never_start_is_told_at_the_end() -> None:
+    made = plan_waves(state(*map(leaving, "ab"), policy=pick_n(3), strategy=budget(2)))
+
+    assert [told(wave.actions) for wave in made.waves] == ["-a"]
+    assert (made.rest.phase, blocks(made.rest)) == (RunPhase.HALTED, {"b": "removal-floor"})

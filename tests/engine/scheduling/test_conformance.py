@@ -1,0 +1,67 @@
+"""The conformance cases come out equal (`conformance/README.md`); the files are kept compressed."""
+
+import json
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placements.services.simulate.cases import answers
+
+FOLDER = Path(__file__).parents[2] / "data" / "conformance"
+SIZES = {
+    "guide-examples": 29,
+    "fleet-topology-spread": 200,
+    "kubefleet-topology-spread": 372,
+    "kubefleet-scenarios": 400,
+    "kubernetes-topology-spread": 171,
+    "ocm-spread": 236,
+}
+
+
+def _cases(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    lines = lzma.decompress((FOLDER / f"{name}.jsonl.xz").read_bytes()).splitlines()
+    return zip(map(json.loads, lines), answers(lines), strict=True)
+
+
+def _differences(case: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    if "steps" not in case:
+        return _unequal(case["expect"], answer)
+    found: dict[str, Any] = {}
+    for number, (expected, actual) in enumerate(zip(case["expect"], answer["steps"], strict=True)):
+        step = _unequal(_by_cluster(expected), _by_cluster({"error": None, **actual}))
+        if step:
+            found[f"step {number}"] = step
+    return found
+
+
+def _by_cluster(step: dict[str, Any]) -> dict[str, Any]:
+    decisions = {one["cluster"]: one for one in step["decisions"]}
+    assert len(decisions) == len(step["decisions"]), "a cluster is listed twice"
+    return {**{key: step[key] for key in step if key != "cycles"}, "decisions": decisions}
+
+
+def _unequal(expected: dict[str, Any], actual: dict[str, Any]) -> dict[str, Any]:
+    differing = (key for key, want in expected.items() if not _is_equal(actual.get(key), want))
+    return {key: (actual.get(key), expected[key]) for key in differing}
+
+
+def _is_equal(actual: Any, want: Any) -> bool:
+    """Compare as `conformance/README.md` says: numbers within 1e-6."""
+    if isinstance(want, dict) and isinstance(actual, dict):
+        return want.keys() == actual.keys() and all(_is_equal(actual[key], want[key]) for key in want)
+    if isinstance(want, list) and isinstance(actual, list):
+        return len(want) == len(actual) and all(map(_is_equal, actual, want))
+    if isinstance(want, float) or isinstance(actual, float):
+        return isinstance(actual, (int, float)) and abs(actual - want) <= 1e-6
+    return bool(actual == want)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_case_comes_out_equal(name: str) -> None:
+    found = {case["id"]: _differences(case, answer) for case, answer in _cases(name)}
+
+    assert len(found) == SIZES[name]
+    assert {case: differences for case, differences in found.items() if differences} == {}

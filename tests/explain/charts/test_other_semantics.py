@@ -1,0 +1,127 @@
+"""Skews and bands of groups that are not compared with the emptiest (`spec/other-schedulers.md` 2, 3)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from placements.engine.advice.diagnosis import over_limits
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.scheduler import schedule
+from placements.explain.charts.spread import group_chart, skew_chart
+from placements.explain.preview import spread_bars
+from placements.services.fleet.queries import Skew, headroom_of
+from tests.builders import cluster, fleet, grouped, spread, taint
+from tests.engine.scheduling.other_cycles import kubernetes, ocm
+
+J2 = fleet(
+    *(cluster(f"e{zone}{number}", region="east", zone=zone) for zone in "abc" for number in (1, 2)),
+    *(cluster(f"w{number}", region="west", zone="w") for number in (1, 2, 3)),
+)
+"""Three zones in the east, one in the west: six of them are 3/3 by region and 1/1/1/3 by zone."""
+NESTED = ocm(J2, 6, [spread("region"), spread("zone")])
+FLAT = ocm(J2, 6, [spread("region", 1, hard=False), spread("zone", 1, hard=False)], nested=False)
+T7 = kubernetes(
+    fleet(*grouped("zone", a="a1 a2 a3", b="b1 b2 b3", c="c1 c2 c3")),
+    7,
+    [spread("zone", 2) | {"minDomains": 5}],
+    *(["a1", "a2", "b1", "b2", "c1", "c2"]),
+)
+"""Three zones with two each where five are wanted: each counts as two above the smallest."""
+RATIO = ocm(
+    fleet(*grouped("region", e="e1 e2 e3", w="w1 w2 w3")),
+    3,
+    [spread("region", hard=False)],
+    domainWeights={"region": {"e": 2}},
+)
+
+
+def _bands(cycle: Cycle) -> list[tuple[float, ...]]:
+    chart = group_chart(schedule(cycle))
+    assert chart is not None
+    shapes = json.loads(chart.json)["layout"].get("shapes", [])
+    return [(one["x0"], one["x1"], one["y0"], one["y1"]) for one in shapes]
+
+
+def _caption(cycle: Cycle) -> str:
+    chart = group_chart(schedule(cycle))
+    assert chart is not None
+    return chart.caption
+
+
+def test_nested_groups_are_as_far_apart_as_their_siblings() -> None:
+    last = Replay(schedule(NESTED)).step(6)
+
+    assert [(one.skew_before, one.skew_after) for one in last.spreads] == [(1, 0), (0, 0)]
+    assert "gap 0 of 1" in _caption(NESTED)
+    assert "gap 2 of 1" not in _caption(NESTED)
+
+
+def test_groups_that_are_independent_are_compared_with_all() -> None:
+    assert Replay(schedule(FLAT)).step(6).spreads[1].skew_after == 2
+
+
+def test_each_family_has_its_band() -> None:
+    """The west's only zone holds three, those of the east one each: drawn in this order."""
+    regions, zones = _bands(NESTED)[:1], _bands(NESTED)[1:]
+
+    assert regions == [(3, 4, -0.5, 1.5)]
+    assert zones == [(3, 4, -0.5, 0.5), (1, 2, 0.5, 3.5)]
+
+
+def test_too_few_groups_are_compared_with_zero() -> None:
+    decision = schedule(T7)
+
+    [spread_of_step] = Replay(decision).step(1).spreads
+    assert (spread_of_step.skew_before, spread_of_step.skew_after, spread_of_step.forbids) == (2, 2, 3)
+    assert _bands(T7) == [(0, 2, -0.5, 2.5)]
+    assert "gap 2 of 2" in _caption(T7)
+    [bars] = spread_bars(decision)
+    assert (bars.skew, bars.low, bars.high, bars.is_within) == (2, 0, 2, True)
+    assert over_limits(decision) == ()
+
+
+@pytest.mark.parametrize(
+    ("cycle", "skews"),
+    [
+        pytest.param(T7, [Skew("zone", 2, 2, True)], id="minDomains"),
+        pytest.param(NESTED, [Skew("region", 0, 1, True), Skew("zone", 0, 1, True)], id="nested"),
+    ],
+)
+def test_headroom_is_what_the_limit_leaves(cycle: Cycle, skews: list[Any]) -> None:
+    decision = schedule(cycle)
+    placed = tuple(one for one in decision.bindings_after if one.is_active)
+
+    assert headroom_of(
+        Cycle(cycle.fleet, cycle.policy, placed, cycle.semantics, cycle.options)
+    ).skews == tuple(skews)
+
+
+def test_a_preview_tells_the_skew_of_siblings() -> None:
+    regions, zones = spread_bars(schedule(NESTED))
+
+    assert (regions.skew, regions.is_within, regions.high) == (0, True, 4)
+    assert (zones.skew, zones.is_within, zones.high) == (0, True, None)
+
+
+def test_unequal_shares_have_neither_band_nor_limit() -> None:
+    [bars] = spread_bars(schedule(RATIO))
+
+    assert (bars.high, bars.is_within, bars.has_shares) == (None, True, True)
+    assert _bands(RATIO) == []
+    assert " of 1" not in _caption(RATIO)
+
+
+def test_the_skews_through_the_steps_never_leave_a_limit_that_was_kept() -> None:
+    chart = skew_chart(schedule(NESTED))
+
+    assert chart is not None
+    assert "zone (max skew 1, hard): at most 1 during the steps, 0 at the end" in chart.caption
+
+
+def test_nobody_who_passes_is_not_nobody_with_the_label() -> None:
+    tainted = [cluster(name, region="east", taints=[taint("broken")]) for name in "ab"]
+
+    assert "no cluster carries the label" not in _caption(ocm(fleet(*tainted), 1, [spread("region")]))
+    assert "no domain counts" in _caption(ocm(fleet(*tainted), 1, [spread("region")]))

@@ -1,0 +1,241 @@
+"""Every code has its words, and the words tell the facts."""
+
+import pytest
+
+from clusters.fleet import EligibilityKind
+from fleetui.apimachinery.model import Semantics
+from placements.engine.advice.changes import Change, ChangeKind
+from placements.engine.scheduling import warnings
+from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.outcome import Outcomes
+from placements.engine.scheduling.reason import ReasonCode
+from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.round import NAME_COLUMN, SpreadScore
+from placements.engine.scheduling.spread.base import MissingKeyPolicy, SpreadStrategy
+from placements.engine.scheduling.spread.fleet import FleetSpread, KubeFleetSpread
+from placements.engine.scheduling.spread.kubernetes import KubernetesSpread
+from placements.engine.scheduling.spread.ocm import OcmSpread
+from placements.explain import advice, decision_tables, decisions, vocabulary
+from placements.explain.charts.figure import figure, whole_ticks
+from placements.explain.vocabulary import counted, verb
+from placements.manifests.ocm_options import parse_ocm_options
+from placements.templatetags.charts import cell
+from placements.templatetags.fleet import number
+from tests.builders import (
+    Document,
+    binding,
+    cluster,
+    cycle,
+    decide,
+    expression,
+    fleet,
+    grouped,
+    labelled,
+    measured,
+    pick_all,
+    pick_fixed,
+    pick_n,
+    prefer,
+    spread,
+    taint,
+)
+
+STRATEGIES: list[SpreadStrategy] = [
+    FleetSpread(),
+    KubeFleetSpread(),
+    KubernetesSpread(),
+    *(OcmSpread(parse_ocm_options({"mode": mode})) for mode in ("strict", "weighted")),
+]
+
+
+def _said(decision: Decision, name: str) -> list[str]:
+    return [vocabulary.reason_sentence(reason) for reason in Outcomes(decision).of(name).reasons]
+
+
+def test_every_code_has_words() -> None:
+    assert vocabulary._SENTENCES.keys() == set(ReasonCode)
+    assert advice._CHANGES.keys() == set(ChangeKind)
+    assert vocabulary.ELIGIBILITY_WORDS.keys() == set(EligibilityKind)
+    ranked = {name for rules in STRATEGIES for name in rules.rank_names}
+    assert vocabulary.COLUMN_WORDS.keys() == {*ranked, NAME_COLUMN, None}
+    assert advice._REPORTS.keys() == set(EligibilityKind)
+    assert warnings._WITHOUT_KEY.keys() == set(MissingKeyPolicy)
+    assert decisions._NOTES.keys() == decisions._EFFECTS.keys() == set(Semantics)
+    assert decision_tables._NOTES.keys() == vocabulary._SCORED.keys() == set(Semantics)
+    told = {(rules.name, name) for rules in STRATEGIES for name in rules.rank_names if name != NAME_COLUMN}
+    assert {(str(one), column) for one, column in decisions._WORDS} == told
+
+
+@pytest.mark.parametrize("kind", CycleKind)
+def test_every_kind_of_cycle_has_a_headline(kind: CycleKind) -> None:
+    assert vocabulary.headline(Decision(cycle(fleet(), pick_n(0)), kind))
+
+
+def test_a_required_term_is_told_with_what_the_cluster_has_instead() -> None:
+    terms = [
+        labelled(env="prod", tier="edge"),
+        expression("zone", "NotIn", "a", "b"),
+        expression("zone", "DoesNotExist"),
+        measured("cost", "Lt", "0.5"),
+    ]
+    one = cluster("c", env="dev", zone="a", properties={"cost": "2"})
+
+    (said,) = _said(decide(fleet(one), pick_all(required=terms)), "c")
+
+    assert said == (
+        "Does not match required affinity: env=dev, required prod and no label tier, required edge; "
+        "or zone=a, required any value except a or b; or zone=a, required no such label; "
+        "or cost is 2, required < 0.5"
+    )
+
+
+def test_every_failing_filter_is_told() -> None:
+    one = cluster("c", taints=[taint("gpu", "true"), taint("spot")], not_eligible="staleHeartbeat")
+
+    assert _said(decide(fleet(one), pick_all()), "c") == [
+        "staleHeartbeat",
+        "Untolerated taints: gpu=true and spot",
+    ]
+
+
+def test_a_full_group_is_told_with_its_count_and_limit() -> None:
+    decision = decide(fleet(*grouped("zone", a="a1 a2", b="b1")), pick_n(3, spread=[spread("zone")]))
+    stuck = decide(fleet(*grouped("zone", a="a1 a2 a3", b="b1")), pick_n(4, spread=[spread("zone")]))
+
+    assert decision.is_fulfilled
+    assert _said(stuck, "a1") == [
+        "Step 4: selecting it would make zone=a 3 vs. minimum 1 (skew 2 > maxSkew 1)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "preferred", "spreads", "told"),
+    [
+        ("a b", [], [], "Rank 2 in step 1; lost to b on name (tie-break)"),
+        ("a b", [prefer(5, labelled(zone="b"))], [], "Rank 2 in step 1; lost to b on affinity (0 vs. 5)"),
+        ("a b c", [], [spread("zone")], "Rank 3 in step 1; lost to c on topology spread (-1 vs. 0)"),
+    ],
+)
+def test_outranked_is_told_by_what_decided(
+    names: str, preferred: list[Document], spreads: list[Document], told: str
+) -> None:
+    clusters = [cluster(name) if name == "c" else cluster(name, zone=name) for name in names.split()]
+
+    assert _said(decide(fleet(*clusters), pick_n(1, prefer=preferred, spread=spreads)), "a") == [told]
+
+
+@pytest.mark.parametrize(
+    ("decision", "said"),
+    [
+        (
+            decide(fleet("a", "b"), pick_n(2, spread=[spread("zone")])),
+            ["b before a on name", "a, the only candidate"],
+        ),
+        (decide(fleet("a", "b"), pick_n(1)), ["the best 1 of one ranking; b before a on name"]),
+        (decide(fleet("a"), pick_n(1)), ["all clusters that pass the filters, ranked once"]),
+        (decide(fleet(), pick_n(1)), ["no candidates left: no cluster passes the filters"]),
+    ],
+)
+def test_a_round_is_told_in_a_sentence(decision: Decision, said: list[str]) -> None:
+    assert [vocabulary.round_sentence(step) for step in Replay(decision)] == said
+
+
+def test_a_round_that_found_nobody_names_the_limits() -> None:
+    zones = fleet(*grouped("zone", a="a1 a2 a3", b="b1"))
+
+    *_, last = Replay(decide(zones, pick_n(4, spread=[spread("zone"), spread("rack", hard=False)])))
+
+    assert (
+        vocabulary.round_sentence(last)
+        == "no candidates left: every selection would break zone (max skew 1, hard)"
+    )
+
+
+def test_a_round_that_found_nobody_does_not_forget_who_is_placed() -> None:
+    [step] = Replay(decide(fleet("a"), pick_n(2, spread=[spread("zone")]), binding("a")))
+
+    assert vocabulary.round_sentence(step) == "no candidates left: no other cluster passes the filters"
+
+
+def test_a_round_that_found_nobody_left_does_not_blame_a_limit() -> None:
+    *_, last = Replay(decide(fleet("a"), pick_n(2, spread=[spread("zone")])))
+
+    assert (
+        vocabulary.round_sentence(last)
+        == "no candidates left: every cluster that passes the filters is selected"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "words"),
+    [
+        (ChangeKind.NUMBER, {"number": 7, "today": 5}, "numberOfClusters 7 (now 5)"),
+        (ChangeKind.LEAVE, {"cluster": "a"}, "a removed from the fleet"),
+        (
+            ChangeKind.LABEL,
+            {"cluster": "a", "key": "z", "value": None, "today": "x"},
+            "a without the label z (now x)",
+        ),
+        (
+            ChangeKind.LABEL,
+            {"cluster": "a", "key": "z", "value": "y", "today": None},
+            "a with label z=y (now none)",
+        ),
+        (
+            ChangeKind.REPORT,
+            {"cluster": "a", "kind": "noAgent", "reason": ""},
+            "a first report of the member agent of a (now: Never reported (agent offline))",
+        ),
+        (ChangeKind.TOLERATION, {"key": "gpu", "value": "true"}, "a toleration for the taint gpu=true"),
+        (ChangeKind.TOLERATION, {"key": "gpu", "value": ""}, "a toleration for the taint gpu"),
+        (ChangeKind.NAME, {"name": "a"}, "a added to clusterNames"),
+    ],
+)
+def test_a_change_is_named(kind: ChangeKind, facts: dict[str, object], words: str) -> None:
+    assert advice.change_words(Change(kind, facts, lambda: cycle(fleet()))) == words
+
+
+def test_traps_are_called_by_name() -> None:
+    clusters = [
+        *grouped("region", east="e1 e2", west="w1"),
+        cluster("s", region="south", not_eligible="noAgent"),
+    ]
+    placed = decide(fleet(*clusters), pick_n(3, spread=[spread("region")]))
+
+    assert list(advice.trap_sentences(placed)) == [
+        "blocking domain: region=south has 0 clusters, no candidates, so the minimum stays at 0",
+        "maximum with the current fleet: 2",
+    ]
+
+
+def test_a_stale_pick_is_called_by_name() -> None:
+    decision = decide(fleet("a", "b"), pick_n(1), binding("a"))
+
+    assert list(advice.trap_sentences(decision)) == ["outdated, would not be selected if rescheduled now: a"]
+
+
+def test_pick_fixed_speaks_of_names() -> None:
+    decision = decide(fleet("a", "b"), pick_fixed("b"))
+
+    assert vocabulary.headline(decision) == "1 of 1 named clusters selected"
+    assert _said(decision, "a") == ["Not in the list of cluster names"]
+
+
+@pytest.mark.parametrize(
+    ("score", "text"),
+    [(None, "–"), (0, "0"), (-1001, "-1001"), (2.386, "2.39"), (100.0, "100"), ((0, -1), "0/-1"), ((), "–")],  # noqa: RUF001
+)
+def test_scores_read_alike_everywhere(score: SpreadScore | None, text: str) -> None:
+    assert vocabulary.score_text(score) == text
+
+
+def test_thousands_are_told_with_a_comma_wherever_they_stand() -> None:
+    assert (number(5000), cell(5000), cell(-1234567)) == ("5,000", "5,000", "−1,234,567")
+    assert counted(5000, "cluster") == "5,000 clusters"
+    assert figure(height=100).layout.separators == ".,"
+    assert whole_ticks(5000)["tickformat"] == ",d"
+
+
+def test_a_verb_goes_with_how_many_do_it() -> None:
+    assert [verb(1, word) for word in ("is", "has", "runs")] == ["is", "has", "runs"]
+    assert [verb(2, word) for word in ("is", "has", "runs")] == ["are", "have", "run"]

@@ -1,0 +1,1 @@
+"""Tests of the API types and their parsing."""

@@ -1,0 +1,90 @@
+"""Property values that are no quantities: fatal under `kubefleet`, a warning under `fleet` (spec 4.4)."""
+
+import pytest
+
+from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.selectors import Malformed
+from placements.manifests.policy import PlacementPolicy
+from tests.builders import (
+    binding,
+    cluster,
+    decide,
+    expression,
+    fleet,
+    measured,
+    pick_all,
+    pick_n,
+    prefer,
+    sorted_by,
+)
+
+
+def _states(decision: Decision) -> dict[str, str]:
+    """Give the state of every binding after the cycle, `old` in front where it stays obsolete."""
+    return {
+        one.cluster: ("" if one.is_current else "old ") + str(one.state) for one in decision.bindings_after
+    }
+
+
+MALFORMED = fleet(
+    cluster("odd", properties={"cpu": "lots"}),
+    cluster("a", properties={"cpu": "2"}),
+    cluster("b", properties={"cpu": "0"}),
+)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pick_all(required=[measured("cpu", "Ge", "1")]),
+        pick_n(1, required=[measured("cpu", "Ge", "1")]),
+        pick_n(1, prefer=[prefer(10, sorted_by("cpu"))]),
+    ],
+    ids=["PickAll", "required", "sorter"],
+)
+def test_a_malformed_property_fails_the_cycle_of_kubefleet_and_warns_under_fleet(
+    policy: PlacementPolicy,
+) -> None:
+    failed = decide(MALFORMED, policy, binding("gone"), semantics="kubefleet")
+    warned = decide(MALFORMED, policy, binding("gone"), semantics="fleet")
+
+    assert (failed.kind, failed.is_failed, failed.picked, failed.is_fulfilled) == (
+        CycleKind.FAILED,
+        True,
+        (),
+        False,
+    )
+    assert failed.unscheduled == ("gone",)
+    assert (warned.picked_names, warned.is_fulfilled) == (("a",), True)
+    assert failed.malformed == warned.malformed == (Malformed("odd", "cpu", "lots"),)
+
+
+def test_a_failed_cycle_leaves_current_and_obsolete_bindings_alone() -> None:
+    bindings = [binding("a", "Scheduled"), binding("b", obsolete=True)]
+    policy = pick_n(3, prefer=[prefer(10, sorted_by("cpu"))])
+
+    decision = decide(MALFORMED, policy, *bindings, semantics="kubefleet")
+
+    assert _states(decision) == {"a": "Scheduled", "b": "old Bound"}
+
+
+def test_an_earlier_match_hides_a_malformed_property_from_kubefleet() -> None:
+    policy = pick_n(1, required=[expression("tier", "DoesNotExist"), measured("cpu", "Ge", "1")])
+
+    decision = decide(MALFORMED, policy, semantics="kubefleet")
+
+    assert (decision.picked_names, decision.malformed) == (("odd",), ())
+
+
+def test_a_malformed_property_hurts_nobody_where_no_picking_is_needed() -> None:
+    policy = pick_n(1, prefer=[prefer(10, sorted_by("cpu"))])
+
+    decision = decide(MALFORMED, policy, binding("a"), semantics="kubefleet")
+
+    assert (decision.kind, decision.is_fulfilled, decision.malformed) == (CycleKind.NOTHING_TO_DO, True, ())
+
+
+def test_each_malformed_value_is_listed_once() -> None:
+    policy = pick_n(1, required=[measured("cpu", "Ge", "1"), {}], prefer=[prefer(1, sorted_by("cpu"))])
+
+    assert decide(MALFORMED, policy).malformed == (Malformed("odd", "cpu", "lots"),)

@@ -1,1 +1,0 @@
-"""Tests of rollouts on the database: runs, calls to simulated clusters, people's hands."""

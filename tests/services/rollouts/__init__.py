@@ -1,0 +1,1 @@
+"""Tests of rollouts on the database: runs, calls to simulated clusters, actions of users."""

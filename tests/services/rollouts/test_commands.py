@@ -1,0 +1,67 @@
+"""manage.py evict and drain, and budgets by apply and export."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from placements.models import Eviction
+from placements.services.disruption.budgets import save_budget
+from placements.services.disruption.drains import advance_drains
+from tests.rows import NOW, all_joined, decided, pick_n_spec, spec
+from tests.services.rollouts.test_evictions import budget
+from tests.services.rollouts.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+def said(*words: str) -> str:
+    """Give what a command writes."""
+    out = StringIO()
+    call_command(*words, stdout=out)
+    return out.getvalue()
+
+
+def test_evict_says_what_became_of_it() -> None:
+    world = World(3)
+    world.place("web", pick_n_spec(3))
+    world.run(until=world.is_settled)
+    save_budget(budget(maxUnavailable=1), by=None, now=NOW)
+
+    assert said("evict", "web", "c000").startswith("Carried out: the disruption budget allows it")
+    with pytest.raises(CommandError, match="does not allow it") as refused:
+        said("evict", "web", "c001")
+    assert refused.value.returncode == 1
+    with pytest.raises(CommandError, match="not on this cluster") as invalid:
+        said("evict", "web", "c009")
+    assert invalid.value.returncode == 2
+    before = Eviction.objects.count()
+    with pytest.raises(CommandError, match="no placement is named 'api'"):
+        said("evict", "api", "c000")
+    assert Eviction.objects.count() == before
+
+
+def test_drain_is_looked_at_begun_and_cancelled() -> None:
+    world = World(2)
+    world.place("web", spec())
+    world.run(until=world.is_settled)
+
+    assert said("drain", "c001", "--status") == "web: No replacement needed (PickAll).\nc001: no drain\n"
+    assert said("drain", "c001").endswith("drain of c001: running\n")
+    advance_drains(now=world.now.replace(year=2100))
+    assert "web: Removing resources." in said("drain", "c001", "--status")
+    assert "cancelled, cancelled by system" in said("drain", "c001", "--cancel")
+    with pytest.raises(CommandError, match="not being drained"):
+        said("drain", "c001", "--cancel")
+    for words in (["c009"], ["c009", "--status"]):
+        with pytest.raises(CommandError, match="cluster 'c009' not found"):
+            said("drain", *words)
+
+
+def test_budgets_are_exported_as_they_were_written() -> None:
+    all_joined("a")
+    decided("web", pick_n_spec(1))
+    save_budget(budget(maxUnavailable="30%"), by=None, now=NOW)
+
+    assert json.loads(said("export", "budgets", "-o", "json"))["items"] == [budget(maxUnavailable="30%")]

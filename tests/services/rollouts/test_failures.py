@@ -1,0 +1,269 @@
+"""What kind of failure it was, what was refused, and since when each condition is so (lifecycle B.7)."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from clusters.drivers.base import DriverRejected, ObjectRef, ObjectSeen, Refusal
+from clusters.drivers.readiness import Readiness
+from placements.models import Binding, Placement
+from placements.services.overrides.operations import delete_override, save_override
+from placements.services.placements import save_placement
+from placements.services.rollouts.worker import MOST_OBJECTS, refusal_failure, unready_failure
+from placements.services.status import status_of
+from tests.rows import all_joined, config_map, decided, pick_n_spec, placement_document, spec
+from tests.services.rollouts.overrides import annotate, for_clusters, rule
+from tests.services.rollouts.test_rolling import one_at_a_time
+from tests.services.rollouts.world import World
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+WRONG = {"op": "remove", "path": "/spec/nowhere"}
+
+
+def placed(clusters: int = 2) -> World:
+    """Give a world in which the shop is on every cluster."""
+    world = World(clusters)
+    world.place("web", spec())
+    world.run(until=world.is_settled)
+    return world
+
+
+def on(cluster: str, world: World) -> dict[str, Any]:
+    """Give the status of one cluster."""
+    status = status_of(Placement.objects.get(name="web"), now=world.now)
+    return next(one for one in status["placementStatuses"] if one.get("clusterName") == cluster)
+
+
+def last(status: dict[str, Any]) -> tuple[str, str, str]:
+    """Give the last condition: its type, its value and its reason."""
+    condition = status["conditions"][-1]
+    return condition["type"], condition["status"], condition["reason"]
+
+
+def since(status: dict[str, Any]) -> dict[str, datetime]:
+    """Give since when each condition is so."""
+    return {one["type"]: datetime.fromisoformat(one["lastTransitionTime"]) for one in status["conditions"]}
+
+
+def binding(cluster: str) -> Binding:
+    """Give the row of one cluster."""
+    return Binding.objects.get(placement__name="web", cluster_name=cluster)
+
+
+def test_an_override_that_does_not_apply_is_told_with_its_path() -> None:
+    world = placed()
+
+    save_override(for_clusters("odd", rule(WRONG)), by=None, now=world.now)
+    world.pass_time(5)
+
+    failed = Binding.objects.get(failure="override")
+    assert failed.failed_override is not None
+    assert failed.failed_override["override"] == "odd-0"
+    assert failed.failed_override["path"].startswith("spec.policy.overrideRules[0]")
+    assert failed.failed_objects == []
+    status = on(failed.cluster_name, world)
+    assert last(status) == ("Overridden", "False", "OverriddenFailed")
+    assert status["conditions"][-1]["message"].startswith(
+        f"Nothing is sent to {failed.cluster_name}: override"
+    )
+    assert "failedPlacements" not in status
+    delete_override("ClusterResourceOverride", "", "odd", by=None, now=world.now)
+    world.run(until=world.is_settled)
+    assert set(Binding.objects.values_list("failure", "failed_override")) == {("", None)}
+
+
+def test_overrides_that_apply_are_listed_and_count_as_started() -> None:
+    world = placed()
+
+    save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=world.now)
+    world.work()
+    world.run(until=world.is_settled)
+
+    status = on("c000", world)
+    assert status["applicableClusterResourceOverrides"] == ["tier-0"]
+    assert "applicableResourceOverrides" not in status
+    assert last(status) == ("Available", "True", "ResourceAvailable")
+    assert status["conditions"][2]["reason"] == "OverriddenSucceeded"
+
+
+def test_what_a_cluster_refuses_is_told_object_by_object() -> None:
+    world = placed()
+    world.tell("c001", {"kind": "refuse", "objectName": "bad"})
+
+    world.apply(config_map("bad"))
+    world.pass_time(5)
+
+    row = binding("c001")
+    assert row.failure == "refused"
+    [refused] = row.failed_objects
+    assert {**refused, "message": ""} == {
+        "group": "",
+        "version": "v1",
+        "kind": "ConfigMap",
+        "namespace": "shop",
+        "name": "bad",
+        "code": "ManifestApplyFailed",
+        "message": "",
+    }
+    [shown] = on("c001", world)["failedPlacements"]
+    assert (shown["kind"], shown["namespace"], shown["name"]) == ("ConfigMap", "shop", "bad")
+    assert shown["condition"]["type"] == "Applied"
+    assert shown["condition"]["message"] == refused["message"]
+    assert row.message == f"ConfigMap shop/bad: {refused['message']}"
+    world.tell("c001")
+    world.run(until=world.is_settled)
+    assert (binding("c001").failure, binding("c001").failed_objects) == ("", [])
+
+
+def test_a_cluster_out_of_reach_is_neither_refused_nor_failed() -> None:
+    world = placed()
+    world.tell("c001", {"kind": "unreachable"})
+
+    world.change()
+    world.run(until=lambda: bool(binding("c001").failure))
+
+    assert (binding("c001").failure, binding("c001").failed_objects) == ("unreachable", [])
+    assert last(on("c001", world)) == ("Applied", "Unknown", "ApplyPending")
+    world.tell("c001")
+    world.run(until=world.is_settled)
+    assert binding("c001").failure == ""
+
+
+def test_objects_that_are_not_ready_are_listed_while_the_cluster_is_not_available() -> None:
+    world = placed()
+    world.tell("c001", {"kind": "notReady", "objectName": "web"})
+
+    world.change()
+    world.run(until=lambda: bool(binding("c001").failed_objects))
+
+    status = on("c001", world)
+    assert last(status) == ("Available", "False", "ResourceNotAvailableYet")
+    assert binding("c001").failure == ""
+    [shown] = status["failedPlacements"]
+    assert (shown["group"], shown["version"], shown["kind"], shown["name"]) == (
+        "apps",
+        "v1",
+        "Deployment",
+        "web",
+    )
+    assert (shown["condition"]["type"], shown["condition"]["reason"]) == (
+        "Available",
+        "ManifestNotAvailableYet",
+    )
+
+
+def test_many_refusals_are_sorted_cut_at_a_hundred_and_survive_odd_words() -> None:
+    refusals = tuple(
+        Refusal(ObjectRef("", "ConfigMap", "shop", f"c{number:03}"), "X", "a; b: c" * 200)
+        for number in reversed(range(MOST_OBJECTS + 5))
+    )
+
+    found = refusal_failure(Binding(), DriverRejected("refused", refusals))
+
+    assert [one.name for one in found.objects] == [f"c{number:03}" for number in range(MOST_OBJECTS)]
+    assert found.objects[0].message == "a; b: c" * 200
+
+
+def test_what_cannot_be_observed_keeps_nobody_waiting() -> None:
+    seen = ObjectSeen(ObjectRef("batch", "Job", "shop", "once"), Readiness.NOT_TRACKABLE, "nothing tells")
+
+    assert unready_failure(Binding(), [seen]).objects == ()
+
+
+def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
+    world = World(1)
+    world.place("web", spec())
+    world.run(until=world.is_settled)
+    came = since(on("c000", world))
+
+    world.pass_time(300)
+
+    assert since(on("c000", world)) == came
+    assert came["Available"] - came["Applied"] == timedelta(seconds=2)
+    world.change()
+    world.work()
+    changed = since(on("c000", world))
+    assert changed["RolloutStarted"] == came["RolloutStarted"]
+    assert changed["Applied"] == world.now
+    assert changed["Available"] == world.now
+    assert (
+        since(status_of(Placement.objects.get(), now=world.now))["ClusterResourcePlacementAvailable"]
+        == world.now
+    )
+
+
+def test_a_blocked_cluster_is_blocked_since_the_first_newer_version() -> None:
+    world = World(2)
+    world.place("web", one_at_a_time())
+    world.run(until=world.is_settled)
+    world.tell("c000", {"kind": "notReady", "objectName": "web"})
+    world.change()
+    world.work()
+    began = world.now
+    assert last(on("c001", world)) == ("RolloutStarted", "False", "RolloutNotStartedYet")
+
+    world.pass_time(20)
+    world.change()
+    world.work()
+
+    assert since(on("c001", world))["RolloutStarted"] == began
+
+
+def test_scheduled_is_pending_from_an_edit_to_its_decision_and_keeps_its_moment_otherwise() -> None:
+    world = placed()
+    first = since(status_of(Placement.objects.get(), now=world.now))["ClusterResourcePlacementScheduled"]
+    world.pass_time(10)
+    world.change()
+    assert status_of(Placement.objects.get(), now=world.now)["conditions"][0]["status"] == "True"
+    world.work()
+    scheduled = since(status_of(Placement.objects.get(), now=world.now))
+    assert scheduled["ClusterResourcePlacementScheduled"] == first
+
+    save_placement(placement_document("web", pick_n_fixed()), by=None, now=world.now)
+
+    pending = status_of(Placement.objects.get(), now=world.now)
+    assert pending["conditions"][0]["reason"] == "SchedulePending"
+    assert since(pending)["ClusterResourcePlacementScheduled"] == world.now
+    world.now += timedelta(seconds=1)
+    world.work()
+    assert (
+        since(status_of(Placement.objects.get(), now=world.now))["ClusterResourcePlacementScheduled"]
+        == world.now
+    )
+
+
+def pick_n_fixed() -> dict[str, Any]:
+    """Make the spec with another history, so that it is edited and decided the same."""
+    return {**spec(), "revisionHistoryLimit": 3}
+
+
+def test_s12_clusters_that_are_missing_are_entries_without_a_name() -> None:
+    all_joined("a", "b", "c", "d")
+    only = {
+        "affinity": {
+            "clusterAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "clusterSelectorTerms": [
+                        {"labelSelector": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}
+                    ]
+                }
+            }
+        }
+    }
+    decided("none", pick_n_spec(3, **only))
+    decided("many", pick_n_spec(9))
+    decided("fixed", spec({"placementType": "PickFixed", "clusterNames": ["a", "nobody", "none"]}))
+
+    def nameless(name: str) -> list[tuple[str, str]]:
+        found = status_of(Placement.objects.get(name=name))["placementStatuses"]
+        entries = [one["conditions"][0] for one in found if "clusterName" not in one]
+        return [(one["reason"], one["message"]) for one in entries]
+
+    refused = "ClusterUnschedulable, cluster does not match with any of the required cluster affinity terms"
+    assert nameless("none") == [("ScheduleFailed", refused)] * 3
+    assert nameless("many") == []
+    assert nameless("fixed") == [
+        ("ScheduleFailed", 'Specified cluster "nobody" is not found'),
+        ("ScheduleFailed", 'Specified cluster "none" is not found'),
+    ]

@@ -1,0 +1,102 @@
+"""Runs that clusters out of reach hold up: who needs to know is told which, and since when."""
+
+import pytest
+from django.test import Client
+
+from clusters.models import MemberCluster
+from placements.models import Binding, Rollout
+from placements.services.rollouts.attention import needs_attention
+from tests.rows import person
+from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.services.rollouts.test_rolling import one_at_a_time
+from tests.services.rollouts.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+def cut_off(world: World, *names: str) -> str:
+    """Let nobody reach these clusters until the rule for heartbeats says so; give since when that is."""
+    for name in names:
+        world.tell(name, {"kind": "unreachable"})
+    rows = MemberCluster.objects.filter(name__in=names)
+    world.run(until=lambda: "" not in rows.values_list("verdict", flat=True), seconds=600)
+    return f"{rows.earliest('verdict_since').verdict_since:%Y-%m-%d %H:%M:%S} UTC"
+
+
+@pytest.fixture
+def world() -> World:
+    """Make three clusters with a placement, two of which may be taken down at once."""
+    made = World(3)
+    made.place("web", one_at_a_time(maxUnavailable=2))
+    made.run(until=made.is_settled)
+    return made
+
+
+def needs() -> dict[str, str]:
+    """Give what rollouts need, by sort."""
+    return {one.sort: one.words for one in needs_attention()}
+
+
+def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(world: World) -> None:
+    since = cut_off(world, "c001")
+
+    world.change()
+    world.work()
+
+    assert needs() == {"cut-off": f"Rollout 2: Unreachable since {since}: c001."}
+
+
+def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reach(world: World) -> None:
+    world.change()
+    world.work()
+
+    since = cut_off(world, "c000")
+
+    assert needs() == {"halted": f"Rollout 2 stalled: 1 cluster blocked. Unreachable since {since}: c000."}
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, client: Client) -> None:
+    world.change()
+    world.work()
+    since = cut_off(world, "c000")
+    client.force_login(person("ana", "viewer"))
+
+    page = client.get("/rollouts/web/2/").content.decode()
+
+    assert f"r1 applied but not available. Unreachable since {since}.<br>" in page
+    assert "c000</a>: waiting for availability" not in page
+
+
+def test_an_answer_from_before_does_not_know_since_when(world: World) -> None:
+    world.change()
+    world.work()
+    cut_off(world, "c000")
+    run = Rollout.objects.get(state="running")
+    for one in run.sync_result["waiting"]:
+        del one["since"]
+    run.save()
+
+    assert needs()["halted"].endswith(" Unreachable: c000.")
+
+
+def test_a_staged_run_that_waits_for_a_cluster_out_of_reach_is_named() -> None:
+    world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", most=2))
+    world.place("web", staged_spec())
+    cut_off(world, "c001")
+
+    world.begin("one")
+    world.go_on(30)
+
+    assert needs() == {"staged-cut-off": "Staged run one waits for unreachable clusters: c001."}
+
+
+def test_a_cluster_that_gives_no_answer_is_named_before_the_rule_strikes(world: World) -> None:
+    world.tell("c001", {"kind": "unreachable"})
+    world.change()
+    world.run(until=lambda: Binding.objects.filter(failure="unreachable").exists())
+
+    [need] = needs_attention()
+
+    assert MemberCluster.objects.get(name="c001").verdict == ""
+    assert (need.kind, need.words) == ("attention", "c001 is not responding. Retrying.")

@@ -1,0 +1,59 @@
+"""What a run leaves behind for its charts: how the clusters stood from look to look."""
+
+import pytest
+
+from placements.models import Rollout, RolloutSample
+from placements.services.run_history import run_charts
+from tests.explain.charts.checking import check_chart
+from tests.services.rollouts.world import World
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+
+PICK_ALL = {
+    "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}],
+    "strategy": {"rollingUpdate": {"maxUnavailable": 1}},
+}
+
+
+@pytest.fixture
+def world() -> World:
+    """Place `web` on four clusters, then change what it carries, up to the end."""
+    world = World(4)
+    world.place("web", PICK_ALL)
+    world.run(until=world.is_settled)
+    world.change()
+    world.run(until=lambda: Rollout.objects.count() == 2)
+    world.run(until=world.is_settled)
+    return world
+
+
+@pytest.mark.usefixtures("world")
+def test_points_tell_an_update_in_place_from_its_first_start_to_its_end() -> None:
+    run = Rollout.objects.get(number=2)
+    points = list(RolloutSample.objects.filter(rollout=run).order_by("pk"))
+
+    first, last = points[0], points[-1]
+    assert (first.at, first.old, first.new, first.unavailable) == (run.started_at, 3, 0, 1)
+    assert (last.at, last.old, last.new, last.unavailable) == (run.ended_at, 0, 4, 0)
+    assert {(one.number, one.min_available) for one in points} == {(4, 3)}
+    assert min(one.old + one.new for one in points) == 3
+    assert {one.old + one.new + one.unavailable + one.removing for one in points} == {4}
+
+
+def test_charts_of_both_runs_tell_their_stories(world: World) -> None:
+    placed, updated = (run_charts(run, now=world.now) for run in Rollout.objects.order_by("number"))
+
+    for chart in (*placed, *updated):
+        check_chart(chart)
+    assert [chart.name for chart in updated] == ["area", "timeline"]
+    assert "No maximum: no clusters are added." in updated[0].caption
+    assert "(maximum 5)" in placed[0].caption
+    assert [row[0] for row in updated[1].rows] == ["c000", "c001", "c002", "c003"]
+
+
+def test_a_look_that_finds_nothing_new_leaves_no_point(world: World) -> None:
+    before = RolloutSample.objects.count()
+
+    world.pass_time(60)
+
+    assert RolloutSample.objects.count() == before

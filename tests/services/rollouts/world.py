@@ -1,0 +1,123 @@
+"""A small world for rollouts: simulated clusters, a clock turned by hand, workers that do what is due.
+
+world = World(clusters=3)
+world.place("web", spec())          saved, decided, and the run begun
+world.run(until=world.is_settled)   time passes, a second at a time, until that is so
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from clusters.models import MemberCluster
+from clusters.operations.heartbeat import observe
+from clusters.operations.join import ClusterSpec, upsert_clusters
+from placements.engine.overrides import OverrideFailed
+from placements.engine.rollout.state import Phase
+from placements.models import Binding, ClusterUpdate, Placement, Rollout
+from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.placements import save_placement
+from placements.services.resources.operations import apply_resources
+from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.rollouts.worker import ManifestCache, run_cluster_calls
+from placements.services.scheduling import schedule_due
+from tests.rows import NOW, deployment, member_document, namespace, placement_document
+
+SECOND = timedelta(seconds=1)
+QUICK: Mapping[str, Any] = {"applyMilliseconds": 0, "readySeconds": 2}
+
+
+class World:
+    """Clusters, and a moment that is now."""
+
+    def __init__(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
+        self.now = NOW
+        self.call_takes = timedelta()
+        self.join(clusters, connection=connection)
+        self.tag = 0
+        self.apply(namespace("shop"))
+        self.change()
+
+    def join(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
+        """Let clusters join until there are so many."""
+        documents = [member_document(f"c{number:03}") for number in range(clusters)]
+        wanted = [ClusterSpec(one, driver="simulated", connection=connection) for one in documents]
+        upsert_clusters(wanted, by=None, now=self.now)
+        observe(now=self.now)
+
+    def apply(self, *documents: Mapping[str, Any]) -> None:
+        """Apply resources to the hub."""
+        apply_resources(documents, by=None, now=self.now)
+
+    def change(self) -> None:
+        """Give the shop's Deployment another image, so that every cluster has to take on a new version."""
+        self.tag += 1
+        self.apply(deployment("web", f"web:{self.tag}"))
+
+    def place(self, name: str, spec: Mapping[str, Any]) -> Placement:
+        """Save a placement and let the workers begin."""
+        save_placement(placement_document(name, spec), by=None, now=self.now)
+        self.work()
+        return Placement.objects.get(name=name)
+
+    def work(self) -> None:
+        """Do everything that is due at this moment."""
+        enqueue_affected_placements()
+        for _ in range(10_000):
+            done = schedule_due(now=self.now) + sync_due_rollouts(now=self.now)
+            if not done + run_cluster_calls(now=self.now, threads=1, clock=self._answered):
+                return
+        raise AssertionError("the workers do not come to rest")
+
+    def _answered(self) -> datetime:
+        return self.now + self.call_takes
+
+    def pass_time(self, seconds: int = 1) -> None:
+        """Let time pass, and the workers work in each second of it."""
+        for _ in range(seconds):
+            self.now += SECOND
+            observe(now=self.now)
+            self.work()
+
+    def run(self, *, until: Callable[[], bool], seconds: int = 300) -> int:
+        """Let time pass until something is so; give how many seconds that took."""
+        for passed in range(seconds):
+            if until():
+                return passed
+            self.pass_time()
+        raise AssertionError(f"still not so after {seconds} s: {self.phases()}")
+
+    def tell(self, cluster: str, *faults: Mapping[str, Any]) -> None:
+        """Tell a simulated cluster what is wrong with it from now on."""
+        connection = {**QUICK, "faults": [dict(one) for one in faults]}
+        MemberCluster.objects.filter(name=cluster).update(connection=connection)
+
+    def is_settled(self) -> bool:
+        """Tell whether no run is under way."""
+        return not Rollout.objects.filter(state=Rollout.State.RUNNING).exists()
+
+    def phases(self, name: str = "web") -> dict[str, str]:
+        """Give how far every cluster of a placement is."""
+        rows = Binding.objects.filter(placement__name=name).order_by("cluster_name")
+        return dict(rows.values_list("cluster_name", "phase"))
+
+    def available(self, name: str = "web") -> list[str]:
+        """Give the clusters on which a placement is available."""
+        return [cluster for cluster, phase in self.phases(name).items() if phase == Phase.AVAILABLE]
+
+
+def starts(name: str = "web") -> list[tuple[int, str, str]]:
+    """Give every start of a placement: the seconds since the beginning, the cluster, what was started."""
+    rows = ClusterUpdate.objects.filter(rollout__placement_name=name).order_by("started_at", "cluster_name")
+    return [
+        (int((at - NOW).total_seconds()), cluster, what)
+        for at, cluster, what in rows.values_list("started_at", "cluster_name", "what")
+    ]
+
+
+def handed_to(cluster: str, name: str = "web") -> dict[str, dict[str, Any]]:
+    """Give the manifests, by kind, that the driver of a cluster gets for what was last started there."""
+    binding = Binding.objects.get(placement__name=name, cluster_name=cluster)
+    found = ManifestCache().of(binding, MemberCluster.objects.get(name=cluster))
+    assert not isinstance(found, OverrideFailed)
+    return {one["kind"]: dict(one) for one in found}

@@ -1,0 +1,386 @@
+"""The demos: what is in them, that all doors take it, and what the placements come to."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from clusters.fleet import EligibilityKind, Fleet
+from clusters.manifest import MemberClusterManifest, parse_member
+from fleetui.apimachinery.model import Semantics
+from placements.engine.advice.diagnosis import is_dead_end, pinned_groups, stale_picks
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
+from placements.engine.scheduling.warnings import fleet_caveats
+from placements.manifests.binding import PlacedBinding
+from placements.manifests.placement import parse_placement
+from placements.manifests.policy import PlacementType
+from placements.services.demo.fleets import DEMO_SIZES, demo_of
+from placements.services.demo.model import SIMULATED_ANNOTATION, Demo, DemoFault
+from placements.services.simulate.translate import PlacementInput, placement_input
+
+NOW = datetime(2026, 8, 20, 12, 7, 31, tzinfo=UTC)
+LARGE = (100, 5000)
+SIZES = pytest.mark.parametrize("size", DEMO_SIZES)
+LARGE_SIZES = pytest.mark.parametrize("size", LARGE)
+
+
+@lru_cache
+def demo(size: int) -> Demo:
+    return demo_of(size, now=NOW)
+
+
+@lru_cache
+def members(size: int) -> tuple[MemberClusterManifest, ...]:
+    return tuple(map(parse_member, demo(size).clusters))
+
+
+def fleet_of(clusters: Iterable[Any]) -> Fleet:
+    parsed = (one if isinstance(one, MemberClusterManifest) else parse_member(one) for one in clusters)
+    return Fleet(one.cluster(now=NOW) for one in parsed)
+
+
+def wishes(one: Demo) -> dict[str, PlacementInput]:
+    found = (placement_input(parse_placement(document)) for document in one.placements)
+    return {wish.name: wish for wish in found}
+
+
+@lru_cache
+def decisions(size: int) -> Mapping[str, Decision]:
+    fleet = fleet_of(members(size))
+    return {name: schedule(wish.cycle(fleet, ())) for name, wish in wishes(demo(size)).items()}
+
+
+def label_counts(size: int, key: str) -> Counter[str]:
+    return Counter(one.metadata.labels.get(key, "") for one in members(size))
+
+
+# Every demo
+
+
+@SIZES
+def test_it_has_that_many_clusters_and_no_name_twice(size: int) -> None:
+    names = {one.metadata.name for one in members(size)}
+
+    assert len(names) == len(demo(size).clusters) == size
+
+
+@SIZES
+def test_it_is_the_same_every_time(size: int) -> None:
+    assert demo_of(size, now=NOW) == demo(size)
+
+
+def test_the_same_clusters_have_reported_at_any_other_moment() -> None:
+    later = demo_of(100, now=NOW.replace(year=2027))
+
+    assert [one["spec"] for one in later.clusters] == [one["spec"] for one in demo(100).clusters]
+
+
+def test_there_is_no_demo_of_another_size() -> None:
+    with pytest.raises(ValueError, match="there is no demo of 7 clusters, only of 4, 9, 100, 5000"):
+        demo_of(7, now=NOW)
+
+
+@SIZES
+def test_every_placement_selects_something_that_the_hub_holds(size: int) -> None:
+    one = demo(size)
+
+    for document in one.placements:
+        selectors = parse_placement(document).spec.resource_selectors
+        assert [each for each in selectors if not any(_selects(each, thing) for thing in one.resources)] == []
+
+
+def _selects(selector: Any, resource: Mapping[str, Any]) -> bool:
+    group, _, version = resource["apiVersion"].rpartition("/")
+    metadata = resource["metadata"]
+    wanted = selector.label_selector.match_labels.items() if selector.label_selector else ()
+    return (selector.group, selector.version, selector.kind) == (group, version, resource["kind"]) and (
+        selector.name == metadata["name"] or (bool(wanted) and wanted <= metadata["labels"].items())
+    )
+
+
+@SIZES
+def test_no_two_resources_are_the_same_object(size: int) -> None:
+    resources = demo(size).resources
+    keys = {
+        (one["apiVersion"], one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"])
+        for one in resources
+    }
+
+    assert len(keys) == len(resources)
+
+
+@SIZES
+def test_every_resource_in_a_namespace_has_its_namespace(size: int) -> None:
+    resources = demo(size).resources
+    namespaces = {one["metadata"]["name"] for one in resources if one["kind"] == "Namespace"}
+
+    used = {one["metadata"]["namespace"] for one in resources if "namespace" in one["metadata"]}
+
+    assert used <= namespaces
+    assert {"Namespace", "Deployment", "Service", "ConfigMap", "ClusterRole"} <= {
+        one["kind"] for one in resources
+    }
+
+
+@SIZES
+def test_simulated_faults_are_those_that_keep_a_cluster_from_being_picked(size: int) -> None:
+    kinds = {
+        DemoFault.SILENT: EligibilityKind.STALE_HEARTBEAT,
+        DemoFault.UNHEALTHY: EligibilityKind.UNHEALTHY,
+    }
+    said = {one.metadata.name: one.metadata.annotations.get(SIMULATED_ANNOTATION) for one in members(size)}
+
+    found = {one.name: one.eligibility.kind for one in fleet_of(members(size))}
+
+    assert found == {name: kinds[DemoFault(fault)] if fault else None for name, fault in said.items()}
+
+
+@SIZES
+def test_no_placement_fails_or_meets_a_property_that_is_no_quantity(size: int) -> None:
+    odd = [name for name, one in decisions(size).items() if one.is_failed or one.malformed]
+
+    assert odd == []
+
+
+@SIZES
+def test_no_placement_asks_for_labels_that_nobody_has(size: int) -> None:
+    caveats = [
+        (name, one) for name, decision in decisions(size).items() for one in fleet_caveats(decision.cycle)
+    ]
+
+    told_in_the_guide = {"clusters-lack-key", "single-group"}
+    assert [each for each in caveats if each[1].code not in told_in_the_guide] == []
+
+
+# Four
+
+
+def test_four_answers_as_the_guides_do() -> None:
+    assert {name: one.picked_names for name, one in decisions(4).items()} == {
+        "fixed": ("bravelion", "smartfish"),
+        "critical": ("bravelion", "jumpingcat"),
+        "critical-or-standard": ("bravelion", "jumpingcat"),
+        "east-with-system": ("bravelion",),
+        "west-or-without-system": ("flyingpenguin", "jumpingcat", "smartfish"),
+        "rather-west": ("jumpingcat", "flyingpenguin"),
+        "system-rather-west": ("jumpingcat",),
+        "even-by-region": ("smartfish", "jumpingcat"),
+        "even-by-system": ("smartfish", "jumpingcat", "flyingpenguin"),
+    }
+
+
+# Nine, told step by step as a loader does
+
+
+@lru_cache
+def story_of_nine() -> list[dict[str, Decision]]:
+    """Give the decisions of every placement at first and after each step."""
+    one = demo(9)
+    state = {(each["kind"], each["metadata"]["name"]): each for each in _documents(one.at_first)}
+    told = [_decided(state, {})]
+    for step in one.history:
+        assert state.get((step.kind, step.name)) == step.before
+        state[step.kind, step.name] = step.after
+        told.append(_decided(state, told[-1]))
+    assert sorted(state.values(), key=str) == sorted(_documents(one), key=str)
+    return told
+
+
+def _documents(one: Demo) -> list[Any]:
+    return [*one.clusters, *one.placements]
+
+
+def _decided(state: Mapping[tuple[str, str], Any], before: Mapping[str, Decision]) -> dict[str, Decision]:
+    fleet = fleet_of(one for (kind, _), one in state.items() if kind == "MemberCluster")
+    asked = (parse_placement(one) for (kind, _), one in state.items() if kind != "MemberCluster")
+    found = map(placement_input, asked)
+    return {wish.name: schedule(wish.cycle(fleet, _bindings(wish, before.get(wish.name)))) for wish in found}
+
+
+def _bindings(wish: PlacementInput, before: Decision | None) -> tuple[PlacedBinding, ...]:
+    """Give what is placed: under an older policy once more than the number has changed."""
+    if before is None:
+        return ()
+    same = before.cycle.policy.without_number() == wish.policy.without_number()
+    return tuple(replace(one, is_current=one.is_current and same) for one in before.bindings_after)
+
+
+def placed(decision: Decision) -> set[str]:
+    return {*decision.kept, *decision.picked_names}
+
+
+def test_nine_ends_as_the_overview_shows_it() -> None:
+    last = story_of_nine()[-1]
+
+    assert {name: len(placed(one)) for name, one in last.items()} == {
+        "web": 5,
+        "ledger": 3,
+        "cache": 3,
+        "config": 3,
+        "batch": 9,
+    }
+    assert [name for name, one in last.items() if not one.is_fulfilled] == ["ledger"]
+
+
+def test_the_edit_of_web_swaps_two_clusters() -> None:
+    before, after = (told["web"] for told in story_of_nine()[-2:])
+
+    assert placed(before) == {"quietheron", "nimblefox", "palemoth", "bravelion", "jumpingcat"}
+    assert placed(after) == {"quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger"}
+
+
+def test_web_alone_picks_in_the_order_that_is_printed() -> None:
+    assert decisions(9)["web"].picked_names == (
+        "quietheron",
+        "smartfish",
+        "nimblefox",
+        "palemoth",
+        "oldbadger",
+    )
+
+
+def test_cache_keeps_the_cluster_that_lost_its_label() -> None:
+    assert stale_picks(story_of_nine()[-1]["cache"]) == ("flyingpenguin",)
+
+
+def test_ledger_is_held_back_by_south() -> None:
+    pinned = pinned_groups(decisions(9)["ledger"])
+
+    assert [(one.topology_key, one.group) for one in pinned] == [("region", "south")]
+
+
+def test_batch_took_palemoth_when_it_joined() -> None:
+    at_first, joined = story_of_nine()[:2]
+
+    assert placed(joined["batch"]) - placed(at_first["batch"]) == {"palemoth"}
+
+
+def test_the_history_is_in_order_and_ends_six_minutes_ago() -> None:
+    moments = [step.at for step in demo(9).history]
+
+    assert moments == sorted(moments)
+    assert (NOW - moments[-1]).total_seconds() == 360
+
+
+@pytest.mark.parametrize("size", [4, *LARGE])
+def test_a_demo_without_a_history_was_never_different(size: int) -> None:
+    assert demo(size).at_first == demo(size)
+
+
+# A hundred and five thousand
+
+
+@LARGE_SIZES
+def test_a_few_clusters_cannot_be_picked(size: int) -> None:
+    ill = sum(one.eligibility.kind is not None for one in fleet_of(members(size)))
+
+    assert 0.02 <= ill / size <= 0.04
+
+
+@LARGE_SIZES
+def test_some_clusters_are_tainted(size: int) -> None:
+    taints = Counter((taint.key, taint.value) for one in members(size) for taint in one.spec.taints)
+
+    assert set(taints) == {("cordon-key", "cordon-value"), ("gpu", "true"), ("dedicated", "payments")}
+    assert sum(taints.values()) < size / 10
+
+
+@LARGE_SIZES
+def test_label_hygiene_has_something_to_find(size: int) -> None:
+    regions, envs = label_counts(size, "region"), label_counts(size, "env")
+
+    assert regions["us-east-1"] > regions["US-East-1"] > 0
+    assert envs["prod"] > envs["Prod"] > 0
+    assert min(regions[""], envs[""]) > 0
+
+
+@LARGE_SIZES
+def test_the_new_region_has_nothing_in_production(size: int) -> None:
+    envs = {
+        one.metadata.labels.get("env")
+        for one in members(size)
+        if one.metadata.labels.get("region") == "me-south-1"
+    }
+
+    assert "staging" in envs
+    assert "prod" not in envs
+
+
+@LARGE_SIZES
+def test_placements_are_of_every_sort(size: int) -> None:
+    asked = wishes(demo(size)).values()
+
+    assert {wish.policy.placement_type for wish in asked} == set(PlacementType)
+    assert {wish.semantics for wish in asked} >= {Semantics.OCM, Semantics.KUBERNETES}
+    assert {len(wish.policy.topology_spread_constraints) for wish in asked} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("size", "unfulfilled"),
+    [(100, {"payments", "lab-replicas"}), (5000, {"payments", "lab-replicas", "licences"})],
+)
+def test_all_but_a_few_are_fulfilled(size: int, unfulfilled: set[str]) -> None:
+    assert {name for name, one in decisions(size).items() if not one.is_fulfilled} == unfulfilled
+
+
+@LARGE_SIZES
+def test_every_placement_takes_some_cluster(size: int) -> None:
+    assert [name for name, one in decisions(size).items() if not one.picked_names] == []
+
+
+@LARGE_SIZES
+def test_payments_is_pinned_by_the_new_region(size: int) -> None:
+    assert "me-south-1" in {one.group for one in pinned_groups(decisions(size)["payments"])}
+
+
+@LARGE_SIZES
+def test_lab_replicas_comes_to_a_dead_end(size: int) -> None:
+    decision = decisions(size)["lab-replicas"]
+
+    larger = is_dead_end(decision)
+
+    assert larger is not None
+    assert (len(decision.picked_names), len(larger.clusters or ())) == (3, 4)
+
+
+def test_licences_names_a_cluster_that_left() -> None:
+    assert decisions(5000)["licences"].not_found == ("gonewalrus",)
+
+
+@pytest.mark.parametrize(("size", "number"), [(100, 9), (5000, 25)])
+def test_it_has_so_many_placements(size: int, number: int) -> None:
+    assert len(demo(size).placements) == number
+
+
+def _shortest(action: Callable[[], object]) -> float:
+    """Give the shortest of three times, which other work on the machine disturbs least."""
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def _schedule_all(fleet: Fleet, asked: Mapping[str, PlacementInput]) -> None:
+    for wish in asked.values():
+        schedule(wish.cycle(fleet, ()))
+
+
+@pytest.mark.timing
+def test_five_thousand_are_made_and_scheduled_quickly() -> None:
+    asked = wishes(demo(5000))
+
+    made = _shortest(lambda: demo_of(5000, now=NOW))
+    small = _shortest(lambda: demo_of(100, now=NOW))
+    scheduled = _shortest(lambda: _schedule_all(fleet_of(members(5000)), asked))
+
+    print(f"5000 clusters: made in {made:.2f} s, {len(asked)} placements scheduled in {scheduled:.2f} s")  # noqa: T201
+    assert made < 2 * 50 * small
+    assert scheduled < 10 * made

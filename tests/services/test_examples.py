@@ -1,0 +1,143 @@
+"""Whole files of manifests: a handful of our own, and those that KubeFleet ships, where they are at hand."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from clusters.fleet import EligibilityKind
+from clusters.manifest import parse_member
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
+from placements.manifests.placement import parse_placement, spec_caveats
+from tests.documents import DOORS, OURS, SHARED
+
+KUBEFLEET = SHARED / "examples" / "kubefleet"
+LOADS = "loads"
+MEMBER = "loads as a member"
+NO_KIND = "kind: kind-not-supported"
+NO_NUMBER = "spec.policy.numberOfClusters: required"
+
+
+def documents_of(path: Path) -> list[Document]:
+    return [item for document in load_documents(path.read_bytes()) for item in items_of(document)]
+
+
+def verdicts(path: Path) -> list[str]:
+    """Say for each document of a file that it loads, with its caveats, or why not."""
+    return [verdict(document) for document in documents_of(path)]
+
+
+def verdict(document: Document) -> str:
+    try:
+        door = DOORS.get(document.data["kind"])
+        if door:
+            door(document.data)
+            return MEMBER if door is parse_member else LOADS
+        found = parse_placement(document.data)
+    except InvalidManifest as faults:
+        return ", ".join(f"{fault.path}: {fault.code}" for fault in faults.faults)
+    return " ".join([LOADS, *(caveat.code for caveat in spec_caveats(found.spec))])
+
+
+OUR_FILES = {
+    "placement-spread.yaml": [LOADS],
+    "placement-staged.yaml": [LOADS],
+    "placement-without-number.yaml": [NO_NUMBER],
+    "placement-status-in-namespace.yaml": ["loads not-acted-on-yet"],
+    "other-kinds.yaml": [NO_KIND] * 5,
+    "budget-and-evictions.yaml": [LOADS] * 3,
+    "overrides.yaml": [LOADS] * 3,
+    "staged-update.yaml": [LOADS] * 3,
+    "members.yaml": [MEMBER, MEMBER],
+    "nginx.yaml": [*[NO_KIND] * 4, LOADS, LOADS],
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), OUR_FILES.items(), ids=OUR_FILES.keys())
+def test_our_documents(name: str, expected: list[str]) -> None:
+    assert verdicts(OURS / name) == expected
+
+
+def test_no_document_of_ours_is_forgotten() -> None:
+    assert {path.name for path in OURS.iterdir()} == set(OUR_FILES)
+
+
+KUBEFLEET_FILES = {
+    "eviction/clusterpdb.yaml": LOADS,
+    "eviction/eviction.yaml": LOADS,
+    "eviction/test-crp.yaml": LOADS,
+    "fleet_v1beta1_membercluster.yaml": MEMBER,
+    "migration/crp-1.yaml": LOADS,
+    "migration/crp-2.yaml": LOADS,
+    "migration/resourceoverride.yaml": LOADS,
+    "nginx/config-ro.yaml": LOADS,
+    "nginx/configMap.yaml": NO_KIND,
+    "nginx/deployment.yaml": NO_KIND,
+    "nginx/namespace.yaml": NO_KIND,
+    "nginx/place-all-crp.yaml": LOADS,
+    "nginx/service.yaml": NO_KIND,
+    "resourceplacement/rp-cm.yaml": NO_KIND,
+    "resourceplacement/rp-deploy.yaml": NO_KIND,
+    "resourceplacement/test-crp.yaml": LOADS,
+    "stagedupdaterun/approvalRequest.yaml": LOADS,
+    "stagedupdaterun/clusterStagedUpdateRun.yaml": LOADS,
+    "stagedupdaterun/example-crp.yaml": LOADS,
+    "stagedupdaterun/updateStrategy.yaml": LOADS,
+    "test-cro1.yaml": LOADS,
+    "test-crp-disruptionbudget.yaml": LOADS,
+    "test-crp-eviction.yaml": LOADS,
+    "test-crp1.yaml": NO_NUMBER,
+    "test-crp2.yaml": LOADS,
+    "test-crp3.yaml": LOADS,
+    "test-crp4.yaml": LOADS,
+    "test-crp5.yaml": LOADS,
+    "test-crp6.yaml": LOADS,
+    "test-crp7.yaml": LOADS,
+    "test-crp8.yaml": LOADS,
+    "test-crp9.yaml": "loads not-acted-on-yet",
+    "test-ro1.yaml": LOADS,
+}
+
+
+@pytest.mark.skipif(not KUBEFLEET.is_dir(), reason="KubeFleet's examples are not beside this checkout")
+@pytest.mark.parametrize(("name", "expected"), KUBEFLEET_FILES.items(), ids=KUBEFLEET_FILES.keys())
+def test_kubefleet_examples(name: str, expected: str) -> None:
+    assert verdicts(KUBEFLEET / name) == [expected]
+
+
+@pytest.mark.skipif(not KUBEFLEET.is_dir(), reason="KubeFleet's examples are not beside this checkout")
+def test_no_kubefleet_example_is_forgotten() -> None:
+    found = {str(path.relative_to(KUBEFLEET)) for path in KUBEFLEET.rglob("*.yaml")}
+
+    assert found == set(KUBEFLEET_FILES)
+
+
+@pytest.mark.parametrize("name", [name for name in OUR_FILES if set(OUR_FILES[name]) == {LOADS}])
+def test_what_loads_is_exported_and_loads_again(name: str) -> None:
+    for document in documents_of(OURS / name):
+        door = DOORS.get(document.data["kind"], parse_placement)
+        found = door(document.data)
+
+        assert door(found.to_manifest()) == found
+
+
+def test_a_fault_names_its_line_in_the_file() -> None:
+    (document,) = documents_of(OURS / "placement-without-number.yaml")
+
+    with pytest.raises(InvalidManifest) as raised:
+        parse_placement(document.data)
+
+    (fault,) = attach_lines((document, one) for one in raised.value.faults)
+    assert fault.line == 8
+
+
+def test_an_export_of_member_clusters_becomes_a_fleet() -> None:
+    members = [parse_member(document.data) for document in documents_of(OURS / "members.yaml")]
+
+    now = datetime(2026, 8, 20, 12, 6, tzinfo=UTC)
+    found = [member.cluster(now=now) for member in members]
+    assert [(cluster.name, cluster.eligibility.kind) for cluster in found] == [
+        ("bravelion", EligibilityKind.STALE_HEARTBEAT),
+        ("smartfish", None),
+    ]

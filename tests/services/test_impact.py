@@ -1,0 +1,172 @@
+"""What a change of the fleet would do to placements, asked before it is made."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from clusters.fleet import Taint
+from clusters.operations.edit import change_labels, cordon
+from clusters.operations.join import ClusterSpec, dry_run, upsert_clusters
+from clusters.operations.leave import leave
+from clusters.queries import cluster_of, current_fleet
+from placements.models import Placement
+from placements.services.fleet import impact
+from placements.services.fleet.impact import Impact, ImpactRow, impact_of, with_clusters
+from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.placements import delete_placement
+from tests.builders import labelled, spread
+from tests.rows import NOW, decided, joined, member_document, pick_n_spec, placed, run_due, saved, spec
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def web() -> Placement:
+    """Place `web` on two of three clusters, one in each region at most."""
+    joined("bravelion", region="east")
+    joined("jumpingcat", region="west")
+    joined("nimblefox", region="west")
+    return decided("web", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
+
+
+def _leaving(*names: str) -> Impact:
+    return impact_of(current_fleet().fleet, gone=names)
+
+
+def test_names_who_comes_in_the_place_of_who_leaves(web: Placement) -> None:
+    assert placed(web) == ["bravelion", "nimblefox"]
+
+    assert _leaving("nimblefox") == Impact(
+        (ImpactRow("web", ("jumpingcat",), ("nimblefox",), 2, 2, was_fulfilled=True, is_fulfilled=True),),
+        looked=1,
+    )
+
+
+def test_tells_what_gets_worse_first() -> None:
+    decided("all", spec())
+    joined("palemoth")
+    run_due()
+
+    found = _leaving("nimblefox", "jumpingcat", "palemoth")
+
+    assert [(row.placement, row.gets_worse) for row in found.rows] == [("web", True), ("all", False)]
+    assert found.rows[0].placed_after == 1
+
+
+def test_a_cordon_moves_nobody_who_is_placed(web: Placement) -> None:
+    fleet = current_fleet().fleet
+    here = fleet.clusters[fleet.positions["nimblefox"]]
+
+    found = impact_of(with_clusters(fleet, [here._replace(taints=(Taint("cordon-key"),))]))
+
+    assert (found.rows, found.looked, placed(web)) == ((), 0, ["bravelion", "nimblefox"])
+
+
+def test_looks_only_at_those_that_read_what_changed() -> None:
+    wants = {
+        "clusterAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "clusterSelectorTerms": [labelled(tier="edge")]
+            }
+        }
+    }
+    decided("edge", pick_n_spec(1, affinity=wants))
+    fleet = current_fleet().fleet
+    here = fleet.clusters[fleet.positions["jumpingcat"]]
+
+    other = impact_of(with_clusters(fleet, [here._replace(labels={**here.labels, "team": "b"})]))
+    tier = impact_of(with_clusters(fleet, [here._replace(labels={**here.labels, "tier": "edge"})]))
+
+    assert (other.rows, other.looked) == ((), 0)
+    assert [(row.placement, row.joins, row.is_fulfilled) for row in tier.rows] == [
+        ("edge", ("jumpingcat",), True)
+    ]
+
+
+def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
+    decided("many", pick_n_spec(5))
+    documents = [member_document(name, {"region": "south"}) for name in ("oldbadger", "palemoth")]
+    foreseen = dry_run([ClusterSpec(one) for one in documents], now=NOW)
+
+    found = impact_of(with_clusters(current_fleet().fleet, [cluster_of(row) for _, row in foreseen]))
+
+    assert [(row.placement, row.joins) for row in found.rows] == [("many", ("oldbadger", "palemoth"))]
+    assert web.is_fulfilled
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: leave(["nimblefox"], by=None, now=NOW),
+        lambda: cordon(["nimblefox"], by=None, now=NOW),
+        lambda: change_labels(["jumpingcat"], put={"region": "south"}, by=None, now=NOW),
+        lambda: upsert_clusters(
+            [ClusterSpec(member_document("palemoth", {"region": "south"}))], by=None, now=NOW
+        ),
+    ],
+    ids=["leave", "cordon", "labels", "join"],
+)
+def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> None:
+    decided("all", spec())
+    decided("many", pick_n_spec(4))
+    before = current_fleet().fleet
+    names = {one: placed(Placement.objects.get(name=one)) for one in ("web", "all", "many")}
+    change()
+    after = current_fleet().fleet
+    gone = tuple(one.name for one in after if one.is_leaving)
+    run_later = {one: list(held) for one, held in names.items()}
+
+    found = _asked_before(before, after, gone)
+    for row in found.rows:
+        run_later[row.placement] = sorted({*names[row.placement], *row.joins} - {*row.leaves})
+    enqueue_affected_placements()
+    run_due()
+
+    assert run_later == {one: placed(Placement.objects.get(name=one)) for one in names}
+
+
+def _asked_before(before: Any, after: Any, gone: tuple[str, ...]) -> Impact:
+    """Ask as if the change were still to come."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(impact, "current_fleet", lambda: type("View", (), {"fleet": before}))
+        return impact_of(after, gone=gone)
+
+
+def test_leaves_out_what_is_deleted_or_at_fault() -> None:
+    delete_placement("web", by=None, now=NOW)
+    saved("lost", pick_n_spec(2))
+    Placement.objects.filter(name="lost").update(selection_faults=[{"path": "", "code": "", "message": ""}])
+
+    assert _leaving("bravelion") == Impact((), looked=0)
+
+
+def test_looks_at_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        saved(f"more-{number}", pick_n_spec(1))
+    monkeypatch.setattr(impact, "MOST_LOOKED_AT", 3)
+
+    found = _leaving("bravelion")
+
+    assert (found.looked, found.unlooked) == (3, 2)
+
+
+def test_takes_as_many_queries_for_one_placement_as_for_many(
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    for number in range(20):
+        decided(f"more-{number}", pick_n_spec(2))
+
+    with django_assert_max_num_queries(9):
+        found = _leaving("bravelion", "nimblefox")
+
+    assert found.looked == 21
+
+
+def test_writes_nothing() -> None:
+    before = list(Placement.objects.values())
+
+    _leaving("bravelion")
+
+    assert list(Placement.objects.values()) == before

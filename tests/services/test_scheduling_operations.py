@@ -1,0 +1,260 @@
+"""Scheduling cycles on the database: who is due, what is written, what is not."""
+
+from datetime import timedelta
+
+import pytest
+
+from clusters.models import FleetChange
+from clusters.operations.edit import change_labels, cordon
+from clusters.operations.leave import finish_leaving, leave
+from placements.manifests.binding import BindingState
+from placements.models import Binding, Decision, DecisionRecord, FleetRecord, Placement
+from placements.services import scheduling
+from placements.services.decisions.records import decision_of, forget_cached_records
+from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.placements import save_placement
+from tests.rows import (
+    NOW,
+    all_joined,
+    decided,
+    joined,
+    pick_n_spec,
+    placed,
+    placement_document,
+    run_due,
+    saved,
+    spec,
+)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+
+
+def test_a_saved_placement_is_due_and_wakes_a_worker(woken, django_capture_on_commit_callbacks) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        placement = saved("web", pick_n_spec(2))
+
+    assert placement.is_due
+    assert woken == ["placements.tasks.schedule_due"]
+
+
+def test_a_cycle_writes_decision_record_and_bindings() -> None:
+    all_joined("a", "b", "c")
+
+    placement = decided("web", pick_n_spec(2))
+
+    decision = Decision.objects.get()
+    assert placed(placement) == ["b", "c"]
+    assert (decision.number, decision.is_fulfilled, decision.joins) == (1, True, ["c", "b"])
+    assert not placement.is_due
+    assert (placement.placed_count, placement.is_fulfilled, placement.reschedules_on_fleet_change) == (
+        2,
+        True,
+        False,
+    )
+
+
+def test_the_record_can_be_replayed_after_the_fleet_has_changed() -> None:
+    all_joined("a", "b", "c")
+    decided("web", pick_n_spec(2))
+    change_labels(["a"], put={"region": "east"}, by=None, now=NOW)
+    forget_cached_records()
+
+    decision = decision_of(Decision.objects.get())
+
+    assert decision.picked_names == ("c", "b")
+    assert decision.id == Decision.objects.get().record.decision_id
+    assert decision.cycle.fleet.clusters[0].labels == {}
+
+
+def test_equal_fleets_are_stored_once() -> None:
+    all_joined("a", "b")
+
+    decided("web", pick_n_spec(1))
+    decided("db", pick_n_spec(2))
+
+    assert FleetRecord.objects.count() == 1
+    assert DecisionRecord.objects.count() == 2
+
+
+def test_nothing_is_written_when_a_cycle_repeats_the_last_one() -> None:
+    all_joined("a")
+    placement = decided("web", pick_n_spec(1))
+    scheduling_asked_again(placement)
+
+    run_due()
+
+    assert Decision.objects.count() == 1
+    assert not Placement.objects.get().is_due
+
+
+def scheduling_asked_again(placement: Placement) -> None:
+    """Ask as a spurious wake-up would."""
+    Placement.objects.filter(pk=placement.pk).update(generation=placement.generation + 1)
+
+
+def test_pick_all_takes_on_a_new_cluster() -> None:
+    all_joined("a")
+    placement = decided("web", spec())
+    joined("b")
+
+    enqueue_affected_placements()
+    run_due()
+
+    assert placed(placement) == ["a", "b"]
+    assert FleetChange.objects.count() == 0
+
+
+def test_an_unfulfilled_pick_n_reschedules_on_fleet_change() -> None:
+    all_joined("a")
+    placement = decided("web", pick_n_spec(2))
+    assert placement.is_fulfilled is False
+    joined("b")
+
+    enqueue_affected_placements()
+    run_due()
+
+    assert placed(placement) == ["a", "b"]
+    assert Placement.objects.get().is_fulfilled is True
+
+
+def test_a_fulfilled_pick_n_is_left_alone_by_a_new_cluster() -> None:
+    all_joined("a")
+    decided("web", pick_n_spec(1))
+    joined("z")
+
+    assert enqueue_affected_placements() == 0
+
+
+def test_picks_are_sticky() -> None:
+    all_joined("a", "b")
+    placement = decided("web", pick_n_spec(1))
+    assert placed(placement) == ["b"]
+
+    cordon(["b"], by=None, now=NOW)
+    enqueue_affected_placements()
+    run_due()
+
+    assert placed(placement) == ["b"]
+
+
+def test_a_cluster_that_leaves_is_replaced() -> None:
+    all_joined("a", "b")
+    placement = decided("web", pick_n_spec(1))
+    leave(["b"], by=None, now=NOW)
+
+    enqueue_affected_placements()
+    run_due()
+
+    assert placed(placement) == ["a"]
+    assert Decision.objects.latest("number").leaves == ["b"]
+    assert finish_leaving(now=NOW) == ["b"]
+
+
+def test_only_those_who_read_a_label_are_asked_when_it_changes() -> None:
+    all_joined("a", "b")
+    required = {
+        "affinity": {
+            "clusterAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"tier": "edge"}}}]
+                }
+            }
+        }
+    }
+    reads = decided("reads", pick_n_spec(2, **required))
+    decided("does-not", pick_n_spec(3))
+    enqueue_affected_placements()
+    change_labels(["a"], put={"tier": "edge"}, by=None, now=NOW)
+
+    asked = enqueue_affected_placements()
+    run_due()
+
+    assert asked == 1
+    assert placed(reads) == ["a"]
+
+
+def test_a_carried_out_binding_is_kept_until_its_resources_are_removed() -> None:
+    all_joined("a", "b")
+    decided("web", pick_n_spec(2))
+    Binding.objects.filter(cluster_name="a").update(state=BindingState.BOUND)
+
+    save_placement(placement_document("web", pick_n_spec(0)), by=None, now=NOW, confirmed=True)
+    run_due()
+
+    binding = Binding.objects.get()
+    assert (binding.cluster_name, binding.state) == ("a", BindingState.UNSCHEDULED)
+    assert binding.previous_state == BindingState.BOUND
+
+
+def test_a_claimed_placement_is_nobody_elses_until_the_lease_ends() -> None:
+    saved("web", pick_n_spec(1))
+
+    first = scheduling.claim_due(now=NOW)
+
+    assert len(first) == 1
+    assert scheduling.claim_due(now=NOW + timedelta(seconds=9)) == []
+    assert scheduling.claim_due(now=NOW + timedelta(seconds=11)) == first
+
+
+def test_two_workers_on_one_placement_decide_it_once() -> None:
+    all_joined("a")
+    placement = saved("web", pick_n_spec(1))
+    slow = scheduling.run_cycle(placement)
+    scheduling.schedule_placement(placement.pk, now=NOW)
+
+    with pytest.raises(scheduling.PlacementChanged):
+        scheduling.write_decision(slow, now=NOW)
+
+    assert Decision.objects.count() == 1
+    assert Binding.objects.count() == 1
+
+
+def test_a_change_of_the_fleet_during_a_cycle_makes_it_run_again(monkeypatch) -> None:
+    all_joined("a", "b")
+    placement = saved("web", pick_n_spec(1))
+    _during_each_cycle(monkeypatch, [lambda: leave(["b"], by=None, now=NOW)])
+
+    run_due()
+
+    assert placed(placement) == ["a"]
+
+
+def test_after_three_reruns_a_decision_is_written_if_its_picks_are_still_there(monkeypatch) -> None:
+    all_joined("a", "b")
+    placement = saved("web", pick_n_spec(1))
+    restless = [lambda at=at: joined(f"{at}-new") for at in "0123"]
+    cycles = _during_each_cycle(monkeypatch, restless)
+
+    run_due()
+
+    assert placed(placement) == ["b"]
+    assert len(cycles) == 4
+
+
+def test_after_three_reruns_nothing_is_written_if_a_pick_has_left(monkeypatch) -> None:
+    all_joined("a", "b", "c", "d", "e", "f")
+    placement = saved("web", pick_n_spec(1))
+    restless = [lambda name=name: leave([name], by=None, now=NOW) for name in "fedc"]
+    cycles = _during_each_cycle(monkeypatch, restless)
+
+    scheduling.schedule_due(now=NOW)
+
+    assert len(cycles) == 4
+    assert placed(placement) == []
+    assert Placement.objects.get().is_due
+
+
+def _during_each_cycle(monkeypatch: pytest.MonkeyPatch, happenings: list) -> list[object]:
+    """Let something happen to the fleet between what a cycle reads and what it writes, cycle by cycle."""
+    cycles: list[object] = []
+
+    def schedule(cycle):
+        cycles.append(cycle)
+        decision = real(cycle)
+        if happenings:
+            happenings.pop(0)()
+        return decision
+
+    real = scheduling.schedule
+    monkeypatch.setattr(scheduling, "schedule", schedule)
+    return cycles

@@ -1,0 +1,177 @@
+"""Stored decisions, decided again: equal ones stay silent, others are told; records of another engine."""
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from threading import Timer
+from unittest import mock
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, connections
+
+from fleetui.models import Event
+from placements.models import Decision, DecisionRecord
+from placements.services.demo.load import load_demo
+from placements.services.verification import EVERY, verification_due, verify_due
+from placements.services.what_if.operations import create_scenario, evaluate_due
+from placements.tasks import worker_is_ready
+from tests.records import outdate, tamper
+from tests.rows import NOW, all_joined, decided, joined, pick_n_spec, run_due
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+LATER = NOW + EVERY + timedelta(seconds=1)
+SPREAD = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def test_every_decision_of_the_demo_replays_and_waits_for_the_next_day() -> None:
+    load_demo(9, by=None, now=NOW)
+    DecisionRecord.objects.update(verified_at=NOW)
+    assert not verification_due(now=NOW + EVERY)
+
+    verified = verify_due(now=LATER)
+
+    assert verified == DecisionRecord.objects.count() > 5
+    assert set(DecisionRecord.objects.values_list("fault", "verified_at")) == {("", LATER)}
+    assert not verification_due(now=LATER)
+    assert not Event.objects.filter(kind="Decision").exists()
+
+
+@pytest.mark.parametrize("semantics", ["fleet", "kubefleet", "ocm", "kubernetes"])
+def test_a_decision_replays_under_each_semantics(semantics: str) -> None:
+    for name, region in zip("abcdef", ("east", "east", "west", "west", "west", "north"), strict=True):
+        joined(name, region=region)
+    decided("web", pick_n_spec(4, topologySpreadConstraints=[SPREAD]), semantics=semantics)
+
+    assert verify_due(now=LATER) == 1
+    assert DecisionRecord.objects.get().fault == ""
+
+
+def test_a_hypothetical_decision_replays_too() -> None:
+    load_demo(9, by=None, now=NOW)
+    create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
+    evaluate_due(now=NOW)
+
+    call_command("verify_decisions", stdout=(told := StringIO()))
+
+    count = DecisionRecord.objects.count()
+    assert count > Decision.objects.values("record").distinct().count()
+    assert told.getvalue() == f"{count} of {count} decisions verified\n"
+
+
+@pytest.fixture
+def file_of_many(tmp_path: Path) -> Iterator[Path]:
+    """Put more records than are read at once into a file, where another process may write too."""
+    if connection.vendor != "sqlite":
+        pytest.skip("only SQLite has one writer at a time")
+    load_demo(9, by=None, now=NOW)
+    for name in ("bravelion", "smartfish", "nimblefox"):
+        create_scenario(names=[name], labels=[], by=None, now=NOW)
+        evaluate_due(now=NOW)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM INTO %s", [str(tmp_path / "hub.sqlite3")])
+    in_memory = connections["default"]
+    del connections["default"]
+    with mock.patch.dict(in_memory.settings_dict, NAME=str(tmp_path / "hub.sqlite3")):
+        yield tmp_path / "hub.sqlite3"
+        connections["default"].close()
+    connections["default"] = in_memory
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_command_waits_for_another_process_that_writes(file_of_many: Path) -> None:
+    other = sqlite3.connect(file_of_many, check_same_thread=False, isolation_level=None)
+    letting_go = Timer(0.3, other.commit)
+
+    def somebody_writes(_record: DecisionRecord) -> str:
+        if letting_go.ident is None:
+            other.execute("BEGIN IMMEDIATE")
+            letting_go.start()
+        return ""
+
+    with mock.patch("placements.services.verification.fault_of", somebody_writes):
+        call_command("verify_decisions", stdout=(told := StringIO()))
+
+    letting_go.join()
+    other.close()
+    count = DecisionRecord.objects.count()
+    assert count > 20
+    assert told.getvalue() == f"{count} of {count} decisions verified\n"
+
+
+@pytest.fixture
+def tampered() -> DecisionRecord:
+    """Give a record whose picks stand in another order than they come out."""
+    all_joined("a", "b", "c")
+    decided("web", pick_n_spec(2))
+    return tamper()
+
+
+def test_one_that_comes_out_otherwise_is_told_once_with_its_step(tampered: DecisionRecord) -> None:
+    verify_due(now=NOW)
+    verify_due(now=LATER)
+
+    tampered.refresh_from_db()
+    event = Event.objects.get(kind="Decision")
+    assert tampered.fault == "step 1 picked b, and would pick c"
+    assert (event.verb, event.name, event.after) == (
+        "does not replay",
+        tampered.decision_id,
+        {"reason": tampered.fault},
+    )
+
+
+@pytest.mark.usefixtures("tampered")
+def test_what_is_no_record_at_all_is_a_fault() -> None:
+    DecisionRecord.objects.update(content=b"gone")
+
+    verify_due(now=NOW)
+
+    assert DecisionRecord.objects.get().fault.startswith("it cannot be read: ")
+
+
+@pytest.mark.usefixtures("tampered")
+def test_one_that_replays_again_says_so() -> None:
+    verify_due(now=NOW)
+    tamper()
+    verify_due(now=LATER)
+
+    assert DecisionRecord.objects.get().fault == ""
+    assert list(Event.objects.filter(kind="Decision").order_by("pk").values_list("verb", flat=True)) == [
+        "does not replay",
+        "replays again",
+    ]
+
+
+def test_the_command_names_it_and_fails(tampered: DecisionRecord) -> None:
+    with pytest.raises(CommandError, match="1 decisions of engine 1 give a different result"):
+        call_command("verify_decisions", stdout=(told := StringIO()))
+
+    assert told.getvalue().splitlines() == [
+        f"{tampered.decision_id}: step 1 picked b, and would pick c",
+        "0 of 1 decisions verified",
+    ]
+
+
+def test_a_new_engine_decides_anew_and_moves_nobody() -> None:
+    all_joined("a", "b")
+    outdated = decided("web", pick_n_spec(3))
+    outdate()
+
+    worker_is_ready()
+    run_due()
+
+    outdated.refresh_from_db()
+    latest = Decision.objects.latest("pk")
+    assert (latest.trigger, latest.record.engine, latest.joins, latest.leaves) == (
+        "engine 1 took over",
+        "1",
+        [],
+        [],
+    )
+    assert not outdated.is_due
+    worker_is_ready()
+    outdated.refresh_from_db()
+    assert not outdated.is_due

@@ -1,0 +1,316 @@
+"""The documentation builds without a warning; its reference is complete, and its examples are true."""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from argparse import Action, ArgumentParser
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import get_commands, load_command_class
+from drf_spectacular.generators import SchemaGenerator
+from packaging.requirements import Requirement
+
+from clusters.drivers.registry import DRIVERS
+from clusters.fleet import Fleet
+from fleetui.apimachinery import kinds
+from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.yaml import load_documents
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
+from placements.engine.scheduling.profile import FILTERS, profile_of
+from placements.engine.scheduling.scoring import ScoreSource
+from placements.services.apply import apply_documents
+from tests.screenshots.tour import MAIN
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = {
+    str(path.relative_to(DOCS)): path.read_text(encoding="utf-8")
+    for path in DOCS.rglob("*.md")
+    if not path.name.startswith("00")  # decision records are history
+}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+APPS = ("fleetui", "clusters", "placements")
+PLUGINS = ROOT / "placements" / "engine" / "scheduling"
+# Renamed: both names are documented, and for one release both work.
+RENAMED_REST = {
+    ("get", "clusters/*/restore"),
+    ("get", "clusters/*/bring-back"),
+    ("get", "clusters/*/fault-injection"),
+    ("put", "clusters/*/fault-injection"),
+    ("get", "clusters/*/faults"),
+    ("put", "clusters/*/faults"),
+    ("post", "placements/*/abandon-cluster"),
+    ("post", "placements/*/forget"),
+    ("post", "placements/*/unpin"),
+    ("post", "placements/*/release"),
+}
+REPLACED_WORDS = (
+    *("nobody", "somebody", "whoever", "whom", "thereof", "anew", "afresh", "once more", "from scratch"),
+    *("tells?", "telling", "told", "wish", "wishes", "lays? hands", "laid", "mend(?:s|ed)?", "go(?:es)? on"),
+    *("by itself", "by themselves", "all the same", "as wanted", "for want of", "in the place of", "so far"),
+    *("stands?", "stood", "carr(?:y|ies|ied)", "speaks?", "spoke", "is gone", "are gone", "door", "house"),
+    *("happenings?", "lacks?", "take[sn]? (?:away|along|off)", "under way", "begins?", "began", "to come"),
+)
+"""The private vocabulary of the first edition."""
+LIST_PARAMETERS = {"after", "format", "limit"}
+
+
+def test_it_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "docs", str(tmp_path)]
+
+    run = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (run.returncode, run.stderr) == (0, "")
+    page = (tmp_path / "guides" / "simulate.html").read_text(encoding="utf-8")
+    loaded = re.findall(r'<(?:script|img|link)\b[^>]*\b(?:src|href)="([^"]+)"', page)
+    assert len(loaded) >= 5
+    assert [one for one in loaded if "//" in one] == []
+
+
+# --- The reference is complete ------------------------------------------------------------------
+
+
+def test_every_command_has_a_section_with_every_option_and_every_choice() -> None:
+    missing = {
+        f"{name}: {word}"
+        for name in _commands()
+        for word in _words_of(_parser(name))
+        if not re.search(rf"(?<![\w-]){re.escape(word)}\b", _section("reference/commands.md", name))
+    }
+
+    assert missing == set()
+
+
+def test_every_setting_has_a_row() -> None:
+    read = {
+        argument.value
+        for app in APPS
+        for path in (ROOT / app).rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and any(ast.unparse(one) == "os.environ" for one in call.args)
+        for argument in call.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    }
+
+    assert sorted(_rows("reference/settings.md", "Settings")) == sorted(read)
+    assert len(read) >= 9
+
+
+def test_filters_are_listed_in_the_order_of_the_profile() -> None:
+    names = [each.name for each in (*FILTERS, TopologyKeyFilter())]
+
+    assert _rows("reference/plugins.md", "Filters") == names
+
+
+def test_every_score_has_a_row() -> None:
+    assert set(_rows("reference/plugins.md", "Scores")) == {*map(str, ScoreSource), "stickiness"}
+
+
+def test_every_spread_strategy_has_a_row() -> None:
+    names = {profile_of(Cycle(Fleet(), semantics=each)).strategy.name for each in Semantics}
+
+    assert set(_rows("reference/plugins.md", "Spread strategies")) == names
+
+
+def test_every_driver_has_a_row() -> None:
+    assert set(_rows("reference/plugins.md", "Drivers")) == {*DRIVERS, "reported"}
+
+
+def test_every_kind_has_a_row() -> None:
+    known = {value for name, value in vars(kinds).items() if name.endswith("_KIND")}
+    listed = [*_rows("reference/kinds.md", "Kinds"), *_rows("reference/kinds.md", "Kinds that are refused")]
+
+    assert known | {"Placement"} <= {kind for row in listed for kind in re.findall(r"\w+", row)}
+    assert len(known) >= 9
+
+
+def test_every_plugin_module_has_a_row() -> None:
+    """A module that the linter knows as shared by a kind of plugin is none."""
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    apart = next(one for one in contracts if one["type"] == "independence")
+    shared = {line.rpartition(" ")[2].rpartition(".")[2] for line in apart["ignore_imports"]}
+    there = {
+        f"{folder}/{path.name}"
+        for folder in ("filters", "scores", "spread")
+        for path in (PLUGINS / folder).glob("[a-z]*.py")
+        if path.stem not in shared
+    }
+
+    assert set(re.findall(r"`((?:filters|scores|spread)/\w+\.py)`", PAGES["reference/plugins.md"])) == there
+
+
+def test_every_path_of_the_api_has_a_row_with_its_methods_and_parameters() -> None:
+    documented = dict(_documented_requests())
+    schema = SchemaGenerator().get_schema(request=None, public=True)
+    there: dict[tuple[str, str], set[str]] = {
+        (method, re.sub(r"\{\w+\}", "*", path.removeprefix("/api/v1/"))): {
+            one["name"] for one in request.get("parameters", ()) if one["in"] == "query"
+        }
+        for path, requests in schema["paths"].items()
+        for method, request in requests.items()
+    }
+
+    assert there.keys() - documented.keys() == set()
+    assert documented.keys() - there.keys() <= RENAMED_REST
+    assert [
+        (*request, parameter)
+        for request, parameters in there.items()
+        for parameter in parameters - LIST_PARAMETERS
+        if f"`{parameter}`" not in documented[request]
+    ] == []
+
+
+def test_every_dependency_has_a_row() -> None:
+    groups = PROJECT["dependency-groups"]
+    wanted = [*PROJECT["project"]["dependencies"], *groups["dev"], *groups["docs"]]
+
+    named = re.findall(r"^\| `([\w-]+)` \| \S", PAGES["reference/dependencies.md"], re.MULTILINE)
+
+    assert sorted(named) == sorted(Requirement(one).name for one in wanted)
+
+
+def test_every_make_target_has_a_row() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+    named = re.findall(r"^\| `make (\w+)` ", PAGES["contributing/index.md"], re.MULTILINE)
+
+    assert {*named, "help"} == set(targets)
+
+
+def test_every_screenshot_that_is_kept_is_shown() -> None:
+    kept = {path.name for path in (DOCS / "screenshots").iterdir()}
+
+    assert kept == {f"{name}.png" for name in MAIN}
+    assert set(re.findall(r"\]\(screenshots/([\w-]+\.png)\)", PAGES["screenshots.md"])) == kept
+
+
+# --- Examples are true --------------------------------------------------------------------------
+
+
+def test_every_command_line_is_understood() -> None:
+    start = r"^(?:\$ )?\.venv/bin/python manage\.py (\w+.*)$"
+    lines = [line for page in PAGES.values() for line in re.findall(start, page, re.MULTILINE)]
+    for line in lines:
+        name, *arguments = shlex.split(re.split(r"  +#| > ", line)[0])
+        assert name in _commands(), line
+        _parser(name).parse_args(arguments)
+
+    assert len(lines) >= 30
+
+
+def test_the_simulation_prints_what_is_shown() -> None:
+    shown = re.search(
+        r"^\$ \.venv/bin/python manage\.py (simulate .*)\n((?:.*\n)*?)^```", PAGES["guides/simulate.md"], re.M
+    )
+    assert shown
+
+    run = subprocess.run(
+        [sys.executable, "manage.py", *shown[1].split()], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert run.stdout == shown[2]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("page", sorted(name for name, page in PAGES.items() if "```yaml" in page))
+def test_every_manifest_can_be_applied(page: str) -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE)
+
+    results = [
+        result
+        for block in blocks
+        for result in apply_documents(load_documents(block), by=None, now=datetime.now(UTC))
+    ]
+
+    assert results
+    assert [result.caveats for result in results if result.caveats] == []
+
+
+def test_every_module_that_is_named_exists() -> None:
+    named = {
+        path
+        for page in PAGES.values()
+        for path in re.findall(r"`((?:fleetui|clusters|placements|tests)/[a-z_/]+(?:\.py|/))`", page)
+    }
+
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+    assert len(named) >= 40
+
+
+def test_it_uses_current_words() -> None:
+    avoided = re.compile(rf"\b(?:{'|'.join(REPLACED_WORDS)})\b", re.IGNORECASE)
+    pages = PAGES | {
+        name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CHANGELOG.md")
+    }
+    del pages["adr/README.md"]  # lists the titles of the records
+
+    found = {
+        f"{name}: {match[0]}"
+        for name, page in pages.items()
+        for match in avoided.finditer(
+            re.sub(r"^```.*?^```|`[^`]+`", "", page, flags=re.DOTALL | re.MULTILINE)
+        )
+    }
+
+    assert found == set()
+
+
+# --- Reading pages and parsers ------------------------------------------------------------------
+
+
+def _section(page: str, title: str) -> str:
+    """Return what is below a heading of any level, to the next heading."""
+    found = re.search(rf"^#+ {re.escape(title)}$(.*?)(?=^#+ |\Z)", PAGES[page], re.DOTALL | re.MULTILINE)
+    assert found, f"{page} has no section {title!r}"
+    return found[1]
+
+
+def _rows(page: str, title: str) -> list[str]:
+    """Return the first cells of the table of a section."""
+    cells = re.findall(r"^\| (.+?) \| ", _section(page, title), re.MULTILINE)
+    return [cell.strip("`") for cell in cells[1:]]
+
+
+def _documented_requests() -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield each method and path with its row; what a path varies in is written in capitals."""
+    for path, methods, rest in re.findall(
+        r"^\| `([^`]+)` \| ([A-Z, ]+) \|(.*)$", PAGES["reference/rest.md"], re.MULTILINE
+    ):
+        for method in methods.split(", "):
+            yield (method.lower(), re.sub(r"[A-Z]+", "*", path)), rest
+
+
+def _commands() -> set[str]:
+    return {name for name, app in get_commands().items() if app in APPS}
+
+
+def _parser(name: str) -> ArgumentParser:
+    app = get_commands()[name]
+    assert isinstance(app, str)
+    return load_command_class(app, name).create_parser("manage.py", name)
+
+
+def _words_of(parser: ArgumentParser) -> Iterator[str]:
+    """Yield the options that a command has beside those of Django, and the choices of its arguments."""
+    usual = {option for action in ArgumentParser()._actions for option in action.option_strings}
+    own = [one for one in parser._actions if not _is_djangos(one) and not usual & set(one.option_strings)]
+    for action in own:
+        yield from (option for option in action.option_strings if option.startswith("--"))
+        choices: Any = action.choices or ()
+        yield from (str(choice) for choice in choices if action.dest != "size")
+        if isinstance(choices, dict):
+            for below in choices.values():
+                yield from _words_of(below)
+
+
+def _is_djangos(action: Action) -> bool:
+    usual = {"verbosity", "settings", "pythonpath", "traceback", "no_color", "force_color", "skip_checks"}
+    return action.dest in usual | {"version"}

@@ -1,0 +1,354 @@
+"""The overview, the demo, the activity and the search box."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.db.models import F
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from clusters.models import MemberCluster
+from clusters.operations.edit import change_labels
+from clusters.operations.leave import leave
+from fleetui.task_queue import record_heartbeat
+from placements.engine.rollout.state import Phase
+from placements.manifests.binding import BindingState
+from placements.models import Binding, Placement, Resource, StalenessCheck, StalePick
+from placements.services.dashboard.queries import pulse
+from placements.services.demo.load import load_demo
+from placements.services.rollouts import operations
+from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.verification import refresh_staleness
+from placements.web import dashboard
+from tests.rows import NOW, decided, joined, person, pick_n_spec, saved, simulated, spec
+from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.web.reading import Outline
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+
+
+def _needs(page: str) -> list[tuple[str, str]]:
+    told = page.partition('id="attention"')[2].partition("</section>")[0]
+    told = re.sub(r'<span data-age="[^"]*">(.*?)</span>', r"\1", told)
+    rows = re.findall(r"<li>(.*?)</li>", told, re.DOTALL)
+    texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "|", row)).strip("| ") for row in rows]
+    parts = [[part for part in text.split("|") if part.strip()] for text in texts]
+    return [(part[0], part[1]) for part in parts]
+
+
+def test_an_empty_hub_says_how_to_begin(operator: Client, text_of: Fetch) -> None:
+    page = text_of(operator, "/")
+
+    assert re.findall(r'name="size" value="(\d+)"', page) == ["4", "9", "100", "5000"]
+    assert 'href="/clusters/import/"' in page
+    assert 'href="/resources/apply/"' in page
+    assert Outline(page).problems == []
+    assert Outline(page).is_ordered
+
+
+def test_an_empty_hub_tells_a_viewer_whom_to_ask(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/")
+
+    assert 'name="size"' not in page
+    assert "permission to load demo data" in page
+
+
+@pytest.mark.usefixtures("web")
+def test_nothing_needs_anybody_while_all_is_well(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/")
+
+    assert "<h1>Overview</h1>" in page
+    assert "Nothing needs attention" in page
+
+
+@pytest.mark.usefixtures("web")
+def test_names_what_needs_somebody_with_the_reason(viewer: Client, text_of: Fetch) -> None:
+    decided("many", pick_n_spec(7))
+    saved("odd", spec())
+    fault = {"path": "spec", "code": "duplicate", "message": "selects it again"}
+    Placement.objects.filter(name="odd").update(selection_faults=[fault])
+    simulated("silent", fault="silent")
+    leave(["bravelion"], by=None, now=NOW)
+
+    told = _needs(text_of(viewer, "/"))
+
+    assert [name for name, _ in told] == ["many", "odd", "silent", "bravelion"]
+    assert told[0][1].startswith("3 of 7 clusters selected. ")
+    assert "selects it again" in told[1][1]
+    assert "Not ready for" in told[2][1]
+
+
+@pytest.mark.usefixtures("web")
+def test_lists_the_least_fulfilled_first_and_what_was_decided(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
+    decided("a-fine-one", pick_n_spec(1))
+    decided("many", pick_n_spec(7))
+
+    page = text_of(viewer, "/")
+    least = page.partition('id="least"')[2].partition("</table>")[0]
+    latest = page.partition('id="latest"')[2]
+
+    assert re.findall(r'href="/placements/([\w-]+)/"', least)[0] == "many"
+    assert f'href="/decisions/{decision_id}/"' in latest
+    assert 'class="label joins">nimblefox' in latest
+    assert "system: created" in latest
+
+
+@pytest.mark.parametrize("size", ["4", "9"])
+def test_loads_a_demo_and_removes_it(operator: Client, text_of: Fetch, size: str) -> None:
+    loaded = operator.post("/demo/load/", {"size": size})
+    clusters = MemberCluster.objects.count()
+    asked = text_of(operator, "/demo/remove/")
+    operator.post("/demo/remove/")
+
+    assert loaded["Location"] == "/"
+    assert clusters == int(size)
+    assert f"{size} clusters" in asked
+    assert not MemberCluster.objects.exists()
+    assert not Placement.objects.exists()
+
+
+@pytest.mark.parametrize("size", ["", "7", "many"])
+def test_there_is_no_demo_of_another_size(operator: Client, size: str) -> None:
+    operator.post("/demo/load/", {"size": size})
+
+    assert "Unsupported value" in operator.get("/").content.decode()
+
+
+# --- Activity -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("web")
+def test_tells_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) -> None:
+    change_labels(["nimblefox"], put={"region": "north"}, by=person("li", "operator"), now=NOW)
+
+    page = text_of(viewer, "/activity/?by=li")
+
+    assert "changed cluster" in re.sub(r"\s+", " ", page)
+    assert "metadata.labels.region: <del>west</del> → <ins>north</ins>" in page
+    assert page.count("<time ") == 1
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("", 7),
+        ("?kind=cluster", 3),
+        ("?kind=placement&name=web", 2),
+        ("?by=nobody", 0),
+        ("?q=ELI", 1),
+        ("?q=o&kind=cluster", 2),
+    ],
+)
+def test_filters_what_happened(viewer: Client, text_of: Fetch, query: str, count: int) -> None:
+    assert text_of(viewer, f"/activity/{query}").count("<time ") == count
+
+
+def test_goes_back_in_time_page_by_page(viewer: Client, text_of: Fetch) -> None:
+    for number in range(60):
+        joined(f"c{number}")
+
+    first = text_of(viewer, "/activity/")
+    [following] = re.findall(r'href="(\?[^"]*)" rel="next"', first)
+
+    assert first.count("<time ") == 50
+    assert text_of(viewer, f"/activity/{following}").count("<time ") == 10
+
+
+# --- Search ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("nimblefox", "/clusters/nimblefox/"),
+        ("NimbleFox", "/clusters/nimblefox/"),
+        ("jumping", "/clusters/jumpingcat/"),
+        ("web", "/placements/web/"),
+    ],
+)
+def test_opens_what_is_found_alone(viewer: Client, text: str, address: str) -> None:
+    assert viewer.get("/search/", {"q": text})["Location"] == address
+
+
+def test_explains_a_cluster_and_a_placement_named_together(viewer: Client, decision_id: str) -> None:
+    for text in ("bravelion web", "web bravelion"):
+        answer = viewer.get("/search/", {"q": text})
+
+        assert answer["Location"] == f"/decisions/{decision_id}/?cluster=bravelion#why"
+
+
+def test_finds_a_decision_by_the_beginning_of_its_id(viewer: Client, decision_id: str) -> None:
+    assert viewer.get("/search/", {"q": decision_id[:12]})["Location"] == f"/decisions/{decision_id}/"
+
+
+@pytest.mark.usefixtures("web")
+def test_lists_several(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, "/search/?q=b")
+
+    assert re.findall(r'<li><a href="(/[cp][^"]*)">', page.partition("<main")[2]) == [
+        "/clusters/bravelion/",
+        "/clusters/nimblefox/",
+        "/placements/web/",
+    ]
+
+
+@pytest.mark.usefixtures("web")
+def test_says_that_nothing_was_found(viewer: Client, text_of: Fetch) -> None:
+    assert "No results." in text_of(viewer, "/search/?q=zebra crossing")
+
+
+@pytest.mark.usefixtures("web")
+def test_finds_runs_by_number_and_resources_by_name(viewer: Client) -> None:
+    sync_due_rollouts(now=NOW)
+
+    for text in ("web 1", "web/1", "run 1", "1"):
+        assert viewer.get("/search/", {"q": text})["Location"] == "/rollouts/web/1/"
+    for text in ("settings", "ConfigMap settings", "configmap/settings"):
+        assert viewer.get("/search/", {"q": text})["Location"] == "/resources/_/ConfigMap/shop/settings/"
+    assert "No results." in viewer.get("/search/", {"q": "secret settings"}).content.decode()
+
+
+# --- At a glance ----------------------------------------------------------------------------------
+
+
+def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
+    viewer: Client, text_of: Fetch
+) -> None:
+    load_demo(9, by=None, now=NOW)
+    refresh_staleness(now=NOW)
+
+    page = text_of(viewer, "/")
+    table = re.sub(r"\s+", " ", text_of(viewer, "/?table=waffle&by=region"))
+
+    assert [name for name, _ in _needs(page)] == ["ledger", "cache"]
+    assert "1 outdated placement: flyingpenguin" in _needs(page)[1][1]
+    least = page.partition('id="least"')[2].partition("</table>")[0]
+    assert re.findall(r'<th scope="row"><a [^>]*href="/placements/(\w+)/', least)[0] == "ledger"
+    assert "env 1 / 2" in least
+    east = "/clusters/?label=region:east"
+    assert (
+        f'<th scope="row"><a href="{east}">east</a></th><td class="number"><a href="{east}">3</a></td>'
+        f'<td class="number"><a href="{east}&amp;state=eligible">3</a></td>' in table
+    )
+    assert "<option selected>region</option>" in page
+
+
+def test_of_a_large_fleet_clusters_are_counted_and_not_named(
+    viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard, "MANY_CLUSTERS", 1)
+    for name in ("silent-a", "silent-b"):
+        simulated(name, fault="silent")
+
+    needs = _needs(text_of(viewer, "/"))
+
+    assert needs == [("Not ready", "2 clusters: Never reported (agent offline).")]
+
+
+# --- While it is open -----------------------------------------------------------------------------
+
+HTMX = {"HX-Request": "true"}
+
+
+def _version(page: str) -> str:
+    return re.findall(r'id="live" [^>]*hx-get="\?v=([^"&]*)"', page)[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: saved("late", pick_n_spec(1)),
+        lambda: leave(["bravelion"], by=None, now=NOW),
+        lambda: change_labels(["nimblefox"], put={"region": "north"}, by=None, now=NOW),
+        lambda: simulated("silent", fault="silent"),
+        lambda: sync_due_rollouts(now=NOW),
+        lambda: operations.pause("web", by=None, now=NOW),
+        lambda: refresh_staleness(now=NOW),
+        lambda: Placement.objects.update(generation=F("generation") + 1),
+    ],
+)
+@pytest.mark.usefixtures("web")
+def test_whatever_happens_moves_its_version(change: Callable[[], object]) -> None:
+    before = pulse()
+
+    change()
+
+    assert pulse() != before
+
+
+@pytest.mark.usefixtures("web")
+def test_the_picture_of_the_fleet_comes_anew_only_when_the_fleet_has_changed(viewer: Client) -> None:
+    version = _version(viewer.get("/").content.decode())
+    saved("late", pick_n_spec(1))
+    news = viewer.get("/", {"v": version}, headers=HTMX).content.decode()
+    change_labels(["nimblefox"], put={"region": "north"}, by=None, now=NOW)
+    more = viewer.get("/", {"v": _version(news)}, headers=HTMX).content.decode()
+
+    assert "Placements</a> <strong>2</strong>" in news
+    assert 'id="fleet"' not in news
+    assert '<div id="fleet" hx-swap-oob="true"><figure' in more
+    assert "v=" not in more.partition('id="fleet"')[2]
+
+
+@pytest.mark.usefixtures("web")
+def test_a_page_that_shows_a_fleet_that_is_gone_is_loaded_again(operator: Client) -> None:
+    version = _version(operator.get("/").content.decode())
+    Placement.objects.all().delete()
+    MemberCluster.objects.all().delete()
+    Resource.objects.all().delete()
+
+    assert operator.get("/", {"v": f"{version}-old"}, headers=HTMX).headers["HX-Refresh"] == "true"
+
+
+def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) -> None:
+    world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", before=True))
+    world.place("web", staged_spec())
+    world.begin("one")
+    world.go_on()
+    decided("rolling", pick_n_spec(2))
+    sync_due_rollouts(now=world.now)
+
+    page = text_of(viewer, "/")
+
+    assert "Rollouts in progress</a> <strong>2</strong> " in page
+    assert "1 stalled or waiting for approval" in page
+    assert '<span class="count" id="count-rollouts">2<span' in page
+
+
+def test_asks_as_few_queries_whatever_needs_somebody(viewer: Client) -> None:
+    record_heartbeat(now=NOW)
+    counts = [_queries_with(viewer, number) for number in (1, 4)]
+
+    assert counts[0] == counts[1]
+    assert counts[1] <= 30
+
+
+def _queries_with(viewer: Client, number: int) -> int:
+    """Let one more of everything need somebody, so often, and count the queries of the page."""
+    for one in range(Placement.objects.count(), number):
+        simulated(f"silent-{one}", fault="silent")
+        joined(f"goes-{one}")
+        joined(f"stays-{one}")
+        placement = decided(f"p{one}", pick_n_spec(90))
+        leave([f"goes-{one}"], by=None, now=NOW)
+        sync_due_rollouts(now=NOW)
+        Binding.objects.filter(placement=placement).update(phase=Phase.FAILED, state=BindingState.BOUND)
+        fault = {"path": "spec", "code": "duplicate", "message": "selects it again"}
+        invalid = saved(f"invalid{one}", spec())
+        Placement.objects.filter(pk=invalid.pk).update(selection_faults=[fault], paused_since=NOW)
+        fresh = StalenessCheck.objects.create(
+            placement=placement, fleet_version=1, readings=1, decisions_made=1, checked_at=NOW
+        )
+        StalePick.objects.create(staleness_check=fresh, cluster_name=f"stays-{one}")
+    viewer.get("/")
+    with CaptureQueriesContext(connection) as asked:
+        viewer.get("/")
+    return len(asked)

@@ -1,0 +1,75 @@
+"""How much code a review and a confirmation enter: the draft is parsed once and scheduled once."""
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from fleetui.apimachinery.yaml import dump_yaml
+from placements.models import Draft, Placement
+from placements.services.editor.operations import start_draft
+from tests.load.profile_editor import Profile, profiled
+from tests.rows import NOW, pick_n_spec, placed, placement_document
+
+pytestmark = pytest.mark.django_db
+MOST_MODULES, MOST_FUNCTIONS = 65, 378
+"""Of a review; lower them, never raise them. The goals are 45 and 330."""
+
+
+@pytest.fixture
+def draft(operator: Client, web: Placement) -> Draft:
+    """Start a draft of another policy, so that the bindings of the old one become obsolete."""
+    ana = User.objects.get(pk=operator.session["_auth_user_id"])
+    spec = pick_n_spec(3, topologySpreadConstraints=[{"topologyKey": "region", "maxSkew": 2}])
+    return start_draft(dump_yaml(placement_document("web", spec)), placement=web, by=ana, now=NOW)
+
+
+@pytest.fixture
+def review(operator: Client, draft: Draft) -> tuple[Profile, str]:
+    """Return what a review entered, and its page; the first request fills caches."""
+    operator.get(f"/drafts/{draft.pk}/review/")
+    with profiled() as profile:
+        page = operator.get(f"/drafts/{draft.pk}/review/").content.decode()
+    return profile, page
+
+
+def _parsed_drafts(profile: Profile) -> int:
+    return profile.count("PlacementDraft._parsed")
+
+
+def test_a_review_parses_and_schedules_the_draft_once(review: tuple[Profile, str]) -> None:
+    profile, page = review
+
+    assert 'name="digest"' in page
+    assert profile.count("PlacementDraft.parse") == 1
+    assert _parsed_drafts(profile) == 1
+    assert profile.count("parse_placement", caller="validation") == 1
+    assert profile.count("schedule", caller="preview") == 1
+    assert profile.count("PlacementForm.of") == 0
+
+
+def test_a_review_enters_few_modules_and_functions(review: tuple[Profile, str]) -> None:
+    profile, _ = review
+
+    assert len(profile.modules) <= MOST_MODULES
+    assert len(profile.functions) <= MOST_FUNCTIONS
+
+
+def test_a_confirmation_parses_and_schedules_the_draft_once(
+    operator: Client, draft: Draft, web: Placement, review: tuple[Profile, str]
+) -> None:
+    given: dict[str, Any] = dict(
+        re.findall(r'name="([^"]*)" value="([^"]*)"', review[1].partition('class="bar"')[2])
+    )
+
+    with profiled() as profile:
+        answer = operator.post(f"/drafts/{draft.pk}/review/", given)
+
+    assert answer.status_code == 302
+    assert len(placed(web)) == 3
+    assert _parsed_drafts(profile) == 1
+    assert profile.count("schedule") == 1
+    # The manifest of the draft, and that of the placement for comparison.
+    assert profile.count("parse_placement") == 2

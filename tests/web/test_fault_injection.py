@@ -1,0 +1,102 @@
+"""Telling a simulated cluster to fail from its page."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from clusters.drivers.simulated.configuration import FaultKind
+from clusters.models import MemberCluster
+from clusters.operations.fault_injection import faults_of, set_faults
+from fleetui.models import Event
+from placements.explain.rehearsals import FAULT_KINDS, fault_words
+from tests.rows import NOW, simulated
+
+pytestmark = pytest.mark.django_db
+
+PAGE, CLUSTER = "/clusters/bravelion/inject-fault/", "/clusters/bravelion/"
+
+
+@pytest.fixture(autouse=True)
+def bravelion() -> MemberCluster:
+    """Let a simulated cluster be there."""
+    return simulated("bravelion")
+
+
+def _faults() -> list[dict[str, Any]]:
+    return faults_of(MemberCluster.objects.get())
+
+
+def test_every_kind_of_fault_has_words() -> None:
+    assert list(FAULT_KINDS) == list(FaultKind)
+    assert fault_words({"kind": "refuse", "image": "2.1"}) == "rejects what is applied (only image 2.1)"
+
+
+def test_a_fault_is_added_for_a_while_and_told_to_everyone(operator: Client, viewer: Client) -> None:
+    answer = operator.post(PAGE, {"kind": "unreachable", "minutes": "5"})
+    [fault] = _faults()
+    page = viewer.get(CLUSTER).content.decode()
+
+    assert (answer.status_code, answer["Location"]) == (302, PAGE)
+    assert fault["kind"] == "unreachable"
+    assert timedelta(0) < datetime.fromisoformat(fault["until"]) - datetime.now(UTC) <= timedelta(minutes=5)
+    assert "unreachable: no connection and no heartbeat, until " in page
+    assert PAGE not in page
+    assert Event.objects.order_by("-id")[0].facts["by"] == "ana"
+
+
+def test_faults_end_one_by_one_or_all(operator: Client) -> None:
+    for kind in ("silent", "refuse", "lostState"):
+        operator.post(PAGE, {"kind": kind, "minutes": ""})
+
+    operator.post(PAGE, {"end": "1"})
+    left = [one["kind"] for one in _faults()]
+    operator.post(PAGE, {"end": "all"})
+
+    assert left == ["silent", "lostState"]
+    assert _faults() == []
+    assert "No active faults." in operator.get(PAGE).content.decode()
+
+
+def test_what_has_ended_by_itself_is_not_shown_and_goes(operator: Client) -> None:
+    set_faults("bravelion", [{"kind": "silent", "until": NOW.isoformat()}], by=None, now=NOW)
+
+    page = operator.get(PAGE).content.decode()
+    operator.post(PAGE, {"kind": "refuse", "minutes": ""})
+
+    assert "No active faults." in page
+    assert [one["kind"] for one in _faults()] == ["refuse"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"kind": "sleepy", "minutes": ""}, "Required value"),
+        ({"kind": "silent", "minutes": "7"}, "Unsupported value"),
+    ],
+)
+def test_what_is_not_offered_is_refused(operator: Client, given: dict[str, str], told: str) -> None:
+    answer = operator.post(PAGE, given)
+
+    assert (answer.status_code, _faults()) == (422, [])
+    assert told in answer.content.decode()
+
+
+def test_a_page_from_before_another_change_changes_nothing(operator: Client) -> None:
+    old = MemberCluster.objects.get().revision
+    operator.post(PAGE, {"kind": "silent", "minutes": ""})
+
+    answer = operator.post(PAGE, {"end": "0", "revision": str(old)})
+
+    assert (answer.status_code, len(_faults())) == (409, 1)
+
+
+def test_a_real_cluster_is_never_told_to_fail(operator: Client) -> None:
+    MemberCluster.objects.update(driver="")
+
+    answer = operator.post(PAGE, {"kind": "silent", "minutes": ""})
+
+    assert answer.status_code == 409
+    assert "simulated clusters only" in answer.content.decode()
+    assert "Simulate a failure" not in operator.get(CLUSTER).content.decode()

@@ -1,0 +1,56 @@
+"""The pages ask before a change unschedules everything, and keep what was typed."""
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from fleetui.apimachinery.yaml import dump_yaml
+from placements.models import Placement
+from tests.rows import all_joined, decided, placement_document, spec
+from tests.services.test_unscheduling_everything import PICK_ALL
+from tests.web.editing import confirmed, reviewed, typed
+
+pytestmark = pytest.mark.django_db
+TEXT = dump_yaml(placement_document("web", PICK_ALL))
+CONFIRMED = {"confirm": "unschedule-everything"}
+
+
+@pytest.fixture(autouse=True)
+def _placed() -> None:
+    """Put a PickAll placement on two clusters."""
+    all_joined("a", "b")
+    decided("web", spec({"placementType": "PickAll"}))
+
+
+def test_the_editor_asks_and_saves_once_it_is_ticked(operator: Client) -> None:
+    typed(operator, "/placements/web/edit/", TEXT)
+
+    asked = confirmed(operator, reviewed(operator))
+
+    assert asked.status_code == 409
+    assert "web would leave all 2 clusters: a and b" in asked.content.decode()
+    assert 'name="confirm"' in asked.content.decode()
+    assert "region: moon" in asked.content.decode()
+    assert Placement.objects.get().revision == 1
+    saved = confirmed(operator, asked.content.decode(), **CONFIRMED)
+    assert (saved.status_code, saved["Location"]) == (302, "/placements/web/")
+    assert Placement.objects.get().revision == 2
+
+
+def test_an_editor_that_has_nothing_to_ask_shows_no_box(operator: Client) -> None:
+    typed(operator, "/placements/web/edit/", TEXT.replace("moon", "east"))
+
+    assert 'name="confirm"' not in reviewed(operator)
+
+
+def test_applying_asks_and_keeps_the_text_of_a_file(operator: Client) -> None:
+    upload = SimpleUploadedFile("web.yaml", TEXT.encode())
+
+    asked = operator.post("/resources/apply/", {"file": upload})
+
+    assert asked.status_code == 409
+    assert "region: moon" in asked.content.decode()
+    assert Placement.objects.get().revision == 1
+    done = operator.post("/resources/apply/", {"manifest": TEXT, **CONFIRMED})
+    assert done.status_code == 200
+    assert Placement.objects.get().revision == 2
