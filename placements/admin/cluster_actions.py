@@ -248,11 +248,7 @@ ACTIONS: Mapping[str, ClusterAction] = {
             lambda cluster, _: _without_taint(cluster, CORDON),
         ),
         ClusterAction(
-            "drain",
-            "Drain",
-            drain_clusters,
-            lambda cluster, _: _with_taint(cluster, CORDON),
-            verb="draining",
+            "drain", "Drain", drain_clusters, lambda cluster, _: _with_taint(cluster, CORDON), verb="draining"
         ),
         ClusterAction(
             "leave",

@@ -1,14 +1,14 @@
 """Decisions: their records, rounds and outcomes, and advice."""
 
+from functools import partial
 from typing import Any
 
 from django.http import Http404
-from rest_framework.decorators import action
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, next_page, page_response, query_params
+from placements.api.base import BaseViewSet, Params, Rows, listed, next_page, page_response, query_params
 from placements.api.decisions_serializers import (
     AdviceSerializer,
     ClusterOutcomeSerializer,
@@ -19,7 +19,7 @@ from placements.api.decisions_serializers import (
 )
 from placements.api.filters import CandidateQuery, DecisionQuery, NumberedPageQuery, OutcomeQuery
 from placements.api.renderers import CsvRenderer, YamlRenderer
-from placements.api.schema import RECORD_PROBLEMS, documented, page_serializer
+from placements.api.schema import RECORD_PROBLEMS, documented, operation, page_serializer
 from placements.api.serializers import DecisionRowSerializer
 from placements.engine.advice.search import why_not
 from placements.engine.scheduling.decision import Decision
@@ -41,6 +41,7 @@ from placements.services.decisions.records import UnknownInDecisionError, cycles
 from placements.services.filters import decisions_of
 
 _CYCLES_SHOWN = 20
+_of_record = partial(operation, problems=RECORD_PROBLEMS)
 
 
 class DecisionViewSet(BaseViewSet):
@@ -48,14 +49,12 @@ class DecisionViewSet(BaseViewSet):
 
     lookup_path = "<decision:decision>"
 
-    @documented("list_decisions", {200: page_serializer(DecisionRowSerializer)}, query=DecisionQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_decisions", DecisionRowSerializer, query=DecisionQuery, order="-id", unique="id")
+    def list(self, params: Params) -> Rows:
         """List decisions, including those of deleted placements, the newest first."""
-        params = query_params(request, DecisionQuery)
-        rows = decisions_of(placement=params["placement"])
-        return self.list_response(rows, DecisionRowSerializer, params, order="-id", unique="id")
+        return decisions_of(placement=params["placement"])
 
-    @documented("get_decision", {200: DecisionSerializer, (200, "text/csv"): str}, problems=RECORD_PROBLEMS)
+    @documented("get_decision", DecisionSerializer, also={(200, "text/csv"): str}, problems=RECORD_PROBLEMS)
     def retrieve(self, request: Request, decision: str) -> Response:
         """Get the record of a decision, or the outcomes of all clusters as CSV."""
         query_params(request)
@@ -78,14 +77,13 @@ class DecisionViewSet(BaseViewSet):
             return [JSONRenderer(), YamlRenderer(), CsvRenderer()]
         return super().get_renderers()
 
-    @documented("get_decision_csv", {(200, "text/csv"): str}, problems=RECORD_PROBLEMS)
+    @documented("get_decision_csv", str, status=(200, "text/csv"), problems=RECORD_PROBLEMS)
     def csv(self, request: Request, decision: str) -> Response:
         """Get the outcomes of all clusters as CSV."""
         query_params(request)
         return Response(outcome_csv(recorded(decision)[1]))
 
-    @documented("get_decision_semantics", {200: ComparisonSerializer}, problems=RECORD_PROBLEMS)
-    @action(detail=True, url_name="decision-semantics")
+    @_of_record("get_decision_semantics", ComparisonSerializer, route={"url_name": "decision-semantics"})
     def semantics(self, request: Request, decision: str) -> Response:
         """Repeat a decision under all scheduling rules, and compare the decisions."""
         query_params(request)
@@ -93,13 +91,7 @@ class DecisionViewSet(BaseViewSet):
         document = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
         return Response({**document, "refused": {str(one): why for one, why in sides.refused.items()}})
 
-    @documented(
-        "list_rounds",
-        {200: page_serializer(RoundSerializer)},
-        query=NumberedPageQuery,
-        problems=RECORD_PROBLEMS,
-    )
-    @action(detail=True)
+    @_of_record("list_rounds", page_serializer(RoundSerializer), query=NumberedPageQuery)
     def rounds(self, request: Request, decision: str) -> Response:
         """List the rounds of a decision, without their candidates."""
         params = query_params(request, NumberedPageQuery)
@@ -109,8 +101,7 @@ class DecisionViewSet(BaseViewSet):
         items = [round_document(replay.step(number)) for number in numbers]
         return page_response(request, items, last if last < value.number_of_rounds else None)
 
-    @documented("get_round", {200: RoundSerializer}, query=CandidateQuery, problems=RECORD_PROBLEMS)
-    @action(detail=True, url_path="rounds/<number:number>")
+    @_of_record("get_round", RoundSerializer, query=CandidateQuery, path="rounds/<number:number>")
     def round(self, request: Request, decision: str, number: int) -> Response:
         """Get a round with its first candidates, ranked, then those that a constraint rules out."""
         limit = query_params(request, CandidateQuery)["limit"]
@@ -123,13 +114,7 @@ class DecisionViewSet(BaseViewSet):
         document = {**round_document(step), "candidates": candidates, "candidatesCount": step.candidates}
         return Response(document)
 
-    @documented(
-        "list_outcomes",
-        {200: page_serializer(OutcomeSerializer)},
-        query=OutcomeQuery,
-        problems=RECORD_PROBLEMS,
-    )
-    @action(detail=True, url_path="clusters")
+    @_of_record("list_outcomes", page_serializer(OutcomeSerializer), query=OutcomeQuery, path="clusters")
     def outcomes(self, request: Request, decision: str) -> Response:
         """List the outcomes of the clusters, by name."""
         params = query_params(request, OutcomeQuery)
@@ -146,13 +131,9 @@ class DecisionViewSet(BaseViewSet):
             items.append(outcome_document(one))
         return page_response(request, items, None)
 
-    @documented(
-        "get_cluster_outcome",
-        {200: ClusterOutcomeSerializer},
-        query=NumberedPageQuery,
-        problems=RECORD_PROBLEMS,
+    @_of_record(
+        "get_cluster_outcome", ClusterOutcomeSerializer, query=NumberedPageQuery, path="clusters/<named:name>"
     )
-    @action(detail=True, url_path="clusters/<named:name>")
     def outcome(self, request: Request, decision: str, name: str) -> Response:
         """Get the outcome of a cluster with its reasons, and its ranking in the rounds."""
         params = query_params(request, NumberedPageQuery)
@@ -174,8 +155,7 @@ class DecisionViewSet(BaseViewSet):
         }
         return Response(document)
 
-    @documented("get_cluster_advice", {200: AdviceSerializer}, problems=RECORD_PROBLEMS)
-    @action(detail=True, url_path="clusters/<named:name>/advice")
+    @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice")
     def advice(self, request: Request, decision: str, name: str) -> Response:
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
         query_params(request)

@@ -2,14 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import faults_of, set_faults
-from placements.api.base import BaseViewSet, actor, get_placement
+from placements.api.base import BaseViewSet, Params, Rows, actor, get_placement, listed
 from placements.api.disruption_serializers import (
     INJECTED_FAULTS,
     BudgetManifestSerializer,
@@ -19,10 +18,9 @@ from placements.api.disruption_serializers import (
     EvictionSerializer,
     RestorePlanSerializer,
 )
-from placements.api.filters import PageQuery
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
-from placements.api.schema import documented, documented_put, page_serializer
+from placements.api.schema import documented, documented_put, operation
 from placements.api.serializers import PlacementManifestSerializer
 from placements.models import DisruptionBudget, Eviction
 from placements.services.disruption.budgets import UnknownBudgetError, delete_budget, save_budget
@@ -41,13 +39,12 @@ class ClusterDisruptionViewSet(BaseViewSet):
     queryset = MemberCluster.objects.all()
     not_found = UnknownClusterError
 
-    @documented("get_drain", {200: DrainSerializer})
-    @action(detail=True, url_name="cluster-drain")
+    @operation("get_drain", DrainSerializer)
     def drain(self, request: Request, name: str) -> Response:
         """Get the impact of draining a cluster now, and the progress of its last drain."""
         return self._drain_response()
 
-    @documented("begin_drain", {202: DrainSerializer}, body=DrainOptionsSerializer)
+    @documented("begin_drain", DrainSerializer, status=202, body=DrainOptionsSerializer)
     @drain.mapping.post
     def begin_drain(self, request: Request, name: str) -> Response:
         """Drain a cluster: cordon it and evict its placements; or change the options of its drain.
@@ -62,7 +59,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         drain(name, **actor(request), pace=pace)
         return self._drain_response(status=202)
 
-    @documented("cancel_drain", {200: DrainSerializer}, problems=(409,))
+    @documented("cancel_drain", DrainSerializer, problems=(409,))
     @drain.mapping.delete
     def cancel_drain(self, request: Request, name: str) -> Response:
         """Cancel a drain: evictions stop, the cluster stays cordoned, and nothing is restored."""
@@ -81,8 +78,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         }
         return Response(DrainSerializer(document).data, status=status)
 
-    @documented("get_restore", {200: RestorePlanSerializer})
-    @action(detail=True, url_name="cluster-restore")
+    @operation("get_restore", RestorePlanSerializer)
     def restore(self, request: Request, name: str) -> Response:
         """Get whether and how each placement that the last drain evicted would return to the cluster.
 
@@ -91,8 +87,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         """
         return Response(RestorePlanSerializer(bring_back(self.get_object().name)).data)
 
-    @documented("get_fault_injection", {200: INJECTED_FAULTS}, has_tag=True, problems=(409,))
-    @action(detail=True, url_path="fault-injection", url_name="cluster-fault-injection")
+    @operation("get_fault_injection", INJECTED_FAULTS, has_tag=True, problems=(409,), path="fault-injection")
     def fault_injection(self, request: Request, name: str) -> Response:
         """Get the injected faults; 409 where the cluster is not simulated."""
         row = self.get_object()
@@ -100,7 +95,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
 
     @documented(
         "put_fault_injection",
-        {200: INJECTED_FAULTS},
+        INJECTED_FAULTS,
         body=INJECTED_FAULTS,
         is_edit=True,
         has_tag=True,
@@ -122,8 +117,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
     queryset = DisruptionBudget.objects.all()
     not_found = UnknownBudgetError
 
-    @documented("evict_placement", {200: EvictionSerializer}, body=ClusterRefSerializer)
-    @action(detail=True, methods=["post"], url_name="placement-evict")
+    @operation("evict_placement", EvictionSerializer, body=ClusterRefSerializer, method="post")
     def evict(self, request: Request, name: str) -> Response:
         """Evict a placement from a cluster.
 
@@ -133,17 +127,20 @@ class PlacementDisruptionViewSet(BaseViewSet):
         cluster = parse_body(request, ClusterRefSerializer)["cluster"]
         return Response(EvictionSerializer(evict(name, cluster, **actor(request))).data)
 
-    @documented("list_evictions", {200: page_serializer(EvictionSerializer)}, query=PageQuery)
-    @action(detail=True, url_name="placement-evictions")
-    def evictions(self, request: Request, name: str) -> Response:
+    @listed("list_evictions", EvictionSerializer, order="-id", unique="id")
+    def evictions(self, params: Params, name: str) -> Rows:
         """List evictions of a placement, the newest first."""
-        rows = Eviction.objects.filter(placement_name=get_placement(name).name).defer("document")
-        return self.list_response(rows, EvictionSerializer, order="-id", unique="id")
+        return Eviction.objects.filter(placement_name=get_placement(name).name).defer("document")
 
-    @documented(
-        "abandon_cluster", {202: PlacementManifestSerializer}, body=ClusterRefSerializer, problems=(409,)
+    @operation(
+        "abandon_cluster",
+        PlacementManifestSerializer,
+        status=202,
+        body=ClusterRefSerializer,
+        problems=(409,),
+        method="post",
+        path="abandon-cluster",
     )
-    @action(detail=True, methods=["post"], url_path="abandon-cluster", url_name="placement-abandon-cluster")
     def abandon_cluster(self, request: Request, name: str) -> Response:
         """Remove a cluster that is unreachable for 15 minutes from the deletion of a placement.
 
@@ -153,8 +150,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
         abandon_cluster(name, parse_body(request, ClusterRefSerializer)["cluster"], **actor(request))
         return Response(manifest_of(row), status=202)
 
-    @documented("get_budget", {200: BudgetManifestSerializer}, has_tag=True)
-    @action(detail=True, url_name="placement-budget")
+    @operation("get_budget", BudgetManifestSerializer, has_tag=True)
     def budget(self, request: Request, name: str) -> Response:
         """Get the disruption budget of a placement."""
         return self.manifest_response()
@@ -165,7 +161,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
         """Create or update the disruption budget; it applies from the next eviction on."""
         return self.put_manifest(save_budget)[1]
 
-    @documented("delete_budget", {204: None}, is_edit=True)
+    @documented("delete_budget", None, status=204, is_edit=True)
     @budget.mapping.delete
     def delete_budget(self, request: Request, name: str) -> Response:
         """Delete the disruption budget; it no longer limits evictions."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,7 +12,7 @@ from placements.api.decisions_serializers import ComparisonSerializer, PreviewSe
 from placements.api.parsers import read_document
 from placements.api.placements import PlacementViewSet
 from placements.api.rollouts_serializers import PlanSerializer
-from placements.api.schema import documented
+from placements.api.schema import documented, operation
 from placements.api.serializers import PlacementManifestSerializer
 from placements.engine.scheduling.replay import Replay, Spread
 from placements.explain.decision_document import bounded_document, comparison_document
@@ -33,7 +32,7 @@ class PreviewViewSet(PlacementViewSet):
     def get_permissions(self) -> Any:
         return [MayRead()] if self.action in ("preview", "preview_semantics") else super().get_permissions()
 
-    @documented("preview_placement", {200: PreviewSerializer}, body=PlacementManifestSerializer)
+    @documented("preview_placement", PreviewSerializer, body=PlacementManifestSerializer)
     def preview(self, request: Request, name: str) -> Response:
         """Schedule a draft as saving it would."""
         with read_document(request) as document:
@@ -53,7 +52,7 @@ class PreviewViewSet(PlacementViewSet):
         }
         return Response(PreviewSerializer(document).data)
 
-    @documented("preview_semantics", {200: ComparisonSerializer}, body=PlacementManifestSerializer)
+    @documented("preview_semantics", ComparisonSerializer, body=PlacementManifestSerializer)
     def preview_semantics(self, request: Request) -> Response:
         """Schedule a draft under all scheduling rules, and compare the decisions."""
         with read_document(request) as document:
@@ -85,13 +84,12 @@ class PlanViewSet(BaseViewSet):
 
     permission_classes = (MayRead,)
 
-    @documented("get_plan", {200: PlanSerializer})
-    @action(detail=True)
+    @operation("get_plan", PlanSerializer)
     def plan(self, request: Request, name: str) -> Response:
         """Plan the rollout of a placement."""
         return Response(plan_document(plan_now(get_placement(name), now=datetime.now(UTC))))
 
-    @documented("plan_draft", {200: PlanSerializer}, body=PlacementManifestSerializer)
+    @documented("plan_draft", PlanSerializer, body=PlacementManifestSerializer)
     @plan.mapping.post
     def plan_draft(self, request: Request, name: str) -> Response:
         """Plan the rollout that saving a draft of a placement would start."""

@@ -39,9 +39,7 @@ class RolloutRowSerializer(RowSerializer):
             *("placement", "number", "state", "version", "resource_snapshot", "is_deletion", "because"),
             *("started_at", "started_by", "ended_at", "ended_because", "changes", "waves_count"),
         )
-        extra_kwargs = {
-            "state": {"help_text": "`running`, `finished`, `superseded` or `stopped`."},
-        }
+        extra_kwargs = {"state": {"help_text": "`running`, `finished`, `superseded` or `stopped`."}}
 
     def get_waves_count(self, row: Rollout) -> int:
         return len(row.waves)

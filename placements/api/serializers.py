@@ -349,16 +349,7 @@ class DecisionRowSerializer(RowSerializer):
         model = Decision
         fields = (
             *("id", "placement", "number", "kind", "fulfilled", "policy_snapshot", "wanted", "picked"),
-            *(
-                "kept",
-                "unscheduled",
-                "joins",
-                "leaves",
-                "milliseconds",
-                "because",
-                "asked_by",
-                "created_at",
-            ),
+            *("kept", "unscheduled", "joins", "leaves", "milliseconds", "because", "asked_by", "created_at"),
         )
 
 

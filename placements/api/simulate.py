@@ -26,7 +26,7 @@ class SimulateViewSet(BaseViewSet):
     permission_classes = (MayRead,)
     largest_body = LARGEST_BATCH
 
-    @documented("simulate", {200: ANY_OBJECT}, body=SimulateSerializer)
+    @documented("simulate", ANY_OBJECT, body=SimulateSerializer)
     def create(self, request: Request) -> Response:
         """Schedule a placement on the clusters of the body; `semantics: all` compares."""
         options = parse_body(request, SimulateSerializer, errors=ValidationError)

@@ -1,16 +1,16 @@
 """Staged update strategies and runs, and the actions on runs."""
 
+from functools import partial
 from typing import Any
 
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, actor, query_params
-from placements.api.filters import PageQuery, StagedRunQuery
+from placements.api.base import BaseViewSet, Params, Rows, actor, listed
+from placements.api.filters import StagedRunQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
-from placements.api.rollouts import ActionOperation, add_actions
+from placements.api.rollouts import rollout_action
 from placements.api.rollouts_serializers import (
     FailedClusterSerializer,
     ProgressSerializer,
@@ -21,9 +21,9 @@ from placements.api.rollouts_serializers import (
     StagedStrategySerializer,
     StageRefSerializer,
 )
-from placements.api.schema import documented, documented_put, page_serializer
+from placements.api.schema import documented, documented_put, operation
 from placements.models import StagedRun, StagedStrategy
-from placements.services.rollouts.actions import ACTIONS, RolloutKind
+from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.staged_operations import UnknownRunError, set_state
 from placements.services.rollouts.staged_queries import progress_of, run_manifest, runs_matching
 from placements.services.rollouts.staged_runs import save_run
@@ -40,12 +40,12 @@ class StagedStrategyViewSet(BaseViewSet):
     queryset = StagedStrategy.objects.all()
     not_found = UnknownStrategyError
 
-    @documented("list_staged_strategies", {200: page_serializer(StagedStrategySerializer)}, query=PageQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_staged_strategies", StagedStrategySerializer)
+    def list(self, params: Params) -> Rows:
         """List staged update strategies, by name."""
-        return self.list_response(StagedStrategy.objects.defer("document"), StagedStrategySerializer)
+        return StagedStrategy.objects.defer("document")
 
-    @documented("get_staged_strategy", {200: StagedStrategyManifestSerializer}, has_tag=True)
+    @documented("get_staged_strategy", StagedStrategyManifestSerializer, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a staged update strategy."""
         return self.manifest_response()
@@ -55,42 +55,14 @@ class StagedStrategyViewSet(BaseViewSet):
         """Create or update a staged update strategy; runs keep the one that they started with."""
         return self.put_manifest(save_strategy)[1]
 
-    @documented("delete_staged_strategy", {204: None}, is_edit=True)
+    @documented("delete_staged_strategy", None, status=204, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a staged update strategy; runs that started with it continue."""
         delete_strategy(name, **actor(request), expected=expected_revision(request))
         return Response(status=204)
 
 
-OPERATIONS = (
-    ActionOperation(
-        ACTIONS[RolloutKind.STAGED, "approve"],
-        "approve_stage",
-        "Approve a stage; the user and the time are recorded.",
-        body=StageRefSerializer,
-        is_edit=False,
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.STAGED, "skip-wait"],
-        "skip_wait",
-        "Skip the timed wait of a stage; approvals cannot be skipped.",
-        body=StageRefSerializer,
-        is_edit=False,
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.STAGED, "retry"],
-        "retry_staged_cluster",
-        "Retry a failed cluster immediately.",
-        body=FailedClusterSerializer,
-        is_edit=False,
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.STAGED, "abandon"],
-        "abandon_staged_run",
-        "Abort a run permanently; running updates finish.",
-        is_edit=False,
-    ),
-)
+_staged = partial(rollout_action, RolloutKind.STAGED, ProgressSerializer, is_edit=False)
 
 
 class StagedRunViewSet(BaseViewSet):
@@ -98,6 +70,22 @@ class StagedRunViewSet(BaseViewSet):
 
     queryset = StagedRun.objects.all()
     not_found = UnknownRunError
+    approve = _staged(
+        "approve",
+        "approve_stage",
+        "Approve a stage; the user and the time are recorded.",
+        body=StageRefSerializer,
+    )
+    skip_wait = _staged(
+        "skip-wait",
+        "skip_wait",
+        "Skip the timed wait of a stage; approvals cannot be skipped.",
+        body=StageRefSerializer,
+    )
+    retry = _staged(
+        "retry", "retry_staged_cluster", "Retry a failed cluster immediately.", body=FailedClusterSerializer
+    )
+    abandon = _staged("abandon", "abandon_staged_run", "Abort a run permanently; running updates finish.")
 
     def manifest_and_status(self, row: StagedRun) -> tuple[Any, dict[str, Any]]:
         manifest = run_manifest(row)
@@ -106,14 +94,12 @@ class StagedRunViewSet(BaseViewSet):
     def action_response(self, name: str) -> Response:
         return Response(progress_of(self.get_object()))
 
-    @documented("list_staged_runs", {200: page_serializer(StagedRunSerializer)}, query=StagedRunQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_staged_runs", StagedRunSerializer, query=StagedRunQuery, order="-id", unique="id")
+    def list(self, params: Params) -> Rows:
         """List staged update runs, the newest first."""
-        params = query_params(request, StagedRunQuery)
-        rows = runs_matching(placement=params["placement"], active=params["active"])
-        return self.list_response(rows, StagedRunSerializer, params, order="-id", unique="id")
+        return runs_matching(placement=params["placement"], active=params["active"])
 
-    @documented("get_staged_run", {200: StagedRunManifestSerializer}, has_tag=True)
+    @documented("get_staged_run", StagedRunManifestSerializer, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a staged update run with its status."""
         return self.manifest_response()
@@ -123,20 +109,15 @@ class StagedRunViewSet(BaseViewSet):
         """Create a staged update run, or set the state of one; its status has what blocks its start."""
         return self.put_manifest(save_run)[1]
 
-    @documented("get_staged_progress", {200: ProgressSerializer})
-    @action(detail=True, url_name="staged-progress")
+    @operation("get_staged_progress", ProgressSerializer)
     def progress(self, request: Request, name: str) -> Response:
         """Get the progress of a run as sentences, by stage and by cluster."""
         return Response(progress_of(self.get_object()))
 
     # One operation for the actions resume and stop: the state is a field of the manifest.
-    @documented("set_staged_state", {200: ProgressSerializer}, body=RunStateSerializer, is_edit=True)
-    @action(detail=True, methods=["post"], url_name="staged-state")
+    @operation("set_staged_state", ProgressSerializer, body=RunStateSerializer, is_edit=True, method="post")
     def state(self, request: Request, name: str) -> Response:
         """Start, stop or resume a run."""
         (state,) = parse_body(request, RunStateSerializer).values()
         set_state(name, state, **actor(request), expected=expected_revision(request))
         return self.action_response(name)
-
-
-add_actions(StagedRunViewSet, OPERATIONS, url_prefix="staged-", responses={200: ProgressSerializer})
