@@ -28,7 +28,7 @@ from fleetui.apimachinery.errors import InvalidManifest, split_path
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict, check_revision
-from placements.admin.base import NONE, ByRole, age, badge, block, chips, structured, table
+from placements.admin.base import NONE, ByRole, age, badge, block, chips, shown, structured, table
 from placements.admin.cluster_actions import ACTIONS, action_urls, admin_action
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests.binding import BindingState
@@ -417,26 +417,9 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
         link = f"{reverse('admin:placements_binding_changelist')}?{urlencode({'cluster_name': cluster.name})}"
         return chips([(link, str(count))])
 
-    @admin.display(description="driver")
-    def driver_name(self, cluster: MemberCluster) -> str:
-        return cluster.driver or "None (not monitored)"
-
-    @admin.display(description="demo", ordering="is_demo")
-    def demo(self, cluster: MemberCluster) -> str:
-        return "Demo" if cluster.is_demo else NONE
-
-    @admin.display(description="identity")
-    def identity(self, cluster: MemberCluster) -> SafeString:
-        return table(cluster.document["spec"].get("identity") or {})
-
-    @admin.display(description="properties")
-    def property_table(self, cluster: MemberCluster) -> SafeString:
-        return table(cluster.properties)
-
-    @admin.display(description="usage")
-    def usage_table(self, cluster: MemberCluster) -> SafeString:
-        return structured(cluster.usage)
-
-    @admin.display(description="manifest")
-    def manifest(self, cluster: MemberCluster) -> SafeString:
-        return block(dump_yaml(manifest_of(cluster)))
+    driver_name = shown("driver", lambda row: row.driver or "None (not monitored)")
+    demo = shown("demo", lambda row: "Demo" if row.is_demo else NONE, ordering="is_demo")
+    identity = shown("identity", lambda row: table(row.document["spec"].get("identity") or {}))
+    property_table = shown("properties", lambda row: table(row.properties))
+    usage_table = shown("usage", lambda row: structured(row.usage))
+    manifest = shown("manifest", lambda row: block(dump_yaml(manifest_of(row))))

@@ -17,7 +17,7 @@ from placements.api.decisions_serializers import (
     OutcomeSerializer,
     RoundSerializer,
 )
-from placements.api.filters import CandidateQuery, DecisionQuery, NumberedPageQuery, OutcomeQuery
+from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
 from placements.api.renderers import CsvRenderer, YamlRenderer
 from placements.api.schema import RECORD_PROBLEMS, documented, operation, page_serializer
 from placements.api.serializers import DecisionRowSerializer
@@ -101,10 +101,10 @@ class DecisionViewSet(BaseViewSet):
         items = [round_document(replay.step(number)) for number in numbers]
         return page_response(request, items, last if last < value.number_of_rounds else None)
 
-    @_of_record("get_round", RoundSerializer, query=CandidateQuery, path="rounds/<number:number>")
+    @_of_record("get_round", RoundSerializer, query=LimitQuery, path="rounds/<number:number>")
     def round(self, request: Request, decision: str, number: int) -> Response:
         """Get a round with its first candidates, ranked, then those that a constraint rules out."""
-        limit = query_params(request, CandidateQuery)["limit"]
+        limit = query_params(request, LimitQuery)["limit"]
         replay = Replay(recorded(decision)[1])
         try:
             step = replay.step(number)
