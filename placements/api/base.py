@@ -22,8 +22,6 @@ from placements.api.filters import NoQuery, PageQuery
 from placements.api.parsers import read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import Schema, documented, operation, page_serializer
-from placements.models import Placement
-from placements.services.results import UnknownPlacementError
 
 Params = dict[str, Any]
 Rows = QuerySet[Any]
@@ -246,11 +244,3 @@ def next_page(request: Request, after: str | int) -> str:
     parameters = request.query_params.copy()
     parameters["after"] = str(after)
     return request.build_absolute_uri(f"{request.path}?{parameters.urlencode()}")
-
-
-def get_placement(name: str) -> Placement:
-    """Return a placement. Raise UnknownPlacementError."""
-    row = Placement.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
-    return row

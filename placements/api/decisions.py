@@ -4,23 +4,23 @@ from functools import partial
 from typing import Any
 
 from django.http import Http404
+from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from placements.api.base import BaseViewSet, Params, Rows, listed, next_page, page_response, query_params
-from placements.api.decisions_serializers import (
-    AdviceSerializer,
-    ClusterOutcomeSerializer,
-    ComparisonSerializer,
-    DecisionSerializer,
-    OutcomeSerializer,
-    RoundSerializer,
-)
 from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
 from placements.api.renderers import CsvRenderer, YamlRenderer
 from placements.api.schema import RECORD_PROBLEMS, documented, operation, page_serializer
-from placements.api.serializers import DecisionRowSerializer
+from placements.api.serializers import (
+    AnyObject,
+    AnyValue,
+    CamelCaseSerializer,
+    DecisionRowSerializer,
+    WarningSerializer,
+    names,
+)
 from placements.engine.advice.search import why_not
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
@@ -39,6 +39,124 @@ from placements.explain.decision_tables import outcome_csv
 from placements.services.decisions.compare_semantics import side_by_side
 from placements.services.decisions.records import UnknownInDecisionError, cycles_of, recorded
 from placements.services.filters import decisions_of
+
+
+class ReasonSerializer(CamelCaseSerializer):
+    """One reason for the outcome of a cluster."""
+
+    code = serializers.CharField()
+    deciding = serializers.BooleanField()
+    facts = AnyObject()
+    words = serializers.CharField()
+
+
+class OutcomeSerializer(CamelCaseSerializer):
+    """The outcome of a cluster, with its reasons."""
+
+    cluster = serializers.CharField()
+    outcome = serializers.CharField()
+    round = serializers.IntegerField(allow_null=True)
+    stays = serializers.BooleanField()
+    reasons = ReasonSerializer(many=True)
+
+
+class RoundSerializer(CamelCaseSerializer):
+    """One round: the domains and their skew, the winner and the runner-up."""
+
+    round = serializers.IntegerField()
+    groups = AnyObject(
+        help_text="Clusters per domain, by topology key; key[index] where constraints share one."
+    )
+    measures = AnyObject(
+        help_text="What the following two fields measure, by key: skew, or gap to the emptiest domain."
+    )
+    skew_before = AnyObject()
+    skew_after = AnyObject()
+    winner = serializers.CharField(allow_null=True)
+    runner_up = serializers.CharField(allow_null=True)
+    decided_by = serializers.CharField(allow_null=True)
+    cut = AnyObject(required=False)
+    candidates = serializers.ListField(child=AnyObject(), required=False)
+    candidates_count = serializers.IntegerField(required=False)
+
+
+class DecisionSerializer(CamelCaseSerializer):
+    """The record of a decision; rounds and outcomes of a large one have their own addresses."""
+
+    api_version = serializers.CharField()
+    kind = serializers.CharField()
+    id = serializers.CharField()
+    semantics = serializers.CharField()
+    fulfilled = serializers.BooleanField()
+    picked = names()
+    kept = names()
+    unscheduled = names()
+    not_found = names()
+    scores = AnyObject()
+    condition = AnyValue(allow_null=True)
+    warnings = WarningSerializer(many=True)
+    traps = serializers.ListField(child=serializers.CharField(), help_text="Sentences.")
+    cycles = DecisionRowSerializer(many=True, help_text="The latest cycles with this decision.")
+    number_of_rounds = serializers.IntegerField()
+    number_of_clusters = serializers.IntegerField()
+    rounds = RoundSerializer(many=True, allow_null=True, help_text="null if there are many.")
+    outcomes = OutcomeSerializer(many=True, allow_null=True, help_text="null if there are many.")
+
+
+class CandidacySerializer(CamelCaseSerializer):
+    """One cluster in one round."""
+
+    round = serializers.IntegerField()
+    candidate = AnyObject()
+
+
+class ClusterOutcomeSerializer(OutcomeSerializer):
+    """The outcome of a cluster, and the rounds in which it was a candidate."""
+
+    candidacies = CandidacySerializer(many=True)
+    next = serializers.URLField(allow_null=True)
+
+
+class SuggestionSerializer(CamelCaseSerializer):
+    """A change that was evaluated."""
+
+    change = AnyObject()
+    up_to = AnyValue(allow_null=True)
+    gains = names()
+    losses = names()
+
+
+class AdviceSerializer(CamelCaseSerializer):
+    """Why a cluster was not selected, and which single changes would and would not select it."""
+
+    cluster = serializers.CharField()
+    outcome = OutcomeSerializer()
+    would_help = SuggestionSerializer(many=True)
+    would_not_help = SuggestionSerializer(many=True)
+    not_tried = serializers.ListField(child=AnyObject())
+
+
+class DivergenceSerializer(CamelCaseSerializer):
+    """The first difference between two scheduling rules, and its reason."""
+
+    semantics = serializers.CharField()
+    place = serializers.IntegerField(allow_null=True, help_text="null: the same clusters in the same order.")
+    by_name = serializers.BooleanField(help_text="Whether only the order of names differs there.")
+    words = serializers.CharField()
+
+
+class ComparisonSerializer(CamelCaseSerializer):
+    """The same inputs under several scheduling rules, and their first differences."""
+
+    semantics = AnyObject(
+        help_text="Decisions by scheduling rules; rounds and outcomes of large ones are null."
+    )
+    same_clusters = serializers.BooleanField(help_text="In any order.")
+    first_difference = AnyValue(allow_null=True)
+    compared_with = serializers.CharField(help_text="The scheduling rules of the decision or the document.")
+    partings = DivergenceSerializer(many=True)
+    refused = AnyObject(required=False)
+
 
 _CYCLES_SHOWN = 20
 _of_record = partial(operation, problems=RECORD_PROBLEMS)

@@ -1,7 +1,6 @@
 """The overview, the search, the history of a placement, and comparisons of two of its revisions."""
 
 from dataclasses import asdict
-from typing import Any
 
 from django.http import Http404
 from rest_framework import serializers
@@ -9,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from placements.api.base import BaseViewSet, get_placement, page_response, query_params
+from placements.api.base import BaseViewSet, page_response, query_params
 from placements.api.filters import PageQuery, SearchQuery
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import AnyObject, CamelCaseSerializer, names, number, text
@@ -17,11 +16,11 @@ from placements.models import Decision
 from placements.services.dashboard import queries
 from placements.services.history.compare import (
     IncomparableRevisionsError,
-    RevisionSide,
     UnknownRevisionError,
     compare,
 )
 from placements.services.history.queries import EntryKind, history_of
+from placements.services.results import get_placement
 from placements.services.rollouts.attention import waiting_count
 from placements.services.rollouts.queries import running_count
 from placements.services.searching import find
@@ -207,23 +206,19 @@ class HistoryViewSet(BaseViewSet):
                 "other_reasons": diff.shifts,
                 "groups": [{"key": key, **asdict(row), "group": row.group or None} for key, row in groups],
             }
+        old, new = (
+            {
+                **vars(side),
+                "sentence": side.sentence,
+                "decision": side.decision.record.decision_id if side.decision else "",
+            }
+            for side in comparison.sides
+        )
         document = {
-            "before": _side(comparison.before),
-            "after": _side(comparison.after),
+            **vars(comparison),
+            "before": old,
+            "after": new,
             "manifests": manifests if comparison.resources is None else None,
             "decision": decision,
-            "resources": comparison.resources,
-            "same_resources": comparison.same_resources,
         }
         return Response(RevisionComparisonSerializer(document).data)
-
-
-def _side(side: RevisionSide) -> dict[str, Any]:
-    return {
-        "key": side.key,
-        "title": side.title,
-        "at": side.at,
-        "by": side.by,
-        "sentence": side.sentence,
-        "decision": side.decision.record.decision_id if side.decision else "",
-    }

@@ -2,15 +2,38 @@
 
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from fleetui.apimachinery.kinds import ALPHA_VERSION, PLACEMENT_VERSIONS
 from placements.api.base import BaseViewSet, Params, Rows, actor, check_names, check_namespace, listed
 from placements.api.preconditions import expected_revision
-from placements.api.rollouts_serializers import OverrideManifestSerializer, OverrideSerializer
 from placements.api.schema import documented, documented_put
+from placements.api.serializers import AnyObject, CamelCaseSerializer, RowSerializer, text
 from placements.models import Override
+from placements.models.overrides import OVERRIDE_KINDS
 from placements.services.overrides.operations import UnknownOverrideError, delete_override, save_override
+
+
+class OverrideSerializer(RowSerializer):
+    """An override in a list; its manifest has everything else."""
+
+    placement = text("placement_name", help_text="Empty: it applies to every placement.")
+
+    class Meta:
+        model = Override
+        fields = ("kind", "namespace", "name", "placement", "revision", "created_at", "updated_at")
+        extra_kwargs = {"namespace": {"help_text": "Empty for an override of clusters."}}
+
+
+class OverrideManifestSerializer(CamelCaseSerializer):
+    """A ClusterResourceOverride or ResourceOverride."""
+
+    api_version = serializers.CharField(help_text=", ".join((*PLACEMENT_VERSIONS, ALPHA_VERSION)))
+    kind = serializers.ChoiceField(OVERRIDE_KINDS)
+    metadata = AnyObject()
+    spec = AnyObject()
 
 
 class OverrideViewSet(BaseViewSet):

@@ -31,7 +31,7 @@ from placements.services.filters import (
     placements_matching,
 )
 from placements.services.placements import delete_placement, save_placement
-from placements.services.results import UnknownPlacementError
+from placements.services.results import UnknownPlacementError, get_placement
 from placements.services.status import status_of
 
 _MOST_WARNINGS, _LONGEST_WARNING = 10, 300
@@ -101,12 +101,6 @@ class PlacementViewSet(BaseViewSet):
 class SnapshotViewSet(BaseViewSet):
     """The policy snapshots and resource snapshots of a placement."""
 
-    queryset = Placement.objects.all()
-    not_found = UnknownPlacementError
-
-    def key(self) -> dict[str, str]:
-        return {"name": self.kwargs["name"]}
-
     @listed(
         "list_policy_snapshots",
         PolicySnapshotSerializer,
@@ -116,12 +110,12 @@ class SnapshotViewSet(BaseViewSet):
     )
     def policy_snapshots(self, params: Params, name: str) -> Rows:
         """List the policy snapshots of a placement, the newest first."""
-        return self.get_object().policy_snapshots.select_related("placement")
+        return get_placement(name).policy_snapshots.select_related("placement")
 
     @operation("get_policy_snapshot", PolicySnapshotSerializer, path="policy-snapshots/<number:number>")
     def policy_snapshot(self, request: Request, name: str, number: int) -> Response:
         """Get a policy snapshot."""
-        row = get_object_or_404(self.get_object().policy_snapshots, number=number)
+        row = get_object_or_404(get_placement(name).policy_snapshots, number=number)
         return Response(PolicySnapshotSerializer(row).data)
 
     @listed(
@@ -133,7 +127,7 @@ class SnapshotViewSet(BaseViewSet):
     )
     def resource_snapshots(self, params: Params, name: str) -> Rows:
         """List the resource snapshots of a placement, the newest first."""
-        return self.get_object().resource_snapshots.select_related("placement").defer("identities")
+        return get_placement(name).resource_snapshots.select_related("placement").defer("identities")
 
     @operation(
         "get_resource_snapshot",
@@ -144,7 +138,7 @@ class SnapshotViewSet(BaseViewSet):
     def resource_snapshot(self, request: Request, name: str, number: int) -> Response:
         """Get a resource snapshot with one part of its manifests, at most 800 KiB or one object."""
         position = query_params(request, PartQuery)["part"]
-        row = get_object_or_404(self.get_object().resource_snapshots, number=number)
+        row = get_object_or_404(get_placement(name).resource_snapshots, number=number)
         part = row.parts.filter(position=position).first()
         if part is None and position:
             raise Http404

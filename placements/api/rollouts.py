@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
@@ -15,28 +16,21 @@ from placements.api.base import (
     Params,
     Rows,
     actor,
-    get_placement,
     listed,
     page_response,
     query_params,
 )
-from placements.api.disruption_serializers import RescheduleImpactSerializer
+from placements.api.disruption import RescheduleImpactSerializer
 from placements.api.filters import ConfirmQuery, NumberedPageQuery, RolloutQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import etag, etag_response, expected_revision
-from placements.api.rollouts_serializers import (
-    ClusterUpdateSerializer,
-    RetrySerializer,
-    RollBackSerializer,
-    RolloutClusterSerializer,
-    RolloutControlsSerializer,
-    RolloutRowSerializer,
-    RolloutSerializer,
-)
 from placements.api.schema import documented, operation, page_serializer
+from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, Text, names, number, text
 from placements.explain.rollouts import result_sentences, short_result_document
+from placements.models import ClusterUpdate, Placement, Rollout
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.rescheduling import reschedule
+from placements.services.results import get_placement
 from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.services.rollouts.controller import running_rollout
 from placements.services.rollouts.queries import (
@@ -47,6 +41,109 @@ from placements.services.rollouts.queries import (
     runs_matching,
     updates_of,
 )
+
+
+class RolloutRowSerializer(RowSerializer):
+    """A rollout in a list."""
+
+    placement = text("placement_name")
+    resource_snapshot = number("resource_number", allow_null=True)
+    because = text("trigger")
+    ended_because = text("ended_reason")
+    changes = number("progress_version", help_text="Changes on every update of the placement.")
+    waves_count = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Rollout
+        fields: tuple[str, ...] = (
+            *("placement", "number", "state", "version", "resource_snapshot", "is_deletion", "because"),
+            *("started_at", "started_by", "ended_at", "ended_because", "changes", "waves_count"),
+        )
+        extra_kwargs = {"state": {"help_text": "`running`, `finished`, `superseded` or `stopped`."}}
+
+    def get_waves_count(self, row: Rollout) -> int:
+        return len(row.waves)
+
+
+class RolloutClusterSerializer(CamelCaseSerializer):
+    """One cluster of a rollout: its progress, the version that it runs and the one that it is to run."""
+
+    cluster = serializers.CharField()
+    wave = serializers.IntegerField(allow_null=True, help_text="As planned; null if it joined later.")
+    phase = serializers.CharField(help_text="After the rollout has ended: the last phase.")
+    since = serializers.DateTimeField(allow_null=True)
+    running = serializers.CharField(allow_null=True, help_text="Such as `r4`: of resource snapshot 4.")
+    wanted = serializers.CharField(allow_null=True)
+    attempts = serializers.IntegerField()
+    retry_at = serializers.DateTimeField(allow_null=True)
+    message = serializers.CharField()
+    block = serializers.CharField(help_text="What blocks the cluster; empty when nothing does.")
+    why = serializers.CharField(help_text="The same as a sentence.")
+
+
+class RolloutSerializer(RolloutRowSerializer):
+    """A rollout with its waves, its last sync result and its clusters."""
+
+    waves = serializers.ListField(child=names())
+    answer = AnyValue(
+        allow_null=True, help_text="Facts; null after the rollout has ended. Lists have their counts."
+    )
+    sentences = AnyValue(allow_null=True, help_text="The same as sentences.")
+    clusters = RolloutClusterSerializer(many=True, allow_null=True, help_text="null if there are many.")
+
+    class Meta(RolloutRowSerializer.Meta):
+        fields = (*RolloutRowSerializer.Meta.fields, "waves", "answer", "sentences", "clusters")
+
+
+class ClusterUpdateSerializer(RowSerializer):
+    """One update of one cluster, and its outcome."""
+
+    cluster = text("cluster_name")
+
+    class Meta:
+        model = ClusterUpdate
+        fields = (
+            *("id", "cluster", "what", "version", "attempt", "started_at", "applied_at", "ended_at"),
+            *("outcome", "message"),
+        )
+        extra_kwargs = {
+            "what": {"help_text": "`add`, `update`, `new`, `retry` or `remove`."},
+            "outcome": {"help_text": "Empty while it is in progress."},
+        }
+
+
+class RolloutControlsSerializer(RowSerializer):
+    """Rollout controls of a placement: paused, stopped, pinned."""
+
+    placement = text("name")
+    stopped = serializers.BooleanField(source="is_stopped")
+    held_at = number(
+        "pinned_snapshot",
+        allow_null=True,
+        help_text="The resource snapshot that the placement is pinned to after a rollback.",
+    )
+    run = serializers.SerializerMethodField(help_text="The number of the rollout in progress.")
+
+    class Meta:
+        model = Placement
+        fields = ("placement", "revision", "paused_since", "paused_by", "stopped", "held_at", "run")
+
+    def get_run(self, row: Placement) -> int | None:
+        number: int | None = self.context["run"]
+        return number
+
+
+class RetrySerializer(CamelCaseSerializer):
+    """The cluster on which to retry."""
+
+    cluster = Text(max_length=63)
+
+
+class RollBackSerializer(CamelCaseSerializer):
+    """The resource snapshot to which to roll back."""
+
+    resource_snapshot = serializers.IntegerField(min_value=0, max_value=10**9)
+
 
 MANY_CLUSTERS = 200
 

@@ -3,25 +3,27 @@
 from functools import partial
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from fleetui.apimachinery.kinds import PLACEMENT_VERSIONS, STAGED_RUN_KIND, STAGED_STRATEGY_KIND
 from placements.api.base import BaseViewSet, Params, Rows, actor, listed
 from placements.api.filters import StagedRunQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
 from placements.api.rollouts import rollout_action
-from placements.api.rollouts_serializers import (
-    FailedClusterSerializer,
-    ProgressSerializer,
-    RunStateSerializer,
-    StagedRunManifestSerializer,
-    StagedRunSerializer,
-    StagedStrategyManifestSerializer,
-    StagedStrategySerializer,
-    StageRefSerializer,
-)
 from placements.api.schema import documented, documented_put, operation
+from placements.api.serializers import (
+    AnyObject,
+    CamelCaseSerializer,
+    RowSerializer,
+    Text,
+    names,
+    number,
+    text,
+)
+from placements.manifests.staged_update import RunState
 from placements.models import StagedRun, StagedStrategy
 from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.staged_operations import UnknownRunError, set_state
@@ -32,6 +34,134 @@ from placements.services.rollouts.staged_strategies import (
     delete_strategy,
     save_strategy,
 )
+
+
+class StagedStrategySerializer(RowSerializer):
+    """A staged update strategy in a list."""
+
+    class Meta:
+        model = StagedStrategy
+        fields = ("name", "revision", "created_at", "updated_at")
+
+
+class StagedRunSerializer(RowSerializer):
+    """A staged update run in a list."""
+
+    placement = text("placement_name")
+    snapshot = number("resource_number", allow_null=True)
+
+    class Meta:
+        model = StagedRun
+        fields = (
+            *("name", "placement", "status", "snapshot", "revision", "created_at", "created_by"),
+            *("started_at", "started_by", "ended_at"),
+        )
+
+
+class StagedStrategyManifestSerializer(CamelCaseSerializer):
+    """A ClusterStagedUpdateStrategy."""
+
+    api_version = serializers.ChoiceField(PLACEMENT_VERSIONS)
+    kind = serializers.ChoiceField([STAGED_STRATEGY_KIND])
+    metadata = AnyObject()
+    spec = AnyObject()
+
+
+class StagedRunManifestSerializer(CamelCaseSerializer):
+    """A ClusterStagedUpdateRun; the status is written by this console, and ignored in an edit."""
+
+    api_version = serializers.ChoiceField(PLACEMENT_VERSIONS)
+    kind = serializers.ChoiceField([STAGED_RUN_KIND])
+    metadata = AnyObject()
+    spec = AnyObject()
+    status = AnyObject(required=False)
+
+
+class WaitSerializer(CamelCaseSerializer):
+    """One thing that a run waits for."""
+
+    stage = serializers.CharField(allow_blank=True)
+    clusters = names()
+    until = serializers.DateTimeField(allow_null=True)
+
+    def get_fields(self) -> dict[str, serializers.Field[object, object, object, object]]:
+        """Add the field whose name is a keyword of Python."""
+        return {"for": serializers.CharField(), **super().get_fields()}
+
+
+class StageClusterSerializer(CamelCaseSerializer):
+    """A cluster of a stage, and its progress."""
+
+    name = serializers.CharField()
+    state = serializers.CharField(help_text="`to come`, `running`, `failed` or `done`.")
+    version = serializers.CharField(help_text="Empty: the placement is removed from the cluster.")
+    started_at = serializers.DateTimeField(allow_null=True)
+    done_at = serializers.DateTimeField(allow_null=True)
+    failed_at = serializers.DateTimeField(allow_null=True)
+    failures = serializers.IntegerField()
+    retry_at = serializers.DateTimeField(allow_null=True)
+
+
+class StageSerializer(CamelCaseSerializer):
+    """One stage of a run; the last one removes the placement from clusters that are no longer selected."""
+
+    name = serializers.CharField()
+    state = serializers.CharField(help_text="`to come`, `current`, `skipped` or `done`.")
+    at_once = serializers.IntegerField(help_text="The number of clusters that may be updated concurrently.")
+    needs_approval_before = serializers.BooleanField()
+    needs_approval_after = serializers.BooleanField()
+    approved_before = serializers.DateTimeField(allow_null=True)
+    approved_after = serializers.DateTimeField(allow_null=True)
+    wait_seconds = serializers.IntegerField()
+    updated_at = serializers.DateTimeField(allow_null=True, help_text="When its last cluster was updated.")
+    ended_at = serializers.DateTimeField(allow_null=True)
+    clusters = StageClusterSerializer(many=True)
+
+
+class ApprovalSerializer(CamelCaseSerializer):
+    """An approval request for a stage."""
+
+    name = serializers.CharField()
+    stage = serializers.CharField()
+    side = serializers.ChoiceField(["before", "after"])
+    asked_at = serializers.DateTimeField()
+    approved_at = serializers.DateTimeField(allow_null=True)
+    approved_by = serializers.CharField(allow_blank=True)
+
+
+class ProgressSerializer(CamelCaseSerializer):
+    """The progress of a staged update run."""
+
+    name = serializers.CharField()
+    placement = serializers.CharField()
+    snapshot = serializers.IntegerField(allow_null=True, help_text="The resource snapshot of the run.")
+    started_by = serializers.CharField(allow_blank=True)
+    status = serializers.CharField()
+    sentences = names()
+    stage = serializers.CharField(allow_null=True, help_text="The current stage.")
+    waits = WaitSerializer(many=True)
+    stuck = names()
+    may_still_hold = names()
+    approvals = ApprovalSerializer(many=True)
+    stages = StageSerializer(many=True)
+
+
+class RunStateSerializer(CamelCaseSerializer):
+    """The state of a run: `Stop` pauses it, `Run` starts or resumes it."""
+
+    state = serializers.ChoiceField([str(one) for one in RunState])
+
+
+class StageRefSerializer(CamelCaseSerializer):
+    """The name of a stage."""
+
+    stage = Text()
+
+
+class FailedClusterSerializer(CamelCaseSerializer):
+    """The name of a cluster."""
+
+    cluster = Text()
 
 
 class StagedStrategyViewSet(BaseViewSet):
