@@ -50,7 +50,6 @@ from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, scheduled_condition
 from placements.web import badges
 from placements.web.dashboard import TightRow, tight_row
-from placements.web.editor_context import decision_context
 from placements.web.events import event_rows, url_of
 from placements.web.outcomes import outcome_table
 from placements.web.request import (
@@ -62,7 +61,7 @@ from placements.web.request import (
     unknown_words,
     word_from,
 )
-from placements.web.review import names_after, names_changed_since
+from placements.web.review import decision_context, names_after, names_changed_since, rollout_sentence
 from placements.web.staged_panel import staged_context
 
 _REVISIONS_SHOWN = 10
@@ -298,7 +297,8 @@ def _show_reschedule(
             context["faults"] = found.faults
         else:
             context |= {
-                **decision_context(schedule, schedule.waves(now=datetime.now(UTC))),
+                **decision_context(schedule),
+                "rollout": rollout_sentence(schedule, schedule.waves(now=datetime.now(UTC))),
                 "explanation": afresh_words(schedule.decision.cycle),
                 "after": names_after(schedule),
                 "moved": names_changed_since(request, schedule),
