@@ -114,10 +114,14 @@ class AnyName(Container[str]):
 
 
 class PageLayout:
-    """What templates read; everything is lazy, so that a fragment costs no query for the layout."""
+    """What templates read; queries are lazy, so that a fragment costs none for the layout."""
+
+    version, engine = __version__, ENGINE_VERSION
 
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
+        self.here = request.get_full_path()
+        self.theme, self.rows, self.keys = (preference_of(request, name) for name in PREFERENCES)
         self._user = getattr(request, "user", None)
 
     @cached_property
@@ -158,27 +162,8 @@ class PageLayout:
         return int(found.total_seconds()) if found else None
 
     @property
-    def theme(self) -> str:
-        return preference_of(self._request, "theme")
-
-    @property
-    def rows(self) -> str:
-        return preference_of(self._request, "rows")
-
-    @property
-    def keys(self) -> str:
-        return preference_of(self._request, "keys")
-
-    @property
     def choices(self) -> list[tuple[str, str, tuple[str, ...], str]]:
-        return [
-            (name, _CAPTIONS[name], words, preference_of(self._request, name))
-            for name, words in PREFERENCES.items()
-        ]
-
-    @property
-    def here(self) -> str:
-        return self._request.get_full_path()
+        return [(name, _CAPTIONS[name], words, getattr(self, name)) for name, words in PREFERENCES.items()]
 
     @cached_property
     def twin(self) -> str:
@@ -192,14 +177,6 @@ class PageLayout:
     @property
     def has_no_users(self) -> bool:
         return not User.objects.exists()
-
-    @property
-    def version(self) -> str:
-        return __version__
-
-    @property
-    def engine(self) -> str:
-        return ENGINE_VERSION
 
     @cached_property
     def sections(self) -> list[Section]:

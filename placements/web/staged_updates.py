@@ -29,8 +29,6 @@ from placements.services.fleet.forms import lines_of, read_strategy
 from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.approvals import why_not_approve
 from placements.services.rollouts.staged_queries import (
-    StageView,
-    StepView,
     Window,
     free_name,
     is_rollback,
@@ -71,23 +69,6 @@ spec:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StageStepRow:
-    """One line of the clusters of a stage."""
-
-    view: StepView
-    state: badges.Badge
-
-
-@dataclass(frozen=True, slots=True)
-class StageRow:
-    """One stage with its badge and its lines."""
-
-    view: StageView
-    state: badges.Badge
-    rows: tuple[StageStepRow, ...]
-
-
 @for_readers
 @require_safe
 def staged_run(request: HttpRequest, name: str) -> HttpResponse:
@@ -118,7 +99,14 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "may_stop": is_active and spec_state is RunState.RUN,
         "is_rollback": is_rollback(run),
         "strategy": run.strategy["metadata"]["name"],
-        "stages": [_stage_row(one) for one in stages],
+        "stages": [
+            (
+                stage,
+                badges.stage_state(stage.state, is_asking=stage.waits_for_approval),
+                [(step, badges.step_state(step.state, step.phase)) for step in stage.rows],
+            )
+            for stage in stages
+        ],
         "skippable": next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""),
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
@@ -138,20 +126,6 @@ _BY_USERS = (
     WaitReason.APPROVAL_AFTER,
 )
 """A run that waits for nothing else continues only after an action of a user."""
-
-
-def _stage_row(view: StageView) -> StageRow:
-    """Return a stage; clusters being worked on show the phase of their binding, others that of the run."""
-    rows = tuple(
-        StageStepRow(
-            one,
-            badges.phase_state(one.phase)
-            if one.state == "running" and one.phase
-            else badges.part_state(one.state),
-        )
-        for one in view.rows
-    )
-    return StageRow(view, badges.stage_state(view.state, is_asking=view.waits_for_approval), rows)
 
 
 @for_operators("manage staged update runs")
@@ -219,14 +193,6 @@ def start_again(run: StagedRun) -> str:
     return f"{reverse('web:staged-run-create', args=[run.placement.name])}?{query}"
 
 
-@dataclass(frozen=True, slots=True)
-class StrategyRow:
-    """One line of the list."""
-
-    strategy: StagedStrategy
-    stages: list[str]
-
-
 @dataclass
 class StrategyEditor:
     """The state of the page that edits a strategy."""
@@ -245,8 +211,7 @@ def strategies(request: HttpRequest) -> HttpResponse:
     """List the staged update strategies, by name."""
     page = page_from(request, StagedStrategy.objects.all(), order="name")
     rows = [
-        StrategyRow(one, [stage.name for stage in parse_staged_strategy(one.document).spec.stages])
-        for one in page.rows
+        (one, [stage.name for stage in parse_staged_strategy(one.document).spec.stages]) for one in page.rows
     ]
     return render(request, "staged_updates/strategies.html", {"rows": rows, "after": page.after})
 
