@@ -19,6 +19,7 @@ from placements.models import Binding, ClusterUpdate, Placement, Rollout, Rollou
 from placements.services.conditions import update_conditions
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import RolloutContext, load_rollout_context
+from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.rollouts.staged_controller import sync_staged_runs
 from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
 
@@ -137,6 +138,7 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     if is_over and placement.deleting_since:
         held = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
         placement.bindings.all().delete()
+        keep_leftovers(placement.name, held, now=now)
         finish_deletion(placement)
         after = {"mayStillHold": held} if held else None
         record(AuditEvent("gone", PLACEMENT, placement.name, after=after), by=None, now=now)
@@ -151,6 +153,7 @@ def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
     names = sorted(gone.values_list("cluster_name", flat=True))
     if names:
         gone.delete()
+        keep_leftovers(context.placement.name, names, now=now)
         after = {"clusters": names}
         record(AuditEvent("left behind", PLACEMENT, context.placement.name, after=after), by=None, now=now)
 
