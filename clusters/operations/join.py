@@ -268,7 +268,12 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
         for target in written
     )
     record_all(events, by=by, now=now)
-    names = [target.row.name for target in written]
+    log_change(_change_log_entry(new, changed))
+
+
+def _change_log_entry(new: list[_Target], changed: list[_Target]) -> ChangeLogEntry:
+    """Return what joining and changing these clusters changes for placements."""
+    names = [target.row.name for target in (*new, *changed)]
     reason = names[0] if len(names) == 1 else f"{len(names):,} clusters"
     verb = "joined" if new else "changed"
     found = ChangeLogEntry(f"{reason} {verb}", opens=bool(new))
@@ -287,7 +292,7 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
                 or row.verdict != before.verdict,
                 gone=(*found.gone, row.name) if is_gone else found.gone,
             )
-    log_change(found)
+    return found
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
