@@ -202,7 +202,7 @@ def select(
     if problems:
         raise faults_of(problems, None, path=path)
     remarks = [remark.under(index) for index, each in enumerate(findings) for remark in each.remarks]
-    outer = split_path(path)
+    outer = split_path(path) if remarks else ()
     return Selection(
         ordered(each for finding in findings for each in finding.objects),
         tuple(

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
-from fleetui.apimachinery.kinds import OCM_GROUP
 from fleetui.apimachinery.model import Semantics, mapping_at, parse_manifest
 from placements.manifests.ocm import (
-    OCM_KIND,
     SOFT_EFFECTS,
     ConstraintType,
     OcmDocument,
@@ -49,13 +47,6 @@ class OcmWish:
     options: OcmOptions
     caveats: tuple[ManifestWarning, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
-
-
-def is_ocm_placement(document: object) -> bool:
-    """Return whether a manifest claims to be a Placement of Open Cluster Management."""
-    if not isinstance(document, Mapping) or document.get("kind") != OCM_KIND:
-        return False
-    return str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP
 
 
 def parse_ocm_placement(

@@ -12,6 +12,7 @@ from fleetui.apimachinery import fields
 from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.fields import ObjectMeta, api_version, integer, list_of, literal, one_of, pattern
 from fleetui.apimachinery.kinds import (
+    OCM_GROUP,
     PLACEMENT_KIND,
     PLACEMENT_VERSIONS,
     KindScope,
@@ -32,6 +33,7 @@ from fleetui.apimachinery.model import (
 )
 from placements.manifests.affinity import LabelSelector
 from placements.manifests.ocm import (
+    OCM_KIND,
     RESOURCES_ANNOTATION,
     STRATEGY_ANNOTATION,
     Gathering,
@@ -40,7 +42,7 @@ from placements.manifests.ocm import (
     annotation_path,
     in_annotations,
 )
-from placements.manifests.ocm_placement import is_ocm_placement, parse_ocm_placement
+from placements.manifests.ocm_placement import parse_ocm_placement
 from placements.manifests.policy import PlacementPolicy, policy_caveats
 from placements.manifests.strategy import ApplyStrategy, RolloutStrategy
 
@@ -298,6 +300,13 @@ _OUR_ANNOTATIONS = {
     SPREAD_OPTIONS_ANNOTATION: _spread_options_problem,
     STRATEGY_ANNOTATION: _misplaced("strategy"),
 }
+
+
+def is_ocm_placement(document: object) -> bool:
+    """Return whether a manifest claims to be a Placement of Open Cluster Management."""
+    if not isinstance(document, Mapping) or document.get("kind") != OCM_KIND:
+        return False
+    return str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP
 
 
 def parse_placement(document: Any) -> ClusterResourcePlacement:

@@ -28,9 +28,8 @@ from fleetui.apimachinery.yaml import Document, attach_lines
 from placements.engine.resource_manifest import parse_hub_object
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
-from placements.manifests.ocm_placement import is_ocm_placement
 from placements.manifests.override import parse_cluster_override, parse_override
-from placements.manifests.placement import parse_placement
+from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
 from placements.models import Override
 from placements.services.disruption.budgets import BUDGET, save_budget

@@ -15,7 +15,7 @@ from django.db import transaction
 from clusters.fleet import Fleet
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from placements.engine.rollout.staged_run import StageReason
@@ -26,15 +26,16 @@ from placements.engine.scheduling.profile import chooses_anew
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.vocabulary import counted, joined
 from placements.manifests.binding import BindingState
-from placements.manifests.ocm import STRATEGY_ANNOTATION, annotation_path
-from placements.manifests.ocm_placement import is_ocm_placement
+from placements.manifests.ocm import STRATEGY_ANNOTATION, annotated, annotation_path
 from placements.manifests.placement import (
     ClusterResourcePlacement,
     OcmPlacement,
+    StatusReportingScope,
+    is_ocm_placement,
     parse_placement,
     placement_caveats,
 )
-from placements.manifests.policy import PlacementType
+from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, PolicySnapshot
 from placements.services.pruning import prune_policy_snapshots
@@ -167,8 +168,7 @@ def save_manifest(
         raise InvalidManifest(
             [FieldError("metadata.name", "being-deleted", message, "another name, or try again later")]
         )
-    before = parse_placement(current.document)
-    if errors := immutable_field_errors(before, manifest, documents=(current.document, content)):
+    if errors := immutable_field_errors(current, manifest, content):
         raise InvalidManifest(errors)
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED, caveats)
@@ -290,65 +290,65 @@ def has_policy(document: Mapping[str, Any]) -> bool:
 
 
 def immutable_field_errors(
-    before: ClusterResourcePlacement,
-    after: ClusterResourcePlacement,
-    *,
-    documents: tuple[Mapping[str, Any], Mapping[str, Any]],
+    before: Placement, after: ClusterResourcePlacement, document: Mapping[str, Any]
 ) -> list[FieldError]:
-    """Return an error for every forbidden change of a saved manifest; `documents` are both as written."""
-    if before.kind != after.kind:
-        message = f"{before.metadata.name} is a {before.kind} already; names are unique across both kinds"
-        allowed = f"{before.kind}, or another name than {after.metadata.name}"
+    """Return an error for every forbidden change of a saved placement; `document` is the new one as written.
+
+    The saved manifest was parsed when it was saved, so its document is compared as it is.
+    """
+    saved, name = before.document, before.name
+    if saved["kind"] != after.kind:
+        message = f"{name} is a {saved['kind']} already; names are unique across both kinds"
+        allowed = f"{saved['kind']}, or another name than {name}"
         return [FieldError("kind", "immutable", message, allowed)]
     errors: list[FieldError] = []
-    if isinstance(before, OcmPlacement) and isinstance(after, OcmPlacement):
-        if before.namespace != after.namespace:
-            place = f"in namespace {before.namespace}" if before.namespace else "without a namespace"
-            message = (
-                f"a Placement {before.metadata.name} exists already, {place}; "
-                "names are unique across namespaces"
-            )
-            allowed = f"{before.namespace or 'no namespace'}, or another name"
+    if isinstance(after, OcmPlacement):
+        namespace = saved["metadata"].get("namespace") or ""
+        if namespace != after.namespace:
+            place = f"in namespace {namespace}" if namespace else "without a namespace"
+            message = f"a Placement {name} exists already, {place}; names are unique across namespaces"
+            allowed = f"{namespace or 'no namespace'}, or another name"
             errors.append(FieldError("metadata.namespace", "immutable", message, allowed))
-        return [*errors, *_strategy_errors(before, after)]
+    else:
+        errors += _policy_errors(before, after)
+    is_ocm = isinstance(after, OcmPlacement)
+    strategy = annotated(saved, STRATEGY_ANNOTATION) if is_ocm else saved["spec"].get("strategy")
+    was_staged = mapping_at(strategy).get("type") == StrategyType.EXTERNAL
+    if was_staged and after.spec.strategy.type is not StrategyType.EXTERNAL:
+        message = "a staged placement cannot go back to rolling updates"
+        path = f"{annotation_path(STRATEGY_ANNOTATION)}.type" if is_ocm else "spec.strategy.type"
+        errors.append(FieldError(path, "immutable", message, _NEW_PLACEMENT))
+    if is_ocm:
+        return errors
 
-    errors += [*_policy_errors(before, after), *_strategy_errors(before, after)]
-    if has_policy(documents[0]) and not has_policy(documents[1]):
+    if has_policy(saved) and not has_policy(document):
         message = "cannot be removed once it was set"
         allowed = "to pick every cluster: placementType: PickAll"
         errors.append(FieldError("spec.policy", "immutable", message, allowed))
-    if before.spec.status_reporting_scope != after.spec.status_reporting_scope:
-        message = f"cannot change from {before.spec.status_reporting_scope}"
+    scope = saved["spec"].get("statusReportingScope") or StatusReportingScope.CLUSTER_SCOPE_ONLY
+    if scope != after.spec.status_reporting_scope:
+        message = f"cannot change from {scope}"
         errors.append(FieldError("spec.statusReportingScope", "immutable", message, _NEW_PLACEMENT))
     return errors
 
 
-def _policy_errors(before: ClusterResourcePlacement, after: ClusterResourcePlacement) -> Iterator[FieldError]:
-    old, new = before.spec.policy, after.spec.policy
-    if old.placement_type != new.placement_type:
+def _policy_errors(before: Placement, after: ClusterResourcePlacement) -> Iterator[FieldError]:
+    policy = after.spec.policy
+    if before.placement_type != policy.placement_type:
         message = (
-            f"cannot change from {old.placement_type} to {new.placement_type}: "
+            f"cannot change from {before.placement_type} to {policy.placement_type}: "
             "what is placed was chosen in another way"
         )
         yield FieldError("spec.policy.placementType", "immutable", message, _NEW_PLACEMENT)
-    for index, toleration in enumerate(old.tolerations):
-        if toleration not in new.tolerations:
+    saved = mapping_at(before.document, "spec", "policy")
+    for index, raw in enumerate(items_at(saved, "tolerations")):
+        toleration = Toleration.model_validate(raw, context={"semantics": after.semantics})
+        if toleration not in policy.tolerations:
             taint = toleration.key or "every taint"
             message = f"tolerations may only be added: the one for {taint} (number {index + 1}) is missing"
             yield FieldError(
                 "spec.policy.tolerations", "immutable", message, f"put it back; or {_NEW_PLACEMENT}"
             )
-
-
-def _strategy_errors(
-    before: ClusterResourcePlacement, after: ClusterResourcePlacement
-) -> Iterator[FieldError]:
-    old, new = before.spec.strategy.type, after.spec.strategy.type
-    if old is StrategyType.EXTERNAL and new is not StrategyType.EXTERNAL:
-        message = "a staged placement cannot go back to rolling updates"
-        is_ocm = isinstance(after, OcmPlacement)
-        path = f"{annotation_path(STRATEGY_ANNOTATION)}.type" if is_ocm else "spec.strategy.type"
-        yield FieldError(path, "immutable", message, _NEW_PLACEMENT)
 
 
 def changes_scheduling(current: Placement, manifest: ClusterResourcePlacement) -> bool:

@@ -10,8 +10,12 @@ from placements.explain import hub_conditions, ocm_status
 from placements.explain.hub_conditions import Condition, Truth
 from placements.explain.hub_status import condition_of, hub_status
 from placements.manifests.binding import BindingState
-from placements.manifests.ocm_placement import is_ocm_placement
-from placements.manifests.placement import ClusterResourcePlacement, OcmPlacement, parse_placement
+from placements.manifests.placement import (
+    ClusterResourcePlacement,
+    OcmPlacement,
+    is_ocm_placement,
+    parse_placement,
+)
 from placements.manifests.strategy import StrategyType
 from placements.models import Binding, Decision, OverrideSnapshot, Placement
 from placements.services.conditions import ConditionReader

@@ -15,8 +15,9 @@ from placements.engine.scheduling.candidates import Candidates, Picks, Verdicts
 from placements.engine.scheduling.cycle import NOBODY, Cycle
 from placements.engine.scheduling.dependencies import labels_read, properties_read
 from placements.engine.scheduling.profile import profile_of
-from placements.engine.scheduling.round import Round, SpreadScore, reported_score
+from placements.engine.scheduling.round import Round, SpreadScore
 from placements.engine.scheduling.selectors import Malformed
+from placements.engine.scheduling.spread.base import reported_score
 from placements.manifests.binding import BindingState, PlacedBinding
 
 ENGINE_VERSION = "1"

@@ -24,6 +24,7 @@ from placements.engine.scheduling.spread.base import (
     SpreadStrategy,
     imbalance,
     levels_of,
+    reported_score,
 )
 from placements.manifests.policy import TopologySpreadConstraint
 
@@ -124,11 +125,6 @@ def _bids(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
         ConstraintScore(*part, score, verdict.violates, verdict.forbids, outlook(*part))
         for part, score, verdict in judged
     )
-
-
-def reported_score(values: list[float], strategy: SpreadStrategy) -> SpreadScore:
-    """Return a spread score as it is reported: a number, or a list with a number per level."""
-    return tuple(values) if strategy.has_score_list else values[0]
 
 
 @dataclass(frozen=True)

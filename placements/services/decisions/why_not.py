@@ -10,8 +10,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.changes import Change
 from placements.engine.scheduling.profile import profile_of
 from placements.manifests import ocm_placement
-from placements.manifests.ocm_placement import is_ocm_placement
-from placements.manifests.placement import SPREAD_OPTIONS_ANNOTATION, parse_placement
+from placements.manifests.placement import SPREAD_OPTIONS_ANNOTATION, is_ocm_placement, parse_placement
 from placements.manifests.policy import PlacementPolicy, TopologySpreadConstraint, parse_policy
 from placements.services.decisions.records import DecisionView
 

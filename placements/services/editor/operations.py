@@ -1,6 +1,5 @@
 """Drafts: create, write, merge, confirm and discard."""
 
-import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -110,11 +109,6 @@ def merge_draft(number: int, *, by: User, now: datetime, keep: Side | None = Non
     return result
 
 
-def text_digest(text: str) -> str:
-    """Return a short hash that tells one text from another."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 @transaction.atomic
 def confirm_draft(
     number: int, *, reviewed: ReviewedDraft, by: User, now: datetime, confirmed: bool = False
@@ -127,9 +121,9 @@ def confirm_draft(
     """
     lock_fleet()
     row = draft_of(number, by=by)
-    if text_digest(row.text) != reviewed.digest:
-        raise PreviewOutdatedError(is_text=True)
     draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    if draft.digest != reviewed.digest:
+        raise PreviewOutdatedError(is_text=True)
     if draft.manifest is None:
         raise InvalidManifest(draft.errors)
 

@@ -4,6 +4,7 @@ A list row with an error and an unknown field are left out of the preview; after
 preview.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -48,6 +49,11 @@ class PlacementDraft:
             return cls(text, name, syntax_errors=(error,))
         items = items_of(documents[0])
         return cls(text, name, items[0] if len(items) == 1 else documents[0])
+
+    @property
+    def digest(self) -> str:
+        """A short hash that tells one text from another."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
     def data(self) -> Any:

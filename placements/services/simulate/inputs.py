@@ -28,8 +28,7 @@ from placements.manifests.binding import (
     parse_binding,
     parse_case_bindings,
 )
-from placements.manifests.ocm_placement import is_ocm_placement
-from placements.manifests.placement import parse_placement
+from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.services.simulate.translate import PlacementInput, placement_input
 
 Value = TypeVar("Value")

@@ -243,6 +243,11 @@ class GroupStrategy(Protocol):
         """Score one more at each count."""
 
 
+def reported_score(values: list[float], strategy: SpreadStrategy) -> float | tuple[float, ...]:
+    """Return a spread score as it is reported: a number, or a list with a number per level."""
+    return tuple(values) if strategy.has_score_list else values[0]
+
+
 def prefers_missing_key(strategy: SpreadStrategy, constraint: TopologySpreadConstraint) -> bool:
     """Return whether, with one domain only, a cluster in none goes before those in it."""
     if not isinstance(strategy, GroupStrategy):
