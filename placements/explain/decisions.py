@@ -21,6 +21,7 @@ from placements.explain.vocabulary import (
     TIMES,
     counted,
     joined,
+    minimum_words,
     reason_sentence,
     round_sentence,
     score_text,
@@ -157,10 +158,9 @@ def verdict_sentence(verdict: ConstraintCheck) -> str:
     would = f"{sort}{verdict.topology_key}={verdict.group} would be {(verdict.count or 0) + 1}"
     if verdict.limits_skew and _is_outgrown(verdict):
         return f"{would} (skew {verdict.skew_after} > maxSkew {verdict.max_skew})"
-    if verdict.limits_skew:
-        broken = f"skew {verdict.skew_after} > maxSkew {verdict.max_skew}"
-        return f"{would} vs. minimum {verdict.smallest} ({broken})"
-    return f"{would}, {verdict.skew_after} above {smallest_words(verdict)} (maxSkew {verdict.max_skew})"
+    minimum = minimum_words(verdict.smallest, lacks=verdict.lacks_domains, is_nested=verdict.is_nested)
+    broken = f"{'skew' if verdict.limits_skew else 'gap'} {verdict.skew_after} > maxSkew {verdict.max_skew}"
+    return f"{would} vs. {minimum} ({broken})"
 
 
 def _is_outgrown(verdict: ConstraintCheck) -> bool:

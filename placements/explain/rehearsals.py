@@ -12,7 +12,7 @@ FAULT_KINDS: Mapping[str, str] = {
     "refuse": "rejects what is applied",
     "notReady": "workloads do not become available",
     "flap": "workloads alternate between available and unavailable",
-    "lostState": "previously applied resources are gone",
+    "lostState": "previously applied resources are deleted",
 }
 _ONLY = {"objectKind": "kind", "objectName": "name", "image": "image", "calls": "calls"}
 

@@ -125,7 +125,7 @@ def eviction_sentence(verdict: Verdict) -> str:
     """Return the result of an eviction."""
     if isinstance(verdict, Invalid):
         return f"Not possible: {_EVICTIONS[verdict.why]}."
-    outcome = "Carried out" if isinstance(verdict, Executed) else "Not carried out"
+    outcome = "Executed" if isinstance(verdict, Executed) else "Not executed"
     numbers = ""
     if verdict.numbers:
         one = verdict.numbers
@@ -143,9 +143,7 @@ _EVICTIONS = {
     EvictionReason.FAILED: "it had failed there, which no budget protects",
     EvictionReason.NO_BUDGET: "there is no disruption budget",
     EvictionReason.WITHIN_BUDGET: "the disruption budget allows it",
-    EvictionReason.MISCONFIGURED: (
-        "the disruption budget does not go with a placement that picks every cluster"
-    ),
+    EvictionReason.MISCONFIGURED: ("the disruption budget cannot be used with placementType PickAll"),
     EvictionReason.OVER_BUDGET: "the disruption budget does not allow it",
 }
 
@@ -156,7 +154,7 @@ STAYS_SENTENCES = {
     KeptReason.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",
     KeptReason.NEXT_RUN: "Staged: its resources are removed by its next run.",
     KeptReason.STAGED_RUN: (
-        "Staged: a run is under way, which this would end; it leaves once that has ended."
+        "Staged: a run is in progress, which this would end; it leaves once that has ended."
     ),
 }
 

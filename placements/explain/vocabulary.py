@@ -287,16 +287,22 @@ def _topology_spread(facts: Facts) -> str:
     if facts["group"] is None:
         return f"No label {key}, which the topology spread requires"
     claim = "claim " if facts.get("topologyKeyType") == KeyType.CLAIM else ""
-    among = " among its siblings" if facts.get("nested") else ""
-    minimum = f"minimum {facts['smallest']}{among}"
-    if "lacksDomains" in facts:
-        minimum = f"minimum 0, as there are fewer than {facts['lacksDomains']} domains"
+    minimum = minimum_words(
+        facts["smallest"], lacks=facts.get("lacksDomains"), is_nested=bool(facts.get("nested"))
+    )
     if "skewAfter" in facts:
         broken = f"skew {facts['skewAfter']} > maxSkew {limit}"
     else:
         broken = f"gap {facts['aboveSmallest']} > maxSkew {limit}"
     grown = f"{claim}{key}={facts['group']} {facts['count'] + 1} vs. {minimum}"
     return f"Step {facts['round']}: selecting it would make {grown} ({broken})"
+
+
+def minimum_words(smallest: int, *, lacks: int | None, is_nested: bool) -> str:
+    """Return the count that a domain is compared with: 0 while there are fewer domains than minDomains."""
+    if lacks:
+        return f"minimum 0, as there are fewer than {lacks} domains"
+    return f"minimum {smallest}{' among its siblings' if is_nested else ''}"
 
 
 _LOST_ON = {

@@ -60,8 +60,8 @@ def area_chart(
 ) -> Chart | None:
     """Return a chart of the clusters by progress over time with the limits; None before the first moment.
 
-    A rollout that only updates in place has no maximum: it adds nothing. A deletion has no limits at all. Of
-    more than 400 moments those with the least available and the last of each stretch are drawn.
+    A rollout that only updates in place has no maximum: it adds nothing. An initial deployment, where nothing
+    was available at the start, has no minimum. A deletion has no limits at all. Of more than 400 moments those with the least available and the last of each stretch are drawn.
     """
     if not moments:
         return None
@@ -78,15 +78,19 @@ def area_chart(
     rows = [(seconds_between(since, one.at), one.progress) for one in drawn]
     end = max(seconds_between(since, until), rows[-1][0] * (1 + _TAIL), SHORTEST)
     last, limits = moments[-1].progress, []
+    is_initial = not moments[0].progress.available
     if not is_deletion:
         if not is_in_place:
             limits.append((f"N + maxSurge = {last.max_total:,}", last.max_total, "dash"))
         limits.append((f"N = {last.number:,}", last.number, "solid"))
-        limits.append((f"N − maxUnavailable = {last.min_available:,}", last.min_available, "dash"))
+        if not is_initial:
+            limits.append((f"N − maxUnavailable = {last.min_available:,}", last.min_available, "dash"))
     return Chart(
         name="area",
         title="Availability during rollout",
-        caption=_area_caption(moments, is_in_place=is_in_place, is_deletion=is_deletion),
+        caption=_area_caption(
+            moments, is_initial=is_initial, is_in_place=is_in_place, is_deletion=is_deletion
+        ),
         figure=_area_figure(rows, end, limits),
         columns=_COLUMNS,
         rows=tuple(
@@ -105,7 +109,9 @@ def area_chart(
     )
 
 
-def _area_caption(moments: Sequence[RolloutMoment], *, is_in_place: bool, is_deletion: bool) -> str:
+def _area_caption(
+    moments: Sequence[RolloutMoment], *, is_initial: bool, is_in_place: bool, is_deletion: bool
+) -> str:
     last = moments[-1].progress
     if is_deletion:
         return f"{last.placed} clusters still hold resources of the placement."
@@ -115,13 +121,15 @@ def _area_caption(moments: Sequence[RolloutMoment], *, is_in_place: bool, is_del
         highest = "No maximum: no clusters are added."
     available = f"{last.available:,} of {last.number:,} clusters available."
 
+    if is_initial:
+        return f"{available} Initial deployment. {highest}"
     # The lowest availability counts from when the minimum was reached for the first time.
     minimum = last.min_available
     spare = [one.progress.available - one.progress.min_available for one in moments]
     reached = next((place for place, above in enumerate(spare) if above >= 0), None)
     if reached is None:
-        applies = f"the minimum does not apply until {minimum:,} clusters are available"
-        return f"{available} Initial deployment: {applies}. {highest}"
+        applies = f"The minimum does not apply until {minimum:,} clusters are available."
+        return f"{available} {applies} {highest}"
     lowest = min(spare[reached:])
     limit = f"(minimum {minimum:,})"
     if lowest < 0:
