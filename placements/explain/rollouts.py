@@ -1,7 +1,7 @@
 """Rollouts for people and programs: sentences, the stored document of a sync result, progress, plans."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import groupby
@@ -90,12 +90,58 @@ def blocked_removals_sentence(removals: BlockedRemovals) -> str:
 
 def blocked_sentence(blocked: BlockedCluster, result: RollingUpdateResult, *, clusters: int = 1) -> str:
     """Return what a cluster, or several alike, waits for, and why."""
-    return _WHY_BLOCKED[blocked.reason](blocked, result, clusters)
+    budgets, pending, because = result.budgets, _pending(blocked), " because maxUnavailable is 0"
+    is_applied = blocked.wanted is not None and blocked.running == blocked.wanted
+    if blocked.reason is BlockReason.UNREACHABLE and is_applied:
+        pending = f"{blocked.wanted} applied but not available."
+    template = _WHY_BLOCKED[blocked.reason]
+    if blocked.reason is BlockReason.RETRY_LATER and clusters > 1:
+        template = "Failed. First retry{retry_at}."
+    return template.format(
+        pending=pending,
+        wanted=blocked.wanted,
+        since=_since(blocked.since),
+        attempts=f" {counted(blocked.action.attempt - 1, 'time')}" if blocked.action else "",
+        retry_at=f" at {blocked.retry_at:%H:%M:%S}" if blocked.retry_at else "",
+        updates=min_available_sentence(budgets.updates) + (because if budgets.updates.limit == 0 else ""),
+        removals=min_available_sentence(budgets.removals),
+        additions=max_total_sentence(budgets.additions),
+        deletion=f" {concurrency_sentence(budgets.deletion)}." if budgets.deletion else "",
+    )
 
 
 def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
     """Return what would unblock a cluster, as a clause after "when"."""
-    return _UNBLOCKED_BY[blocked.reason](blocked, result)
+    budgets, removals = result.budgets, result.blocked_removals
+    match blocked.reason:
+        case BlockReason.UNREACHABLE if blocked.abandonable_from:
+            return f"the cluster reconnects, or is force-removed after {blocked.abandonable_from:%H:%M:%S}"
+        case BlockReason.UPDATE_FLOOR if budgets.updates.limit:
+            sentence = _becoming_available(result)
+        case BlockReason.REMOVAL_FLOOR if removals and removals.is_permanent:
+            return "numberOfClusters is reduced, more clusters are selected, or maxUnavailable is increased"
+        case BlockReason.REMOVAL_FLOOR:
+            sentence = _becoming_available(result)
+        case BlockReason.CEILING | BlockReason.DELETION_LIMIT:
+            sentence = _being_removed(result)
+        case _:
+            sentence = ""
+    surge = "increased" if budgets.additions.limit else "greater than 0"
+    return sentence or _UNBLOCKED_WHEN[blocked.reason].format(surge=surge)
+
+
+_UNBLOCKED_WHEN = {
+    BlockReason.PAUSED: "the placement is resumed",
+    BlockReason.STOPPED: "a new rollout starts",
+    BlockReason.NOT_IN_FLEET: "the placement is scheduled again",
+    BlockReason.UNREACHABLE: "the cluster reconnects",
+    BlockReason.RETRY_LATER: "the retry succeeds, or a newer version is applied",
+    BlockReason.BEING_REMOVED: "the removal completes",
+    BlockReason.UPDATE_FLOOR: "maxUnavailable is increased",
+    BlockReason.REMOVAL_FLOOR: "more clusters are available, or maxUnavailable is increased",
+    BlockReason.CEILING: "a removal completes, or maxSurge is {surge}",
+    BlockReason.DELETION_LIMIT: "another removal completes",
+}
 
 
 def in_progress_sentence(cluster: InProgressCluster) -> str:
@@ -133,43 +179,17 @@ def _pending(blocked: BlockedCluster) -> str:
     return f"{current}, waiting for {blocked.wanted}."
 
 
-def _retry_later(blocked: BlockedCluster, _: RollingUpdateResult, clusters: int) -> str:
-    at = f" at {blocked.retry_at:%H:%M:%S}" if blocked.retry_at else ""
-    if clusters > 1:
-        return f"Failed. First retry{at}."
-    attempts = f" {counted(blocked.action.attempt - 1, 'time')}" if blocked.action else ""
-    return f"Failed{attempts}. Next retry{at}."
-
-
-def _unreachable(blocked: BlockedCluster, _: RollingUpdateResult, __: int) -> str:
-    is_applied = blocked.wanted is not None and blocked.running == blocked.wanted
-    current = f"{blocked.wanted} applied but not available." if is_applied else _pending(blocked)
-    return f"{current} Unreachable{_since(blocked.since)}."
-
-
-_WHY_BLOCKED: dict[BlockReason, Callable[[BlockedCluster, RollingUpdateResult, int], str]] = {
-    BlockReason.PAUSED: lambda blocked, *_: f"{_pending(blocked)} The placement is paused.",
-    BlockReason.STOPPED: lambda blocked, *_: f"{_pending(blocked)} The rollout was stopped.",
-    BlockReason.NOT_IN_FLEET: lambda blocked, *_: f"{_pending(blocked)} No longer in the fleet.",
-    BlockReason.UNREACHABLE: _unreachable,
-    BlockReason.RETRY_LATER: _retry_later,
-    BlockReason.BEING_REMOVED: lambda blocked, *_: (
-        f"Waiting for {blocked.wanted}. The previous version is being removed."
-    ),
-    BlockReason.UPDATE_FLOOR: lambda blocked, result, _: (
-        f"{_pending(blocked)} {min_available_sentence(result.budgets.updates)}"
-        f"{' because maxUnavailable is 0' if result.budgets.updates.limit == 0 else ''}."
-    ),
-    BlockReason.REMOVAL_FLOOR: lambda blocked, result, _: (
-        f"{_pending(blocked)} {min_available_sentence(result.budgets.removals)}."
-    ),
-    BlockReason.CEILING: lambda blocked, result, _: (
-        f"{_pending(blocked)} {max_total_sentence(result.budgets.additions)}."
-    ),
-    BlockReason.DELETION_LIMIT: lambda _, result, __: (
-        "Pending removal."
-        + (f" {concurrency_sentence(result.budgets.deletion)}." if result.budgets.deletion else "")
-    ),
+_WHY_BLOCKED = {
+    BlockReason.PAUSED: "{pending} The placement is paused.",
+    BlockReason.STOPPED: "{pending} The rollout was stopped.",
+    BlockReason.NOT_IN_FLEET: "{pending} No longer in the fleet.",
+    BlockReason.UNREACHABLE: "{pending} Unreachable{since}.",
+    BlockReason.RETRY_LATER: "Failed{attempts}. Next retry{retry_at}.",
+    BlockReason.BEING_REMOVED: "Waiting for {wanted}. The previous version is being removed.",
+    BlockReason.UPDATE_FLOOR: "{pending} {updates}.",
+    BlockReason.REMOVAL_FLOOR: "{pending} {removals}.",
+    BlockReason.CEILING: "{pending} {additions}.",
+    BlockReason.DELETION_LIMIT: "Pending removal.{deletion}",
 }
 
 
@@ -190,37 +210,6 @@ def _being_removed(result: RollingUpdateResult) -> str:
     names = [one.cluster for one in result.in_progress if one.phase is Phase.REMOVING]
     names += [action.cluster for action in result.actions if isinstance(action, Remove)]
     return first_names([f"the removal from {name} completes" for name in names])
-
-
-def _unblocks_removal(_: BlockedCluster, result: RollingUpdateResult) -> str:
-    removals = result.blocked_removals
-    if removals and removals.is_permanent:
-        return "numberOfClusters is reduced, more clusters are selected, or maxUnavailable is increased"
-    return _becoming_available(result) or "more clusters are available, or maxUnavailable is increased"
-
-
-_UNBLOCKED_BY: dict[BlockReason, Callable[[BlockedCluster, RollingUpdateResult], str]] = {
-    BlockReason.PAUSED: lambda *_: "the placement is resumed",
-    BlockReason.STOPPED: lambda *_: "a new rollout starts",
-    BlockReason.NOT_IN_FLEET: lambda *_: "the placement is scheduled again",
-    BlockReason.UNREACHABLE: lambda blocked, _: (
-        f"the cluster reconnects, or is force-removed after {blocked.abandonable_from:%H:%M:%S}"
-        if blocked.abandonable_from
-        else "the cluster reconnects"
-    ),
-    BlockReason.RETRY_LATER: lambda *_: "the retry succeeds, or a newer version is applied",
-    BlockReason.BEING_REMOVED: lambda *_: "the removal completes",
-    BlockReason.UPDATE_FLOOR: lambda _, result: (
-        (_becoming_available(result) if result.budgets.updates.limit else "") or "maxUnavailable is increased"
-    ),
-    BlockReason.REMOVAL_FLOOR: _unblocks_removal,
-    BlockReason.CEILING: lambda _, result: (
-        _being_removed(result)
-        or "a removal completes, or maxSurge is "
-        + ("increased" if result.budgets.additions.limit else "greater than 0")
-    ),
-    BlockReason.DELETION_LIMIT: lambda _, result: _being_removed(result) or "another removal completes",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Staged updates for people and programs: sentences, stages in words, status, progress, the stored result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from placements.engine.rollout.staged_run import (
     Wait,
     WaitReason,
 )
-from placements.explain.vocabulary import counted, first_names, label_words, verb
+from placements.explain.vocabulary import counted, first_names, label_words
 from placements.manifests.staged_update import StageSpec
 
 _RESULT = TypeAdapter(StagedUpdateResult)
@@ -65,54 +65,55 @@ def concurrency_sentence(one: StageConcurrency) -> str:
 
 
 def wait_sentence(wait: Wait) -> str:
-    """Return what a run waits for."""
-    return _WAITS[wait.reason](wait)
+    return _WAITS[wait.reason].format(stage=wait.stage, names=_names(wait.names), until=_time(wait.until))
 
 
-_WAITS: dict[WaitReason, Callable[[Wait], str]] = {
-    WaitReason.RUN: lambda _: "Initialized. Starts when its state is set to Run.",
-    WaitReason.RESUME: lambda _: "Stopped. Resumes when its state is set to Run.",
-    WaitReason.APPROVAL_BEFORE: lambda wait: f"Waiting for approval before stage {wait.stage}.",
-    WaitReason.APPROVAL_AFTER: lambda wait: f"Waiting for approval of stage {wait.stage}.",
-    WaitReason.TIME: lambda wait: f"Stage {wait.stage} updated; waiting until {_time(wait.until)}.",
-    WaitReason.CLUSTERS: lambda wait: f"Stage {wait.stage}: waiting for {_names(wait.names)}.",
-    WaitReason.REMOVALS: lambda wait: f"Removing from {_names(wait.names)}.",
-    WaitReason.RETRY: lambda wait: f"Failed: {_names(wait.names)}. Next retry at {_time(wait.until)}.",
-    WaitReason.UNREACHABLE: lambda wait: (
-        f"Unreachable: {_names(wait.names)}. The run continues on reconnect."
-    ),
+_WAITS = {
+    WaitReason.RUN: "Initialized. Starts when its state is set to Run.",
+    WaitReason.RESUME: "Stopped. Resumes when its state is set to Run.",
+    WaitReason.APPROVAL_BEFORE: "Waiting for approval before stage {stage}.",
+    WaitReason.APPROVAL_AFTER: "Waiting for approval of stage {stage}.",
+    WaitReason.TIME: "Stage {stage} updated; waiting until {until}.",
+    WaitReason.CLUSTERS: "Stage {stage}: waiting for {names}.",
+    WaitReason.REMOVALS: "Removing from {names}.",
+    WaitReason.RETRY: "Failed: {names}. Next retry at {until}.",
+    WaitReason.UNREACHABLE: "Unreachable: {names}. The run continues on reconnect.",
 }
 
 
 def reason_sentence(reason: StageReason) -> str:
     """Return why a run cannot start or continue."""
-    return _REASONS[reason.code](reason)
+    one, several = _REASONS[reason.code]
+    is_one = len(reason.names) == 1
+    wanted = counted(reason.wanted or 0, "cluster")
+    template = one if is_one else several or one
+    return template.format(names=_names(reason.names), wanted=wanted, found=reason.found or 0)
 
 
-_REASONS: dict[str, Callable[[StageReason], str]] = {
-    "not-decided": lambda _: "The placement is not scheduled yet.",
-    "being-deleted": lambda _: "The placement is being deleted.",
-    "not-staged": lambda _: "The placement is not updated by staged runs: its strategy is not External.",
-    "nothing-to-do": lambda _: "No cluster is selected and none is to be removed.",
-    "other-number": lambda reason: (
-        f"The placement wants {counted(reason.wanted or 0, 'cluster')} and has {reason.found or 0:,}."
+_REASONS: dict[str, tuple[str, str]] = {
+    "not-decided": ("The placement is not scheduled yet.", ""),
+    "being-deleted": ("The placement is being deleted.", ""),
+    "not-staged": ("The placement is not updated by staged runs: its strategy is not External.", ""),
+    "nothing-to-do": ("No cluster is selected and none is to be removed.", ""),
+    "other-number": ("The placement wants {wanted} and has {found:,}.", ""),
+    "in-no-stage": ("No stage selects {names}.", ""),
+    "in-several-stages": ("More than one stage selects {names}.", ""),
+    "new-policy": ("The policy was changed after the run started.", ""),
+    "new-apply-strategy": ("The apply strategy was changed after the run started.", ""),
+    "other-stages": (
+        "The clusters or their order changed after the run started, in stage {names}.",
+        "The clusters or their order changed after the run started, in stages {names}.",
     ),
-    "in-no-stage": lambda reason: f"No stage selects {_names(reason.names)}.",
-    "in-several-stages": lambda reason: f"More than one stage selects {_names(reason.names)}.",
-    "new-policy": lambda _: "The policy was changed after the run started.",
-    "new-apply-strategy": lambda _: "The apply strategy was changed after the run started.",
-    "other-stages": lambda reason: (
-        "The clusters or their order changed after the run started, in"
-        f" stage{'' if len(reason.names) == 1 else 's'} {_names(reason.names)}."
+    "new-deletions": (
+        "{names} has to be removed since the run started.",
+        "{names} have to be removed since the run started.",
     ),
-    "new-deletions": lambda reason: (
-        f"{_names(reason.names)} {verb(len(reason.names), 'has')} to be removed since the run started."
-    ),
-    "taken-over": lambda reason: (
-        f"{_names(reason.names)} {'was' if len(reason.names) == 1 else 'were'} changed by another rollout"
-        " during this run."
+    "taken-over": (
+        "{names} was changed by another rollout during this run.",
+        "{names} were changed by another rollout during this run.",
     ),
 }
+"""The sentence for one name, and for several where it differs."""
 
 
 def override_sentence(failure: OverrideFailed, cluster: str) -> str:
