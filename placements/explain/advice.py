@@ -27,12 +27,10 @@ _GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
 
 
 def change_words(change: Change) -> str:
-    """Return the words for a change, as a noun phrase."""
     return _CHANGES[change.kind](change.facts)
 
 
 def suggestion_sentence(suggestion: Suggestion) -> str:
-    """Return a change that helps, and its other effects."""
     words, effects = change_words(suggestion.change), effects_words(suggestion)
     return f"{words}  [{effects}]" if effects else words
 
@@ -61,7 +59,6 @@ def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:
 
 
 def untried_sentences(changes: Iterable[Change]) -> list[str]:
-    """Return the changes that were not evaluated because of the time limit, in the same way."""
     listed = list(changes)
     return [change_words(one) for one in listed if one.kind not in _GROUPED] + _grouped(listed)
 
@@ -118,15 +115,13 @@ def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: 
 
 def _larger_set_sentence(larger: LargerSet) -> str:
     if larger.clusters is not None:
-        names = joined(larger.clusters)
-        return f"greedy search stopped early: {names} together break no hard limit"
+        return f"greedy search stopped early: {joined(larger.clusters)} together break no hard limit"
     if larger.is_settled:
         return "impossible: no larger set of clusters keeps all hard limits"
     return "whether a larger set keeps all hard limits was not determined"
 
 
 def bound_sentence(bound: Bound) -> str:
-    """Return how many clusters can be selected at most."""
     return f"maximum with the current fleet: {bound.most:,}" + ("" if bound.is_exact else " (an upper bound)")
 
 
@@ -139,13 +134,6 @@ _REPORTS = {
     EligibilityKind.UNSPECIFIED: "readiness",
     EligibilityKind.LEAVING: "the return",
 }
-
-
-def _label(facts: Facts) -> str:
-    today = "none" if facts["today"] is None else facts["today"]
-    if facts["value"] is None:
-        return f"{facts['cluster']} without the label {facts['key']} (now {today})"
-    return f"{facts['cluster']} with label {facts['key']}={facts['value']} (now {today})"
 
 
 def _plain(value: object) -> str:
@@ -180,7 +168,14 @@ _CHANGES: dict[ChangeKind, Callable[[Facts], str]] = {
     ChangeKind.DROP_REQUIREMENT: lambda facts: (
         f"required term {facts['term'] + 1} without {facts['requirement']}"
     ),
-    ChangeKind.LABEL: _label,
+    ChangeKind.LABEL: lambda facts: (
+        (
+            "{cluster} without the label {key}"
+            if facts["value"] is None
+            else "{cluster} with label {key}={value}"
+        )
+        + " (now {today})"
+    ).format(**{**facts, "today": "none" if facts["today"] is None else facts["today"]}),
     ChangeKind.WEIGHT: lambda facts: (
         f"weight {facts['weight']} in preferred term {facts['term'] + 1} (now {facts['today']})"
     ),

@@ -89,7 +89,6 @@ def decision_diff(
 
 
 def placed_by(decision: Decision) -> frozenset[str]:
-    """Return the clusters that a decision leaves placed."""
     return frozenset(binding.cluster for binding in decision.bindings_after if binding.is_active)
 
 
@@ -111,6 +110,5 @@ def _group_counts(constraint: TopologySpreadConstraint, before: Decision, after:
 
 
 def _by_group(fleet: Fleet, names: Iterable[str], key: str, sort: str | None) -> Counter[str | None]:
-    """Return the number of clusters by group; one that is no longer in the fleet counts nowhere."""
     column, positions = fleet.topology(key, sort), fleet.positions
     return Counter(column.value_at(positions[name]) for name in names if name in positions)

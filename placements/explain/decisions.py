@@ -175,7 +175,6 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
 
 
 def _steps(numbers: Sequence[int]) -> str:
-    """Write steps as people do: "step 4", "steps 1 to 3 and 5"."""
     runs = [
         [number for _, number in run]
         for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
@@ -284,7 +283,6 @@ def passed_over_words(decision: Decision, cluster: str) -> str:
 
 
 def forbidden_words(verdict: ConstraintCheck) -> str:
-    """Return why a hard limit forbids one more, as its rules measure it."""
     if verdict.group is None:
         return f"it has no {key_words(verdict)}, which a hard limit requires"
     return f"{_measure_words(verdict)}, limit {verdict.max_skew}"
@@ -445,7 +443,6 @@ def _notes(pair: RankComparison) -> Iterator[str]:
 
 
 def nesting_words(key: str, above: str) -> str:
-    """Return that groups of a key are compared with their siblings only."""
     return f"domains of {key} are compared within one {above} only"
 
 

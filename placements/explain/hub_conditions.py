@@ -40,7 +40,6 @@ class Condition:
     since: datetime | None
 
     def plain(self, *, generation: int, prefix: str = "") -> Plain:
-        """Return it as a manifest has it."""
         found: Plain = {
             "type": f"{prefix}{self.sort}",
             "status": self.status.value,
@@ -226,7 +225,6 @@ def not_scheduled(reasons: Iterable[str], scheduled: Condition, *, generation: i
 
 
 def resource_identity(identity: Sequence[str]) -> dict[str, str]:
-    """Return an object as a hub's status does."""
     api_version, kind, namespace, name = identity
     group, _, version = api_version.rpartition("/")
     found = {"group": group, "version": version, "kind": kind, "name": name}
@@ -234,5 +232,4 @@ def resource_identity(identity: Sequence[str]) -> dict[str, str]:
 
 
 def plain_in_all(conditions: Iterable[Condition], *, generation: int) -> list[Plain]:
-    """Return the conditions of a placement as its manifest has them."""
     return [one.plain(generation=generation, prefix=_PREFIX) for one in conditions]

@@ -35,7 +35,6 @@ def satisfied(decision: Decision | None, *, since: datetime) -> Condition:
 
 
 def selected(decision: Decision) -> int:
-    """Return the number of the clusters that a placement has after a decision."""
     return sum(binding.is_active for binding in decision.bindings_after)
 
 

@@ -18,7 +18,6 @@ _ONLY = {"objectKind": "kind", "objectName": "name", "image": "image", "calls": 
 
 
 def fault_words(fault: Mapping[str, Any]) -> str:
-    """Return the words of a fault, with the objects or calls that it is limited to."""
     only = []
     for name, words in _ONLY.items():
         value = fault.get(name)

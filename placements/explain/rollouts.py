@@ -42,20 +42,17 @@ PHASE_MESSAGES = {
 
 
 def min_available_sentence(budget: MinAvailable) -> str:
-    """Return how many available clusters may be taken down, with the numbers."""
     at_risk = f", {budget.at_risk:,} being taken down" if budget.at_risk else ""
     numbers = f"({budget.ready:,} available{at_risk}, minimum {budget.minimum:,})"
     return f"{_can('take down', budget.allowed)} {numbers}"
 
 
 def max_total_sentence(budget: MaxTotal) -> str:
-    """Return how many clusters may be added, with the numbers."""
     placed = budget.holding + budget.added
     return f"{_can('add', budget.allowed)} ({placed:,} placed, maximum {budget.maximum:,})"
 
 
 def concurrency_sentence(budget: Concurrency) -> str:
-    """Return how many removals of a deletion may start, with the numbers."""
     running = budget.running + budget.started
     return f"{_can('remove from', budget.allowed)} ({running:,} in progress, maximum {budget.limit:,})"
 
@@ -89,7 +86,6 @@ def blocked_removals_sentence(removals: BlockedRemovals) -> str:
 
 
 def blocked_sentence(blocked: BlockedCluster, result: RollingUpdateResult, *, clusters: int = 1) -> str:
-    """Return what a cluster, or several alike, waits for, and why."""
     budgets, pending, because = result.budgets, _pending(blocked), " because maxUnavailable is 0"
     is_applied = blocked.wanted is not None and blocked.running == blocked.wanted
     if blocked.reason is BlockReason.UNREACHABLE and is_applied:
@@ -145,7 +141,6 @@ _UNBLOCKED_WHEN = {
 
 
 def in_progress_sentence(cluster: InProgressCluster) -> str:
-    """Return what a cluster is busy with."""
     until = f" until {cluster.available_at:%H:%M:%S}" if cluster.available_at else ""
     words = {
         Phase.APPLYING: "applying",
@@ -172,7 +167,6 @@ def _since(moment: datetime | None) -> str:
 
 
 def _pending(blocked: BlockedCluster) -> str:
-    """Return what runs, and what is pending."""
     if blocked.wanted is None:
         return f"On {blocked.running}, pending removal." if blocked.running else "Pending removal."
     current = f"On {blocked.running}" if blocked.running else "Not placed yet"
@@ -256,7 +250,6 @@ class Progress:
 
 
 def progress_sentence(progress: Progress, budgets: Budgets | None) -> str:
-    """Return the progress of a rollout, with its minimum and maximum."""
     of = f"{progress.done:,} of {counted(progress.number, 'cluster')}"
     if progress.is_deletion:
         return f"{of} removed"
@@ -275,7 +268,6 @@ def wave_counts(waves: Sequence[Sequence[str]]) -> str:
 
 
 def version_name(version: str | None, names: Mapping[str, str]) -> str | None:
-    """Return the name of a version, or the beginning of its hash."""
     return None if version is None else names.get(version, version[:_HASH_SHOWN])
 
 
@@ -360,7 +352,6 @@ def result_from_document(document: Document, names: Mapping[str, str] | None = N
 
 
 def action_document(action: Action) -> dict[str, Any]:
-    """Return what is to be started as plain data."""
     what = "remove" if isinstance(action, Remove) else str(action.reason)
     version = None if isinstance(action, Remove) else action.version
     return {"cluster": action.cluster, "what": what, "version": version, "attempt": action.attempt}
@@ -374,7 +365,6 @@ def _action(document: Document) -> Action:
 
 
 def budget_document(budgets: Budgets) -> dict[str, Any]:
-    """Return both budgets with all numbers."""
     document: dict[str, Any] = {
         "additions": {**asdict(budgets.additions), "ceiling": budgets.additions.maximum}
     }
@@ -389,7 +379,6 @@ def budget_document(budgets: Budgets) -> dict[str, Any]:
 
 
 def result_sentences(result: RollingUpdateResult) -> dict[str, Any]:
-    """Return the sentences about a result, as plain data."""
     removals = result.blocked_removals
     return {
         "verdict": PHASE_MESSAGES[result.phase],

@@ -26,13 +26,11 @@ _RESULT = TypeAdapter(StagedUpdateResult)
 
 
 def staged_document(result: StagedUpdateResult) -> dict[str, Any]:
-    """Return a result as plain data, to be stored beside its run."""
     plain: dict[str, Any] = _RESULT.dump_python(result, mode="json", exclude={"run"})
     return plain
 
 
 def staged_result(plan: Any, document: Any) -> StagedUpdateResult:
-    """Return a stored result with its run."""
     return _RESULT.validate_python({**document, "run": plan})
 
 
@@ -59,7 +57,6 @@ _STATUS = {
 
 
 def concurrency_sentence(one: StageConcurrency) -> str:
-    """Return the numbers of a stage."""
     numbers = f"{one.running:,} updating, {one.done:,} done, {one.waiting:,} pending"
     return f"Stage {one.stage}: {numbers} (max {one.limit:,} at a time)."
 
@@ -82,7 +79,6 @@ _WAITS = {
 
 
 def reason_sentence(reason: StageReason) -> str:
-    """Return why a run cannot start or continue."""
     one, several = _REASONS[reason.code]
     is_one = len(reason.names) == 1
     wanted = counted(reason.wanted or 0, "cluster")
@@ -117,13 +113,11 @@ _REASONS: dict[str, tuple[str, str]] = {
 
 
 def override_sentence(failure: OverrideFailed, cluster: str) -> str:
-    """Return why nothing is sent to a cluster."""
     problem = f"override {failure.snapshot} at {failure.path} does not fit {failure.resource}"
     return f"Nothing is sent to {cluster}: {problem}: {failure.message}."
 
 
 def eviction_sentence(verdict: Verdict) -> str:
-    """Return the result of an eviction."""
     if isinstance(verdict, Invalid):
         return f"Not possible: {_EVICTIONS[verdict.why]}."
     outcome = "Executed" if isinstance(verdict, Executed) else "Not executed"
@@ -227,7 +221,6 @@ _PROGRESSING = {
 def run_status(result: StagedUpdateResult, *, snapshot: int | None) -> dict[str, Any]:
     """Return the status of a run document (lifecycle B.5.6)."""
     run = result.run
-    used = {} if snapshot is None else {"resourceSnapshotIndexUsed": str(snapshot)}
     why = " ".join(map(reason_sentence, run.reasons))
     if not run.stages and run.outcome:
         conditions = [_condition("Initialized", "False", "UpdateRunInitializedFailed", why, run.ended_at)]
@@ -243,7 +236,7 @@ def run_status(result: StagedUpdateResult, *, snapshot: int | None) -> dict[str,
             conditions.append(_condition("Succeeded", str(succeeded), reason, why, run.ended_at))
     return {
         **({"policySnapshotIndexUsed": run.policy_snapshot} if run.policy_snapshot else {}),
-        **used,
+        **({} if snapshot is None else {"resourceSnapshotIndexUsed": str(snapshot)}),
         "stagesStatus": [_stage_status(stage) for stage in run.stages],
         "deletionStageStatus": _stage_status(run.deletions),
         "conditions": conditions,
@@ -259,7 +252,6 @@ def _condition(
 
 def _stage_status(stage: Stage) -> dict[str, Any]:
     started = min((step.started_at for step in stage.steps if step.started_at), default=None)
-    times = {"startTime": moment(started), "endTime": moment(stage.ended_at)}
     clusters = []
     for step in stage.steps:
         conditions = []
@@ -272,7 +264,8 @@ def _stage_status(stage: Stage) -> dict[str, Any]:
         clusters.append({"clusterName": step.name, "conditions": conditions})
     return {
         "stageName": stage.name,
-        **{key: value for key, value in times.items() if value},
+        **({"startTime": moment(started)} if started else {}),
+        **({"endTime": moment(stage.ended_at)} if stage.ended_at else {}),
         "clusters": clusters,
     }
 
@@ -298,13 +291,11 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
         "stages": [
             {
                 "name": stage.name,
-                "state": "skipped"
-                if stage.was_skipped
-                else "done"
-                if stage.ended_at
-                else "current"
-                if stage is run.current and not run.outcome
-                else "to come",
+                "state": _state(
+                    skipped=stage.was_skipped,
+                    done=stage.ended_at,
+                    current=stage is run.current and not run.outcome,
+                ),
                 "atOnce": stage.limit if stage is not run.deletions else len(stage.steps),
                 "needsApprovalBefore": stage.needs_approval_before,
                 "needsApprovalAfter": stage.needs_approval_after,
@@ -316,13 +307,7 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
                 "clusters": [
                     {
                         "name": step.name,
-                        "state": "done"
-                        if step.done_at
-                        else "failed"
-                        if step.failed_at
-                        else "running"
-                        if step.is_running
-                        else "to come",
+                        "state": _state(done=step.done_at, failed=step.failed_at, running=step.is_running),
                         "version": step.version,
                         "startedAt": moment(step.started_at),
                         "doneAt": moment(step.done_at),
@@ -336,6 +321,11 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
             for stage in (*run.stages, run.deletions)
         ],
     }
+
+
+def _state(**states: object) -> str:
+    """Return the first state that applies."""
+    return next((name for name, applies in states.items() if applies), "to come")
 
 
 def moment(at: datetime | None) -> str | None:

@@ -58,12 +58,11 @@ def decision_text(
     """
     cycle, replay, count = decision.cycle, Replay(decision), decision.number_of_rounds
     result = "fulfilled" if decision.is_fulfilled else "NOT FULFILLED"
-    head = [f"{placement}: {headline(decision)}, {result}"]
-    head.append(
-        f"{counted(len(cycle.fleet), 'cluster')}, {cycle.semantics} semantics, decision {decision.id}"
-    )
-    if cycle.bindings:
-        head.append(bindings_sentence(cycle))
+    head = [
+        f"{placement}: {headline(decision)}, {result}",
+        f"{counted(len(cycle.fleet), 'cluster')}, {cycle.semantics} semantics, decision {decision.id}",
+    ]
+    head += [bindings_sentence(cycle)] if cycle.bindings else []
     head += [f"{name} is named but not in the fleet" for name in decision.not_found]
     head += trap_sentences(decision)
     ways = [change_words(one.change) for one in how_to_fulfil(decision)]
@@ -208,7 +207,6 @@ def _reasons(outcome: ClusterOutcome) -> str:
 
 
 def _advice(advice: Advice, *, has_bindings: bool) -> list[str]:
-    """Return why one cluster has its outcome, and what would and would not change that."""
     outcome, helps, fails = advice.outcome, advice.helps, advice.fails
     lines = [f"WHY {outcome.cluster} ({outcome.outcome}): {_reasons(outcome)}"]
     lines += ["changes that would select it"] if helps else []

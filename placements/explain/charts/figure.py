@@ -115,7 +115,6 @@ class Chart:
 
     @property
     def height(self) -> int:
-        """In CSS pixels."""
         return int(self.figure.layout.height)
 
     @property
@@ -222,7 +221,6 @@ SHORTEST = 1.0
 
 
 def seconds_between(since: datetime, until: datetime) -> float:
-    """Return the seconds between two moments; 0 if the second comes first."""
     return max(0.0, (until - since) / timedelta(seconds=1))
 
 

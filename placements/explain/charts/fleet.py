@@ -196,7 +196,6 @@ def waffle_chart(key: str, groups: Mapping[str | None, Members]) -> Chart | None
 
 
 def label_filter(key: str, value: str | None) -> str:
-    """Return the filter of the list of clusters for a domain; empty without a label."""
     if not key:
         return ""
     return f"!{key}" if value is None else f"{key}:{value}"

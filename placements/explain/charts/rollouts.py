@@ -170,7 +170,6 @@ class Span:
     outcome: str
 
     def seconds(self, until: datetime) -> float:
-        """Return how long it took, or has taken by `until`."""
         return seconds_between(self.started_at, self.ended_at or until)
 
 

@@ -269,7 +269,7 @@ def _bars(panel: _Panel) -> list[go.Bar]:
             x=values,
             name=what,
             marker=marker,
-            text=texts,
+            text=texts or None,
             insidetextfont={"color": color},
             textposition="inside",
             insidetextanchor="start",
