@@ -186,18 +186,19 @@ class _Side:
 
     def _why_none(self, rival: str | None) -> Iterator[str]:
         """Yield why no cluster is selected, and the domains that hold the minimum without candidates."""
-        if self.decision.is_failed:
-            yield headline(self.decision)
-        elif self.decision.kind in (CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.NO_NAMES):
+        decision, step = self.decision, self.step
+        silent = (CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.NO_NAMES)
+        if decision.is_failed:
+            yield headline(decision)
+        elif decision.kind in silent:
             yield "no more clusters are requested"
         elif rival is None:
             yield "no cluster passes the filters"
-        elif self.step is None:
-            yield passed_over_words(self.decision, rival)
+        elif step is None:
+            yield passed_over_words(decision, rival)
         else:
-            step = self.step
-            yield out_words(self.decision, step, rival)
-            verdicts = Replay(self.decision).candidate_in(step, rival).constraints
+            yield out_words(decision, step, rival)
+            verdicts = Replay(decision).candidate_in(step, rival).constraints
             for bid, verdict in zip(step.bids, verdicts, strict=True):
                 if not verdict.is_forbidden or verdict.group is None or verdict.lacks_domains:
                     continue

@@ -432,54 +432,39 @@ _SUMS = {"preference": "the preference", "score": COLUMN_WORDS["score"]}
 
 
 def _notes(pair: RankComparison) -> Iterator[str]:
-    """Return what the rules make of groups that hold different numbers, or of a cluster in none."""
+    """Return what the rules make of domains that hold different numbers, or of a cluster in none."""
     above = ""
     for one, other in pair.pairs:
-        yield from _NOTES[pair.semantics](one, other)
+        yield from _notes_of_rules(pair.semantics, one, other)
         parents = {(verdict.group or "").rpartition("/")[0] for verdict in (one, other)}
         if one.is_nested and one.group and other.group and len(parents) == 2:
             yield nesting_words(one.topology_key, above)
         above = one.topology_key
 
 
+def _notes_of_rules(semantics: Semantics, one: ConstraintCheck, other: ConstraintCheck) -> Iterator[str]:
+    key, is_alike = one.topology_key, (one.score, one.skew_after) == (other.score, other.skew_after)
+    if semantics is Semantics.OCM:
+        groups = {verdict.group and verdict.group.rpartition("/")[2] for verdict in (one, other)}
+        if len(groups) == 2 and UNSET in groups:
+            yield f"clusters without {key} are a domain of their own, {UNSET}"
+        if len(groups) == 2 and None in groups:
+            yield f"a cluster without {key} counts as level with the emptiest domain"
+    elif semantics is Semantics.KUBERNETES:
+        if one.is_hard and one.count != other.count:
+            yield f"the hard limit on {key} filters, and scores nothing"
+        if not one.is_hard and one.lacks_key != other.lacks_key:
+            yield f"a cluster without the label {key} has the lowest spread score, 0"
+    elif None not in (one.group, other.group) and one.count != other.count and is_alike:
+        places = f"{key}={one.group} ({one.count}) or {other.group} ({other.count})"
+        yield f"only a change of the skew scores, and one more in {places} changes it alike"
+
+
 def nesting_words(key: str, above: str) -> str:
     return f"domains of {key} are compared within one {above} only"
 
 
-def _note_of_skew(one: ConstraintCheck, other: ConstraintCheck) -> Iterator[str]:
-    if one.group is None or other.group is None or one.count == other.count:
-        return
-    if (one.score, one.skew_after) != (other.score, other.skew_after):
-        return
-    yield (
-        f"only a change of the skew scores, and one more in {one.topology_key}={one.group} ({one.count}) or"
-        f" {other.group} ({other.count}) changes it alike"
-    )
-
-
-def _note_of_hard(one: ConstraintCheck, other: ConstraintCheck) -> Iterator[str]:
-    if one.is_hard and one.count != other.count:
-        yield f"the hard limit on {one.topology_key} filters, and scores nothing"
-    if not one.is_hard and one.lacks_key != other.lacks_key:
-        yield f"a cluster without the label {one.topology_key} has the lowest spread score, 0"
-
-
-def _note_of_missing_key(one: ConstraintCheck, other: ConstraintCheck) -> Iterator[str]:
-    key = one.topology_key
-    groups = {verdict.group and verdict.group.rpartition("/")[2] for verdict in (one, other)}
-    if len(groups) == 2 and UNSET in groups:
-        yield f"clusters without {key} are a domain of their own, {UNSET}"
-    if len(groups) == 2 and None in groups:
-        yield f"a cluster without {key} counts as level with the emptiest domain"
-
-
 _AFTER_SPREAD = ("affinity", "preference", "was-here", "score", "final")
-_NOTES: Mapping[Semantics, Callable[[ConstraintCheck, ConstraintCheck], Iterator[str]]] = {
-    Semantics.FLEET: _note_of_skew,
-    Semantics.KUBEFLEET: _note_of_skew,
-    Semantics.OCM: _note_of_missing_key,
-    Semantics.KUBERNETES: _note_of_hard,
-}
 _WORDS: Mapping[str, Callable[[RankComparison], str]] = {
     "topology": _topology_words,
     "affinity": lambda pair: (

@@ -130,19 +130,17 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
     A condition keeps its moment while its value stays, whatever else is written about the cluster.
     """
     found = []
-    for sort in SORTS:
-        if sort == "RolloutStarted":
-            status = Truth.UNKNOWN if one.is_current is None else _truth_of(is_true=one.is_current)
-        elif sort == "Overridden":
-            is_failed = one.phase is Phase.FAILED and one.failure is FailureKind.OVERRIDE
-            status = _truth_of(is_true=not is_failed)
-        elif sort == "Applied":
-            if one.phase is Phase.FAILED:
-                status = Truth.FALSE
-            else:
-                status = Truth.TRUE if one.phase in (Phase.APPLIED, Phase.AVAILABLE) else Truth.UNKNOWN
-        else:
-            status = _truth_of(is_true=sort != "Available" or one.is_ready)
+    is_applied = one.phase in (Phase.APPLIED, Phase.AVAILABLE)
+    is_failed = one.phase is Phase.FAILED
+    truths = {
+        "RolloutStarted": one.is_current,
+        "Overridden": not (is_failed and one.failure is FailureKind.OVERRIDE),
+        "WorkSynchronized": True,
+        "Applied": False if is_failed else is_applied or None,
+        "Available": one.is_ready,
+    }
+    for sort, truth in truths.items():
+        status = Truth.UNKNOWN if truth is None else Truth(str(truth))
         before = one.noted.get(sort)
         is_same = before is not None and before[0] == status.value
         since = one.since or one.picked_at  # unless noted, from what the row still knows
@@ -156,10 +154,6 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
         if status is not Truth.TRUE:
             break
     return found
-
-
-def _truth_of(*, is_true: bool) -> Truth:
-    return Truth.TRUE if is_true else Truth.FALSE
 
 
 def conditions_in_all(

@@ -22,7 +22,7 @@ from placements.engine.rollout.actions import (
 from placements.engine.rollout.budget import Budgets, Concurrency, MaxTotal, MinAvailable
 from placements.engine.rollout.state import Phase
 from placements.engine.rollout.waves import WavePlan
-from placements.explain.vocabulary import counted, first_names
+from placements.explain.vocabulary import counted, first_names, verb
 
 MOST_LISTED = 200
 """Of thousands of blocked clusters, the document lists so many by name, and counts all of them."""
@@ -57,8 +57,8 @@ def concurrency_sentence(budget: Concurrency) -> str:
     return f"{_can('remove from', budget.allowed)} ({running:,} in progress, maximum {budget.limit:,})"
 
 
-def _can(verb: str, number: int) -> str:
-    return f"Can {verb} {counted(number, 'more cluster')}" if number else f"Cannot {verb} any cluster"
+def _can(do: str, number: int) -> str:
+    return f"Can {do} {counted(number, 'more cluster')}" if number else f"Cannot {do} any cluster"
 
 
 def budget_sentences(budgets: Budgets) -> list[str]:
@@ -77,8 +77,7 @@ def budget_sentences(budgets: Budgets) -> list[str]:
 def blocked_removals_sentence(removals: BlockedRemovals) -> str:
     """Return which removals the minimum blocks, and what would allow them (lifecycle A.5)."""
     number = len(removals.clusters)
-    is_kept = "placement is" if number == 1 else "placements are"
-    kept = f"{number:,} {is_kept} kept until replacements are available."
+    kept = f"{counted(number, 'placement')} {verb(number, 'is')} kept until replacements are available."
     if removals.found < removals.required:
         selected = f"{removals.found:,} of {counted(removals.required, 'cluster')} selected."
         return f"{selected} {kept} To release {'it' if number == 1 else 'them'}, reduce numberOfClusters."
@@ -119,7 +118,9 @@ def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> st
         case BlockReason.REMOVAL_FLOOR:
             sentence = _becoming_available(result)
         case BlockReason.CEILING | BlockReason.DELETION_LIMIT:
-            sentence = _being_removed(result)
+            names = [one.cluster for one in result.in_progress if one.phase is Phase.REMOVING]
+            names += [action.cluster for action in result.actions if isinstance(action, Remove)]
+            sentence = first_names([f"the removal from {name} completes" for name in names])
         case _:
             sentence = ""
     surge = "increased" if budgets.additions.limit else "greater than 0"
@@ -198,12 +199,6 @@ def _becoming_available(result: RollingUpdateResult) -> str:
     clauses += [f"{name} is available" for name in starting]
     clauses += [f"the retry on {name} succeeds" for name in retries]
     return first_names([*clauses, *(f"{name} reconnects" for name in result.unreachable)])
-
-
-def _being_removed(result: RollingUpdateResult) -> str:
-    names = [one.cluster for one in result.in_progress if one.phase is Phase.REMOVING]
-    names += [action.cluster for action in result.actions if isinstance(action, Remove)]
-    return first_names([f"the removal from {name} completes" for name in names])
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ def concurrency_sentence(one: StageConcurrency) -> str:
 
 
 def wait_sentence(wait: Wait) -> str:
-    return _WAITS[wait.reason].format(stage=wait.stage, names=_names(wait.names), until=_time(wait.until))
+    until = f"{wait.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if wait.until else "a time not known yet"
+    return _WAITS[wait.reason].format(stage=wait.stage, names=_names(wait.names), until=until)
 
 
 _WAITS = {
@@ -156,10 +157,6 @@ STAYS_SENTENCES = {
 
 def _names(names: Sequence[str]) -> str:
     return first_names(names, 10)
-
-
-def _time(moment: datetime | None) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if moment else "a time not known yet"
 
 
 @dataclass(frozen=True, slots=True)

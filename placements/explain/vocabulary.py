@@ -392,7 +392,7 @@ def policy_sentence(
         parsed = parse_ocm_options(dict(options or {}))
         spread, preferred = _spread_by_level(policy, parsed), _preferred_by_weight(policy, parsed)
     elif semantics is Semantics.KUBERNETES:
-        spread = _spread_by_count(policy)
+        spread = map(_limit_by_count, policy.topology_spread_constraints)
     tolerations = []
     for one in policy.tolerations:
         is_any = one.operator is TolerationOperator.EXISTS
@@ -448,20 +448,18 @@ def _spread_by_skew(policy: PlacementPolicy) -> list[str]:
     return [f"at most {joined(limits)}"] if limits else []
 
 
-def _spread_by_count(policy: PlacementPolicy) -> Iterator[str]:
-    """Kubernetes: limits above the smallest domain, or an even spread."""
-    for one in policy.topology_spread_constraints:
-        fewest = one.min_domains or 1
-        notes = [f"minimum 0 below {fewest} domains"] if fewest > 1 else []
-        if one.node_affinity_policy is InclusionPolicy.IGNORE:
-            notes.append("domains outside the affinity count too")
-        if one.node_taints_policy is InclusionPolicy.HONOR:
-            notes.append("domains behind a taint do not count")
-        if is_hard(one):
-            most = f"at most {one.max_skew} above the smallest domain of {one.topology_key}"
-            yield f"{most} ({', '.join(['hard', *notes])})"
-        else:
-            yield f"evenly across {one.topology_key} ({', '.join(['soft', *notes])})"
+def _limit_by_count(constraint: TopologySpreadConstraint) -> str:
+    """Kubernetes: a limit above the smallest domain, or an even spread."""
+    fewest, key = constraint.min_domains or 1, constraint.topology_key
+    notes = [f"minimum 0 below {fewest} domains"] if fewest > 1 else []
+    if constraint.node_affinity_policy is InclusionPolicy.IGNORE:
+        notes.append("domains outside the affinity count too")
+    if constraint.node_taints_policy is InclusionPolicy.HONOR:
+        notes.append("domains behind a taint do not count")
+    if is_hard(constraint):
+        most = f"at most {constraint.max_skew} above the smallest domain of {key}"
+        return f"{most} ({', '.join(['hard', *notes])})"
+    return f"evenly across {key} ({', '.join(['soft', *notes])})"
 
 
 def _spread_by_level(policy: PlacementPolicy, options: OcmOptions) -> Iterator[str]:

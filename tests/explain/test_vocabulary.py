@@ -60,7 +60,7 @@ def test_every_code_has_words() -> None:
     assert vocabulary.COLUMN_WORDS.keys() == {*ranked, NAME_COLUMN, None}
     assert advice._REPORTS.keys() == set(EligibilityKind)
     assert warnings._WITHOUT_KEY.keys() == set(MissingKeyPolicy)
-    assert decisions._NOTES.keys() == decisions._EFFECTS.keys() == set(Semantics)
+    assert decisions._EFFECTS.keys() == set(Semantics)
     assert vocabulary._SCORED.keys() == set(Semantics)
     assert decisions._WORDS.keys() == ranked - {NAME_COLUMN}
 

@@ -10,15 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from placements.explain.charts.figure import (
-    Cell,
-    Chart,
-    Color,
-    GroupName,
-    figure,
-    heatmap,
-    stacked_bars,
-)
+from placements.explain.charts.figure import Cell, Chart, Color, GroupName, figure, heatmap, stacked_bars
 
 MOST_BARS, MOST_SIDE = 40, 40
 

@@ -16,16 +16,7 @@ from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
 from placements.engine.scheduling.replay import Replay, verdict
 from placements.engine.scheduling.round import Round
 from placements.engine.scheduling.spread.base import SOFT_VIOLATION_SCORE
-from placements.explain.charts.figure import (
-    OUTLINED,
-    RAMP,
-    Cell,
-    Chart,
-    Color,
-    figure,
-    heatmap,
-    row_axis,
-)
+from placements.explain.charts.figure import OUTLINED, RAMP, Cell, Chart, Color, figure, heatmap, row_axis
 from placements.explain.decision_tables import composition
 from placements.explain.vocabulary import (
     OUTCOME_ORDER,
@@ -138,26 +129,17 @@ def _lines(
         is_taken = own is not None and own < one.number and not one.is_left[seen]
         round_ = decision.round(own) if is_taken and own else one
         name = names[first] if is_small else f"{classes.words(first)} · {counted(len(group), 'cluster')}"
-        members_of = [outcomes[place] for place in group]
-        counts = Counter(each.outcome for each in members_of)
-        if len(group) == 1:
-            words = OUTCOME_WORDS[members_of[0].outcome]
-            words += f", step {members_of[0].round}" if members_of[0].round else ""
-        else:
-            words = ", ".join(
-                f"{counts[each]:,} {OUTCOME_WORDS[each].lower()}" for each in OUTCOME_ORDER if counts[each]
-            )
-        passes = bool(one.candidates.passes[first])
-        passes = passes or outcomes[first].outcome in (Outcome.PICKED, Outcome.KEPT)
-        lines.append(
-            _Line(
-                name,
-                len(group),
-                tuple(_scores(replay, round_, seen, has_others=has_others)),
-                words,
-                "" if passes else str(outcomes[first].ruled_by).replace("-", " "),
-            )
+        outcome = outcomes[first]
+        counts = Counter(outcomes[place].outcome for place in group)
+        words = ", ".join(
+            f"{counts[each]:,} {OUTCOME_WORDS[each].lower()}" for each in OUTCOME_ORDER if counts[each]
         )
+        if len(group) == 1:
+            words = OUTCOME_WORDS[outcome.outcome] + (f", step {outcome.round}" if outcome.round else "")
+        passes = outcome.outcome in (Outcome.PICKED, Outcome.KEPT) or bool(one.candidates.passes[first])
+        filtered = "" if passes else str(outcome.ruled_by).replace("-", " ")
+        scores = tuple(_scores(replay, round_, seen, has_others=has_others))
+        lines.append(_Line(name, len(group), scores, words, filtered))
     return lines
 
 

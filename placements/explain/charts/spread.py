@@ -91,15 +91,12 @@ class _Panel:
     @property
     def labels(self) -> list[str]:
         """The labels of the domains drawn, and one for all others."""
-        labels = []
-        shown = self.shown
+        labels, shown = [], self.shown
         for row in shown:
             # The name of a cluster that this step adds is in its bar, where names have room.
             added = f"  (+{row.added:,})" if row.added and not row.names[row.before :] else ""
             labels.append(f"{row.name}  {row.placed:,} of {row.placed + row.left:,}{added}")
-        drawn = set(shown)
-        others = [row.placed for row in self.rows if row not in drawn]
-        if others:
+        if others := [row.placed for row in set(self.rows).difference(shown)]:
             low, high = min(others), max(others)
             span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
             labels.append(f"{len(others):,} domains nearer the mean  {span}")
