@@ -27,7 +27,12 @@ _GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
 
 
 def change_words(change: Change) -> str:
-    return _CHANGES[change.kind](change.facts)
+    return _change_words(change.kind, change.facts)
+
+
+def _change_words(kind: ChangeKind, facts: Facts) -> str:
+    words = _CHANGES[kind]
+    return words.format(**facts) if isinstance(words, str) else words(facts)
 
 
 def suggestion_sentence(suggestion: Suggestion) -> str:
@@ -54,7 +59,7 @@ def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:
             field = _VALUE_OF[change.kind]
             first, last = facts[field], one.furthest.facts[field]
             facts = {**facts, field: f"{first} or {last}" if isinstance(first, str) else f"{first} to {last}"}
-        sentences.append(_CHANGES[change.kind](facts))
+        sentences.append(_change_words(change.kind, facts))
     return sentences + _grouped([one.change for one in listed])
 
 
@@ -149,20 +154,16 @@ _VALUE_OF = {
 }
 
 
-def _written(template: str) -> Callable[[Facts], str]:
-    return lambda facts: template.format(**facts)
-
-
-_CHANGES: dict[ChangeKind, Callable[[Facts], str]] = {
-    ChangeKind.NUMBER: _written("numberOfClusters {number} (now {today})"),
-    ChangeKind.MAX_SKEW: _written("{topologyKey} maxSkew {maxSkew} (now {today})"),
-    ChangeKind.MIN_DOMAINS: _written("{topologyKey} minDomains {minDomains} (now {today})"),
-    ChangeKind.COUNTED: _written("{topologyKey} {field} {value}"),
+_CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
+    ChangeKind.NUMBER: "numberOfClusters {number} (now {today})",
+    ChangeKind.MAX_SKEW: "{topologyKey} maxSkew {maxSkew} (now {today})",
+    ChangeKind.MIN_DOMAINS: "{topologyKey} minDomains {minDomains} (now {today})",
+    ChangeKind.COUNTED: "{topologyKey} {field} {value}",
     ChangeKind.OPTION: lambda facts: (
         f"{facts['option']} {_plain(facts['value'])} (now {_plain(facts['today'])})"
     ),
-    ChangeKind.WHEN_UNSATISFIABLE: _written("{topologyKey} {whenUnsatisfiable}"),
-    ChangeKind.DROP_CONSTRAINT: _written("no spread constraint on {topologyKey}"),
+    ChangeKind.WHEN_UNSATISFIABLE: "{topologyKey} {whenUnsatisfiable}",
+    ChangeKind.DROP_CONSTRAINT: "no spread constraint on {topologyKey}",
     ChangeKind.TOLERATION: lambda facts: f"a toleration for the taint {taint_words(facts)}",
     ChangeKind.DROP_TERM: lambda facts: f"without required term {facts['term'] + 1}",
     ChangeKind.DROP_REQUIREMENT: lambda facts: (
@@ -179,10 +180,10 @@ _CHANGES: dict[ChangeKind, Callable[[Facts], str]] = {
     ChangeKind.WEIGHT: lambda facts: (
         f"weight {facts['weight']} in preferred term {facts['term'] + 1} (now {facts['today']})"
     ),
-    ChangeKind.LEAVE: _written("{cluster} removed from the fleet"),
+    ChangeKind.LEAVE: "{cluster} removed from the fleet",
     ChangeKind.REPORT: lambda facts: (
         f"{_REPORTS[EligibilityKind(facts['kind'])]} of {facts['cluster']}"
         f" (now: {facts['reason'] or ELIGIBILITY_WORDS[EligibilityKind(facts['kind'])]})"
     ),
-    ChangeKind.NAME: _written("{name} added to clusterNames"),
+    ChangeKind.NAME: "{name} added to clusterNames",
 }

@@ -72,15 +72,14 @@ def divergences(comparison: SemanticsComparison) -> list[Divergence]:
         difference = comparison.difference_among((base, other))
         if other is base:
             continue
-        if difference is None:
-            words = f"places the same clusters as {base}, in the same order"
-            found.append(Divergence(other, None, is_by_name=False, words=words))
-        elif _is_by_name(comparison, difference):
+        if difference is not None and _is_by_name(comparison, difference):
             found.append(_beyond_names(comparison, base, other, difference))
-        else:
-            parts = ". ".join(f"{who} {words}" for who, words in _parts(comparison, difference))
-            words = f"differs from {base} at rank {difference.place}: {parts}"
-            found.append(Divergence(other, difference.place, is_by_name=False, words=words))
+            continue
+        place, words = None, f"places the same clusters as {base}, in the same order"
+        if difference is not None:
+            parts = ". ".join(f"{who} {what}" for who, what in _parts(comparison, difference))
+            place, words = difference.place, f"differs from {base} at rank {difference.place}: {parts}"
+        found.append(Divergence(other, place, is_by_name=False, words=words))
     return found
 
 

@@ -73,7 +73,8 @@ def decision_diff(
     shifts = []
     for name in stays:
         if name in outcomes_before and name in outcomes_after:
-            words = [_outcome_words(each[name]) for each in (outcomes_before, outcomes_after)]
+            pair = (outcomes_before[name], outcomes_after[name])
+            words = [f"{OUTCOME_WORDS[one.outcome]}: {reason_sentence(one.reasons[0])}" for one in pair]
             if words[0] != words[1]:
                 shifts.append(Shift(name, *words))
     several = [one for each in (after, before) for one in each.cycle.policy.topology_spread_constraints]
@@ -98,10 +99,6 @@ def decision_diff(
 
 def placed_by(decision: Decision) -> frozenset[str]:
     return frozenset(binding.cluster for binding in decision.bindings_after if binding.is_active)
-
-
-def _outcome_words(outcome: ClusterOutcome) -> str:
-    return f"{OUTCOME_WORDS[outcome.outcome]}: {reason_sentence(outcome.reasons[0])}"
 
 
 def _by_group(fleet: Fleet, names: Iterable[str], key: str, sort: str | None) -> Counter[str | None]:

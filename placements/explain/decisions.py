@@ -255,8 +255,16 @@ def explain_rank(
         words = f"{same} is the same, and the {which} name of the alphabet wins"
     else:
         words = _WORDS[pair.decided_by](pair)
-    has_rules = with_rules and (is_by_name or pair.decided_by in _AFTER_SPREAD)
-    return "; ".join([*(_notes(pair) if has_rules else ()), words])
+    notes: list[str] = []
+    if with_rules and (is_by_name or pair.decided_by in _AFTER_SPREAD):
+        above = ""
+        for one, other in pair.pairs:
+            notes += _notes(pair.semantics, one, other)
+            parents = {(each.group or "").rpartition("/")[0] for each in (one, other)}
+            if one.is_nested and one.group and other.group and len(parents) == 2:
+                notes.append(nesting_words(one.topology_key, above))
+            above = one.topology_key
+    return "; ".join([*notes, words])
 
 
 def out_words(decision: Decision, step: Round, cluster: str) -> str:
@@ -317,9 +325,6 @@ def smallest_words(verdict: ConstraintCheck) -> str:
         return f"0, which counts as the smallest while there are fewer than {verdict.lacks_domains} domains"
     which = "emptiest sibling" if verdict.is_nested else "emptiest domain"
     return f"the {which} ({verdict.smallest})"
-
-
-# What each column went by
 
 
 def _topology_words(pair: RankComparison) -> str:
@@ -431,19 +436,10 @@ def tied_words(one: Candidate, other: Candidate) -> str:
 _SUMS = {"preference": "the preference", "score": COLUMN_WORDS["score"]}
 
 
-def _notes(pair: RankComparison) -> Iterator[str]:
-    """Return what the rules make of domains that hold different numbers, or of a cluster in none."""
-    above = ""
-    for one, other in pair.pairs:
-        yield from _notes_of_rules(pair.semantics, one, other)
-        parents = {(verdict.group or "").rpartition("/")[0] for verdict in (one, other)}
-        if one.is_nested and one.group and other.group and len(parents) == 2:
-            yield nesting_words(one.topology_key, above)
-        above = one.topology_key
-
-
-def _notes_of_rules(semantics: Semantics, one: ConstraintCheck, other: ConstraintCheck) -> Iterator[str]:
-    key, is_alike = one.topology_key, (one.score, one.skew_after) == (other.score, other.skew_after)
+def _notes(semantics: Semantics, one: ConstraintCheck, other: ConstraintCheck) -> Iterator[str]:
+    """Yield what the rules make of domains that hold different numbers, or of a cluster in none."""
+    key = one.topology_key
+    is_alike = (one.score, one.skew_after) == (other.score, other.skew_after)
     if semantics is Semantics.OCM:
         groups = {verdict.group and verdict.group.rpartition("/")[2] for verdict in (one, other)}
         if len(groups) == 2 and UNSET in groups:

@@ -141,8 +141,8 @@ def _positions(decision: Decision, names: list[str]) -> Codes:
 
 def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> SpreadBars:
     constraint, groups = candidates.constraints[place], candidates.groups[place]
-    counts, levels = groups.count(after), levels_of(groups.count(after))
-    outlook, was = candidates.strategy.outlook(constraint, groups, counts), groups.count(before)
+    counts, was = groups.count(after), groups.count(before)
+    levels, outlook = levels_of(counts), candidates.strategy.outlook(constraint, groups, counts)
     low = max(0, levels.largest - constraint.max_skew)
     high = int(outlook.smallest.max(initial=0)) + constraint.max_skew
     is_apart = bool(groups.siblings.any() or groups.weights)

@@ -31,8 +31,6 @@ _HASH_SHOWN = 8
 Document: TypeAlias = Mapping[str, Any]
 
 
-# Sentences
-
 PHASE_MESSAGES = {
     RunPhase.STARTS: "Starting updates",
     RunPhase.WAITS: "Waiting for running updates",
@@ -266,11 +264,11 @@ def version_name(version: str | None, names: Mapping[str, str]) -> str | None:
     return None if version is None else names.get(version, version[:_HASH_SHOWN])
 
 
-# Documents: their keys are those of the REST API, and of the column in which a rollout stores its result.
-
-
 def result_document(result: RollingUpdateResult) -> dict[str, Any]:
-    """Return a result as plain data; of those blocked or in progress the first 200, and all counted."""
+    """Return a result as plain data; of those blocked or in progress the first 200, and all counted.
+
+    The keys of documents are those of the REST API, and of the column in which a rollout stores its result.
+    """
     removals = result.blocked_removals
     return {
         "verdict": str(result.phase),

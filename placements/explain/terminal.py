@@ -162,13 +162,11 @@ def _placed(decision: Decision) -> list[str]:
     placed += [("kept", before[name]) for name in decision.kept]
     if not placed:
         return []
-    has_scores = decision.kind is not CycleKind.PICK_ALL and any(
-        one.topology_spread_score is not None or one.affinity_score is not None for _, one in placed
-    )
+    scores = [(row.topology_spread_score, row.affinity_score) for _, row in placed]
+    has_scores = decision.kind is not CycleKind.PICK_ALL and any(one != (None, None) for one in scores)
     rows = [["cluster", "how", *(["topology", "affinity"] if has_scores else [])]]
-    for how, row in placed:
-        scores = [score_text(row.topology_spread_score), score_text(row.affinity_score)]
-        rows.append([row.cluster, how, *(scores if has_scores else [])])
+    for (how, row), pair in zip(placed, scores, strict=True):
+        rows.append([row.cluster, how, *(map(score_text, pair) if has_scores else [])])
     lines = (f"  {line}" for line in table(rows[: _CLUSTERS_SHOWN + 1]))
     return ["PLACED", *lines, *_more(len(placed))]
 

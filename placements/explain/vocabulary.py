@@ -91,9 +91,6 @@ OPERATOR_WORDS = {"Gt": ">", "Ge": "≥", "Eq": "=", "Ne": "≠", "Lt": "<", "Le
 _NAMES_SHOWN = 5
 
 
-# Numbers and lists
-
-
 def minus_signs(text: str) -> str:
     """Return a text of numbers with minus signs, which are as wide as a plus, for hyphens."""
     return text.replace("-", "−")
@@ -135,9 +132,6 @@ def joined(words: Sequence[str], last: str = "and") -> str:
 
 def first_names(words: Sequence[str], most: int = 3) -> str:
     return joined([*words[:most], f"{len(words) - most:,} more"] if len(words) > most else words)
-
-
-# A cycle and its steps
 
 
 def headline(decision: Decision) -> str:
@@ -197,16 +191,12 @@ def round_sentence(step: RoundSummary) -> str:
 
 
 def spread_limit(spread: Spread) -> str:
-    return _limit(spread.topology_key, spread.max_skew, hard=spread.is_hard, limits_skew=spread.limits_skew)
+    hard, limits_skew = spread.is_hard, spread.limits_skew
+    return limit_words(spread.topology_key, spread.max_skew, hard=hard, limits_skew=limits_skew)
 
 
-def spread_limit_of(constraint: TopologySpreadConstraint, *, limits_skew: bool = True) -> str:
-    hard = is_hard(constraint)
-    return _limit(constraint.topology_key, constraint.max_skew, hard=hard, limits_skew=limits_skew)
-
-
-def _limit(key: str, max_skew: int, *, hard: bool, limits_skew: bool) -> str:
-    """Leave maxSkew out where it is no limit: of a soft constraint whose rules score counts, not the skew."""
+def limit_words(key: str, max_skew: int, *, hard: bool, limits_skew: bool) -> str:
+    """Return a constraint with its limit, if it is one: not that of a soft one whose rules score counts."""
     limit = f"max skew {max_skew}, " if hard or limits_skew else ""
     return f"{key} ({limit}{'hard' if hard else 'soft'})"
 
@@ -232,9 +222,6 @@ def bindings_sentence(cycle: Cycle) -> str:
     }
     parts = [f"{count} {what}" for what, count in counts.items() if count]
     return f"{counted(len(cycle.bindings), 'binding')}: {joined(parts)}"
-
-
-# Why a cluster has its outcome
 
 
 def reason_sentence(reason: Reason) -> str:
@@ -362,9 +349,6 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ReasonCode.TOPOLOGY_SPREAD: _topology_spread,
     ReasonCode.OUTRANKED: _outranked,
 }
-
-
-# A policy in one sentence
 
 
 def policy_sentence(

@@ -140,9 +140,6 @@ def _largest(groups: Sequence[Grouped], keys: Sequence[str], most: int) -> list[
 
 NAMED_UP_TO = 12
 MOST_BLOCKS = 24
-_NAMED, _FEW, _MANY = (34, 6), (18, 24), (10, 72)
-"""The height of a row in CSS pixels and the cells in it: with names, up to 600 clusters, beyond."""
-_FEW_UP_TO = 600
 OPENED_UP_TO = 200
 """So many clusters are opened each by its cell; of a larger fleet a cell leads to those that are like it."""
 
@@ -200,7 +197,8 @@ def state_filter(state: str) -> str:
 def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
     total = sum(len(members) for *_, members in blocks)
     is_named = total <= NAMED_UP_TO
-    height, width = _NAMED if is_named else _FEW if total <= _FEW_UP_TO else _MANY
+    # The height of a row in CSS pixels and the cells in it.
+    height, width = (34, 6) if is_named else (18, 24) if total <= 600 else (10, 72)
     width = min(width, max(len(members) for *_, members in blocks))
     # The blocks one below the other: cells, the name of each block at its first row, filters by row.
     rows: list[list[tuple[str, str] | None]] = []

@@ -46,13 +46,7 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.SCALED_DOWN: "fewer clusters requested",
 }
 """The rules that remove clusters, in the order in which they apply, and their names on pages."""
-
-_COMPETING = (
-    ReasonCode.TOPOLOGY_SPREAD,
-    ReasonCode.OUTRANKED,
-    ReasonCode.POLICY_CHANGED,
-    ReasonCode.CHOSEN_ANEW,
-)
+_COMPETING = {ReasonCode.TOPOLOGY_SPREAD, *(code for code, words in RULES.items() if words == "lower rank")}
 
 
 @dataclass(frozen=True, slots=True)

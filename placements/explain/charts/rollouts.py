@@ -149,9 +149,7 @@ def _area_figure(
     )
 
 
-MOST_ROWS = 40
-SLOWEST = 20
-_ROW = 26
+MOST_ROWS, _ROW = 40, 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ def timeline_charts(spans: Sequence[Span], *, since: datetime, until: datetime) 
     if len(clusters) <= MOST_ROWS:
         return [_cluster_chart("timeline", "Timeline", spans, since, until)]
     by_time = sorted(spans, key=lambda span: (-span.seconds(until), span.cluster))
-    slowest = {span.cluster for span in by_time[:SLOWEST]}
+    slowest = {span.cluster for span in by_time[:20]}
     slow = [span for span in spans if span.cluster in slowest]
     return [
         _wave_chart(spans, since, until),

@@ -24,7 +24,7 @@ from placements.explain.charts.figure import (
     row_axis,
     whole_ticks,
 )
-from placements.explain.vocabulary import first_names, joined, spread_limit, spread_limit_of, verb
+from placements.explain.vocabulary import first_names, joined, limit_words, spread_limit, verb
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 
 MOST_GROUPS, FURTHEST = 24, 12
@@ -219,12 +219,13 @@ def _spread_caption(panels: Sequence[_Panel]) -> str:
                 _few([row.name for row in rows if row.placed == one]) for one in (largest, smallest)
             )
             counts = f"most in {fullest} ({largest:,}), fewest in {emptiest} ({smallest:,})"
+        key, most = panel.constraint.topology_key, panel.constraint.max_skew
         far = ""
         if panel.has_band:
             measure = "skew" if panel.limits_skew else "gap"
             gap = max((row.placed - row.smallest for row in rows), default=0)
-            far = f", {measure} {gap} of {panel.constraint.max_skew}"
-        limit = spread_limit_of(panel.constraint, limits_skew=panel.limits_skew)
+            far = f", {measure} {gap} of {most}"
+        limit = limit_words(key, most, hard=is_hard(panel.constraint), limits_skew=panel.limits_skew)
         sentences.append(f"{limit}: {counts}{far}.")
         empty = [row.name for row in rows if row.is_empty_for_good]
         if empty and smallest == 0 and is_hard(panel.constraint):
@@ -235,10 +236,10 @@ def _spread_caption(panels: Sequence[_Panel]) -> str:
     # What bars and band mean, and where bars end that are longer than the picture.
     is_cut = any(row.placed + row.left > panel.top for panel in panels for row in panel.shown)
     has_empty = any(row.is_empty_for_good for panel in panels for row in panel.shown)
-    key = "Solid: placed; outlined: candidates" + (" (more of them where open)" if is_cut else "")
-    key += "; hatched: not candidates" if has_empty else ""
-    key += "; shaded: within the limit" if any(panel.has_band for panel in panels) else ""
-    return " ".join([*sentences, f"{key}."])
+    legend = "Solid: placed; outlined: candidates" + (" (more of them where open)" if is_cut else "")
+    legend += "; hatched: not candidates" if has_empty else ""
+    legend += "; shaded: within the limit" if any(panel.has_band for panel in panels) else ""
+    return " ".join([*sentences, f"{legend}."])
 
 
 def _few(names: Sequence[str]) -> str:
