@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from django.db import connections, transaction
-from django.db.models import F, Prefetch, Q
+from django.db.models import F, Prefetch, Q, QuerySet
 
 from clusters.driver_factory import driver_for, wall_clock
 from clusters.drivers.base import (
@@ -139,14 +139,22 @@ def run_cluster_calls(
 
 def claim(*, now: datetime) -> list[Binding]:
     """Claim up to 100 bindings whose call is due, with a lease."""
-    is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
-    due = Binding.objects.filter(is_free, next_call_at__lte=now)
     lease = {"call_lease_token": uuid4().hex, "call_lease_expires_at": now + LEASE}
-    ids = claim_batch(due, "next_call_at", "pk", size=BATCH, **lease)
+    ids = claim_batch(_due(now), "next_call_at", "pk", size=BATCH, **lease)
     if not ids:
         return []
     names = Prefetch("placement", Placement.objects.only("name"))
     return list(Binding.objects.filter(pk__in=ids).prefetch_related(names, "resource_snapshot"))
+
+
+def is_due(*, now: datetime) -> bool:
+    """Return whether a call is due that no worker has claimed."""
+    return _due(now).exists()
+
+
+def _due(now: datetime) -> QuerySet[Binding]:
+    is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
+    return Binding.objects.filter(is_free, next_call_at__lte=now)
 
 
 def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, ClusterCall]:
