@@ -93,22 +93,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
     size = 1 if one.bids else len(decision.chosen)
     by_class = int(np.count_nonzero(one.is_left)) > CLASSES_FROM
     position = decision.cycle.fleet.positions.get(cluster, -1)
-    strategy, semantics = one.candidates.strategy, decision.cycle.semantics
-    # By their names in `decided_by`; those of single constraints never decide alone.
-    columns = {
-        f"constraint-{index}": scored_heading(bid.constraint.topology_key, semantics)
-        for index, bid in enumerate(one.bids)
-        if strategy.hard_ones_score or not is_hard(bid.constraint)
-    }
-    columns |= {"topology": "topology"} if one.bids else {}
-    columns |= {"affinity": "affinity"}
-    if decision.cycle.standing.obsolete and "was-here" in strategy.rank_names:
-        columns["was-here"] = "previously placed"
-    columns |= {
-        name: HEADINGS.get(name, name)
-        for name in strategy.rank_names
-        if name not in ("topology", "affinity", "was-here")
-    }
+    columns = _columns(decision, one)
     row = partial(_rank_row, columns=columns, size=size, cluster=cluster)
 
     alike = _first_of_class(codes[ranked]) if by_class else {}
@@ -142,7 +127,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         len(forbidden) - sum(1 + each.alike for each in ruled_out),
         by_class,
         size,
-        tuple(_notes(one, semantics)) if one.bids else (),
+        tuple(_notes(one, decision.cycle.semantics)) if one.bids else (),
     )
 
 
@@ -176,6 +161,22 @@ def _rank_row(
         gap=gap,
         is_cut=is_cut,
     )
+
+
+def _columns(decision: Decision, one: Round) -> dict[str, str]:
+    """Return columns by their names in `decided_by`; those of single constraints never decide alone."""
+    strategy, semantics = one.candidates.strategy, decision.cycle.semantics
+    columns = {
+        f"constraint-{index}": scored_heading(bid.constraint.topology_key, semantics)
+        for index, bid in enumerate(one.bids)
+        if strategy.hard_ones_score or not is_hard(bid.constraint)
+    }
+    columns |= {"topology": "topology"} if one.bids else {}
+    columns["affinity"] = "affinity"
+    if decision.cycle.standing.obsolete and "was-here" in strategy.rank_names:
+        columns["was-here"] = "previously placed"
+    others = [name for name in strategy.rank_names if name not in ("topology", "affinity", "was-here")]
+    return columns | {name: HEADINGS.get(name, name) for name in others}
 
 
 def _notes(one: Round, semantics: Semantics) -> Iterator[str]:

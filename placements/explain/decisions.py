@@ -228,11 +228,6 @@ class RankComparison:
         return self.replay.decision.cycle.semantics
 
     @property
-    def decided_by(self) -> str:
-        positions = self.replay.decision.cycle.fleet.positions
-        return self.round.decided_by(positions[self.ahead.cluster], positions[self.behind.cluster])
-
-    @property
     def pairs(self) -> Iterator[tuple[ConstraintCheck, ConstraintCheck]]:
         return zip(self.ahead.constraints, self.behind.constraints, strict=True)
 
@@ -245,18 +240,19 @@ def explain_rank(
     `with_rules` adds the rules that matter for the two although the numbers do not tell of them.
     """
     replay = Replay(decision)
-    if not step.contends[decision.cycle.fleet.positions[behind]]:
+    first, second = (decision.cycle.fleet.positions[name] for name in (ahead, behind))
+    if not step.contends[second]:
         return out_words(decision, step, behind)
+    decided_by = step.decided_by(first, second)
     pair = RankComparison(replay, step, *(replay.candidate_in(step, name) for name in (ahead, behind)))
-    is_by_name = pair.decided_by == NAME_COLUMN
-    if is_by_name:
+    if decided_by == NAME_COLUMN:
         which = "first" if profile_of(decision.cycle).strategy.smaller_name_wins else "last"
         same = tied_words(pair.ahead, pair.behind)
         words = f"{same} is the same, and the {which} name of the alphabet wins"
     else:
-        words = _WORDS[pair.decided_by](pair)
+        words = _WORDS[decided_by](pair)
     notes: list[str] = []
-    if with_rules and (is_by_name or pair.decided_by in _AFTER_SPREAD):
+    if with_rules and decided_by in _AFTER_SPREAD:
         above = ""
         for one, other in pair.pairs:
             notes += _notes(pair.semantics, one, other)
@@ -460,7 +456,7 @@ def nesting_words(key: str, above: str) -> str:
     return f"domains of {key} are compared within one {above} only"
 
 
-_AFTER_SPREAD = ("affinity", "preference", "was-here", "score", "final")
+_AFTER_SPREAD = (NAME_COLUMN, "affinity", "preference", "was-here", "score", "final")
 _WORDS: Mapping[str, Callable[[RankComparison], str]] = {
     "topology": _topology_words,
     "affinity": lambda pair: (

@@ -35,10 +35,10 @@ class GroupBar:
 
 @dataclass(frozen=True, slots=True)
 class SpreadBars:
-    """One constraint with its groups; the band from `low` to `high` is where a count may lie.
+    """One constraint with its domains; the band from `low` to `high` is where a count may lie.
 
-    Without a band (`high` None) groups are compared in families or with unequal shares, have no limit, or are
-    too far apart already. Of many groups the outermost are listed; `hidden` is the number of all others.
+    Without a band (`high` None) domains are compared in families or with unequal shares, have no limit, or
+    are too far apart already. Of many domains the outermost are listed; `hidden` is the number of all others.
     """
 
     topology_key: str

@@ -154,11 +154,9 @@ def unreachable_sentence(result: RollingUpdateResult) -> str:
     away = [one for one in result.blocked if one.reason is BlockReason.UNREACHABLE]
     if not away:
         return ""
-    names = first_names([one.cluster for one in away])
-    first = min((one.since for one in away if one.since), default=None)
-    if len({one.since for one in away}) > 1:
-        return f"Unreachable, the first{_since(first)}: {names}."
-    return f"Unreachable{_since(first)}: {names}."
+    since = _since(min((one.since for one in away if one.since), default=None))
+    first = ", the first" if len({one.since for one in away}) > 1 else ""
+    return f"Unreachable{first}{since}: {first_names([one.cluster for one in away])}."
 
 
 def _since(moment: datetime | None) -> str:

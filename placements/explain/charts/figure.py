@@ -31,10 +31,7 @@ RAMP = [[step / 6, f"var(--ramp-{step + 1})"] for step in range(7)]
 """The color scale of scores, symmetric about 0."""
 
 OUTLINED = {"color": Color.CLEAR, "line": {"color": Color.QUIET, "width": 1}}
-HATCHED = {
-    **OUTLINED,
-    "pattern": {"shape": "/", "fgcolor": Color.QUIET, "bgcolor": Color.CLEAR, "size": 6},
-}
+HATCHED = {**OUTLINED, "pattern": {"shape": "/", "fgcolor": Color.QUIET, "bgcolor": Color.CLEAR, "size": 6}}
 """The marker of bars of clusters that cannot be selected."""
 LEGEND_ABOVE: dict[str, Any] = {
     "showlegend": True,
