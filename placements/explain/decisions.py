@@ -237,7 +237,7 @@ def explain_rank(
 ) -> str:
     """Return why one cluster comes before another in a step. Raise KeyError.
 
-    `with_rules` adds the rules that matter for the two although the numbers do not tell of them.
+    `with_rules` adds the rules that matter for the two although the numbers do not show them.
     """
     replay = Replay(decision)
     first, second = (decision.cycle.fleet.positions[name] for name in (ahead, behind))
