@@ -15,7 +15,7 @@ from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
 from placements.services import scheduling, verification
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
-from placements.services.rollouts import controller, worker
+from placements.services.rollouts import controller, orphans, worker
 from placements.services.waiting_work import count_waiting
 from placements.services.what_if.operations import evaluate_due, is_due
 
@@ -91,6 +91,11 @@ def verify(**_newer: Any) -> None:
 
 
 @shared_task(acks_late=True)
+def remove_orphans(**_newer: Any) -> None:
+    _repeat(orphans.remove_orphans)
+
+
+@shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
     """Send hints for the work that is due, whose own may be lost; take drains a step further."""
     enqueue_affected_placements()
@@ -99,6 +104,7 @@ def sweep(**_newer: Any) -> None:
         schedule_due: scheduling.is_due,
         sync_due_rollouts: controller.is_due,
         run_cluster_calls: worker.is_due,
+        remove_orphans: orphans.is_due,
         evaluate_scenarios: is_due,
         refresh_staleness: verification.freshness_due,
         verify: verification.verification_due,

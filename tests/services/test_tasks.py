@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from celery.schedules import schedule
 from kombu import Connection
 
 from fleetui import task_queue
@@ -45,7 +46,7 @@ def test_a_full_queue_leaves_room_in_the_others(folder: Path) -> None:
 
 def test_beat_leaves_ticks_out_while_no_worker_reads_them(folder: Path) -> None:
     scheduler = task_queue.BoundedScheduler(app=app, lazy=True)
-    entry = scheduler.Entry(name="sweep", task="placements.tasks.sweep", schedule=1.0, app=app)
+    entry = scheduler.Entry(name="sweep", task="placements.tasks.sweep", schedule=schedule(1.0), app=app)
     with app.producer_or_acquire() as producer:
         for _ in range(50):
             scheduler.apply_async(entry, producer=producer, advance=False)

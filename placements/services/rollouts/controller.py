@@ -19,6 +19,7 @@ from placements.models import Binding, ClusterUpdate, Placement, Rollout, Rollou
 from placements.services.conditions import update_conditions
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import RolloutContext, load_rollout_context
+from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.rollouts.staged_controller import sync_staged_runs
 from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
 
@@ -36,6 +37,8 @@ ROLLOUT = "rollout"
 LEASE = timedelta(seconds=10)
 RESYNC = timedelta(seconds=10)
 """While a rollout is in progress it is synced this often: clusters become unreachable by themselves."""
+IDLE_RESYNC = timedelta(seconds=30)
+"""One that starts nothing is synced less often: what it waits for leads to a sync of its own."""
 LARGE = 1_000
 PAUSE = timedelta(microseconds=150)
 """So long a placement on more than LARGE clusters rests after a sync, for each of them.
@@ -100,7 +103,8 @@ def sync_rollout(placement_id: int, *, now: datetime) -> RollingUpdateResult | N
 def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: datetime) -> None:
     placement, state = context.placement, context.state
     is_over = result.phase is RunPhase.FINISHED
-    requeue_at = min(result.requeue_at or now + RESYNC, now + RESYNC)
+    resync_at = now + (RESYNC if result.actions else IDLE_RESYNC)
+    requeue_at = min(result.requeue_at or resync_at, resync_at)
     _mark_synced(context, requeue_at=None if is_over else requeue_at, now=now)
     _delete_left_behind(context, now=now)
 
@@ -137,6 +141,7 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     if is_over and placement.deleting_since:
         held = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
         placement.bindings.all().delete()
+        keep_leftovers(placement.name, held, now=now)
         finish_deletion(placement)
         after = {"mayStillHold": held} if held else None
         record(AuditEvent("gone", PLACEMENT, placement.name, after=after), by=None, now=now)
@@ -151,6 +156,7 @@ def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
     names = sorted(gone.values_list("cluster_name", flat=True))
     if names:
         gone.delete()
+        keep_leftovers(context.placement.name, names, now=now)
         after = {"clusters": names}
         record(AuditEvent("left behind", PLACEMENT, context.placement.name, after=after), by=None, now=now)
 
