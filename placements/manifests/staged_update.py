@@ -196,7 +196,7 @@ class ClusterStagedUpdateRun(FleetDocument):
     spec: StagedRunSpec
 
 
-class Condition(ManifestModel):
+class ApprovalCondition(ManifestModel):
     """One condition of a status, as far as it matters."""
 
     allow_unknown: ClassVar[bool] = True
@@ -210,7 +210,7 @@ class ApprovalStatus(ManifestModel):
 
     allow_unknown: ClassVar[bool] = True
 
-    conditions: Annotated[tuple[Condition, ...], list_of()] = ()
+    conditions: Annotated[tuple[ApprovalCondition, ...], list_of()] = ()
 
 
 class ApprovalSpec(ManifestModel):
