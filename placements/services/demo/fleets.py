@@ -6,13 +6,7 @@ from functools import partial
 
 from clusters.fleet import collector_paused
 from placements.services.demo.large import large_fleet, large_placements
-from placements.services.demo.model import (
-    SIMULATED_ANNOTATION,
-    Demo,
-    DemoFault,
-    HistoryStep,
-    name_of,
-)
+from placements.services.demo.model import SIMULATED_ANNOTATION, Demo, DemoFault, HistoryStep, name_of
 from placements.services.demo.placements import application, cluster_role, custom_kind
 from placements.services.demo.small import four, nine
 

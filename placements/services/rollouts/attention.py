@@ -10,11 +10,7 @@ from clusters.models import MemberCluster
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.explain.rollouts import (
-    blocked_removals_sentence,
-    result_from_document,
-    unreachable_sentence,
-)
+from placements.explain.rollouts import blocked_removals_sentence, result_from_document, unreachable_sentence
 from placements.explain.vocabulary import counted, first_names
 from placements.models import ApprovalRequest, Binding, Placement, Rollout, StagedRun
 
