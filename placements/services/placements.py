@@ -95,6 +95,7 @@ class UnschedulesEverything(Exception):
         )
 
 
+@retry_on_conflict
 def save_placement(
     document: Mapping[str, Any],
     *,
@@ -104,38 +105,16 @@ def save_placement(
     trigger: str = "",
     is_demo: bool = False,
     confirmed: bool = False,
+    manifest: ClusterResourcePlacement | None = None,
 ) -> SaveResult[Placement]:
     """Create a placement or change it, by its whole manifest; the same manifest again changes nothing.
 
     `expected` is the revision that the edit started from, 0 for a placement that must be new; `trigger` is
-    the trigger of the scheduling cycle that follows. `confirmed`: it may leave all of its clusters. Raises
-    InvalidManifest, RevisionConflict and UnschedulesEverything; then nothing has changed.
+    the trigger of the scheduling cycle that follows. `confirmed`: it may leave all of its clusters.
+    `manifest` is the document, where it is parsed already. Raise InvalidManifest, RevisionConflict and
+    UnschedulesEverything; then nothing has changed.
     """
-    return save_manifest(
-        parse_placement(dict(document)),
-        document,
-        by=by,
-        now=now,
-        expected=expected,
-        trigger=trigger,
-        is_demo=is_demo,
-        confirmed=confirmed,
-    )
-
-
-@retry_on_conflict
-def save_manifest(
-    manifest: ClusterResourcePlacement,
-    document: Mapping[str, Any],
-    *,
-    by: User | None,
-    now: datetime,
-    expected: int | None = None,
-    trigger: str = "",
-    is_demo: bool = False,
-    confirmed: bool = False,
-) -> SaveResult[Placement]:
-    """Save a manifest that was parsed from this document already; otherwise as `save_placement`."""
+    manifest = manifest or parse_placement(dict(document))
     name = manifest.metadata.name
     if errors := reserved_name_errors(name):
         raise InvalidManifest(errors)

@@ -6,7 +6,7 @@ from functools import partial
 
 from clusters.fleet import collector_paused
 from placements.services.demo.large import large_fleet, large_placements
-from placements.services.demo.model import SIMULATED_ANNOTATION, Demo, DemoFault, HistoryStep, name_of
+from placements.services.demo.model import Demo, name_of
 from placements.services.demo.placements import application, cluster_role, custom_kind
 from placements.services.demo.small import four, nine
 
@@ -44,6 +44,3 @@ _DEMOS: Mapping[int, Callable[[datetime], Demo]] = {
     100: partial(_large, 100, "A hundred"),
     5000: partial(_large, 5000, "Five thousand"),
 }
-
-
-__all__ = ["DEMO_SIZES", "SIMULATED_ANNOTATION", "Demo", "DemoFault", "HistoryStep", "demo_of"]

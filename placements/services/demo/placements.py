@@ -87,12 +87,11 @@ def labelled(**labels: str) -> Document:
 
 
 def expressions(*requirements: tuple[str, ...]) -> Document:
-    found = [_expression(*one) for one in requirements]
-    return {"labelSelector": {"matchExpressions": found}}
-
-
-def _expression(key: str, operator: str, *values: str) -> Document:
-    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+    terms = [
+        {"key": key, "operator": operator, **({"values": values} if values else {})}
+        for key, operator, *values in requirements
+    ]
+    return {"labelSelector": {"matchExpressions": terms}}
 
 
 def measured(name: str, operator: str, value: str) -> Document:
