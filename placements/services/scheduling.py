@@ -165,22 +165,20 @@ def write_decision(
         _check_fleet_unchanged(result, settle=settle_for_old_fleet)
         placement, decision = result.inputs.placement, result.decision
         digest = decision.cycle.fleet.digest(labels_read(decision.cycle), properties_read(decision.cycle))
-        is_repetition = _is_repetition(result, digest)
         condition = condition_of(decision)
-        columns: dict[str, Any] = scheduled_columns(
-            placement, condition["status"] if condition else "Unknown", now=now
-        )
-        if not is_repetition:
-            columns |= {
-                "decisions_made": placement.decisions_made + 1,
-                "is_fulfilled": decision.is_fulfilled,
-                "reschedules_on_fleet_change": reschedules_when_fulfilled(placement)
-                or not decision.is_fulfilled,
-                "placed_count": sum(binding.is_active for binding in decision.bindings_after),
-            }
-        _observe_generation(placement, columns)
-        if is_repetition:
+        status = condition["status"] if condition else "Unknown"
+        columns: dict[str, Any] = scheduled_columns(placement, status, now=now)
+        if _is_repetition(result, digest):
+            _observe_generation(placement, columns)
             return None
+        reschedules = reschedules_when_fulfilled(placement) or not decision.is_fulfilled
+        columns |= {
+            "decisions_made": placement.decisions_made + 1,
+            "is_fulfilled": decision.is_fulfilled,
+            "reschedules_on_fleet_change": reschedules,
+            "placed_count": sum(binding.is_active for binding in decision.bindings_after),
+        }
+        _observe_generation(placement, columns)
 
         row = _create_decision(result, digest, fleet_record, now=now)
         _write_bindings(result, row, now=now)

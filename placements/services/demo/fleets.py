@@ -13,6 +13,7 @@ from placements.services.demo.small import four, nine
 DEMO_SIZES = (4, 9, 100, 5000)
 
 
+@collector_paused()
 def demo_of(size: int, *, now: datetime) -> Demo:
     """Return the demo of that many clusters, whose last heartbeat is just before `now` (with time zone).
 
@@ -20,8 +21,7 @@ def demo_of(size: int, *, now: datetime) -> Demo:
     """
     if size not in _DEMOS:
         raise ValueError(f"there is no demo of {size} clusters, only of {', '.join(map(str, DEMO_SIZES))}")
-    with collector_paused():
-        return _DEMOS[size](now)
+    return _DEMOS[size](now)
 
 
 def _large(size: int, number: str, now: datetime) -> Demo:
