@@ -99,7 +99,7 @@ class ClusterUpdate(models.Model):
 class RolloutSample(models.Model):
     """Counts of a rollout's clusters by state at one time.
 
-    The columns are those of `placements.rollout.tally.Tally`; a new row is written when they have changed.
+    The columns are those of `placements.engine.rollout.waves.RolloutProgress`; written when they change.
     """
 
     rollout = models.ForeignKey(Rollout, models.CASCADE, related_name="samples")
@@ -143,9 +143,9 @@ class StagedRun(models.Model):
 
     `strategy` holds the stages as they were when it was created. `plan` is the run as a value
     (`placements.engine.rollout.staged_run`), None until it is initialized; `overrides` the keys of the
-    override snapshots that it froze, by cluster; `answer` what happens next and what it waits for.
-    `skipped_waits` and `retries` are actions of users, by stage and by cluster, and when. `changes` is
-    incremented with every change.
+    override snapshots that it froze, by cluster; `sync_result` what happens next and what it waits for.
+    `skipped_waits` and `retries` are actions of users, by stage and by cluster, and when.
+    `progress_version` is incremented with every change.
     """
 
     name = models.CharField(max_length=_LONGEST_NAME, unique=True)

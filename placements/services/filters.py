@@ -39,16 +39,8 @@ class PlacementFilter:
     cluster: str = ""
 
 
-PLACEMENT_ORDERS = (
-    "name",
-    "-name",
-    "updated_at",
-    "-updated_at",
-    "created_at",
-    "-created_at",
-    "placed_count",
-    "-placed_count",
-)
+_COLUMNS = ("name", "updated_at", "created_at", "placed_count")
+PLACEMENT_ORDERS = tuple(f"{sign}{column}" for column in _COLUMNS for sign in ("", "-"))
 
 
 def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:

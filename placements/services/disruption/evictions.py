@@ -21,7 +21,6 @@ from placements.engine.disruption import (
     EvictionReason,
     Executed,
     Invalid,
-    NotExecuted,
     Verdict,
     judge_eviction,
 )
@@ -107,6 +106,8 @@ def carry_out(
     verdict, context = judged.verdict, judged.context
     if context and isinstance(verdict, Executed) and verdict.why is not EvictionReason.LEAVING:
         _unschedule(context, judged.cluster, by=by, now=now, removes=removes)
+    is_executed = isinstance(verdict, Executed)
+    outcome = Eviction.Outcome.EXECUTED if is_executed else Eviction.Outcome.NOT_EXECUTED
     row = Eviction.objects.create(
         name=document["metadata"]["name"] if document else None,
         document=document,
@@ -114,7 +115,7 @@ def carry_out(
         placement_name=judged.placement,
         cluster_name=judged.cluster,
         drain=drain,
-        outcome=_OUTCOMES[type(verdict)],
+        outcome=Eviction.Outcome.INVALID if isinstance(verdict, Invalid) else outcome,
         why=verdict.why,
         numbers=None if isinstance(verdict, Invalid) else numbers_facts(verdict.numbers),
         at=now,
@@ -123,13 +124,6 @@ def carry_out(
     after = {"cluster": judged.cluster, "outcome": row.outcome, "why": row.why}
     record(AuditEvent("evicted", PLACEMENT, judged.placement, after=after), by=by, now=now)
     return row
-
-
-_OUTCOMES: dict[type[Verdict], Eviction.Outcome] = {
-    Executed: Eviction.Outcome.EXECUTED,
-    NotExecuted: Eviction.Outcome.NOT_EXECUTED,
-    Invalid: Eviction.Outcome.INVALID,
-}
 
 
 def _unschedule(

@@ -387,13 +387,10 @@ def _label_groups(data: object, keys: Keys, specs: Sequence[FormField]) -> tuple
     rows = []
     for index, key in enumerate(labels if isinstance(labels, Mapping) else ()):
         name = f"{format_path(place)}#{index}"
-        label = FormField(
-            (*place, key), "Label", FieldType.KEY, key, suggest=specs[0].suggest, name=f"{name}.key"
-        )
-        values = _fields(
-            data, (*place, key), [value], label_key=key if suggests else "", name=f"{name}.value"
-        )
-        rows.append(FormRow((*place, key), (label, *values), name=name))
+        keys_of, label_key = (*place, key), key if suggests else ""
+        label = FormField(keys_of, "Label", FieldType.KEY, key, suggest=specs[0].suggest, name=f"{name}.key")
+        values = _fields(data, keys_of, [value], label_key=label_key, name=f"{name}.value")
+        rows.append(FormRow(keys_of, (label, *values), name=name))
 
     def expression(data: object, keys: Keys) -> FormRow:
         key = at(data, (*keys, "key"))
@@ -476,17 +473,12 @@ _TOLERATION = (
     FormField(("value",), "Value"),
     FormField(("effect",), "Effect", placeholder="any"),
 )
-_ROLLING = "rollingUpdate"
+_ROLLING, _PERIOD = "rollingUpdate", "unavailablePeriodSeconds"
 _STRATEGY = (
     _choice("type", "Rollout strategy", _STRATEGIES, StrategyType.ROLLING_UPDATE),
     FormField((_ROLLING, "maxUnavailable"), "Max unavailable", FieldType.AMOUNT, placeholder="25%"),
     FormField((_ROLLING, "maxSurge"), "Max surge", FieldType.AMOUNT, placeholder="25%"),
-    FormField(
-        (_ROLLING, "unavailablePeriodSeconds"),
-        "Unavailable period (seconds)",
-        FieldType.WHOLE,
-        placeholder="60",
-    ),
+    FormField((_ROLLING, _PERIOD), "Unavailable period (seconds)", FieldType.WHOLE, placeholder="60"),
 )
 _APPLYING = (
     _choice("type", "Apply type", ApplyType, ApplyType.CLIENT_SIDE_APPLY),

@@ -68,10 +68,10 @@ def needs_attention() -> list[AttentionItem]:
     rows = Rollout.objects.filter(_RUNNING, _STALLED | _UNREACHABLE | _BLOCKED_REMOVALS)
     rows = rows.order_by("placement_name").select_related("placement")
     rows = rows.only("placement_name", "number", "sync_result", "placement__paused_since")
-    words: dict[str, list[AttentionItem]] = {"halted": [], "cut-off": [], "held-back": []}
+    items: dict[str, list[AttentionItem]] = {"halted": [], "cut-off": [], "held-back": []}
 
     def add(sort: str, run: Rollout, sentence: str) -> None:
-        words[sort].append(AttentionItem(sort, run.placement_name, "attention", sentence, run.number))
+        items[sort].append(AttentionItem(sort, run.placement_name, "attention", sentence, run.number))
 
     for run in rows[:_MOST_READ]:
         result = result_from_document(run.sync_result)
@@ -86,7 +86,7 @@ def needs_attention() -> list[AttentionItem]:
             add("cut-off", run, f"Rollout {run.number}: {unreachable}")
         if result.blocked_removals:
             add("held-back", run, blocked_removals_sentence(result.blocked_removals))
-    stalled, cut_off, blocked_removals = (items[:MOST] for items in words.values())
+    stalled, cut_off, blocked_removals = (each[:MOST] for each in items.values())
     staged = _staged_in_progress()
     return [*failed, *_staged_failed(), *stalled, *cut_off, *staged, *blocked_removals, *suspended]
 
@@ -149,17 +149,11 @@ def _staged_failed() -> list[AttentionItem]:
     """Return the staged runs that failed, until there is a newer one of their placement."""
     newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
     rows = StagedRun.objects.filter(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
-    return [
-        AttentionItem(
-            "staged-failed",
-            run.placement_name,
-            "failed",
-            f"Staged run {run.name} failed. Clusters keep their current revision.",
-            None,
-            run.name,
-        )
-        for run in rows.order_by("-pk").only("name", "placement_name")[:MOST]
-    ]
+    items = []
+    for run in rows.order_by("-pk").only("name", "placement_name")[:MOST]:
+        words = f"Staged run {run.name} failed. Clusters keep their current revision."
+        items.append(AttentionItem("staged-failed", run.placement_name, "failed", words, None, run.name))
+    return items
 
 
 def _staged_in_progress() -> list[AttentionItem]:

@@ -179,10 +179,10 @@ def _hub_bindings(
 def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
     if isinstance(data, dict) and "bindings" in data:
         return parse_case_bindings(data["bindings"])
+    prefix = "bindings" if isinstance(data, list) else "bindings[0]"
     try:
         return parse_case_bindings(data if isinstance(data, list) else [data])
     except InvalidManifest as found:
-        prefix = "bindings" if isinstance(data, list) else "bindings[0]"
         raise InvalidManifest(
             replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in found.faults
         ) from found

@@ -81,12 +81,10 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
         for at, name in enumerate(names)
         if name not in known
     ]
-    labelled: set[str] = set()
-    if labels:
-        rows = clusters_matching(ClusterFilter(labels=tuple(labels)))
-        labelled = set(rows.values_list("name", flat=True))
-        if not labelled:
-            faults.append(FieldError("labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"))
+    rows = clusters_matching(ClusterFilter(labels=tuple(labels)))
+    labelled = set(rows.values_list("name", flat=True)) if labels else set()
+    if labels and not labelled:
+        faults.append(FieldError("labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"))
     if not names and not labels:
         allowed = "names, or labels such as region=east"
         faults.append(FieldError("clusters", "required", "Required value", allowed))
