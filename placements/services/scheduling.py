@@ -1,6 +1,5 @@
 """Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
 
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -121,7 +120,7 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
             continue
         except PlacementChanged:
             break
-    _release([placement_id])
+    models.Placement.objects.filter(pk=placement_id).update(lease_expires_at=None, lease_token="")
     return None
 
 
@@ -250,10 +249,6 @@ def _observe_generation(placement: models.Placement, columns: dict[str, Any]) ->
         observed_generation=placement.generation, lease_expires_at=None, lease_token="", **columns
     ):
         raise PlacementChanged
-
-
-def _release(placements: Iterable[int]) -> None:
-    models.Placement.objects.filter(pk__in=list(placements)).update(lease_expires_at=None, lease_token="")
 
 
 def _create_decision(
