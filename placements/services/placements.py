@@ -58,15 +58,6 @@ CONFIRMATION = "unschedule-everything"
 """What every entry point sends to confirm that a placement may leave all of its clusters."""
 _NAMES_SHOWN = 5
 _NEW_PLACEMENT = "create a placement with another name, and delete this one when the new one is in place"
-_COLUMNS_READ_FROM_MANIFEST = [
-    "placement_type",
-    "number_of_clusters",
-    "semantics",
-    "label_keys_read",
-    "property_names_read",
-    "revision_history_limit",
-    "reschedules_on_fleet_change",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +87,7 @@ class UnschedulesEverything(Exception):
         )
 
 
+@retry_on_conflict
 def save_placement(
     document: Mapping[str, Any],
     *,
@@ -105,38 +97,16 @@ def save_placement(
     trigger: str = "",
     is_demo: bool = False,
     confirmed: bool = False,
+    manifest: ClusterResourcePlacement | None = None,
 ) -> SaveResult[Placement]:
     """Create a placement or change it, by its whole manifest; the same manifest again changes nothing.
 
     `expected` is the revision that the edit started from, 0 for a placement that must be new; `trigger` is
-    the trigger of the scheduling cycle that follows. `confirmed`: it may leave all of its clusters. Raises
-    InvalidManifest, RevisionConflict and UnschedulesEverything; then nothing has changed.
+    the trigger of the scheduling cycle that follows. `confirmed`: it may leave all of its clusters.
+    `manifest` is the document, where it is parsed already. Raise InvalidManifest, RevisionConflict and
+    UnschedulesEverything; then nothing has changed.
     """
-    return save_manifest(
-        parse_placement(dict(document)),
-        document,
-        by=by,
-        now=now,
-        expected=expected,
-        trigger=trigger,
-        is_demo=is_demo,
-        confirmed=confirmed,
-    )
-
-
-@retry_on_conflict
-def save_manifest(
-    manifest: ClusterResourcePlacement,
-    document: Mapping[str, Any],
-    *,
-    by: User | None,
-    now: datetime,
-    expected: int | None = None,
-    trigger: str = "",
-    is_demo: bool = False,
-    confirmed: bool = False,
-) -> SaveResult[Placement]:
-    """Save a manifest that was parsed from this document already; otherwise as `save_placement`."""
+    manifest = manifest or parse_placement(dict(document))
     name = manifest.metadata.name
     if errors := reserved_name_errors(name):
         raise InvalidManifest(errors)
@@ -155,8 +125,8 @@ def save_manifest(
             is_demo=is_demo,
             scheduled="Unknown",
             scheduled_since=now,
+            **_columns_of(manifest),
         )
-        _set_columns(created, manifest)
         created.save(force_insert=True)
         _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
         record(AuditEvent("created", PLACEMENT, created.name, revision=1, after=content), by=by, now=now)
@@ -164,10 +134,8 @@ def save_manifest(
         return SaveResult(created, OperationResult.CREATED, caveats)
 
     if current.deleting_since:
-        message = f"the placement {name} is being deleted"
-        raise InvalidManifest(
-            [FieldError("metadata.name", "being-deleted", message, "another name, or try again later")]
-        )
+        message, allowed = f"the placement {name} is being deleted", "another name, or try again later"
+        raise InvalidManifest([FieldError("metadata.name", "being-deleted", message, allowed)])
     if errors := immutable_field_errors(current, manifest, content):
         raise InvalidManifest(errors)
     if current.document == content:
@@ -190,40 +158,38 @@ def _change(
     before = placement.document
     placement.document, placement.updated_at = content, now
     placement.revision += 1
-    _set_columns(placement, manifest)
-    pending = scheduled_columns(placement, "Unknown", now=now)
-    for name, value in pending.items():
+    columns = {**_columns_of(manifest), **scheduled_columns(placement, "Unknown", now=now)}
+    for name, value in columns.items():
         setattr(placement, name, value)
     if manifest.spec.strategy.type is StrategyType.EXTERNAL:  # its runs are stopped, not the placement
         placement.is_stopped = False
-    fields = ["document", "updated_at", "revision", "is_stopped", *_COLUMNS_READ_FROM_MANIFEST, *pending]
-    placement.save(update_fields=fields)
+    placement.save(update_fields=["document", "updated_at", "revision", "is_stopped", *columns])
 
     latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     if latest.content_hash != content_hash(manifest):
         PolicySnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
         _take_policy_snapshot(placement, manifest, number=latest.number + 1, by=by, now=now)
         prune_policy_snapshots(placement)
-    happening = AuditEvent(
-        "changed", PLACEMENT, placement.name, revision=placement.revision, before=before, after=content
-    )
-    record(happening, by=by, now=now)
+    event = AuditEvent("changed", PLACEMENT, placement.name, placement.revision, before=before, after=content)
+    record(event, by=by, now=now)
     enqueue_scheduling([placement.pk], trigger=trigger, by=actor_name(by), resources=True)
     enqueue_rollout([placement.pk])
 
 
-def _set_columns(placement: Placement, manifest: ClusterResourcePlacement) -> None:
-    """Set the columns that lists filter by, and that say which changes of the fleet affect the placement."""
+def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:
+    """Return the columns that lists filter by, and those with which changes of the fleet are compared."""
     policy = manifest.spec.policy
     cycle = Cycle(Fleet(), policy, (), manifest.semantics, manifest.spread_options)
     is_pick_n = policy.placement_type is PlacementType.PICK_N
-    placement.placement_type = policy.placement_type
-    placement.number_of_clusters = policy.number_of_clusters if is_pick_n else None
-    placement.semantics = manifest.semantics
-    placement.label_keys_read = list(labels_read(cycle))
-    placement.property_names_read = list(properties_read(cycle))
-    placement.revision_history_limit = manifest.spec.revision_history_limit
-    placement.reschedules_on_fleet_change = True
+    return {
+        "placement_type": policy.placement_type,
+        "number_of_clusters": policy.number_of_clusters if is_pick_n else None,
+        "semantics": manifest.semantics,
+        "label_keys_read": list(labels_read(cycle)),
+        "property_names_read": list(properties_read(cycle)),
+        "revision_history_limit": manifest.spec.revision_history_limit,
+        "reschedules_on_fleet_change": True,
+    }
 
 
 def _take_policy_snapshot(
@@ -256,10 +222,8 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
             current.deleting_since, current.revision = now, current.revision + 1
             current.deletion_number = current.bindings.exclude(state=BindingState.UNSCHEDULED).count()
             current.save(update_fields=["deleting_since", "deletion_number", "revision"])
-            happening = AuditEvent(
-                "deleted", PLACEMENT, name, revision=current.revision, before=current.document
-            )
-            record(happening, by=by, now=now)
+            event = AuditEvent("deleted", PLACEMENT, name, current.revision, before=current.document)
+            record(event, by=by, now=now)
             end_runs_of(current, StageReason("being-deleted"), by=by, now=now)
         enqueue_rollout([current.pk])
         return finish_deletion(current)
@@ -346,9 +310,8 @@ def _policy_errors(before: Placement, after: ClusterResourcePlacement) -> Iterat
         if toleration not in policy.tolerations:
             taint = toleration.key or "every taint"
             message = f"tolerations may only be added: the one for {taint} (number {index + 1}) is missing"
-            yield FieldError(
-                "spec.policy.tolerations", "immutable", message, f"put it back; or {_NEW_PLACEMENT}"
-            )
+            allowed = f"put it back; or {_NEW_PLACEMENT}"
+            yield FieldError("spec.policy.tolerations", "immutable", message, allowed)
 
 
 def changes_scheduling(current: Placement, manifest: ClusterResourcePlacement) -> bool:

@@ -33,9 +33,7 @@ def draft_with(view: DecisionView, change: Change) -> Document | None:
     has_rules = now.semantics is cycle.semantics and options == decided
     if not (has_rules and now.spec.policy.canonical() == cycle.policy.canonical()):
         return None
-    changed = (
-        with_change(document, change) if change.option is None else with_option(document, *change.option)
-    )
+    changed = with_option(document, *change.option) if change.option else with_change(document, change)
     return changed if _has_change(changed, change) else None
 
 
@@ -47,10 +45,8 @@ def _has_change(document: Document, change: Change) -> bool:
     name, value = change.option or ("", None)
     has_option = change.option is None or parsed.spread_options.get(name) == value
     wanted = change.changed()
-    relevant_fields = profile_of(wanted).strategy.relevant_fields
-    return has_option and _heeded(parsed.spec.policy, relevant_fields) == _heeded(
-        wanted.policy, relevant_fields
-    )
+    heeds = profile_of(wanted).strategy.relevant_fields
+    return has_option and _heeded(parsed.spec.policy, heeds) == _heeded(wanted.policy, heeds)
 
 
 def _heeded(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:

@@ -12,7 +12,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from placements.models import Draft, Placement
 from placements.services.editor.merge import MergeResult, Side, merge
 from placements.services.editor.validation import PlacementDraft
-from placements.services.placements import changes_scheduling, save_manifest
+from placements.services.placements import changes_scheduling, save_placement
 from placements.services.results import OperationResult, SaveResult
 from placements.services.scheduling import PreviewOutdatedError, schedule_confirmed
 
@@ -31,7 +31,7 @@ class DraftExists(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReviewedDraft:
-    """What somebody read in a review and confirms: the text, and the decision that was previewed."""
+    """What a user confirms after a review: the text, and the decision that was previewed."""
 
     digest: str
     decision_id: str
@@ -133,7 +133,9 @@ def confirm_draft(
     )
     expected = row.revision if row.placement else 0
     try:
-        result = save_manifest(draft.manifest, draft.data, by=by, now=now, expected=expected, confirmed=True)
+        result = save_placement(
+            draft.data, manifest=draft.manifest, by=by, now=now, expected=expected, confirmed=True
+        )
     except InvalidManifest as found:
         raise InvalidManifest(draft.with_lines(found.faults)) from found
     if result.result is not OperationResult.UNCHANGED:

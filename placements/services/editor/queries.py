@@ -57,9 +57,9 @@ def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], in
     return placement.document, placement.revision
 
 
+@collector_paused()
 def plan_now(placement: Placement, *, now: datetime) -> WavePlan:
-    with collector_paused():
-        return plan_waves(load_rollout_context(placement, now=now).state)
+    return plan_waves(load_rollout_context(placement, now=now).state)
 
 
 def plan_of_draft(manifest: ClusterResourcePlacement, *, now: datetime) -> WavePlan:
