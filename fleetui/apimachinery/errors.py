@@ -8,47 +8,6 @@ from typing import TypeAlias
 
 Keys: TypeAlias = tuple[str | int, ...]
 
-CODES = frozenset(
-    [
-        "required",
-        "unknown-field",
-        "wrong-type",
-        "not-one-of",
-        "out-of-range",
-        "too-few",
-        "too-many",
-        "too-long",
-        "bad-format",
-        "duplicate",
-        "conflict",
-        "misplaced",
-        "namespaced-kind",
-        "forbidden-for-type",
-        "unsatisfiable-requirements",
-        "reserved-namespace",
-        "reserved-name",
-        "too-many-faults",
-        "kind-not-supported",
-        "api-version-not-supported",
-        "not-supported",
-        "field-of-other-semantics",
-        "bad-syntax",
-        "not-text",
-        "too-deep",
-        "too-large",
-        "unknown-tag",
-        "unreadable",
-        "unknown-placement",
-        "unknown-cluster",
-        "malformed-property",
-        "unsatisfiable",
-        "immutable",
-        "being-deleted",
-        "not-on-the-hub",
-    ]
-)
-"""Every code that an error may have. Programs can rely on them."""
-
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STEP = re.compile(
     r"\.?(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
@@ -92,6 +51,12 @@ class InvalidManifest(ValueError):
     def __init__(self, faults: Iterable[FieldError]) -> None:
         self.faults = tuple(dict.fromkeys(faults))
         super().__init__(self.faults)
+
+    @classmethod
+    def of(
+        cls, path: str, code: str, message: str, allowed: str = "", line: int | None = None
+    ) -> "InvalidManifest":
+        return cls([FieldError(path, code, message, allowed, line)])
 
     def __str__(self) -> str:
         """Return one error per line; at most 200."""

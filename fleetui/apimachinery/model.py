@@ -256,7 +256,6 @@ class ManifestModel(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", alias_generator=to_camel, validate_by_name=True
     )
-    noun: ClassVar[str] = "object"
     ignored_fields: ClassVar[frozenset[str]] = frozenset()
     """Keys that are accepted and dropped."""
     allow_unknown: ClassVar[bool] = False
@@ -427,6 +426,16 @@ def wrong_type(value: object, expected: str) -> ErrorDetail:
         f"Invalid value: {quote_value(value)}: must be {expected.partition(' from ')[0]}{hint}",
         expected,
     )
+
+
+def conflict(key: str, problem: str, allowed: str = "") -> ErrorDetail:
+    """Return the error for a field that other fields forbid."""
+    return ErrorDetail((key,), "conflict", f"Forbidden: {problem}", allowed)
+
+
+def required(key: str, problem: str, allowed: str = "") -> ErrorDetail:
+    """Return the error for a field that other fields demand."""
+    return ErrorDetail((key,), "required", f"Required value: {problem}", allowed)
 
 
 def duplicate_problems(

@@ -266,7 +266,7 @@ def decoded(text: str | bytes, max_bytes: int) -> str:
 def _fault(
     code: str, message: str, *, keys: Keys = (), allowed: str = "", line: int | None = None
 ) -> InvalidManifest:
-    return InvalidManifest([FieldError(format_path(keys), code, message, allowed, line)])
+    return InvalidManifest.of(format_path(keys), code, message, allowed, line)
 
 
 def _refuse_large(text: str, limit: int, *, number: int) -> None:

@@ -103,8 +103,6 @@ State: TypeAlias = Annotated[BindingState, one_of(BindingState)]
 class CaseBinding(ManifestModel):
     """A binding as a case of `conformance/README.md` has it."""
 
-    noun: ClassVar[str] = "binding"
-
     cluster: FilledText
     state: State
     policy: Annotated[str, literal("current", "obsolete")] = "current"
@@ -172,8 +170,6 @@ class BindingMeta(_FromHub):
 
 class BindingDocument(_FromHub):
     """A ClusterResourceBinding as `kubectl get -o yaml` prints it."""
-
-    noun: ClassVar[str] = BINDING_KIND
 
     api_version: Annotated[str, api_version(*PLACEMENT_VERSIONS)]
     kind: Annotated[str, literal(BINDING_KIND)]

@@ -70,7 +70,7 @@ class Decision:
             "engine": ENGINE_VERSION,
             "semantics": cycle.semantics,
             "options": dict(cycle.options),
-            "policy": cycle.policy.canonical(),
+            "policy": cycle.policy.to_plain(),
             "bindings": [binding_facts(binding) for binding in cycle.live_bindings],
             "fleet": cycle.fleet.digest(labels_read(cycle), properties_read(cycle)),
         }

@@ -45,7 +45,7 @@ def pack(decision: Decision) -> bytes:
         "clusters": len(cycle.fleet),
         "semantics": cycle.semantics,
         "options": dict(cycle.options),
-        "policy": cycle.policy.canonical(),
+        "policy": cycle.policy.to_plain(),
         "bindings": [binding_facts(binding) for binding in cycle.live_bindings],
         "kind": decision.kind,
         "kept": decision.kept,

@@ -6,7 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from random import Random
 
-from placements.manifests.placement import SEMANTICS_ANNOTATION, SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.placement import SEMANTICS_ANNOTATION
 from placements.services.demo.model import (
     CORDON,
     CPU_COST,
