@@ -59,7 +59,6 @@ class InvalidManifest(ValueError):
         return cls([FieldError(path, code, message, allowed, line)])
 
     def __str__(self) -> str:
-        """Return one error per line; at most 200."""
         lines = [str(fault) for fault in self.faults[:_LISTED]]
         if len(self.faults) > _LISTED:
             lines.append(f"… and {len(self.faults) - _LISTED} more")

@@ -172,7 +172,6 @@ def flag(value: object) -> bool:
 
 
 def non_empty(value: object) -> str:
-    """Return value as text. Raise an error if it is empty."""
     found = text(value)
     if not found:
         raise refusal("required", "Required value", "non-empty text")

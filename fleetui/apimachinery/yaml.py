@@ -592,6 +592,5 @@ def written_name(data: Any) -> str | None:
 
 
 def kind_of(data: Any) -> str | None:
-    """Return the kind that a document says it is of."""
     kind = data.get("kind") if isinstance(data, dict) else None
     return kind if isinstance(kind, str) else None

@@ -295,7 +295,6 @@ def _block(value: Any, column: int) -> str:
 
 
 def _inline(value: Any) -> str:
-    """Write a scalar on the line where it belongs."""
     return dump_yaml([value])[2:].rstrip("\n")
 
 

@@ -49,12 +49,10 @@ class OverrideContent:
 
     @property
     def full_name(self) -> str:
-        """Return the name, unique among all of its kind."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def content_hash(self) -> str:
-        """Return the SHA-256 of the spec."""
         return sha256(canonical_json(self.override.spec.to_plain())).hexdigest()
 
 

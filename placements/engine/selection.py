@@ -356,7 +356,6 @@ class SnapshotPart:
 
     @property
     def size(self) -> int:
-        """Return the size of the manifests of its objects, in bytes."""
         return sum(each.size for each in self.objects)
 
 

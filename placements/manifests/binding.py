@@ -128,7 +128,6 @@ class CaseBindings(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """No cluster has two bindings."""
         items = enumerate(items_at(raw, "bindings"))
         names = ((("bindings", index, "cluster"), mapping_at(item).get("cluster")) for index, item in items)
         return duplicate_problems(names, "one binding per cluster")
@@ -205,7 +204,6 @@ class BindingDocument(_FromHub):
 
 
 def parse_case_bindings(raw: object, *, path: str = "") -> tuple[PlacedBinding, ...]:
-    """Parse the `bindings` of a case. Raise Faults."""
     parsed = parse_manifest(CaseBindings, {"bindings": raw}, semantics=DEFAULT_SEMANTICS, path=path)
     return tuple(one.binding() for one in parsed.bindings)
 

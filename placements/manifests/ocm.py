@@ -94,7 +94,6 @@ class SpreadPolicyTerm(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A label must be able to have the key."""
         yield from topology_key_problems(raw)
 
 
@@ -297,7 +296,6 @@ def annotated(document: object, key: str) -> Any:
 
 
 def in_annotations(fault: FieldError) -> FieldError:
-    """Return an error of a spec made of annotations with its path in the manifest."""
     return replace(fault, path=annotation_of(fault.path))
 
 

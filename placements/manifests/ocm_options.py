@@ -124,7 +124,6 @@ class AffinityTerm(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A label must be able to have the key."""
         yield from topology_key_problems(raw)
 
 

@@ -52,7 +52,6 @@ class OcmWish:
 
 
 def is_ocm_placement(document: object) -> bool:
-    """Return whether a manifest claims to be a Placement of Open Cluster Management."""
     if not isinstance(document, Mapping) or document.get("kind") != OCM_KIND:
         return False
     return str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP

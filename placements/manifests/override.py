@@ -175,7 +175,6 @@ class ClusterOverrideSpec(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Each resource once, and none that lives inside a namespace."""
         selectors = items_at(raw, "clusterResourceSelectors")[:MOST]
         for problem in (*_repeated(selectors), *namespaced_kind_problems(selectors)):
             yield problem.under("clusterResourceSelectors")
@@ -190,7 +189,6 @@ class OverrideSpec(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Each resource once."""
         selectors = items_at(raw, "resourceSelectors")[:MOST]
         yield from (problem.under("resourceSelectors") for problem in _repeated(selectors))
 

@@ -195,12 +195,10 @@ class ClusterResourcePlacement(FleetDocument):
 
     @property
     def semantics(self) -> Semantics:
-        """Return the semantics of the annotation, `fleet` without one."""
         return Semantics(self.metadata.annotations.get(SEMANTICS_ANNOTATION, DEFAULT_SEMANTICS))
 
     @property
     def spread_options(self) -> dict[str, Any]:
-        """Return the options of the spread rules, as the annotation holds them."""
         text = self.metadata.annotations.get(SPREAD_OPTIONS_ANNOTATION)
         return dict(json.loads(text)) if text else {}
 
@@ -211,7 +209,6 @@ class ClusterResourcePlacement(FleetDocument):
 
     @property
     def selectors_path(self) -> str:
-        """Return the path of its resource selectors in the manifest."""
         return "spec.resourceSelectors"
 
     def in_document(self, caveat: ManifestWarning) -> ManifestWarning:

@@ -91,7 +91,6 @@ class StageTask(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A timed wait has a duration, an approval has none."""
         if raw.get("type") == TaskType.TIMED_WAIT and "waitTime" not in raw:
             yield required("waitTime", "type TimedWait needs it", "a duration such as 1h30m")
         if raw.get("type") == TaskType.APPROVAL and "waitTime" in raw:

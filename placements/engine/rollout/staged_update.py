@@ -58,7 +58,6 @@ def next_actions(state: StagedRunState) -> StagedUpdateResult:
 
 
 def ended(run: StagedRunPlan) -> StagedUpdateResult:
-    """Return the result of a run that has ended."""
     return StagedUpdateResult(run, _STATUS_OF[run.outcome or StagedRunOutcome.FAILED])
 
 
@@ -78,7 +77,6 @@ class StagedPlanner:
     state: StagedRunState
 
     def observe(self, stage: Stage, *, removing: bool) -> Stage:
-        """Return the stage with the results of the clusters that were started."""
         running = [step for step in stage.steps if step.is_running]
         return stage.with_steps({step.name: self.observe_step(step, removing) for step in running})
 

@@ -131,7 +131,6 @@ class GenericRanker:
         return int(contenders[best[by_name()]])
 
     def scores(self, cell: int) -> list[float]:
-        """Return the columns of a cell's spread score in the round that was evaluated last."""
         return [column[cell].item() for column in self.evaluation.spread]
 
     def take(self, _cell: int, _successor: CellBest | None) -> None:

@@ -75,7 +75,6 @@ class Cycle:
 
     @cached_property
     def is_placed(self) -> Bools:
-        """Return the clusters with a current scheduled or bound binding."""
         return self._mask(self.placed)
 
     def _positions(self, bindings: tuple[PlacedBinding, ...]) -> Codes:

@@ -80,7 +80,6 @@ class Decision:
 
     @cached_property
     def picked_names(self) -> tuple[str, ...]:
-        """Return the clusters picked in this cycle, in the order of picking."""
         return tuple(map(self.cycle.fleet.names.__getitem__, self.chosen.tolist()))
 
     @cached_property
@@ -98,7 +97,6 @@ class Decision:
 
     @property
     def is_failed(self) -> bool:
-        """Return whether the cycle failed, so that nothing was decided."""
         return self.kind is CycleKind.FAILED
 
     @property

@@ -42,12 +42,10 @@ class EquivalenceClasses:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Count the clusters of each class."""
         return np.bincount(self.of, minlength=1).astype(np.int64)
 
     @cached_property
     def members(self) -> list[Ints]:
-        """Return the positions of each class, by name."""
         order = np.argsort(self.of, kind="stable")
         return np.split(order, np.cumsum(self.sizes)[:-1])
 

@@ -21,7 +21,6 @@ class AffinityFilter:
     name = "affinity"
 
     def passes(self, cycle: Cycle) -> Bools:
-        """Return which clusters match."""
         return match_any_term(cycle.policy.required_terms, cycle.fleet).passes
 
     def reason(self, cycle: Cycle, position: int) -> Reason:

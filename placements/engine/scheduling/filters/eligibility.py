@@ -14,7 +14,6 @@ class EligibilityFilter:
         return cycle.fleet.is_eligible
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
-        """Return the first reason for which the cluster is not eligible."""
         return not_eligible(cycle, position)
 
 

@@ -39,7 +39,6 @@ class SkewRules:
         return tuple(Groups(column.values, column.codes) for column in columns)
 
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
-        """Count the scheduled and bound bindings of the current policy."""
         return groups.count(placed)
 
     def relevant_fields(self, _constraint: TopologySpreadConstraint) -> frozenset[str]:
@@ -82,15 +81,12 @@ class SkewRules:
         return ConstraintVerdict(violates, violates & is_hard(constraint))
 
     def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
-        """Compare the skew that would result with maxSkew."""
         return np.greater(self.after(prospect), constraint.max_skew)
 
     def change(self, prospect: SkewAfterPick) -> Ints:
-        """Return the change of the skew on which the score is based."""
         return prospect.change
 
     def scores(self, race: RoundState, _contends: Bools) -> list[Scores]:
-        """Score each domain, whichever clusters contend."""
         return [
             at_entries(
                 self.score(constraint, SkewAfterPick(counts, levels_of(counts))), groups, missing_key=0

@@ -109,7 +109,6 @@ class KubernetesStandings:
         return None if total[cell] == -inf else cell
 
     def scores(self, cell: int) -> list[float]:
-        """Return the normalized score, 0 to 100."""
         return [int(self.score[cell])]
 
     def take(self, cell: int, successor: CellBest | None) -> None:
@@ -176,7 +175,6 @@ class _Soft:
             self.part = np.append(costs, 0.0)[self.places]
 
     def add(self, cell: int) -> None:
-        """Count one more in the domain of a cell."""
         group = self.place_of[cell]
         if group < len(self.counts):
             self.counts[group] = count = self.counts[group] + 1
@@ -286,11 +284,9 @@ class KubernetesSpread:
         return (SPREAD_WEIGHT * spread[0] + preference,)
 
     def stops_without_candidate(self) -> bool:
-        """Return True: the rest stays pending."""
         return True
 
     def standings(self, field: RankerInput) -> IncrementalRanker | None:
-        """Keep them where their numbers are exact."""
         return KubernetesStandings(field) if KubernetesStandings.holds(field) else None
 
 

@@ -101,11 +101,9 @@ class OcmSpread:
         return frozenset({"maxSkew"} if is_hard(constraint) else ())
 
     def missing_key(self, _constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
-        """Do as the options say."""
         return _KEYLESS[self.options.unset_policy]
 
     def outlook(self, _constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
-        """Compare with the emptiest sibling."""
         smallest = _smallest_sibling(counts, groups)
         return SkewProjection(smallest, counts + 1 - smallest, is_skew=False)
 
