@@ -10,8 +10,20 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from types import UnionType
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     BaseModel,
@@ -287,6 +299,12 @@ class ManifestModel(BaseModel):
                 plain[field.alias or name] = to_plain(value)
         return plain
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the value of which this is the JSON form, without validating it: trusted data only."""
+        values = {name: read(plain[key]) for name, key, read in _readers(cls) if key in plain}
+        return cls.model_construct(**values)  # type: ignore[return-value]  # the plugin loses Self
+
     @model_validator(mode="wrap")
     @classmethod
     def _find_everything(
@@ -387,6 +405,29 @@ def problems_in(error: ValidationError) -> list[ErrorDetail]:
             message = f"Invalid value: {message[:1].lower()}{message[1:]}"
             found.append(ErrorDetail(line["loc"], code, message))
     return found
+
+
+@cache
+def _readers(model: type[ManifestModel]) -> list[tuple[str, str, Callable[[Any], Any]]]:
+    """Return name, key and reader of each field of a model."""
+    fields = model.model_fields.items()
+    return [(name, field.alias or name, _reader(field.annotation)) for name, field in fields]
+
+
+def _reader(annotation: Any) -> Callable[[Any], Any]:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Annotated, Union, UnionType):  # of a union, what is not None comes first
+        return _reader(arguments[0])
+    if origin is tuple:
+        read = _reader(arguments[0])
+        return lambda items: tuple(map(read, items))
+    if isinstance(annotation, type) and issubclass(annotation, ManifestModel):
+        return annotation.from_plain
+    return (
+        annotation
+        if isinstance(annotation, type) and issubclass(annotation, StrEnum)
+        else lambda value: value
+    )
 
 
 def is_absent(value: object) -> bool:

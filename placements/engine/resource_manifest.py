@@ -60,8 +60,7 @@ def parse_hub_object(document: object) -> HubObject:
 
 
 def _size_problems(document: object) -> Iterator[ErrorDetail]:
-    size = len(canonical_json(document))
-    if size > LARGEST_OBJECT:
+    if (size := len(canonical_json(document))) > LARGEST_OBJECT:
         message = f"Too large: {size / _MEBIBYTE:.2f} MiB as compact JSON ({size} bytes)"
         yield ErrorDetail((), "too-large", message, f"at most 1.5 MiB ({LARGEST_OBJECT} bytes)")
 

@@ -5,17 +5,15 @@ storage of a selection in parts of bounded size (B.3.2).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TypeAlias
 
 from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning, faults_of, format_path, split_path
 from fleetui.apimachinery.kinds import KindScope, scope_of
 from fleetui.apimachinery.model import quote_value
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, canonical_json
-from placements.engine.scheduling.selectors import label_requirements
-from placements.manifests.affinity import LabelOperator, LabelRequirement
+from placements.engine.scheduling.selectors import label_requirements, label_test
 from placements.manifests.placement import (
     ResourceSelector,
     SelectionScope,
@@ -102,9 +100,6 @@ class Inventory:
         return self._by_namespace.get(namespace, ())
 
 
-Labels: TypeAlias = Mapping[str, str]
-
-
 def is_namespace_selector(selector: ResourceSelector) -> bool:
     return (selector.group, selector.kind) == ("", "Namespace")
 
@@ -120,21 +115,8 @@ def matcher(selector: ResourceSelector) -> Callable[[HubObject], bool]:
     """Return the test by name or by labels; kind and version are not checked."""
     if selector.name:
         return lambda each: each.name == selector.name
-    tests = [_label_test(requirement) for requirement in label_requirements(selector.label_selector)]
+    tests = [label_test(requirement) for requirement in label_requirements(selector.label_selector)]
     return lambda each: all(test(each.labels) for test in tests)
-
-
-def _label_test(requirement: LabelRequirement) -> Callable[[Labels], bool]:
-    key, values = requirement.key, frozenset(requirement.values)
-    match requirement.operator:
-        case LabelOperator.IN:
-            return lambda labels: labels.get(key) in values
-        case LabelOperator.NOT_IN:
-            return lambda labels: labels.get(key) not in values
-        case LabelOperator.EXISTS:
-            return lambda labels: key in labels
-        case LabelOperator.DOES_NOT_EXIST:
-            return lambda labels: key not in labels
 
 
 _FIRST_TO_LAST = """\

@@ -21,8 +21,7 @@ from placements.engine.advice.changes import (
     with_option,
     without_cluster,
 )
-from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.dependencies import labels_read
+from placements.engine.scheduling.decision import Decision, labels_read
 from placements.engine.scheduling.filters.taint_toleration import untolerated
 from placements.engine.scheduling.profile import profile_of, without_failure
 from placements.engine.scheduling.scheduler import schedule

@@ -28,12 +28,6 @@ from placements.engine.rollout.staged_run import (
 from placements.engine.rollout.state import IN_FLIGHT, ClusterState, Phase
 from placements.manifests.staged_update import RunState
 
-_STATUS_OF = {
-    StagedRunOutcome.SUCCEEDED: RunStatus.SUCCEEDED,
-    StagedRunOutcome.FAILED: RunStatus.FAILED,
-    StagedRunOutcome.ABANDONED: RunStatus.ABANDONED,
-}
-
 
 def next_actions(state: StagedRunState) -> StagedUpdateResult:
     """Return what a run does now, and what it waits for."""
@@ -58,7 +52,7 @@ def next_actions(state: StagedRunState) -> StagedUpdateResult:
 
 
 def ended(run: StagedRunPlan) -> StagedUpdateResult:
-    return StagedUpdateResult(run, _STATUS_OF[run.outcome or StagedRunOutcome.FAILED])
+    return StagedUpdateResult(run, RunStatus(run.outcome or StagedRunOutcome.FAILED))
 
 
 def _with_updated_at(run: StagedRunPlan) -> StagedRunPlan:
@@ -122,12 +116,10 @@ class StagedPlanner:
         )
         if in_flight:
             reason = WaitReason.REMOVALS if run.is_deleting else WaitReason.CLUSTERS
+            waits, stuck = (Wait(reason, stage.name, in_flight),), self._stuck(stage)
+            concurrency = _concurrency(run)
             return StagedUpdateResult(
-                run,
-                RunStatus.STOPPING,
-                waits=(Wait(reason, stage.name, in_flight),),
-                concurrency=_concurrency(run),
-                stuck=self._stuck(stage),
+                run, RunStatus.STOPPING, waits=waits, concurrency=concurrency, stuck=stuck
             )
         if not run.is_stopped:
             run = replace(run, is_stopped=True, stopped_at=self.state.at)
@@ -183,20 +175,12 @@ class StagedPlanner:
         left for later; one that was started keeps its place, so that a bad version does not continue to the
         next.
         """
-        present = [
-            step
-            for step in stage.steps
-            if step.is_waiting and self._is_reachable(step) and self._is_done(step, removing=False)
-        ]
+        waiting = [step for step in stage.steps if step.is_waiting and self._is_reachable(step)]
+        present = [step for step in waiting if self._is_done(step, removing=False)]
         stage = stage.with_steps({step.name: self._done(step) for step in present})
         free = stage.limit - sum(step.is_running for step in stage.steps)
-        ready = [
-            step
-            for step in stage.steps
-            if step.is_waiting
-            and self._is_reachable(step)
-            and self.state.cluster(step.name).phase is not Phase.REMOVING
-        ]
+        reachable = [step for step in stage.steps if step.is_waiting and self._is_reachable(step)]
+        ready = [one for one in reachable if self.state.cluster(one.name).phase is not Phase.REMOVING]
         started = {step.name: self._start(step) for step in ready[: max(0, free)]}
         return self._retry(stage.with_steps(started))
 

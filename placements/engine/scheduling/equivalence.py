@@ -11,8 +11,7 @@ import numpy as np
 from clusters.columns import Ints
 from placements.engine.scheduling.candidates import Candidates, candidates_of
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.dependencies import labels_read
+from placements.engine.scheduling.decision import Decision, labels_read
 
 
 @dataclass(frozen=True)

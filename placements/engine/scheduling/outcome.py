@@ -150,7 +150,7 @@ class Outcomes:
             return Reason(ReasonCode.POLICY_CHANGED, _facts(binding)), *against
         if self.decision.kind is CycleKind.SCALE_DOWN:
             return Reason(ReasonCode.SCALED_DOWN, _facts(binding)), *against
-        return Reason(ReasonCode.CHOSEN_ANEW, _facts(binding)), *against
+        return Reason(ReasonCode.CHOSEN_AGAIN, _facts(binding)), *against
 
     def _against(self, position: int) -> tuple[Reason, ...]:
         """Return the reasons against the cluster: failing filters, spread last, or that it was outranked."""

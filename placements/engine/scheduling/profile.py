@@ -17,7 +17,7 @@ from placements.engine.scheduling.filters.base import Filter
 from placements.engine.scheduling.filters.eligibility import EligibilityFilter
 from placements.engine.scheduling.filters.taint_toleration import TaintFilter
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
-from placements.engine.scheduling.scoring import AffinityScore, ScorePlugin, WeightedScore
+from placements.engine.scheduling.scoring import AffinityScore, WeightedScore
 from placements.engine.scheduling.spread.base import SpreadStrategy
 from placements.engine.scheduling.spread.fleet import FleetSpread, KubeFleetSpread
 from placements.engine.scheduling.spread.kubernetes import KubernetesSpread
@@ -83,7 +83,7 @@ class Profile:
 
     strategy: SpreadStrategy
     filters: tuple[Filter, ...] = FILTERS
-    preference: ScorePlugin = _TERMS
+    preference: AffinityScore = _TERMS
     fails_on_malformed_property: bool = False
     chooses_anew: bool = False
     reads_other_placements: bool = False

@@ -23,7 +23,7 @@ from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import Malformed
 from placements.engine.scheduling.spread.base import Groups, Scores
 from placements.manifests.binding import BindingState, PlacedBinding
-from placements.manifests.policy import parse_policy
+from placements.manifests.policy import PlacementPolicy
 
 Arrays = dict[str, NDArray[Any]]
 _FASTEST = 1
@@ -152,12 +152,11 @@ def _widen(array: NDArray[Any]) -> Scores:
 
 
 def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decision:
-    semantics = Semantics(header["semantics"])
     cycle = Cycle(
         fleet,
-        parse_policy(header["policy"], semantics=semantics),
+        PlacementPolicy.from_plain(header["policy"]),  # validated before it was stored
         tuple(_binding(facts) for facts in header["bindings"]),
-        semantics,
+        Semantics(header["semantics"]),
         header["options"],
     )
 

@@ -77,7 +77,7 @@ _WITHOUT_KEY = {
     MissingKeyPolicy.LAST: "picked last",
     MissingKeyPolicy.OWN_GROUP: "together a domain of their own",
 }
-_NOBODY_WITH_KEY = {MissingKeyPolicy.EXCLUDED: "no cluster can be picked"}
+_NONE_WITH_KEY = {MissingKeyPolicy.EXCLUDED: "no cluster can be picked"}
 
 
 def _constraint(
@@ -87,7 +87,7 @@ def _constraint(
     named = f"the {sort} {constraint.topology_key}"
     column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
     if not column.values:
-        effect = _NOBODY_WITH_KEY.get(missing_key, "the constraint has no effect")
+        effect = _NONE_WITH_KEY.get(missing_key, "the constraint has no effect")
         yield ManifestWarning("unknown-key", path, f"no cluster has {named}: {effect}")
         return
     lacking = [fleet.names[position] for position in (~column.is_present).nonzero()[0].tolist()]

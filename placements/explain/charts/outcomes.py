@@ -45,7 +45,7 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.TOPOLOGY_SPREAD: "hard spread limit",
     ReasonCode.OUTRANKED: "lower rank",
     ReasonCode.POLICY_CHANGED: "lower rank",
-    ReasonCode.CHOSEN_ANEW: "lower rank",
+    ReasonCode.CHOSEN_AGAIN: "lower rank",
     ReasonCode.SCALED_DOWN: "fewer clusters requested",
 }
 """The rules that remove clusters, in the order in which they apply, and their names on pages."""
@@ -54,7 +54,7 @@ _COMPETING = (
     ReasonCode.TOPOLOGY_SPREAD,
     ReasonCode.OUTRANKED,
     ReasonCode.POLICY_CHANGED,
-    ReasonCode.CHOSEN_ANEW,
+    ReasonCode.CHOSEN_AGAIN,
 )
 
 

@@ -183,10 +183,10 @@ class SpreadStrategy(Protocol):
     """
 
     name: str
-    smaller_name_wins: bool
-    has_score_list: bool
-    hard_ones_score: bool
-    was_here_in_first_round_only: bool
+    smaller_name_wins: bool = True
+    has_score_list: bool = False
+    hard_ones_score: bool = True
+    was_here_in_first_round_only: bool = False
 
     @property
     def rank_names(self) -> tuple[str, ...]:
@@ -197,6 +197,7 @@ class SpreadStrategy(Protocol):
 
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
         """2. What are the counts at the start, given the positions of the current bindings?"""
+        return groups.count(placed)
 
     def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
         """Return the fields of a constraint that have an effect, besides its key and `whenUnsatisfiable`."""
@@ -221,6 +222,7 @@ class SpreadStrategy(Protocol):
 
     def stops_without_candidate(self) -> bool:
         """8. No candidate is left: keep what was picked and stop (True), or fail the cycle (False)?"""
+        return True
 
 
 @runtime_checkable

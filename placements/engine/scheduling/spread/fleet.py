@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clusters.columns import Bools, Codes, Ints
+from clusters.columns import Bools, Ints
 from placements.engine.scheduling.spread.base import (
     SOFT_VIOLATION_SCORE,
     ConstraintVerdict,
@@ -18,6 +18,7 @@ from placements.engine.scheduling.spread.base import (
     SkewAfterPick,
     SkewProjection,
     SpreadInput,
+    SpreadStrategy,
     at_entries,
     is_hard,
     levels_of,
@@ -25,21 +26,16 @@ from placements.engine.scheduling.spread.base import (
 from placements.manifests.policy import TopologySpreadConstraint
 
 
-class SkewRules:
+class SkewRules(SpreadStrategy):
     """Groups over the whole fleet, −change as score, constraints added, spread before affinity."""
 
     rank_names: tuple[str, ...] = ("topology", "affinity", "was-here")
     smaller_name_wins = False
-    has_score_list = False
-    hard_ones_score = True
 
     def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
         """Form one domain per value that the key has on any cluster, eligible or not."""
         columns = (setting.fleet.label(one.topology_key) for one in setting.constraints)
         return tuple(Groups(column.values, column.codes) for column in columns)
-
-    def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
-        return groups.count(placed)
 
     def relevant_fields(self, _constraint: TopologySpreadConstraint) -> frozenset[str]:
         """A limit forbids, or costs a thousand."""
@@ -111,16 +107,11 @@ class SkewRules:
         """Rank by topology spread, then affinity, then a binding of an older policy."""
         return *spread, preference, was_here
 
-    def stops_without_candidate(self) -> bool:
-        """Keep what was picked; the next change in the fleet tries again."""
-        return True
-
 
 class FleetSpread(SkewRules):
     """Only a pick that increases the skew can break the limit; a single domain has no effect."""
 
     name = "fleet"
-    was_here_in_first_round_only = False
 
     def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
         """Break the limit only by making the skew larger than it is."""

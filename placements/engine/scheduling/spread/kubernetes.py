@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clusters.columns import ABSENT, Bools, Codes, Floats, Ints
+from clusters.columns import ABSENT, Bools, Floats, Ints
 from placements.engine.scheduling.cells import cells_by_group
 from placements.engine.scheduling.spread.base import (
     CellBest,
@@ -24,6 +24,7 @@ from placements.engine.scheduling.spread.base import (
     Scores,
     SkewProjection,
     SpreadInput,
+    SpreadStrategy,
     at_entries,
     is_hard,
     places,
@@ -84,7 +85,9 @@ class KubernetesStandings:
         self.unit = _unit(field)
         self.base: Floats = field.preference.astype(np.float64) * self.unit - field.positions
         self.left = np.ones(size, dtype=np.bool_)
-        self.carries = _carry_all([one.groups for one in self.soft], size)
+        self.carries = np.ones(size, dtype=np.bool_)
+        for one in self.soft:
+            self.carries &= one.groups.codes != ABSENT
         self.all_carry = bool(self.carries.all())
         self.top = np.where(self.carries, float(BEST), 0.0)
         self.costs, self.spare = np.zeros(size), np.zeros(size)
@@ -200,35 +203,21 @@ class _Hard:
         np.logical_not(is_too_many(self.constraint, self.counts), out=self.admits[:-1])
 
 
-def _carry_all(groups: list[Groups], size: int) -> NDArray[np.bool_]:
-    carries = np.ones(size, dtype=np.bool_)
-    for one in groups:
-        carries &= one.codes != ABSENT
-    return carries
-
-
 def _unit(field: RankerInput) -> int:
     """Return the value of one point, so that positions only break ties."""
     return 1 << field.size.bit_length()
 
 
-class KubernetesSpread:
+class KubernetesSpread(SpreadStrategy):
     """Hard constraints filter by count + 1 − smallest; soft ones score 0 to 100, weighted by ln."""
 
     name = "kubernetes"
     rank_names: tuple[str, ...] = ("score",)
-    smaller_name_wins = True
-    has_score_list = False
     hard_ones_score = False
-    was_here_in_first_round_only = False
 
     def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
         """Form domains of the clusters that have all keys of their kind and that the policies count."""
         return tuple(_groups(one, setting) for one in setting.constraints)
-
-    def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
-        """Count the bindings of the current policy on the clusters that are counted at all."""
-        return groups.count(placed)
 
     def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
         """All of them; minDomains only where the constraint is hard."""
@@ -282,9 +271,6 @@ class KubernetesSpread:
     ) -> tuple[Scores, ...]:
         """Rank by twice the spread score plus the affinity score; *was here* plays no part."""
         return (SPREAD_WEIGHT * spread[0] + preference,)
-
-    def stops_without_candidate(self) -> bool:
-        return True
 
     def standings(self, field: RankerInput) -> IncrementalRanker | None:
         return KubernetesStandings(field) if KubernetesStandings.holds(field) else None

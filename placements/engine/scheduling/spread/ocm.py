@@ -17,6 +17,7 @@ from placements.engine.scheduling.spread.base import (
     Scores,
     SkewProjection,
     SpreadInput,
+    SpreadStrategy,
     at_entries,
     is_hard,
 )
@@ -41,13 +42,10 @@ _KEYLESS = {
 _LOWEST = -(1 << 62)
 
 
-class OcmSpread:
+class OcmSpread(SpreadStrategy):
     """Even spread by the gap to the emptiest sibling; strictly level by level, or weighed by u."""
 
     name = "ocm"
-    smaller_name_wins = True
-    hard_ones_score = True
-    was_here_in_first_round_only = False
 
     def __init__(self, options: OcmOptions) -> None:
         self.options = options
@@ -68,7 +66,9 @@ class OcmSpread:
             weights = self.options.domain_weights.get(constraint.topology_key, {})
             found.append(self._level(column, family_of, families, passes, weights))
             if self.options.nested:
-                family_of, families = _below(column, family_of, families)
+                # The domains of this level are the families of the next.
+                owners, codes, family_of = _pairs(family_of, column, column.codes)
+                families = [f"{name}/" for name in _names(owners, families, column, codes)]
         return tuple(found)
 
     def _level(
@@ -89,7 +89,10 @@ class OcmSpread:
             codes,
             families=np.array(owners, dtype=np.int64),
             family_of=family_of,
-            weights=tuple(_weight(weights, column, code) for code in found) if weights else (),
+            # By code, since a label may be called "(unset)" and have a weight.
+            weights=tuple(
+                1 if code == ABSENT else weights.get(column.values[code], 1) for code in found if weights
+            ),
         )
 
     def starting_counts(self, groups: Groups, _placed: Codes) -> Ints:
@@ -172,25 +175,10 @@ class OcmSpread:
         return WeightedStandings(field, self) if WeightedStandings.holds(field) else None
 
 
-def _weight(weights: dict[str, int], column: LabelColumn, code: int) -> int:
-    # By code, since a label may be called "(unset)" and have a weight.
-    return 1 if code == ABSENT else weights.get(column.values[code], 1)
-
-
-def _named(column: LabelColumn, code: int) -> str:
-    return UNSET if code == ABSENT else column.values[code]
-
-
-def _below(column: LabelColumn, family_of: Ints, families: list[str]) -> tuple[Ints, list[str]]:
-    """Number the families that one level's domains make for the next, and name them with what they share."""
-    owners, found, inverse = _pairs(family_of, column, column.codes)
-    return inverse, [f"{name}/" for name in _names(owners, families, column, found)]
-
-
 def _names(owners: list[int], families: list[str], column: LabelColumn, codes: list[int]) -> tuple[str, ...]:
-    return tuple(
-        f"{families[owner]}{_named(column, code)}" for owner, code in zip(owners, codes, strict=True)
-    )
+    pairs = zip(owners, codes, strict=True)
+    named = ((owner, UNSET if code == ABSENT else column.values[code]) for owner, code in pairs)
+    return tuple(f"{families[owner]}{name}" for owner, name in named)
 
 
 def _pairs(family_of: Ints, column: LabelColumn, codes: Codes) -> tuple[list[int], list[int], Ints]:
