@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -123,23 +123,21 @@ def document_order(document: object) -> Callable[[Keys], tuple[int, ...]]:
     positions: dict[int, dict[object, int]] = {}
 
     def place(keys: Keys) -> tuple[int, ...]:
-        ranks: list[int] = []
+        found: list[int] = []
         here: object = document
         for key in keys:
-            rank, here = _step_into(here, key, positions)
-            ranks.append(rank)
-        return tuple(ranks)
+            if isinstance(here, Mapping):
+                ranks = positions.get(id(here))
+                if ranks is None:
+                    ranks = positions[id(here)] = {each: rank for rank, each in enumerate(here)}
+                found.append(ranks.get(key, len(ranks)))
+                here = here.get(key)
+            elif isinstance(key, int):
+                found.append(key)
+                here = here[key] if isinstance(here, (list, tuple)) and key < len(here) else None
+            else:
+                found.append(0)
+                here = None
+        return tuple(found)
 
     return place
-
-
-def _step_into(here: object, key: str | int, positions: dict[int, dict[object, int]]) -> tuple[int, object]:
-    if isinstance(here, Mapping):
-        ranks = positions.get(id(here))
-        if ranks is None:
-            ranks = positions[id(here)] = {each: rank for rank, each in enumerate(here)}
-        return ranks.get(key, len(ranks)), here.get(key)
-    if isinstance(key, int):
-        inside = isinstance(here, Sequence) and not isinstance(here, str) and key < len(here)
-        return key, here[key] if inside and isinstance(here, Sequence) else None
-    return 0, None

@@ -181,10 +181,7 @@ def non_empty(value: object) -> str:
 def integer(low: int, high: int = INT32_MAX) -> BeforeValidator:
     """Return a validator for integers in [low, high]."""
 
-    def check(value: object) -> int:
-        return whole_number(value, low, high)
-
-    return BeforeValidator(check)
+    return BeforeValidator(lambda value: whole_number(value, low, high))
 
 
 def whole_number(value: object, low: int, high: int) -> int:
@@ -200,29 +197,22 @@ def whole_number(value: object, low: int, high: int) -> int:
 
 def one_of(closed: type[StrEnum], *, hints: Mapping[str, str] | None = None) -> BeforeValidator:
     """Return a validator for the members of an enum; hints are messages for well-known wrong values."""
-    allowed = ", ".join(closed)
-
-    def check(value: object) -> StrEnum:
-        found = text(value)
-        if found not in list(closed):
-            message = (hints or {}).get(found) or f"Unsupported value: {quote_value(found)}"
-            raise refusal("not-one-of", message, allowed)
-        return closed(found)
-
-    return BeforeValidator(check)
+    members = {str(member): member for member in closed}
+    return BeforeValidator(partial(_choice, members, ", ".join(closed), hints or {}))
 
 
 def literal(*allowed: str) -> BeforeValidator:
     """Return a validator for a few fixed texts."""
     listing = ", ".join(word or "nothing" for word in allowed)
+    return BeforeValidator(partial(_choice, {word: word for word in allowed}, listing, {}))
 
-    def check(value: object) -> str:
-        found = text(value)
-        if found not in allowed:
-            raise refusal("not-one-of", f"Unsupported value: {quote_value(found)}", listing)
-        return found
 
-    return BeforeValidator(check)
+def _choice(members: Mapping[str, str], allowed: str, hints: Mapping[str, str], value: object) -> str:
+    found = text(value)
+    if found not in members:
+        message = hints.get(found) or f"Unsupported value: {quote_value(found)}"
+        raise refusal("not-one-of", message, allowed)
+    return members[found]
 
 
 def api_version(*supported: str) -> BeforeValidator:

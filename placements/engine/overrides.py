@@ -157,14 +157,14 @@ def override(
             for snapshot, keys, number, rule in selected_by
             if (outer if snapshot.is_for_clusters else own) in keys
         ]
-        changed = _apply_rules(each, rules, cluster)
+        changed = apply_rules(each, rules, cluster)
         if isinstance(changed, OverrideFailed):
             return changed
         (left_out if changed is None else kept).append(changed or each)
     return Overridden(tuple(kept), tuple(left_out))
 
 
-def _apply_rules(
+def apply_rules(
     each: HubObject, rules: Iterable[tuple[OverrideContent, int, OverrideRule]], cluster: Cluster
 ) -> HubObject | OverrideFailed | None:
     """Return an object after all rules, None if one leaves it out; the result must be a manifest."""

@@ -55,11 +55,11 @@ def parse_hub_object(document: object) -> HubObject:
     For one of Fleet's own kinds that is the only error.
     """
     refuse_fleet_kinds(document)
-    parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=_size_problems)
+    parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=size_problems)
     return HubObject.of(mapping_at(document))
 
 
-def _size_problems(document: object) -> Iterator[ErrorDetail]:
+def size_problems(document: object) -> Iterator[ErrorDetail]:
     if (size := len(canonical_json(document))) > LARGEST_OBJECT:
         message = f"Too large: {size / _MEBIBYTE:.2f} MiB as compact JSON ({size} bytes)"
         yield ErrorDetail((), "too-large", message, f"at most 1.5 MiB ({LARGEST_OBJECT} bytes)")

@@ -158,7 +158,7 @@ class PropertySorter(ManifestModel):
     sort_order: Annotated[SortOrder, one_of(SortOrder)]
 
 
-def _under_ocm(value: object, info: ValidationInfo) -> object:
+def only_under_ocm(value: object, info: ValidationInfo) -> object:
     if (info.context or {}).get("semantics", Semantics.OCM) is not Semantics.OCM:
         raise refusal("field-of-other-semantics", "Forbidden: only allowed for ocm semantics")
     return value
@@ -170,7 +170,7 @@ class ClusterSelectorTerm(ManifestModel):
     label_selector: LabelSelector | None = None
     property_selector: PropertySelector | None = None
     property_sorter: PropertySorter | None = None
-    claim_selector: Annotated[LabelSelector, BeforeValidator(_under_ocm)] | None = None
+    claim_selector: Annotated[LabelSelector, BeforeValidator(only_under_ocm)] | None = None
 
     @property
     def asks_nothing(self) -> bool:

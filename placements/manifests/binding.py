@@ -1,6 +1,7 @@
 """Bindings of a placement by class (`spec/scheduler.md` 1), and their parsers."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -65,8 +66,7 @@ class BindingsByClass:
 
 def classify_bindings(bindings: Iterable[PlacedBinding], fleet: Fleet) -> BindingsByClass:
     """Return the bindings by class; they come by cluster name and without those being deleted."""
-    names = ("current", "obsolete", "dangling", "unscheduled")
-    classes: dict[str, list[PlacedBinding]] = {name: [] for name in names}
+    classes: defaultdict[str, list[PlacedBinding]] = defaultdict(list)
     for binding in bindings:
         position = fleet.positions.get(binding.cluster)
         if not binding.is_active:
@@ -91,12 +91,11 @@ def _score(value: object) -> int | float:
     return value
 
 
-def _score_or_levels(value: object) -> int | float | tuple[int | float, ...]:
-    return tuple(map(_score, value)) if isinstance(value, list) else _score(value)
-
-
 Score: TypeAlias = Annotated[int | float, BeforeValidator(_score)]
-SpreadScore: TypeAlias = Annotated[int | float | tuple[int | float, ...], BeforeValidator(_score_or_levels)]
+SpreadScore: TypeAlias = Annotated[
+    int | float | tuple[int | float, ...],
+    BeforeValidator(lambda value: tuple(map(_score, value)) if isinstance(value, list) else _score(value)),
+]
 State: TypeAlias = Annotated[BindingState, one_of(BindingState)]
 
 
@@ -216,9 +215,6 @@ def parse_binding(document: object) -> BindingDocument:
 
 def newest_snapshot(bindings: Iterable[BindingDocument]) -> str:
     """Return the newest policy snapshot that the bindings name: `<placement>-<index>`, by index."""
-    return max((one.snapshot for one in bindings), key=_snapshot_order, default="")
-
-
-def _snapshot_order(name: str) -> tuple[int, str]:
-    match = _INDEX.fullmatch(name)
-    return (int(match[1]) if match else -1), name
+    matches = {one.snapshot: _INDEX.fullmatch(one.snapshot) for one in bindings}
+    indexed = ((int(match[1]) if match else -1, name) for name, match in matches.items())
+    return max(indexed, default=(-1, ""))[1]

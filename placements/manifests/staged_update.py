@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
+from sys import maxsize
 from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator
@@ -17,7 +18,6 @@ from fleetui.apimachinery.fields import (
     FleetDocument,
     LabelKey,
     Name,
-    NameProblem,
     immutable_faults,
     list_of,
     one_of,
@@ -62,14 +62,6 @@ class RunState(StrEnum):
     STOP = "Stop"
 
 
-def _stage_name_problem(text: str) -> NameProblem | None:
-    return syntax_problem(text, _STAGE_NAME, LONGEST_PART, "must be a stage name")
-
-
-def _index_problem(text: str) -> NameProblem | None:
-    return None if _INDEX.fullmatch(text) else NameProblem("bad-format", "must be an index")
-
-
 def _concurrency(value: object) -> IntOrPercent:
     found = amount(value)
     if found.number < 1:
@@ -78,8 +70,12 @@ def _concurrency(value: object) -> IntOrPercent:
     return found
 
 
+_STAGE_NAME_PROBLEM = partial(
+    syntax_problem, syntax=_STAGE_NAME, longest=LONGEST_PART, words="must be a stage name"
+)
+_INDEX_PROBLEM = partial(syntax_problem, syntax=_INDEX, longest=maxsize, words="must be an index")
 _STAGE_NAME_WORDS = f"at most {LONGEST_PART} lower-case letters and digits"
-StageName: TypeAlias = Annotated[str, pattern(_stage_name_problem, _STAGE_NAME_WORDS)]
+StageName: TypeAlias = Annotated[str, pattern(_STAGE_NAME_PROBLEM, _STAGE_NAME_WORDS)]
 Concurrency: TypeAlias = Annotated[IntOrPercent, BeforeValidator(_concurrency)]
 
 
@@ -160,7 +156,7 @@ class StagedRunSpec(ManifestModel):
     """Which placement to bring to which resource snapshot, by which strategy."""
 
     placement_name: Name
-    resource_snapshot_index: Annotated[str, pattern(_index_problem, "an integer from 0")] | None = None
+    resource_snapshot_index: Annotated[str, pattern(_INDEX_PROBLEM, "an integer from 0")] | None = None
     staged_rollout_strategy_name: Name
     state: Annotated[RunState, one_of(RunState)] = RunState.INITIALIZE
 
