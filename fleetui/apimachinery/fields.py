@@ -368,16 +368,9 @@ OptionalLabelKey: TypeAlias = Annotated[
 _ALLOWED = "a duration such as 30s, 15m or 1h30m, at most 8760h"
 _LONGEST = timedelta(hours=8760)
 _DURATION_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|µs|μs|ms|s|m|h)")
-_MICROSECONDS = {
-    "ns": Fraction(1, 1000),
-    "us": Fraction(1),
-    "µs": Fraction(1),
-    "μs": Fraction(1),
-    "ms": Fraction(1000),
-    "s": Fraction(10**6),
-    "m": Fraction(60 * 10**6),
-    "h": Fraction(3600 * 10**6),
-}
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_MICROSECONDS: dict[str, int | Fraction] = {"ns": Fraction(1, 1000), "us": 1, "µs": 1, "μs": 1, "ms": 1000}
+_MICROSECONDS |= {unit: seconds * 10**6 for unit, seconds in _SECONDS.items()}
 
 
 def parse_duration(text: str) -> timedelta:

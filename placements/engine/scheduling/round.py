@@ -113,9 +113,8 @@ class CandidateScore:
 
 
 def _bids(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
-    race, outlook = evaluation.race, evaluation.strategy.outlook
-    parts = zip(race.constraints, race.groups, race.counts, strict=True)
-    judged = zip(parts, evaluation.scores, evaluation.verdicts, strict=True)
+    outlook = evaluation.strategy.outlook
+    judged = zip(evaluation.race.parts, evaluation.scores, evaluation.verdicts, strict=True)
     return tuple(
         ConstraintScore(*part, score, verdict.violates, verdict.forbids, outlook(*part))
         for part, score, verdict in judged

@@ -5,7 +5,7 @@ the eight methods (`design/architecture.md`); a ranker updates only what one pic
 preference, the greedy loop, the record and its replay are shared by all strategies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -129,6 +129,11 @@ class RoundState:
     groups: tuple[Groups, ...]
     counts: tuple[Ints, ...]
     left: Bools
+
+    @property
+    def parts(self) -> Iterator[tuple[TopologySpreadConstraint, Groups, Ints]]:
+        """Return each constraint with its domains and their counts."""
+        return zip(self.constraints, self.groups, self.counts, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +324,13 @@ class StandingsStrategy(Protocol):
 
     def standings(self, field: RankerInput) -> IncrementalRanker | None:
         """Return the ranker of a run; None where only the eight methods can be used."""
+
+
+def is_reached(codes: Codes | Ints, groups: int) -> Bools:
+    """Return which of so many domains have an entry; a code outside them counts for none."""
+    reached = np.zeros(groups + 1, dtype=np.bool_)  # the last is for entries in no domain
+    reached[codes] = True
+    return reached[:-1]
 
 
 def places(codes: Codes, absent: int | Ints) -> NDArray[np.intp]:

@@ -47,11 +47,8 @@ class SkewRules(SpreadStrategy):
 
     def missing_key(self, constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
         """Return the meaning of `keyless_score` for such a cluster."""
-        return (
-            MissingKeyPolicy.EXCLUDED
-            if self.keyless_score(constraint) is None
-            else MissingKeyPolicy.UNLIMITED
-        )
+        is_out = self.keyless_score(constraint) is None
+        return MissingKeyPolicy.EXCLUDED if is_out else MissingKeyPolicy.UNLIMITED
 
     def outlook(self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
         """Compare with the smallest domain; what is limited is the skew with one more."""
@@ -64,17 +61,12 @@ class SkewRules(SpreadStrategy):
 
     def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
         """Judge each domain by the skew that one more would make; a hard constraint forbids a violation."""
-        return [
-            self._verdict(constraint, groups, counts)
-            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
-        ]
-
-    def _verdict(
-        self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints
-    ) -> ConstraintVerdict:
-        by_group = self.violates(constraint, SkewAfterPick(counts, levels_of(counts)))
-        violates = at_entries(by_group, groups, missing_key=False)
-        return ConstraintVerdict(violates, violates & is_hard(constraint))
+        verdicts = []
+        for constraint, groups, counts in race.parts:
+            by_group = self.violates(constraint, SkewAfterPick(counts, levels_of(counts)))
+            violates = at_entries(by_group, groups, missing_key=False)
+            verdicts.append(ConstraintVerdict(violates, violates & is_hard(constraint)))
+        return verdicts
 
     def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
         return np.greater(self.after(prospect), constraint.max_skew)
@@ -83,12 +75,11 @@ class SkewRules(SpreadStrategy):
         return prospect.change
 
     def scores(self, race: RoundState, _contends: Bools) -> list[Scores]:
-        return [
-            at_entries(
-                self.score(constraint, SkewAfterPick(counts, levels_of(counts))), groups, missing_key=0
-            )
-            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
-        ]
+        scores = (
+            (self.score(constraint, SkewAfterPick(counts, levels_of(counts))), groups)
+            for constraint, groups, counts in race.parts
+        )
+        return [at_entries(score, groups, missing_key=0) for score, groups in scores]
 
     def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
         """Score −change, or −1000 when the limit is broken."""

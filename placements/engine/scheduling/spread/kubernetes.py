@@ -27,6 +27,7 @@ from placements.engine.scheduling.spread.base import (
     SpreadStrategy,
     at_entries,
     is_hard,
+    is_reached,
     places,
 )
 from placements.manifests.policy import InclusionPolicy, TopologySpreadConstraint
@@ -169,9 +170,7 @@ class _Soft:
 
     def reach(self, contends: Bools) -> None:
         """Count the domains of those who contend, by which the cost of all is weighed."""
-        is_reached = np.zeros(len(self.counts) + 1, dtype=np.bool_)
-        is_reached[self.places[contends]] = True
-        reached = int(np.count_nonzero(is_reached[:-1]))
+        reached = int(np.count_nonzero(is_reached(self.places[contends], len(self.counts))))
         if reached != self.reached:
             self.reached = reached
             costs = soft_cost(self.constraint, np.array(self.counts, dtype=np.float64), reached)
@@ -237,7 +236,7 @@ class KubernetesSpread(SpreadStrategy):
         """Forbid what would exceed the smallest domain by more than maxSkew, and who lacks a hard key."""
         nothing = np.zeros(len(race.left), dtype=np.bool_)
         verdicts = []
-        for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True):
+        for constraint, groups, counts in race.parts:
             if is_hard(constraint):
                 forbids = at_entries(is_too_many(constraint, counts), groups, missing_key=True)
                 verdicts.append(ConstraintVerdict(forbids, forbids))
@@ -247,10 +246,7 @@ class KubernetesSpread(SpreadStrategy):
 
     def scores(self, race: RoundState, contends: Bools) -> list[Scores]:
         """Return each soft one's cost, count times ln(domains + 2) plus maxSkew - 1, no hard ones."""
-        return [
-            _cost(constraint, groups, counts, contends)
-            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
-        ]
+        return [_cost(constraint, groups, counts, contends) for constraint, groups, counts in race.parts]
 
     def combine(self, race: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
         """Normalize the summed costs to 0 (worst) to 100 over the contenders that carry every soft key."""
@@ -297,7 +293,5 @@ def _groups(constraint: TopologySpreadConstraint, setting: SpreadInput) -> Group
 def _cost(constraint: TopologySpreadConstraint, groups: Groups, counts: Ints, contends: Bools) -> Scores:
     if is_hard(constraint):
         return np.zeros(len(groups.codes), dtype=np.float64)
-    is_reached = np.zeros(len(groups) + 1, dtype=np.bool_)  # the last is for entries in no domain
-    is_reached[groups.codes[contends]] = True
-    domains = int(np.count_nonzero(is_reached[:-1]))
+    domains = int(np.count_nonzero(is_reached(groups.codes[contends], len(groups))))
     return at_entries(soft_cost(constraint, counts.astype(np.float64), domains), groups, missing_key=0)

@@ -20,6 +20,7 @@ from placements.engine.scheduling.spread.base import (
     SpreadStrategy,
     at_entries,
     is_hard,
+    is_reached,
 )
 from placements.engine.scheduling.spread.ocm_incremental import (
     EXACT_LEVELS,
@@ -113,7 +114,7 @@ class OcmSpread(SpreadStrategy):
     def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
         """Forbid what would be more than maxSkew above the emptiest sibling."""
         verdicts = []
-        for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True):
+        for constraint, groups, counts in race.parts:
             too_many = np.greater(self.outlook(constraint, groups, counts).after, constraint.max_skew)
             forbids = at_entries(too_many & is_hard(constraint), groups, missing_key=False)
             verdicts.append(ConstraintVerdict(forbids, forbids))
@@ -216,11 +217,9 @@ def _gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
 
 def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
     """Return the domains of those who contend, family by family."""
-    is_reached = np.zeros(len(groups) + 1, dtype=np.bool_)  # the last is for entries in no domain
-    is_reached[groups.codes[contends]] = True
     siblings = groups.siblings.tolist()
     families: dict[int, list[int]] = {}
-    for one in np.flatnonzero(is_reached[:-1]).tolist():
+    for one in np.flatnonzero(is_reached(groups.codes[contends], len(groups))).tolist():
         families.setdefault(siblings[one], []).append(one)
     return families.values()
 
