@@ -413,11 +413,8 @@ def _reader(annotation: Any) -> Callable[[Any], Any]:
         return lambda items: tuple(map(read, items))
     if isinstance(annotation, type) and issubclass(annotation, ManifestModel):
         return annotation.from_plain
-    return (
-        annotation
-        if isinstance(annotation, type) and issubclass(annotation, StrEnum)
-        else lambda value: value
-    )
+    is_enum = isinstance(annotation, type) and issubclass(annotation, StrEnum)
+    return annotation if is_enum else lambda value: value
 
 
 def is_absent(value: object) -> bool:

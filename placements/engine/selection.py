@@ -136,11 +136,10 @@ def ordered(objects: Iterable[HubObject]) -> tuple[HubObject, ...]:
 
 def _place(each: HubObject) -> tuple[int, str, str]:
     """Return the sort key; group and version, and namespace and name, are compared as one text each."""
-    rank = _RANKS.get(each.kind)
     name = f"{each.namespace}/{each.name}"
-    if rank is None:
-        return len(_RANKS), f"{each.group}/{each.version}, Kind={each.kind}", name
-    return rank, each.api_version, name
+    if each.kind in _RANKS:
+        return _RANKS[each.kind], each.api_version, name
+    return len(_RANKS), f"{each.group}/{each.version}, Kind={each.kind}", name
 
 
 _LISTED = 50
@@ -213,9 +212,8 @@ def _find(selector: ResourceSelector, hub: Inventory, within: str | None) -> _Fi
         return _find_namespaces(selector, hub)
     finding = _Finding()
     if not is_ever_placed(selector.group, selector.kind):
-        finding.remark(
-            "kind", "never-placed", f"selects nothing: objects of kind {selector.kind} are never placed"
-        )
+        message = f"selects nothing: objects of kind {selector.kind} are never placed"
+        finding.remark("kind", "never-placed", message)
     elif not hub.is_namespaced(selector.group, selector.kind):
         finding.objects += _matches(selector, hub, "", finding)
     elif within is not None:
@@ -241,9 +239,8 @@ def _matches(selector: ResourceSelector, hub: Inventory, place: str, finding: _F
     if not selector.name:
         return [each for each in found if why_left_out(each, hub.by_key) is None]
     if not matching:
-        finding.remark(
-            "name", "not-on-the-hub", f"{selector.kind} {quote_value(selector.name)} is not on the hub"
-        )
+        message = f"{selector.kind} {quote_value(selector.name)} is not on the hub"
+        finding.remark("name", "not-on-the-hub", message)
     for each in found:
         reason = why_left_out(each, hub.by_key)
         if reason:
@@ -269,11 +266,8 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
             # Add everything inside the namespaces that may leave the hub.
             inside = [each for namespace in found for each in hub.inside(namespace.name)]
             left_out = {each.kind for each in inside if not is_ever_placed(each.group, each.kind)}
-            finding.objects += [
-                each
-                for each in inside
-                if is_ever_placed(each.group, each.kind) and why_left_out(each, hub.by_key) is None
-            ]
+            placeable = [each for each in inside if is_ever_placed(each.group, each.kind)]
+            finding.objects += [each for each in placeable if why_left_out(each, hub.by_key) is None]
             if left_out:
                 message = f"skips kinds that are never placed: {_listing(left_out)}"
                 finding.remark("", "never-placed", message)

@@ -366,10 +366,8 @@ def spec_caveats(spec: PlacementSpec, *, path: str = "spec") -> tuple[ManifestWa
         place = f"{path}.strategy.rollingUpdate.maxUnavailable"
         caveats.append(ManifestWarning("zero-max-unavailable", place, "0: in-place updates never start"))
     if budgets and budgets.max_surge.number == 0:
-        place, message = (
-            f"{path}.strategy.rollingUpdate.maxSurge",
-            "0: a replacement starts only after a removal",
-        )
+        place = f"{path}.strategy.rollingUpdate.maxSurge"
+        message = "0: a replacement starts only after a removal"
         caveats.append(ManifestWarning("zero-max-surge", place, message))
     if strategy.apply_strategy != ApplyStrategy():
         message = f"other than the defaults: {_STORED}"

@@ -40,12 +40,8 @@ class ChangeKind(StrEnum):
     NAME = "name"
 
 
-POLICY_CHANGES = frozenset(ChangeKind) - {
-    ChangeKind.NUMBER,
-    ChangeKind.LABEL,
-    ChangeKind.LEAVE,
-    ChangeKind.REPORT,
-}
+_OTHER_CHANGES = {ChangeKind.NUMBER, ChangeKind.LABEL, ChangeKind.LEAVE, ChangeKind.REPORT}
+POLICY_CHANGES = frozenset(ChangeKind) - _OTHER_CHANGES
 
 
 @dataclass(frozen=True)

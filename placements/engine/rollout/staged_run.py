@@ -148,9 +148,7 @@ class Stage:
         return self.ended_at is not None and not self.steps
 
     def with_steps(self, steps: Mapping[str, ClusterStep]) -> "Stage":
-        return (
-            replace(self, steps=tuple(steps.get(step.name, step) for step in self.steps)) if steps else self
-        )
+        return replace(self, steps=tuple(steps.get(step.name, step) for step in self.steps))
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,11 +116,9 @@ class StagedPlanner:
         )
         if in_flight:
             reason = WaitReason.REMOVALS if run.is_deleting else WaitReason.CLUSTERS
-            waits, stuck = (Wait(reason, stage.name, in_flight),), self._stuck(stage)
-            concurrency = _concurrency(run)
-            return StagedUpdateResult(
-                run, RunStatus.STOPPING, waits=waits, concurrency=concurrency, stuck=stuck
-            )
+            waits, concurrency = (Wait(reason, stage.name, in_flight),), _concurrency(run)
+            stopping = StagedUpdateResult(run, RunStatus.STOPPING, waits=waits, concurrency=concurrency)
+            return replace(stopping, stuck=self._stuck(stage))
         if not run.is_stopped:
             run = replace(run, is_stopped=True, stopped_at=self.state.at)
         waits = (Wait(WaitReason.RESUME, stage.name),)
@@ -294,11 +292,9 @@ class StagedPlanner:
                 yield step
 
     def _stuck(self, stage: Stage) -> tuple[str, ...]:
-        return tuple(
-            step.name
-            for step in stage.steps
-            if step.is_running and step.started_at and self.state.at - step.started_at >= STUCK_AFTER
-        )
+        running = [step for step in stage.steps if step.is_running and step.started_at]
+        since = self.state.at - STUCK_AFTER
+        return tuple(step.name for step in running if step.started_at and step.started_at <= since)
 
     def _start(self, step: ClusterStep) -> ClusterStep:
         return step.start(self.state.at, self.state.cluster(step.name).running or "")

@@ -61,13 +61,10 @@ def decision_caveats(decision: Decision) -> tuple[ManifestWarning, ...]:
         clusters.setdefault(one.property, []).append(one.cluster)
     is_fatal = decision.is_failed and not decision.is_unsatisfiable
     effect = "the cycle fails" if is_fatal else "it counts as absent"
+    places = {format_path(("properties", name)): _some(names) for name, names in clusters.items()}
     return tuple(
-        ManifestWarning(
-            "malformed-property",
-            format_path(("properties", name)),
-            f"no quantity on {_some(names)}: {effect}",
-        )
-        for name, names in clusters.items()
+        ManifestWarning("malformed-property", place, f"no quantity on {names}: {effect}")
+        for place, names in places.items()
     )
 
 
@@ -95,9 +92,8 @@ def _constraint(
         message = f"{named} has one value only, {column.values[0]!r}: one domain, so nothing is spread"
         yield ManifestWarning("single-group", path, message)
     if lacking:
-        yield ManifestWarning(
-            "clusters-lack-key", path, f"{_some(lacking)} without {named}: {_WITHOUT_KEY[missing_key]}"
-        )
+        message = f"{_some(lacking)} without {named}: {_WITHOUT_KEY[missing_key]}"
+        yield ManifestWarning("clusters-lack-key", path, message)
 
 
 def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterator[ManifestWarning]:

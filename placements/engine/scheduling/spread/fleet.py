@@ -75,11 +75,11 @@ class SkewRules(SpreadStrategy):
         return prospect.change
 
     def scores(self, race: RoundState, _contends: Bools) -> list[Scores]:
-        scores = (
-            (self.score(constraint, SkewAfterPick(counts, levels_of(counts))), groups)
-            for constraint, groups, counts in race.parts
-        )
-        return [at_entries(score, groups, missing_key=0) for score, groups in scores]
+        scores: list[Scores] = []
+        for constraint, groups, counts in race.parts:
+            by_group = self.score(constraint, SkewAfterPick(counts, levels_of(counts)))
+            scores.append(at_entries(by_group, groups, missing_key=0))
+        return scores
 
     def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
         """Score −change, or −1000 when the limit is broken."""

@@ -122,10 +122,8 @@ class OcmSpread(SpreadStrategy):
 
     def scores(self, race: RoundState, contends: Bools) -> list[Scores]:
         """Return each level's gap: how far a domain is above its emptiest sibling, negative."""
-        return [
-            at_entries(_gaps(groups, counts, contends), groups, missing_key=0)
-            for groups, counts in zip(race.groups, race.counts, strict=True)
-        ]
+        gaps = [(_gaps(groups, counts, contends), groups) for _, groups, counts in race.parts]
+        return [at_entries(gap, groups, missing_key=0) for gap, groups in gaps]
 
     def combine(self, race: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
         """Strict: the gaps level by level. Weighted: one number, −100 to 100, made of the levels' scores."""
