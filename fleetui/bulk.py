@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
+from django.db.models.expressions import Combinable
 
 BATCH_SIZE = 500
 
@@ -24,10 +25,12 @@ def claim_batch(due: QuerySet[Row], *order: str, size: int, **lease: Any) -> lis
 
     A conditional update: a row that another worker claims meanwhile is no longer in `due` and is left to it.
     Two workers with the same `lease` may both get such a row, so a lease contains a token where that matters.
+    Values that the database computes from the row, such as `F("calls") + 1`, do not identify it.
     """
     ids = list(due.order_by(*order).values_list("pk", flat=True)[:size])
     claimed = due.filter(pk__in=ids).update(**lease) if ids else 0
     if claimed == len(ids):
         return ids
-    mine = due.model._default_manager.filter(pk__in=ids, **lease)
+    constants = {name: value for name, value in lease.items() if not isinstance(value, Combinable)}
+    mine = due.model._default_manager.filter(pk__in=ids, **constants)
     return list(mine.order_by(*order).values_list("pk", flat=True))

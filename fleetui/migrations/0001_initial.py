@@ -15,6 +15,7 @@ def create_roles(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
+
     initial = True
 
     dependencies = [
@@ -24,60 +25,31 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name="WorkerHeartbeat",
+            name='WorkerHeartbeat',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("at", models.DateTimeField()),
+                ('queue', models.CharField(max_length=100, primary_key=True, serialize=False)),
+                ('at', models.DateTimeField()),
+                ('waiting', models.PositiveIntegerField(default=0)),
+                ('busy_since', models.DateTimeField(null=True)),
             ],
         ),
         migrations.CreateModel(
-            name="Event",
+            name='Event',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("at", models.DateTimeField()),
-                ("actor_name", models.CharField(max_length=150)),
-                ("verb", models.CharField(max_length=40)),
-                ("kind", models.CharField(max_length=20)),
-                ("name", models.CharField(max_length=700)),
-                ("revision", models.PositiveBigIntegerField(null=True)),
-                ("before", fleetui.fields.OrderedJSONField(null=True)),
-                ("after", fleetui.fields.OrderedJSONField(null=True)),
-                (
-                    "actor",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('at', models.DateTimeField()),
+                ('actor_name', models.CharField(max_length=150)),
+                ('verb', models.CharField(max_length=40)),
+                ('kind', models.CharField(max_length=20)),
+                ('name', models.CharField(max_length=700)),
+                ('revision', models.PositiveBigIntegerField(null=True)),
+                ('before', fleetui.fields.OrderedJSONField(null=True)),
+                ('after', fleetui.fields.OrderedJSONField(null=True)),
+                ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={
-                "indexes": [
-                    models.Index(fields=["kind", "name", "-id"], name="event_of_object"),
-                    models.Index(fields=["actor_name", "-id"], name="event_of_actor"),
-                ],
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(("verb", ""), _negated=True), name="event_has_verb"
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            models.Q(("kind", ""), _negated=True), models.Q(("name", ""), _negated=True)
-                        ),
-                        name="event_has_object",
-                    ),
-                ],
+                'indexes': [models.Index(fields=['kind', 'name', '-id'], name='event_of_object'), models.Index(fields=['actor_name', '-id'], name='event_of_actor')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('verb', ''), _negated=True), name='event_has_verb'), models.CheckConstraint(condition=models.Q(models.Q(('kind', ''), _negated=True), models.Q(('name', ''), _negated=True)), name='event_has_object')],
             },
         ),
         # Nothing to undo: users may belong to the groups.

@@ -25,6 +25,7 @@ from placements.services.demo.load import load_demo
 from placements.services.placements import save_placement
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.worker import run_cluster_calls
+from tests.database import forget_caches
 from tests.load.deciding import StatementCounter
 from tests.page_samples import sample_pages
 from tests.rows import NOW, person, run_due
@@ -77,6 +78,7 @@ def pages(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) ->
     """Load the demo of 5,000, narrow its largest placement, begin every rollout; give the pages."""
     request.getfixturevalue("django_db_setup")
     request.getfixturevalue("collected_static")
+    forget_caches()  # this fixture is set up before the one that does so for each test
     with django_db_blocker.unblock(), transaction.atomic():
         load_demo(5000, by=None, now=NOW)
         MemberCluster.objects.filter(connection={}).update(connection=AT_ONCE)
@@ -92,7 +94,7 @@ def pages(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) ->
 
 
 def _work() -> None:
-    run_cluster_calls(now=NOW, threads=1, clock=lambda: NOW)
+    run_cluster_calls(now=NOW, threads=0, clock=lambda: NOW)
     sync_due_rollouts(now=NOW)
 
 
