@@ -27,7 +27,6 @@ from placements.manifests.policy import PlacementPolicy
 
 Arrays = dict[str, NDArray[Any]]
 _FASTEST = 1
-_USAGE = ("capacity", "allocatable", "available")
 _LENGTH_BYTES = 4
 
 
@@ -93,10 +92,10 @@ def pack_fleet(fleet: Fleet) -> bytes:
             dict(cluster.labels),
             [[taint.key, taint.value, taint.effect] for taint in cluster.taints],
             dict(cluster.properties),
-            [dict(getattr(cluster.usage, name)) for name in _USAGE],
+            [dict(usage.capacity), dict(usage.allocatable), dict(usage.available)],
             [cluster.eligibility.kind, cluster.eligibility.reason],
         ]
-        for cluster in fleet
+        for cluster, usage in ((one, one.usage) for one in fleet)
     ]
     text = json.dumps(listed, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return zlib.compress(text.encode(), _FASTEST)
