@@ -38,7 +38,8 @@ def call_all(
                 done.set_result(ask())
             except (DriverError, InvalidManifest) as error:
                 done.set_exception(error)
-            yield key, _answer(done)
+            answer = _answer(done)
+            yield key, answer
         return
     pool = ThreadPoolExecutor(min(threads, len(questions)) or 1, thread_name_prefix="ask")
     open_ones: dict[Future[Value], Key] = {pool.submit(ask): key for key, ask in questions.items()}

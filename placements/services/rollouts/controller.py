@@ -37,6 +37,8 @@ ROLLOUT = "rollout"
 LEASE = timedelta(seconds=10)
 RESYNC = timedelta(seconds=10)
 """While a rollout is in progress it is synced this often: clusters become unreachable by themselves."""
+IDLE_RESYNC = timedelta(seconds=30)
+"""One that starts nothing is synced less often: what it waits for leads to a sync of its own."""
 LARGE = 1_000
 PAUSE = timedelta(microseconds=150)
 """So long a placement on more than LARGE clusters rests after a sync, for each of them.
@@ -101,7 +103,8 @@ def sync_rollout(placement_id: int, *, now: datetime) -> RollingUpdateResult | N
 def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: datetime) -> None:
     placement, state = context.placement, context.state
     is_over = result.phase is RunPhase.FINISHED
-    requeue_at = min(result.requeue_at or now + RESYNC, now + RESYNC)
+    resync_at = now + (RESYNC if result.actions else IDLE_RESYNC)
+    requeue_at = min(result.requeue_at or resync_at, resync_at)
     _mark_synced(context, requeue_at=None if is_over else requeue_at, now=now)
     _delete_left_behind(context, now=now)
 

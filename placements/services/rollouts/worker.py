@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 from django.db.models import F, Prefetch, Q, QuerySet
 
 from clusters.driver_factory import driver_for, wall_clock
@@ -403,7 +403,8 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
         unchanged = mine.filter(Q(phase=first.phase) & reduce(or_, run_the_same))
         placements = {one.placement_id for one in bindings}
         with transaction.atomic():
-            if is_news:  # first, as a sync of a rollout begins with this row as well: else a deadlock
+            # First, as a sync of a rollout begins with this row and then writes conditions: else a deadlock.
+            if is_news or connection.features.has_select_for_update:
                 locked = Placement.objects.select_for_update().filter(pk__in=placements).order_by("pk")
                 list(locked.values_list("pk", flat=True))
             reported = set(unchanged.values_list("pk", flat=True)) if is_news else set()
