@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from sys import maxsize
 from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
 from fleetui.apimachinery.fields import (
+    INT32_MAX,
     LONGEST_PART,
     DurationText,
     FilledText,
@@ -73,7 +73,7 @@ def _concurrency(value: object) -> IntOrPercent:
 _STAGE_NAME_PROBLEM = partial(
     syntax_problem, syntax=_STAGE_NAME, longest=LONGEST_PART, words="must be a stage name"
 )
-_INDEX_PROBLEM = partial(syntax_problem, syntax=_INDEX, longest=maxsize, words="must be an index")
+_INDEX_PROBLEM = partial(syntax_problem, syntax=_INDEX, longest=INT32_MAX, words="must be an index")
 _STAGE_NAME_WORDS = f"at most {LONGEST_PART} lower-case letters and digits"
 StageName: TypeAlias = Annotated[str, pattern(_STAGE_NAME_PROBLEM, _STAGE_NAME_WORDS)]
 Concurrency: TypeAlias = Annotated[IntOrPercent, BeforeValidator(_concurrency)]
