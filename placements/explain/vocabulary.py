@@ -321,7 +321,7 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ReasonCode.SCALED_DOWN: lambda facts: (
         f"Fewer clusters are requested; removed first ({_STATES[facts['state']]}; stored {_scores(facts)})"
     ),
-    ReasonCode.CHOSEN_ANEW: "Placed before, not selected again",
+    ReasonCode.CHOSEN_AGAIN: "Placed before, not selected again",
     ReasonCode.NOT_NAMED: "Not in the list of cluster names",
     ReasonCode.SCALING_DOWN: "Not evaluated: this cycle only removes clusters",
     ReasonCode.NOTHING_TO_DO: "Not evaluated: placement already satisfied",

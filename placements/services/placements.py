@@ -20,8 +20,7 @@ from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from placements.engine.rollout.staged_run import StageReason
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.decision import Decision, labels_read, properties_read
 from placements.engine.scheduling.profile import chooses_anew
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.vocabulary import counted, joined

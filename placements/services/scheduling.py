@@ -16,8 +16,7 @@ from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched, claim_batch
 from placements import models
-from placements.engine.scheduling.decision import ENGINE_VERSION, Decision
-from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.decision import ENGINE_VERSION, Decision, labels_read, properties_read
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
 from placements.manifests.binding import BindingState

@@ -67,7 +67,7 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
 
 
 def _yaml(*documents: object) -> str:
-    return "---\n".join(map(dump_yaml, documents))  # type: ignore[arg-type]
+    return "---\n".join(map(dump_yaml, documents))
 
 
 def _bound(stage: Stage) -> int:

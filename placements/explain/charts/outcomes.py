@@ -42,7 +42,7 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.TOPOLOGY_SPREAD: "hard spread limit",
     ReasonCode.OUTRANKED: "lower rank",
     ReasonCode.POLICY_CHANGED: "lower rank",
-    ReasonCode.CHOSEN_ANEW: "lower rank",
+    ReasonCode.CHOSEN_AGAIN: "lower rank",
     ReasonCode.SCALED_DOWN: "fewer clusters requested",
 }
 """The rules that remove clusters, in the order in which they apply, and their names on pages."""

@@ -10,7 +10,8 @@ from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.changes import Change
 from placements.engine.scheduling.profile import profile_of
 from placements.manifests import ocm_placement
-from placements.manifests.placement import SPREAD_OPTIONS_ANNOTATION, is_ocm_placement, parse_placement
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.policy import PlacementPolicy, TopologySpreadConstraint, parse_policy
 from placements.services.decisions.records import DecisionView
 
@@ -31,7 +32,7 @@ def draft_with(view: DecisionView, change: Change) -> Document | None:
     now = parse_placement(document)
     options, decided = ({**one, "balance": None} for one in (now.spread_options, cycle.options))
     has_rules = now.semantics is cycle.semantics and options == decided
-    if not (has_rules and now.spec.policy.canonical() == cycle.policy.canonical()):
+    if not (has_rules and now.spec.policy.to_plain() == cycle.policy.to_plain()):
         return None
     changed = with_option(document, *change.option) if change.option else with_change(document, change)
     return changed if _has_change(changed, change) else None
@@ -83,5 +84,5 @@ def with_change(document: Document, change: Change) -> Document:
         if change.edit is not None:
             change.edit(policy)
             parsed = parse_policy(policy, semantics=wanted.semantics)
-    spec["policy"] = policy if parsed == wanted.policy else wanted.policy.canonical()
+    spec["policy"] = policy if parsed == wanted.policy else wanted.policy.to_plain()
     return changed

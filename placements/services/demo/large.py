@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from random import Random
 
-from placements.manifests.placement import SEMANTICS_ANNOTATION, SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.placement import SEMANTICS_ANNOTATION
 from placements.services.demo.model import (
     CORDON,
     CPU_COST,

@@ -14,7 +14,8 @@ from django.db.models import Max, QuerySet
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.models import Event
 from fleetui.pagination import BadCursorError
-from placements.manifests.placement import SEMANTICS_ANNOTATION, SPREAD_OPTIONS_ANNOTATION, is_ocm_placement
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.placement import SEMANTICS_ANNOTATION, is_ocm_placement
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
 
 Document = dict[str, Any]

@@ -13,9 +13,9 @@ from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
 from placements.explain.vocabulary import joined
 from placements.manifests.binding import PlacedBinding
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.ocm_options import OcmOptions, parse_ocm_options, refuse_weighted_limits
 from placements.manifests.placement import (
-    SPREAD_OPTIONS_ANNOTATION,
     ClusterResourcePlacement,
     OcmPlacement,
     placement_caveats,
@@ -87,7 +87,7 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
     """
     if semantics is placement_input.semantics:
         return placement_input
-    plain = placement_input.policy.canonical()
+    plain = placement_input.policy.to_plain()
     lost = [
         _left_out(f"policy.topologySpreadConstraints[{index}].{name}", semantics)
         for index, constraint in enumerate(plain.get("topologySpreadConstraints", []))

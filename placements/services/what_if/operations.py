@@ -13,7 +13,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.audit import actor_name
 from fleetui.task_queue import enqueue
-from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.decision import labels_read, properties_read
 from placements.explain.what_if import choice_words
 from placements.models import (
     Decision,
