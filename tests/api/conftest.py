@@ -1,6 +1,7 @@
 """Callers of the API, each with a role; no attempts remembered from one test to the next."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.core.cache import cache
@@ -11,7 +12,7 @@ from tests.rows import person
 
 
 @pytest.fixture(autouse=True)
-def _served(collected_static: None) -> None:
+def _served(collected_static: Path) -> None:
     """Serve the files as in production: the page of the documentation has some."""
 
 

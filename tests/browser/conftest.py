@@ -99,7 +99,7 @@ def console(_hub: None, one_server: list[LiveServer]) -> LiveServer:
 
 
 @pytest.fixture(scope="session")
-def one_server(collected_static: None) -> Iterator[list[LiveServer]]:
+def one_server(collected_static: Path) -> Iterator[list[LiveServer]]:
     """Hold the server of all tests: it starts with the first, once its database is in its place."""
     servers: list[LiveServer] = []
     yield servers

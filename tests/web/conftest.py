@@ -4,6 +4,7 @@ Everyone gets a browser of their own: nobody, a stranger without a role, a viewe
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -16,7 +17,7 @@ from tests.rows import NOW, config_map, decided, joined, namespace, person, pick
 
 
 @pytest.fixture(autouse=True)
-def _served(collected_static: None) -> None:
+def _served(collected_static: Path) -> None:
     """Serve the files as in production."""
 
 
