@@ -15,9 +15,10 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_operations import abandon, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.worker import run_cluster_calls
+from tests.database import load_once
 from tests.rows import person, placement_document
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
-from tests.services.rollouts.world import SECOND
+from tests.services.rollouts.world import SECOND, world_once
 from tests.web.test_rollouts import ask, polled
 
 pytestmark = pytest.mark.django_db
@@ -31,16 +32,26 @@ START = "/placements/web/staged-run/"
 @pytest.fixture
 def world() -> StagedWorld:
     """Give a canary with a wait and an approval, then the rest, half at a time."""
-    made = StagedWorld(BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="67%"))
-    made.place("web", staged_spec())
-    return made
+
+    def make() -> StagedWorld:
+        made = StagedWorld(BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="67%"))
+        made.place("web", staged_spec())
+        return made
+
+    return world_once("staged", make)
 
 
 @pytest.fixture
 def waiting(world: StagedWorld) -> StagedWorld:
     """Let a run wait after its canary."""
-    world.begin("one")
-    world.go_on()
+    before = world.now
+
+    def wait() -> None:
+        world.begin("one")
+        world.go_on(10)
+
+    load_once("waiting", wait)
+    world.now = before + 10 * SECOND
     return world
 
 
