@@ -38,11 +38,11 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
     chance = _chance()
     stage.manage("migrate", "-v0")
-    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), deployment("web", "web:1")))
     stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*_members()))
     stage.manage("shell", "-v0", "-c", SLOWER)
     with kept_running(stage) as console:
-        stage.manage("apply", "-f", "-", text=as_yaml(placement_document("web", spec())))
+        documents = [namespace("shop"), deployment("web", "web:1"), placement_document("web", spec())]
+        stage.manage("apply", "-f", "-", text=as_yaml(*documents))
         eventually(lambda: _available(stage) == CLUSTERS, seconds=180)
         stage.manage("apply", "-f", "-", text=as_yaml(deployment("web", "web:2")))
         _disturb(console, stage, chance)

@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from fleetui.supervisor import ProcessOptions, hold_lock, worker
-from tests.runtime.processes import ROOT, Watched, eventually, is_gone, living_with, watching
+from tests.runtime.processes import PATIENCE, ROOT, Watched, eventually, is_gone, living_with, watching
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 OURS = {"DJANGO_SETTINGS_MODULE": "tests.runtime.up_settings"}
@@ -82,7 +82,7 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
         assert not set(after.values()) & set(before.values())
 
         up.process.terminate()
-        assert up.process.wait(timeout=10) == 0
+        assert up.process.wait(timeout=PATIENCE) == 0
         assert living_with(f"FLEETUI_VAR_DIR={folder}") == {}
 
 
