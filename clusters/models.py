@@ -87,6 +87,7 @@ class MemberCluster(models.Model):
     agent_healthy = models.CharField(max_length=20, blank=True)
     healthy_since = models.DateTimeField(null=True, blank=True)
     observe_at = models.DateTimeField(null=True, blank=True)
+    inventory_at = models.DateTimeField(null=True, blank=True)
 
     verdict = models.CharField(max_length=20, blank=True)
     verdict_reason = models.CharField(max_length=200, blank=True)

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
@@ -31,15 +31,24 @@ def _report(cluster: MemberCluster, observing_since: datetime | None) -> AgentRe
     )
 
 
-def eligibility(cluster: MemberCluster, *, now: datetime, observing_since: datetime | None) -> Eligibility:
-    """Return the eligibility; only time in which the hub was observing counts against it (lifecycle A.15)."""
+LONGEST_GAP = timedelta(seconds=30)
+"""A longer pause between two rounds of observation means that the hub was down."""
+
+
+def eligibility(cluster: MemberCluster, *, now: datetime, state: FleetState | None) -> Eligibility:
+    """Return the eligibility; only time in which the hub was observing counts against it (lifecycle A.15).
+
+    Without a state of the fleet, as for a cluster that joins now, all time counts.
+    """
     if cluster.membership == Membership.LEAVING:
         return leaving()
     if not cluster.expects_report:
         return ELIGIBLE
     if not cluster.driver:
         return judge(_report(cluster, None), now=cluster.as_of or now, limits=LIMITS)
-    return judge(_report(cluster, observing_since), now=now, limits=LIMITS)
+    if state and state.observed_at:
+        now = min(now, state.observed_at + LONGEST_GAP)
+    return judge(_report(cluster, state.observing_since if state else None), now=now, limits=LIMITS)
 
 
 _COLUMNS = ("name", "document", "properties", "usage", "verdict", "verdict_reason")

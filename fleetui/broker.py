@@ -18,6 +18,8 @@ from kombu.transport import TRANSPORT_ALIASES, virtual
 from kombu.utils.json import dumps, loads
 
 SCHEME = "atomicfs"
+UPDATES, PERIODIC, ANALYSES = "celery", "periodic", "analyses"
+"""The queues: scheduling and rollouts; the sweep and observation, which do not wait for those; what-if."""
 _ABANDONED_SECONDS = 60
 _LONGEST_WAIT = 0.5
 

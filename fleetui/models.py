@@ -48,9 +48,15 @@ class Event(models.Model):
 
 
 class WorkerHeartbeat(models.Model):
-    """When a worker last answered; one row."""
+    """When a worker that reads a queue was last alive; written by its timer, however busy its tasks are.
 
+    `waiting`: the updates that were due then and not started; `busy_since`: since when there were any.
+    """
+
+    queue = models.CharField(max_length=100, primary_key=True)
     at = models.DateTimeField()
+    waiting = models.PositiveIntegerField(default=0)
+    busy_since = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
-        return self.at.isoformat()
+        return f"{self.queue}: {self.at.isoformat()}"

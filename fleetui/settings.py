@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from django.utils.functional import SimpleLazyObject
+from kombu import Queue
 
 from fleetui import broker
 from fleetui.env import (
@@ -118,6 +119,17 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TIMEZONE = "UTC"
 CELERY_ENABLE_UTC = True
+# The sweep and the observation of clusters have their own queue, so that many updates do not delay them.
+# A worker that is not restricted with -Q reads all of these.
+CELERY_TASK_QUEUES = [
+    Queue(name, routing_key=name) for name in (broker.UPDATES, broker.PERIODIC, broker.ANALYSES)
+]
+CELERY_TASK_ROUTES = {
+    "placements.tasks.sweep": {"queue": broker.PERIODIC},
+    "clusters.tasks.observe": {"queue": broker.PERIODIC},
+    "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
+}
+CELERY_BEAT_SCHEDULER = "fleetui.task_queue:BoundedScheduler"
 # A tick that waited longer than its period is worth nothing: the next one does the same.
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "placements.tasks.sweep", "schedule": 1.0, "options": {"expires": 1.0}},

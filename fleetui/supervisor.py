@@ -21,7 +21,10 @@ from types import FrameType
 from typing import IO, TextIO
 
 from fleetui import broker, tether
+from fleetui.broker import ANALYSES, PERIODIC, UPDATES
 
+_PERIODIC_SLOTS = 2
+"""One for the observation of clusters, which may wait for slow ones, and one for the sweep."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
 _STEADY_SECONDS = 30.0
 
@@ -245,15 +248,27 @@ def web(wishes: ProcessOptions) -> SupervisedProcess:
 
 
 def worker(wishes: ProcessOptions) -> SupervisedProcess:
-    """Return the worker: threads with the folder broker: a killed pool process would stop the others."""
+    """Return the worker for updates and analyses."""
+    return _celery_worker("worker", wishes, [UPDATES, ANALYSES], slots=wishes.worker_slots)
+
+
+def observer(wishes: ProcessOptions) -> SupervisedProcess:
+    """Return the worker for the sweep and the observation of clusters, which no update delays."""
+    return _celery_worker("observer", wishes, [PERIODIC], slots=_PERIODIC_SLOTS)
+
+
+def _celery_worker(
+    name: str, wishes: ProcessOptions, queues: Sequence[str], *, slots: int
+) -> SupervisedProcess:
+    # Threads with the folder broker: a killed pool process would stop the others.
     pool = "threads" if broker.is_folder(wishes.broker_url) else "prefork"
     command = (
         *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "worker"),
-        *("--pool", pool, "--concurrency", str(wishes.worker_slots)),
-        *("--without-gossip", "--without-mingle", "--hostname", f"worker-{os.getpid()}@%h"),
+        *("--queues", ",".join(queues), "--pool", pool, "--concurrency", str(slots)),
+        *("--without-gossip", "--without-mingle", "--hostname", f"{name}-{os.getpid()}@%h"),
         *("--loglevel", wishes.log_level),
     )
-    return SupervisedProcess("worker", command)
+    return SupervisedProcess(name, command)
 
 
 def beat(wishes: ProcessOptions) -> SupervisedProcess:
@@ -266,4 +281,8 @@ def beat(wishes: ProcessOptions) -> SupervisedProcess:
     return SupervisedProcess("beat", command)
 
 
-PARTS: dict[str, Callable[[ProcessOptions], SupervisedProcess]] = {"web": web, "worker": worker, "beat": beat}
+PARTS: dict[str, tuple[Callable[[ProcessOptions], SupervisedProcess], ...]] = {
+    "web": (web,),
+    "worker": (worker, observer),
+    "beat": (beat,),
+}

@@ -1,23 +1,33 @@
-"""Enqueue tasks by name after commit, and record the heartbeats of workers.
+"""Send tasks by name after commit, and record the heartbeats of workers.
 
-A message is a hint: due work is in the database, and the sweep finds it if the message is lost.
+A message is a hint: due work is in the database, and the sweep finds it if the message is lost. A queue
+therefore holds few hints, however much changes; what does not fit is not sent.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from celery import current_app
+from celery.beat import PersistentScheduler
 from django.db import transaction
+from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 
+from fleetui.broker import UPDATES
 from fleetui.models import WorkerHeartbeat
 
 log = logging.getLogger(__name__)
+
+MOST_WAITING = 20
+"""A queue with so many messages takes no more hints: the work they stand for is found without them."""
+HINT_SECONDS = 10
+"""A hint that waited longer is dropped; the sweep has sent others meanwhile."""
 _PAUSE = 5.0
-"""Seconds without a try after one failed: nobody waits twice for a broker that is away."""
+"""Seconds without a try after one failed, so that a request waits at most once for an unavailable broker."""
 _silent_until = 0.0
 
 
@@ -27,41 +37,72 @@ def enqueue(task: str, **arguments: Any) -> None:
 
 
 def send_now(task: str, arguments: dict[str, Any]) -> None:
-    """Send a task now, unless the broker was unavailable a moment ago."""
+    """Send a task now, unless its queue is full or the broker was unavailable a moment ago."""
     global _silent_until  # noqa: PLW0603 -- one broker per process
     if monotonic() < _silent_until:
         return
     try:
-        current_app.send_task(task, kwargs=arguments, ignore_result=True, retry=False)
+        with current_app.producer_or_acquire() as producer:
+            if is_full(task, producer):
+                return
+            options = {"producer": producer, "expires": HINT_SECONDS, "ignore_result": True, "retry": False}
+            current_app.send_task(task, kwargs=arguments, **options)
     except (OperationalError, OSError) as error:
         _silent_until = monotonic() + _PAUSE
         log.warning("wake-up not sent, the sweep will find it: task=%s error=%s", task, error)
 
 
-EVERY = timedelta(seconds=5)
+def is_full(task: str, producer: Producer) -> bool:
+    """Return whether the queue of a task takes no more messages. Raise OperationalError without a broker."""
+    queue = current_app.amqp.router.route({}, task)["queue"]
+    connection = cast(Connection, producer.connection)
+    try:
+        return int(queue.queue_declare(channel=producer.channel).message_count) >= MOST_WAITING
+    except (*connection.connection_errors, *connection.channel_errors) as error:
+        raise OperationalError(str(error)) from error
+
+
+class BoundedScheduler(PersistentScheduler):
+    """A Celery beat scheduler that leaves out a tick while the queue is full, as without a worker."""
+
+    def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **options: Any) -> Any:
+        if producer and not advance and is_full(entry.task, producer):
+            return None
+        return super().apply_async(entry, producer=producer, advance=advance, **options)
+
+
+HEARTBEAT_PERIOD = timedelta(seconds=5)
 SILENT_AFTER = timedelta(seconds=40)
-_ONLY = 1
+BUSY_AFTER = timedelta(seconds=15)
 
 
-def record_heartbeat(*, now: datetime) -> None:
-    """Record a heartbeat; at most one write in five seconds of all workers."""
-    if not WorkerHeartbeat.objects.filter(pk=_ONLY, at__gt=now - EVERY).exists():
-        WorkerHeartbeat.objects.update_or_create(pk=_ONLY, defaults={"at": now})
+def record_heartbeat(queues: Collection[str] = (UPDATES,), *, waiting: int = 0, now: datetime) -> None:
+    """Record that a worker reads these queues, and how many updates wait for one."""
+    rows = WorkerHeartbeat.objects.in_bulk(list(queues))
+    for queue in queues:
+        before = rows.get(queue)
+        since = ((before and before.busy_since) or now) if waiting else None
+        values = {"at": now, "waiting": waiting, "busy_since": since}
+        WorkerHeartbeat.objects.update_or_create(queue=queue, defaults=values)
 
 
-def last_beat() -> datetime | None:
-    """Return the time of the last heartbeat; None without one."""
-    return WorkerHeartbeat.objects.filter(pk=_ONLY).values_list("at", flat=True).first()
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """Whether the workers keep up: since when none has responded, or how many updates wait for a busy one."""
+
+    silent_for: timedelta | None = None
+    waiting: int = 0
 
 
-def seconds_since(*, now: datetime, waiting: Callable[[], datetime | None]) -> timedelta | None:
-    """Return the time without a heartbeat if it is too long and work is due, else None.
+def worker_state(*, now: datetime, due_since: Callable[[], datetime | None]) -> WorkerState:
+    """Return the state of the workers; a missing heartbeat matters only while work is due.
 
-    `waiting` returns since when work is due; without any heartbeat the time counts from then.
+    `due_since` returns since when work is due; without any heartbeat the silence counts from then.
     """
-    last = last_beat()
-    if last and now - last <= SILENT_AFTER:
-        return None
-    since = waiting()
-    quiet = now - (last or since) if since else timedelta()
-    return quiet if quiet > SILENT_AFTER else None
+    last = WorkerHeartbeat.objects.filter(queue=UPDATES).first()
+    if last and now - last.at <= SILENT_AFTER:
+        is_busy = last.busy_since is not None and now - last.busy_since > BUSY_AFTER
+        return WorkerState(waiting=last.waiting if is_busy else 0)
+    since = due_since()
+    silence = now - (last.at if last else since) if since else timedelta()
+    return WorkerState(silent_for=silence if silence > SILENT_AFTER else None)

@@ -1,18 +1,28 @@
-"""Background tasks: thin, level-triggered, safe to run twice or in two workers at once."""
+"""Background tasks: short, level-triggered, safe to run twice or in two workers at once."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
-from celery import shared_task
+from celery import Task, shared_task
 from celery.signals import worker_ready
+from django.db import DatabaseError, connections
 
-from fleetui.task_queue import record_heartbeat
+from fleetui.broker import UPDATES
+from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
 from placements.services import scheduling, verification
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
-from placements.services.rollouts import controller, worker
+from placements.services.rollouts import controller, orphans, worker
+from placements.services.waiting_work import count_waiting
 from placements.services.what_if.operations import evaluate_due, is_due
+
+log = logging.getLogger(__name__)
+
+LONGEST = 2.0
+"""Seconds after which a task starts no further batch and lets others have its place in the worker."""
 
 
 @worker_ready.connect
@@ -20,30 +30,54 @@ def worker_is_ready(**_signal: Any) -> None:
     verification.ask_what_another_engine_decided()
 
 
-@shared_task(acks_late=True)
-def schedule_due(**_newer: Any) -> None:
-    _repeat(scheduling.schedule_due)
+@worker_ready.connect
+def start_heartbeat(sender: Any, **_signal: Any) -> None:
+    """Record heartbeats by the timer of the worker: tasks that take long do not delay them."""
+    queues = [queue.name for queue in sender.task_consumer.queues]
+    heartbeat(queues)
+    sender.timer.call_repeatedly(HEARTBEAT_PERIOD.total_seconds(), heartbeat, (queues,))
+
+
+def heartbeat(queues: Collection[str]) -> None:
+    """Record that this worker is alive, and how many updates wait for one."""
+    now = datetime.now(UTC)
+    try:
+        record_heartbeat(queues, waiting=count_waiting(now=now) if UPDATES in queues else 0, now=now)
+    except DatabaseError as error:  # the next one may succeed
+        log.warning("heartbeat not recorded: %s", error)
+    finally:
+        connections.close_all()
+
+
+@shared_task(acks_late=True, bind=True)
+def schedule_due(self: Task[..., None], **_newer: Any) -> None:
+    if _repeat(scheduling.schedule_due):
+        send_now(self.name, {})
 
 
 @shared_task(acks_late=True)
 def fleet_changed(**_newer: Any) -> None:
     enqueue_affected_placements()
-    _repeat(scheduling.schedule_due)
+    if _repeat(scheduling.schedule_due):
+        send_now(schedule_due.name, {})
 
 
-@shared_task(acks_late=True)
-def sync_due_rollouts(**_newer: Any) -> None:
-    _repeat(controller.sync_due_rollouts)
+@shared_task(acks_late=True, bind=True)
+def sync_due_rollouts(self: Task[..., None], **_newer: Any) -> None:
+    if _repeat(controller.sync_due_rollouts):
+        send_now(self.name, {})
 
 
-@shared_task(acks_late=True)
-def run_cluster_calls(**_newer: Any) -> None:
-    _repeat(worker.run_cluster_calls)
+@shared_task(acks_late=True, bind=True)
+def run_cluster_calls(self: Task[..., None], **_newer: Any) -> None:
+    if _repeat(worker.run_cluster_calls):
+        send_now(self.name, {})
 
 
-@shared_task(acks_late=True)
-def evaluate_scenarios(**_newer: Any) -> None:
-    _repeat(evaluate_due)
+@shared_task(acks_late=True, bind=True)
+def evaluate_scenarios(self: Task[..., None], **_newer: Any) -> None:
+    if _repeat(evaluate_due):
+        send_now(self.name, {})
 
 
 @shared_task(acks_late=True)
@@ -57,22 +91,33 @@ def verify(**_newer: Any) -> None:
 
 
 @shared_task(acks_late=True)
+def remove_orphans(**_newer: Any) -> None:
+    _repeat(orphans.remove_orphans)
+
+
+@shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Find and do work whose message was lost; long work has its own task."""
-    record_heartbeat(now=datetime.now(UTC))
+    """Send hints for the work that is due, whose own may be lost; take drains a step further."""
     enqueue_affected_placements()
     _repeat(advance_drains)
-    _repeat(scheduling.schedule_due)
-    _repeat(controller.sync_due_rollouts)
-    run_cluster_calls.apply_async(expires=1)
-    if is_due(now=datetime.now(UTC)):
-        evaluate_scenarios.apply_async(expires=1)
-    if verification.freshness_due(now=datetime.now(UTC)):
-        refresh_staleness.apply_async(expires=1)
-    if verification.verification_due(now=datetime.now(UTC)):
-        verify.apply_async(expires=1)
+    due = {
+        schedule_due: scheduling.is_due,
+        sync_due_rollouts: controller.is_due,
+        run_cluster_calls: worker.is_due,
+        remove_orphans: orphans.is_due,
+        evaluate_scenarios: is_due,
+        refresh_staleness: verification.freshness_due,
+        verify: verification.verification_due,
+    }
+    for task, is_task_due in due.items():
+        if is_task_due(now=datetime.now(UTC)):
+            send_now(task.name, {})
 
 
-def _repeat(step: Callable[..., int]) -> None:
-    while step(now=datetime.now(UTC)):
-        pass
+def _repeat(step: Callable[..., int]) -> bool:
+    """Repeat a step until nothing is due or the time is over; return whether more may be due."""
+    started = monotonic()
+    while monotonic() - started < LONGEST:
+        if not step(now=datetime.now(UTC)):
+            return False
+    return True

@@ -63,6 +63,17 @@ class DriverRejected(DriverError):
         self.refusals = refusals
 
 
+class DriverFenced(DriverError):
+    """The cluster has seen a newer call for this placement: the caller was stopped and lost its lease.
+
+    `seen` is the fence of that newer call.
+    """
+
+    def __init__(self, placement: str, seen: int) -> None:
+        super().__init__(f"a newer call for {placement} was made meanwhile")
+        self.seen = seen
+
+
 class UnknownDriverError(Exception):
     """A connection names a driver that this console does not have."""
 
@@ -74,12 +85,14 @@ class UnknownDriverError(Exception):
 class Version:
     """The desired content of a placement on a cluster (`spec/lifecycle.md` A.1).
 
-    `id` is opaque; equal ids have equal manifests. The manifests are ready to apply.
+    `id` is opaque; equal ids have equal manifests. The manifests are ready to apply. `fence` grows with every
+    claim of a call for this placement and cluster: a cluster refuses calls with a lower one than it has seen.
     """
 
     id: str
     placement: str
     manifests: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    fence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +142,15 @@ class Observation:
     """Health of a cluster, its readings if any, and the requested placements.
 
     A result means that the agent reports and has joined; its health is the health condition.
-    `placements` has those requested placements that are on the cluster.
+    `placements` has those requested placements that are on the cluster. `held`: all placements of this hub on
+    the cluster with the fence of each; None where it was not requested.
     """
 
     is_healthy: bool
     properties: Mapping[str, str] | None = None
     usage: Mapping[str, Mapping[str, str]] | None = None
     placements: tuple[PlacementSeen, ...] = ()
+    held: Mapping[str, int] | None = None
 
     def of(self, placement: str) -> PlacementSeen | None:
         """Return the state of a placement; None if the cluster has nothing of it."""
@@ -149,19 +164,23 @@ class Driver(Protocol):
         """Apply a version of a placement, and remove the objects of its older versions.
 
         The same version changes nothing, but retries rejected objects. Raises DriverUnavailable,
-        DriverRejected.
+        DriverRejected, DriverFenced.
         """
 
-    def observe(self, *placements: str, timeout: float = USUAL_TIMEOUT) -> Observation:
-        """Observe the cluster and these placements; without placements a cheap heartbeat.
+    def observe(
+        self, *placements: str, inventory: bool = False, timeout: float = USUAL_TIMEOUT
+    ) -> Observation:
+        """Observe the cluster and these placements; without placements and inventory a cheap heartbeat.
+
+        `inventory`: report which placements of this hub the cluster holds, too.
 
         Raises DriverUnavailable, DriverRejected.
         """
 
-    def remove(self, placement: str, *, timeout: float = USUAL_TIMEOUT) -> bool:
+    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         """Remove all objects of a placement; return whether there were any.
 
-        Raises DriverUnavailable, DriverRejected.
+        Raises DriverUnavailable, DriverRejected, DriverFenced.
         """
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:

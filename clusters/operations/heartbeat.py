@@ -21,10 +21,9 @@ from clusters.models import FleetState, MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER, readings, set_eligibility
+from clusters.queries import LONGEST_GAP
 from fleetui.audit import AuditEvent, record_all
 
-LONGEST_GAP = timedelta(seconds=30)
-"""A longer pause between two rounds means that the hub was down: missing heartbeats do not count then."""
 USUAL_PERIOD = 60
 CALL_SECONDS = 5.0
 """Timeout of one cluster."""
@@ -118,7 +117,7 @@ def report(name: str, observation: Observation, *, by: User | None, now: datetim
             row.driver, row.expects_report = REPORTED, True
             record_all([AuditEvent("reports", CLUSTER, name, revision=row.revision)], by=by, now=now)
         before = _set_observation(row, observation, now=now)
-        changed = set_eligibility(row, now=now, observing_since=state.observing_since)
+        changed = set_eligibility(row, now=now, state=state)
         row.save(update_fields=_SAVED)
         log_change(
             ChangeLogEntry(
@@ -136,12 +135,11 @@ _SAVED = ["driver", "expects_report", "heartbeat_at", *_VERDICT, *_FACTS]
 def refresh_eligibility(*, now: datetime) -> int:
     """Set the eligibility of every cluster where it changed; return how many."""
     state = FleetState.objects.filter(id=1).first()
-    since = state.observing_since if state else None
     judged = MemberCluster.objects.filter(expects_report=True).exclude(membership=Membership.LEAVING)
     suspects = [
         row.pk
         for row in judged.defer("document", "properties", "usage", "connection").iterator()
-        if set_eligibility(row, now=now, observing_since=since)
+        if set_eligibility(row, now=now, state=state)
     ]
     return _write_verdicts(suspects, now=now) if suspects else 0
 
@@ -151,7 +149,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
     """Evaluate again under the lock of the fleet: a heartbeat may have arrived meanwhile."""
     state = lock_fleet()
     rows = MemberCluster.objects.filter(pk__in=suspects).exclude(membership=Membership.LEAVING)
-    changed = [row for row in rows if set_eligibility(row, now=now, observing_since=state.observing_since)]
+    changed = [row for row in rows if set_eligibility(row, now=now, state=state)]
     _update_alike(changed, _VERDICT)
     happenings = [
         AuditEvent(

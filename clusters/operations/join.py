@@ -190,7 +190,7 @@ def _target(
     elif before is None:
         waits = bool(row.driver) and not row.has_reported
         row.membership = Membership.JOINING if waits else Membership.JOINED
-    set_eligibility(row, now=now, observing_since=None if before is None else state.observing_since)
+    set_eligibility(row, now=now, state=None if before is None else state)
     did = (
         JoinOutcome.JOINED
         if before is None
@@ -224,9 +224,9 @@ def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None
         row.agent_joined, row.agent_healthy = report.joined or "", report.healthy or ""
 
 
-def set_eligibility(row: MemberCluster, *, now: datetime, observing_since: datetime | None) -> bool:
+def set_eligibility(row: MemberCluster, *, now: datetime, state: FleetState | None) -> bool:
     """Set the eligibility in the row; return whether it changed."""
-    verdict = eligibility(row, now=now, observing_since=observing_since)
+    verdict = eligibility(row, now=now, state=state)
     is_first = row.verdict_since is None
     if not is_first and row.verdict == (verdict.kind or ""):
         return False

@@ -27,8 +27,10 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='WorkerHeartbeat',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('queue', models.CharField(max_length=100, primary_key=True, serialize=False)),
                 ('at', models.DateTimeField()),
+                ('waiting', models.PositiveIntegerField(default=0)),
+                ('busy_since', models.DateTimeField(null=True)),
             ],
         ),
         migrations.CreateModel(

@@ -1,7 +1,7 @@
 """What all admins share: permissions by role, read-only lists, and how values are shown."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -17,70 +17,66 @@ NONE = "–"  # noqa: RUF001 -- the dash of tables
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-class ByRole:
-    """Every role reads, operators add and change; rows are deleted by operations only."""
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return may_read(request.user)
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_read(request.user)
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_operate(request.user)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_operate(request.user)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
 class SuperusersOnly:
     """Superusers do everything, others nothing, whatever Django permissions they have."""
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
+    def has_module_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.is_active and request.user.is_superuser
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.has_module_permission(request)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return self.has_module_permission(request)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.has_module_permission(request)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.has_module_permission(request)
+    has_view_permission = has_add_permission = has_module_permission
+    has_change_permission = has_delete_permission = has_module_permission
 
 
-class ReadOnlyAdmin(ByRole, admin.ModelAdmin):
-    """A list that counts no more than it has to, and pages without a form.
+class RoleAdmin(admin.ModelAdmin):
+    """A list that counts no more than it has to; every role reads, operators add and change.
 
-    `large_columns` are read only on the page of an object.
+    Rows are deleted by operations only.
     """
 
     list_per_page = 50
     list_max_show_all = 500
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
+
+    def has_module_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_read(request.user)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_operate(request.user)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    has_view_permission, has_change_permission = has_module_permission, has_add_permission
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, str] | None = None) -> Any:
+        title = str(self.opts.verbose_name_plural).capitalize()
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+
+class ReadOnlyAdmin(RoleAdmin):
+    """A list and pages without a form; `large_columns` are read only on the page of an object."""
+
     actions = None
     large_columns: tuple[str, ...] = ()
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    has_change_permission = has_add_permission
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request)
         return rows.defer(*self.large_columns)
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, str] | None = None) -> Any:
-        title = str(self.opts.verbose_name_plural).capitalize()
-        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+def shown(description: str, write: Callable[[Any], Any], *, ordering: str | None = None) -> Any:
+    """Return a column or field of an admin: what `write` makes of a row."""
+
+    def show(_model_admin: Any, row: Any) -> Any:
+        return write(row)
+
+    return admin.display(show, description=description, ordering=ordering)
 
 
 def age(moment: datetime | None, *, now: datetime) -> str:

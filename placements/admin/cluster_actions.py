@@ -39,7 +39,7 @@ from placements.services.disruption.impact import drain_impact
 from placements.services.fleet.impact import impact_of
 
 Given = Mapping[str, str]
-Run = Callable[[Sequence[str], Given, User, datetime], int]
+Run = Callable[..., int | list[JoinResult]]
 _NAMES_SHOWN = 30
 _DRAINS_SHOWN = 10
 
@@ -151,7 +151,7 @@ def typed_faults(given: Mapping[str, Any]) -> list[Any]:
 class ClusterAction:
     """An action: its form, its operation, and each cluster afterwards, for the preview.
 
-    `run` returns the number of clusters that it changed.
+    `run` has the names, the input, `by` and `now`; it returns the results, or how many clusters it changed.
     """
 
     name: str
@@ -162,21 +162,14 @@ class ClusterAction:
     verb: str = "changed"
 
 
-def _count_changes(edit: Callable[[Sequence[str], Given, dict[str, Any]], list[JoinResult]]) -> Run:
-    def run(names: Sequence[str], given: Given, by: User, now: datetime) -> int:
-        return sum(put.result is JoinOutcome.CHANGED for put in edit(names, given, {"by": by, "now": now}))
-
-    return run
-
-
 @transaction.atomic
-def drain_clusters(names: Sequence[str], given: Given, by: User, now: datetime) -> int:  # noqa: ARG001 -- as Run
+def drain_clusters(names: Sequence[str], given: Given, *, by: User, now: datetime) -> int:  # noqa: ARG001 -- as Run
     """Drain clusters; return how many were not being drained already."""
     return sum(drain(name, by=by, now=now).started_at == now for name in names)
 
 
 @transaction.atomic
-def inject_faults(names: Sequence[str], given: Given, by: User, now: datetime) -> int:
+def inject_faults(names: Sequence[str], given: Given, *, by: User, now: datetime) -> int:
     """Inject the same faults into simulated clusters; return how many had others."""
     faults = typed_faults(given)
     before = dict(MemberCluster.objects.filter(name__in=names).values_list("name", "revision"))
@@ -188,14 +181,12 @@ def _taint(given: Given) -> dict[str, str]:
     return {"key": given.get("key", ""), **({"value": value} if value else {}), "effect": NO_SCHEDULE}
 
 
-def _with_taint(cluster: Cluster, given: Given) -> Cluster:
+def _with_taint(cluster: Cluster, given: Given, *, is_kept: bool = True) -> Cluster:
     taint = Taint(given["key"], given.get("value") or "", NO_SCHEDULE)
-    return cluster if taint in cluster.taints else cluster._replace(taints=(*cluster.taints, taint))
-
-
-def _without_taint(cluster: Cluster, given: Given) -> Cluster:
-    taint = Taint(given["key"], given.get("value") or "", NO_SCHEDULE)
-    return cluster._replace(taints=tuple(one for one in cluster.taints if one != taint))
+    others = tuple(one for one in cluster.taints if one != taint)
+    if is_kept:
+        return cluster if taint in cluster.taints else cluster._replace(taints=(*others, taint))
+    return cluster._replace(taints=others)
 
 
 ACTIONS: Mapping[str, ClusterAction] = {
@@ -204,18 +195,14 @@ ACTIONS: Mapping[str, ClusterAction] = {
         ClusterAction(
             "add-label",
             "Set label",
-            _count_changes(
-                lambda names, given, how: change_labels(names, put={given["key"]: given["value"]}, **how)
-            ),
+            lambda names, given, **how: change_labels(names, put={given["key"]: given["value"]}, **how),
             lambda cluster, given: cluster._replace(labels={**cluster.labels, given["key"]: given["value"]}),
             LabelForm,
         ),
         ClusterAction(
             "remove-label",
             "Remove label",
-            _count_changes(
-                lambda names, given, how: change_labels(names, put={}, remove=[given["key"]], **how)
-            ),
+            lambda names, given, **how: change_labels(names, put={}, remove=[given["key"]], **how),
             lambda cluster, given: cluster._replace(
                 labels={key: one for key, one in cluster.labels.items() if key != given["key"]}
             ),
@@ -224,40 +211,36 @@ ACTIONS: Mapping[str, ClusterAction] = {
         ClusterAction(
             "add-taint",
             "Add taint",
-            _count_changes(lambda names, given, how: add_taint(names, _taint(given), **how)),
+            lambda names, given, **how: add_taint(names, _taint(given), **how),
             _with_taint,
             TaintForm,
         ),
         ClusterAction(
             "remove-taint",
             "Remove taint",
-            _count_changes(lambda names, given, how: remove_taint(names, _taint(given), **how)),
-            _without_taint,
+            lambda names, given, **how: remove_taint(names, _taint(given), **how),
+            lambda cluster, given: _with_taint(cluster, given, is_kept=False),
             OldTaintForm,
         ),
         ClusterAction(
             "cordon",
             "Cordon",
-            _count_changes(lambda names, _, how: cordon(names, **how)),
+            lambda names, _, **how: cordon(names, **how),
             lambda cluster, _: _with_taint(cluster, CORDON),
         ),
         ClusterAction(
             "uncordon",
             "Uncordon",
-            _count_changes(lambda names, _, how: uncordon(names, **how)),
-            lambda cluster, _: _without_taint(cluster, CORDON),
+            lambda names, _, **how: uncordon(names, **how),
+            lambda cluster, _: _with_taint(cluster, CORDON, is_kept=False),
         ),
         ClusterAction(
-            "drain",
-            "Drain",
-            drain_clusters,
-            lambda cluster, _: _with_taint(cluster, CORDON),
-            verb="draining",
+            "drain", "Drain", drain_clusters, lambda cluster, _: _with_taint(cluster, CORDON), verb="draining"
         ),
         ClusterAction(
             "leave",
             "Remove from fleet",
-            lambda names, _, by, now: len(leave(names, by=by, now=now)),
+            lambda names, _, **how: len(leave(names, **how)),
             lambda cluster, _: cluster._replace(eligibility=leaving()),
             verb="leaving",
         ),
@@ -302,11 +285,14 @@ def act_view(model_admin: Any, request: HttpRequest, action: ClusterAction) -> H
     form = action.form(request.POST if request.method == "POST" else None, names=names)
     if request.method == "POST" and "apply" in request.POST and form.is_valid():
         try:
-            changed = action.run(names, form.cleaned_data, request.user, timezone.now())  # type: ignore[arg-type]
+            done = action.run(names, form.cleaned_data, by=request.user, now=timezone.now())
         except InvalidManifest as faults:
             for fault in faults.faults:
                 form.add_error(None, str(fault))
         else:
+            changed = (
+                done if isinstance(done, int) else sum(one.result is JoinOutcome.CHANGED for one in done)
+            )
             typed, same = form.cleaned_data, len(names) - changed
             value = f"={typed['value']}" if "value" in typed else ""
             what = f"{action.title} {typed.get('key', '')}{value}".rstrip()

@@ -28,7 +28,7 @@ from fleetui.apimachinery.errors import InvalidManifest, split_path
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict, check_revision
-from placements.admin.base import NONE, ByRole, age, badge, block, chips, structured, table
+from placements.admin.base import NONE, RoleAdmin, age, badge, block, chips, shown, table
 from placements.admin.cluster_actions import ACTIONS, action_urls, admin_action
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests.binding import BindingState
@@ -255,23 +255,19 @@ class ClusterChangeList(ChangeList):
 
 
 @admin.register(MemberCluster)
-class MemberClusterAdmin(ByRole, admin.ModelAdmin):
+class MemberClusterAdmin(RoleAdmin):
     """Member clusters; labels, taints, cordon, drain and import have their own pages in the console."""
 
     list_display = ("name", "state", "label_chips", "taint_list", "heartbeat", "placements_here", "demo")
     list_filter = (StateFilter, LabelFilter, VerdictFilter, DemoFilter)
-    list_per_page = 50
-    list_max_show_all = 500
     ordering = ("name",)
     search_fields = ("name",)
     search_help_text = "Part of a name, the value of a label, or key:value. All terms must match."
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
     save_on_top = False
     actions = [admin_action(one) for one in ACTIONS.values()]
     readonly_fields = (
         *("page", "state", "heartbeat", "placements_here", "demo", "label_chips", "taint_list"),
-        *("driver_name", "identity", "property_table", "usage_table", "manifest"),
+        *("driver_name", "identity", "property_table", "manifest"),
     )
 
     def get_urls(self) -> list[Any]:
@@ -311,12 +307,9 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
         return (
             (None, {"fields": (*overview, "label_chips", "taint_list")}),
             ("Member agent", {"fields": agent if may_change else ("identity",)}),
-            ("Reported", {"fields": ("property_table", "usage_table")}),
+            ("Reported", {"fields": ("property_table",)}),
             ("Manifest", {"fields": ("manifest",), "classes": ("collapse",)}),
         )
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, str] | None = None) -> Any:
-        return super().changelist_view(request, {"title": "Member clusters", **(extra_context or {})})
 
     def changeform_view(
         self,
@@ -417,26 +410,8 @@ class MemberClusterAdmin(ByRole, admin.ModelAdmin):
         link = f"{reverse('admin:placements_binding_changelist')}?{urlencode({'cluster_name': cluster.name})}"
         return chips([(link, str(count))])
 
-    @admin.display(description="driver")
-    def driver_name(self, cluster: MemberCluster) -> str:
-        return cluster.driver or "None (not monitored)"
-
-    @admin.display(description="demo", ordering="is_demo")
-    def demo(self, cluster: MemberCluster) -> str:
-        return "Demo" if cluster.is_demo else NONE
-
-    @admin.display(description="identity")
-    def identity(self, cluster: MemberCluster) -> SafeString:
-        return table(cluster.document["spec"].get("identity") or {})
-
-    @admin.display(description="properties")
-    def property_table(self, cluster: MemberCluster) -> SafeString:
-        return table(cluster.properties)
-
-    @admin.display(description="usage")
-    def usage_table(self, cluster: MemberCluster) -> SafeString:
-        return structured(cluster.usage)
-
-    @admin.display(description="manifest")
-    def manifest(self, cluster: MemberCluster) -> SafeString:
-        return block(dump_yaml(manifest_of(cluster)))
+    driver_name = shown("driver", lambda row: row.driver or "None (not monitored)")
+    demo = shown("demo", lambda row: "Demo" if row.is_demo else NONE, ordering="is_demo")
+    identity = shown("identity", lambda row: table(row.document["spec"].get("identity") or {}))
+    property_table = shown("properties", lambda row: table(row.properties))
+    manifest = shown("manifest", lambda row: block(dump_yaml(manifest_of(row))))

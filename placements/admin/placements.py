@@ -13,7 +13,7 @@ from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
-from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, structured
+from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, shown, structured
 from placements.models import (
     Binding,
     Decision,
@@ -42,9 +42,7 @@ class PartOfPlacementAdmin(ReadOnlyAdmin):
 
     list_select_related: ClassVar[tuple[str, ...]] = ("placement",)
 
-    @admin.display(description="placement", ordering="placement__name")
-    def placement_name(self, row: Any) -> str:
-        return str(row.placement.name)
+    placement_name = shown("placement", lambda row: str(row.placement.name), ordering="placement__name")
 
 
 class PlacementStateFilter(admin.SimpleListFilter):
@@ -70,12 +68,7 @@ class PlacementAdmin(ReadOnlyAdmin):
     """Placements; they are edited on their own pages."""
 
     list_display = (
-        "name",
-        "state",
-        "placement_type",
-        "number_of_clusters",
-        "placed_count",
-        "semantics",
+        *("name", "state", "placement_type", "number_of_clusters", "placed_count", "semantics"),
         "updated_at",
     )
     list_filter = (PlacementStateFilter, "placement_type", "semantics", "is_demo")
@@ -108,9 +101,7 @@ class PlacementAdmin(ReadOnlyAdmin):
             return badge("off", "Pending", placement.trigger)
         return badge("good", "Fulfilled") if placement.is_fulfilled else badge("bad", "Not fulfilled")
 
-    @admin.display(description="manifest")
-    def manifest(self, placement: Placement) -> SafeString:
-        return block(dump_yaml(placement.document))
+    manifest = shown("manifest", lambda row: block(dump_yaml(row.document)))
 
 
 @admin.register(Resource)
@@ -129,9 +120,7 @@ class ResourceAdmin(ReadOnlyAdmin):
     )
     large_columns = ("content", "labels")
 
-    @admin.display(description="manifest")
-    def manifest(self, resource: Resource) -> SafeString:
-        return block(dump_yaml(without_secrets(resource.content)))
+    manifest = shown("manifest", lambda row: block(dump_yaml(without_secrets(row.content))))
 
 
 @admin.register(PolicySnapshot)
@@ -151,9 +140,9 @@ class PolicySnapshotAdmin(PartOfPlacementAdmin):
     )
     large_columns = ("policy", "options", "placement__document")
 
-    @admin.display(description="policy")
-    def policy_text(self, snapshot: PolicySnapshot) -> SafeString:
-        return block(dump_yaml({"policy": snapshot.policy, "options": snapshot.options}))
+    policy_text = shown(
+        "policy", lambda row: block(dump_yaml({"policy": row.policy, "options": row.options}))
+    )
 
 
 @admin.register(ResourceSnapshot)
@@ -173,9 +162,10 @@ class ResourceSnapshotAdmin(PartOfPlacementAdmin):
     )
     large_columns = ("identities", "placement__document")
 
-    @admin.display(description="objects")
-    def objects(self, snapshot: ResourceSnapshot) -> SafeString:
-        return block("\n".join(" ".join(filter(None, identity)) for identity in snapshot.identities))
+    objects = shown(
+        "objects",
+        lambda row: block("\n".join(" ".join(filter(None, identity)) for identity in row.identities)),
+    )
 
 
 @admin.register(Binding)
@@ -183,11 +173,7 @@ class BindingAdmin(PartOfPlacementAdmin):
     """Bindings."""
 
     list_display = (
-        "placement_name",
-        "cluster_name",
-        "state",
-        "policy_number",
-        "decision_number",
+        *("placement_name", "cluster_name", "state", "policy_number", "decision_number"),
         "picked_at",
     )
     list_display_links = ("placement_name", "cluster_name")
@@ -208,13 +194,8 @@ class BindingAdmin(PartOfPlacementAdmin):
             "placement__document", "policy_snapshot__policy", "decision__joins", "decision__leaves"
         )
 
-    @admin.display(description="policy")
-    def policy_number(self, binding: Binding) -> int:
-        return binding.policy_snapshot.number
-
-    @admin.display(description="decision")
-    def decision_number(self, binding: Binding) -> int:
-        return binding.decision.number
+    policy_number = shown("policy", lambda row: row.policy_snapshot.number)
+    decision_number = shown("decision", lambda row: row.decision.number)
 
 
 @admin.register(Decision)
@@ -222,15 +203,8 @@ class DecisionAdmin(ReadOnlyAdmin):
     """Decisions; their records are shown on the pages of the console."""
 
     list_display = (
-        "placement_name",
-        "number",
-        "kind",
-        "is_fulfilled",
-        "joined_clusters",
-        "left_clusters",
-        "trigger",
-        "triggered_by",
-        "created_at",
+        *("placement_name", "number", "kind", "is_fulfilled", "joined_clusters", "left_clusters"),
+        *("trigger", "triggered_by", "created_at"),
     )
     list_display_links = ("placement_name", "number")
     list_filter = ("is_fulfilled",)
@@ -251,17 +225,9 @@ class DecisionAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Decision]:
         return decisions_of()
 
-    @admin.display(description="decision id")
-    def decision_id(self, decision: Decision) -> str:
-        return decision.record.decision_id
-
-    @admin.display(description="joins")
-    def joined_clusters(self, decision: Decision) -> str:
-        return _first_names(decision.joins, decision.picked_count)
-
-    @admin.display(description="leaves")
-    def left_clusters(self, decision: Decision) -> str:
-        return _first_names(decision.leaves, decision.unscheduled_count)
+    decision_id = shown("decision id", lambda row: row.record.decision_id)
+    joined_clusters = shown("joins", lambda row: _first_names(row.joins, row.picked_count))
+    left_clusters = shown("leaves", lambda row: _first_names(row.leaves, row.unscheduled_count))
 
 
 class KindFilter(admin.SimpleListFilter):
@@ -297,13 +263,8 @@ class EventAdmin(ReadOnlyAdmin):
             queryset = queryset.filter(Q(name__contains=word) | Q(actor_name__contains=word))
         return queryset, False
 
-    @admin.display(description="before")
-    def before_text(self, event: Event) -> SafeString:
-        return structured(without_secrets(event.before))
-
-    @admin.display(description="after")
-    def after_text(self, event: Event) -> SafeString:
-        return structured(without_secrets(event.after))
+    before_text = shown("before", lambda row: structured(without_secrets(row.before)))
+    after_text = shown("after", lambda row: structured(without_secrets(row.after)))
 
 
 @admin.register(Drain)
@@ -323,9 +284,7 @@ class DrainAdmin(ReadOnlyAdmin):
         "placements",
     )
 
-    @admin.display(description="priority")
-    def order(self, drain: Drain) -> str:
-        return ", ".join(drain.first) or NONE
+    order = shown("priority", lambda row: ", ".join(row.first) or NONE)
 
     @admin.display(description="placements")
     def placements(self, drain: Drain) -> SafeString:
@@ -346,13 +305,8 @@ class EvictionAdmin(ReadOnlyAdmin):
     fields = (("placement_name", "cluster_name"), ("outcome", "why"), "result", ("by", "at"), "document_text")
     large_columns = ("document",)
 
-    @admin.display(description="result")
-    def result(self, eviction: Eviction) -> str:
-        return event_line(eviction)
-
-    @admin.display(description="document")
-    def document_text(self, eviction: Eviction) -> SafeString:
-        return structured(eviction.document)
+    result = shown("result", event_line)
+    document_text = shown("document", lambda row: structured(row.document))
 
 
 @admin.register(DisruptionBudget)
@@ -365,9 +319,7 @@ class DisruptionBudgetAdmin(ReadOnlyAdmin):
     fields = (("name", "revision"), ("created_at", "updated_at"), "manifest")
     large_columns = ("document",)
 
-    @admin.display(description="manifest")
-    def manifest(self, budget: DisruptionBudget) -> SafeString:
-        return block(dump_yaml(budget.document))
+    manifest = shown("manifest", lambda row: block(dump_yaml(row.document)))
 
 
 def _first_names(clusters: list[str], count: int) -> str:

@@ -48,7 +48,7 @@ class TokenViewSet(ViewSet):
     throttle_classes = (TokenThrottle,)
     largest_body = 64 * 1024
 
-    @documented("create_token", {200: TokenSerializer}, body=CredentialsSerializer, problems=(429,), auth=[])
+    @documented("create_token", TokenSerializer, body=CredentialsSerializer, problems=(429,), auth=[])
     def create(self, request: Request) -> Response:
         """Create a token for a user, or return the one that exists."""
         given = object_in(document_of(request).data, what="a name and a password")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial, wraps
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -14,17 +15,16 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
-from clusters.models import MemberCluster
-from clusters.operations.edit import UnknownClusterError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.pagination import page_of
 from fleetui.permissions import may_approve, may_operate, may_read
 from placements.api.filters import NoQuery, PageQuery
 from placements.api.parsers import read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
-from placements.api.schema import Schema
-from placements.models import Placement
-from placements.services.results import UnknownPlacementError
+from placements.api.schema import Schema, documented, operation, page_serializer
+
+Params = dict[str, Any]
+Rows = QuerySet[Any]
 
 
 class NameConverter:
@@ -159,24 +159,37 @@ class BaseViewSet(GenericViewSet[Any]):
             saved = save(document, **actor(self.request), expected=expected, **options)
         return saved, self.manifest_response(status=201 if saved.result in ("created", "joined") else 200)
 
-    def list_response(
-        self,
-        rows: QuerySet[Any],
-        serializer: type[Serializer[Any]],
-        params: Mapping[str, Any] | None = None,
-        *,
-        order: str = "name",
-        unique: str = "name",
-        context: Callable[[list[Any]], dict[str, Any]] = lambda _: {},
-    ) -> Response:
-        """Respond with one page of rows; `context` looks something up for all of its rows at once.
 
-        Raise ValidationError, BadCursorError.
-        """
-        given = query_params(self.request, PageQuery) if params is None else params
-        page = page_of(rows, order=order, size=given["limit"], after=given.get("after"), unique=unique)
-        items = serializer(page.rows, many=True, context=context(page.rows)).data
-        return page_response(self.request, items, page.after)
+def listed(
+    name: str,
+    row: type[Serializer[Any]],
+    *,
+    query: type[Serializer[Any]] = PageQuery,
+    order: str = "name",
+    unique: str = "name",
+    context: Callable[[Sequence[Any]], dict[str, Any]] = lambda _: {},
+    **route: Any,
+) -> Callable[[Callable[..., QuerySet[Any]]], Any]:
+    """Describe an operation that responds with one page of the rows that the method returns.
+
+    `context` looks something up for all rows of a page at once; `query` may have the order.
+    The response raises ValidationError, BadCursorError.
+    """
+
+    def decorate(find: Callable[..., QuerySet[Any]]) -> Any:
+        @wraps(find)
+        def respond(view: BaseViewSet, request: Request, **key: Any) -> Response:
+            params = query_params(request, query)
+            size, after = params["limit"], params.get("after")
+            rows = find(view, params, **key)
+            page = page_of(rows, order=params.get("order", order), size=size, after=after, unique=unique)
+            lookups = {"request": request, **context(page.rows)}
+            return page_response(request, row(page.rows, many=True, context=lookups).data, page.after)
+
+        describe: Callable[..., Any] = documented if find.__name__ == "list" else partial(operation, **route)
+        return describe(name, page_serializer(row), query=query)(respond)
+
+    return decorate
 
 
 def actor(request: Request) -> dict[str, Any]:
@@ -231,19 +244,3 @@ def next_page(request: Request, after: str | int) -> str:
     parameters = request.query_params.copy()
     parameters["after"] = str(after)
     return request.build_absolute_uri(f"{request.path}?{parameters.urlencode()}")
-
-
-def get_cluster(name: str) -> MemberCluster:
-    """Return a cluster of the fleet. Raise UnknownClusterError."""
-    row = MemberCluster.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownClusterError(name)
-    return row
-
-
-def get_placement(name: str) -> Placement:
-    """Return a placement. Raise UnknownPlacementError."""
-    row = Placement.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
-    return row

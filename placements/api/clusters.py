@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -22,11 +21,11 @@ from clusters.operations.heartbeat import report
 from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.operations.leave import leave
 from clusters.queries import status_of
-from placements.api.base import BaseViewSet, actor, get_cluster, query_params
-from placements.api.filters import ClusterQuery, PageQuery
+from placements.api.base import BaseViewSet, Params, Rows, actor, listed
+from placements.api.filters import ClusterQuery
 from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
-from placements.api.schema import documented, documented_put, page_serializer
+from placements.api.schema import documented, documented_put, operation
 from placements.api.serializers import (
     LABEL_PATCH,
     LABELS,
@@ -51,27 +50,22 @@ class ClusterViewSet(BaseViewSet):
     def manifest_and_status(self, row: MemberCluster) -> tuple[Any, dict[str, Any]]:
         return row.document, status_of(row)
 
-    @documented("list_clusters", {200: page_serializer(ClusterSerializer)}, query=ClusterQuery)
-    def list(self, request: Request) -> Response:
+    @listed(
+        "list_clusters",
+        ClusterSerializer,
+        query=ClusterQuery,
+        context=lambda rows: {
+            "cordoned": cordoned_among(rows),
+            "placements": placements_on(row.name for row in rows),
+        },
+    )
+    def list(self, params: Params) -> Rows:
         """List clusters."""
-        params = query_params(request, ClusterQuery)
-        state = params.get("state")
+        state = ClusterFilterState(params["state"]) if "state" in params else None
         labels = tuple(params["label"])
-        chosen = ClusterFilter(
-            params["q"], labels, ClusterFilterState(state) if state else None, params.get("verdict", "")
-        )
-        return self.list_response(
-            clusters_matching(chosen),
-            ClusterSerializer,
-            params,
-            order=params["order"],
-            context=lambda rows: {
-                "cordoned": cordoned_among(rows),
-                "placements": placements_on(row.name for row in rows),
-            },
-        )
+        return clusters_matching(ClusterFilter(params["q"], labels, state, params.get("verdict", "")))
 
-    @documented("get_cluster", {200: ClusterManifestSerializer}, has_tag=True)
+    @documented("get_cluster", ClusterManifestSerializer, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a cluster with its status."""
         return self.manifest_response()
@@ -81,20 +75,21 @@ class ClusterViewSet(BaseViewSet):
         """Create or update a member cluster; the same manifest again changes nothing."""
         return self.put_manifest(lambda document, **how: put_cluster(ClusterSpec(document), **how))[1]
 
-    @documented("delete_cluster", {202: ClusterManifestSerializer}, is_edit=True)
+    @documented("delete_cluster", ClusterManifestSerializer, status=202, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
         """Remove a cluster from the fleet; its placements stay on it."""
         leave([name], **actor(request), expected=expected_revision(request))
         return self.manifest_response(status=202)
 
-    @documented("get_cluster_labels", {200: LABELS}, has_tag=True)
-    @action(detail=True, url_path="labels", url_name="cluster-labels", parser_classes=PATCH_PARSERS)
+    @operation(
+        "get_cluster_labels", LABELS, has_tag=True, path="labels", route={"parser_classes": PATCH_PARSERS}
+    )
     def labels(self, request: Request, name: str) -> Response:
         """Get the labels of a cluster."""
         row = self.get_object()
         return etag_response(request, row.document["metadata"].get("labels") or {}, etag(row.revision))
 
-    @documented("put_cluster_labels", {200: LABELS}, body=LABELS, is_edit=True, has_tag=True)
+    @documented("put_cluster_labels", LABELS, body=LABELS, is_edit=True, has_tag=True)
     @labels.mapping.put
     def put_labels(self, request: Request, name: str) -> Response:
         """Replace the labels of a cluster."""
@@ -106,7 +101,7 @@ class ClusterViewSet(BaseViewSet):
 
     @documented(
         "patch_cluster_labels",
-        {200: LABELS},
+        LABELS,
         body=LABEL_PATCH,
         media_types=("application/merge-patch+json", "application/json"),
         is_edit=True,
@@ -123,14 +118,13 @@ class ClusterViewSet(BaseViewSet):
             change_labels([name], put=put, remove=remove, **actor(request), expected=expected)
         return self.labels(request, name)
 
-    @documented("get_cluster_taints", {200: TAINTS}, has_tag=True)
-    @action(detail=True, url_name="cluster-taints")
+    @operation("get_cluster_taints", TAINTS, has_tag=True)
     def taints(self, request: Request, name: str) -> Response:
         """Get the taints of a cluster."""
         row = self.get_object()
         return etag_response(request, row.document["spec"].get("taints") or [], etag(row.revision))
 
-    @documented("put_cluster_taints", {200: TAINTS}, body=TAINTS, is_edit=True, has_tag=True)
+    @documented("put_cluster_taints", TAINTS, body=TAINTS, is_edit=True, has_tag=True)
     @taints.mapping.put
     def put_taints(self, request: Request, name: str) -> Response:
         """Replace the taints of a cluster."""
@@ -140,22 +134,19 @@ class ClusterViewSet(BaseViewSet):
             set_taints(name, taints, **actor(request), expected=expected)
         return self.taints(request, name)
 
-    @documented("cordon_cluster", {200: ClusterManifestSerializer}, is_edit=True, has_tag=True)
-    @action(detail=True, methods=["post"], url_name="cluster-cordon")
+    @operation("cordon_cluster", ClusterManifestSerializer, is_edit=True, has_tag=True, method="post")
     def cordon(self, request: Request, name: str) -> Response:
         """Cordon a cluster; its placements stay."""
         cordon([name], **actor(request), expected=expected_revision(request))
         return self.manifest_response()
 
-    @documented("uncordon_cluster", {200: ClusterManifestSerializer}, is_edit=True, has_tag=True)
-    @action(detail=True, methods=["post"], url_name="cluster-uncordon")
+    @operation("uncordon_cluster", ClusterManifestSerializer, is_edit=True, has_tag=True, method="post")
     def uncordon(self, request: Request, name: str) -> Response:
         """Uncordon a cluster."""
         uncordon([name], **actor(request), expected=expected_revision(request))
         return self.manifest_response()
 
-    @documented("report_heartbeat", {200: EligibilitySerializer}, body=HeartbeatSerializer)
-    @action(detail=True, methods=["post"], url_name="cluster-heartbeat")
+    @operation("report_heartbeat", EligibilitySerializer, body=HeartbeatSerializer, method="post")
     def heartbeat(self, request: Request, name: str) -> Response:
         """Report a heartbeat; from the first one on, the cluster has to report regularly."""
         with read_document(request) as document:
@@ -164,12 +155,10 @@ class ClusterViewSet(BaseViewSet):
         observation = Observation(heartbeat.healthy, heartbeat.properties, usage)
         return Response(EligibilitySerializer(report(name, observation, **actor(request))).data)
 
-    @documented("list_cluster_bindings", {200: page_serializer(BindingSerializer)}, query=PageQuery)
-    @action(detail=True, url_name="cluster-bindings")
-    def bindings(self, request: Request, name: str) -> Response:
+    @listed("list_cluster_bindings", BindingSerializer, order="owner", unique="owner")
+    def bindings(self, params: Params, name: str) -> Rows:
         """List the bindings of a cluster by placement; one that left may still have some."""
-        params = query_params(request, PageQuery)
         rows = bindings_on(name)
         if not rows.exists():
-            get_cluster(name)
-        return self.list_response(rows, BindingSerializer, params, order="owner", unique="owner")
+            self.get_object()
+        return rows

@@ -1,26 +1,26 @@
 """Decisions: their records, rounds and outcomes, and advice."""
 
+from functools import partial
 from typing import Any
 
 from django.http import Http404
-from rest_framework.decorators import action
+from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, next_page, page_response, query_params
-from placements.api.decisions_serializers import (
-    AdviceSerializer,
-    ClusterOutcomeSerializer,
-    ComparisonSerializer,
-    DecisionSerializer,
-    OutcomeSerializer,
-    RoundSerializer,
-)
-from placements.api.filters import CandidateQuery, DecisionQuery, NumberedPageQuery, OutcomeQuery
+from placements.api.base import BaseViewSet, Params, Rows, listed, next_page, page_response, query_params
+from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
 from placements.api.renderers import CsvRenderer, YamlRenderer
-from placements.api.schema import RECORD_PROBLEMS, documented, page_serializer
-from placements.api.serializers import DecisionRowSerializer
+from placements.api.schema import RECORD_PROBLEMS, documented, operation, page_serializer
+from placements.api.serializers import (
+    AnyObject,
+    AnyValue,
+    CamelCaseSerializer,
+    DecisionRowSerializer,
+    WarningSerializer,
+    names,
+)
 from placements.engine.advice.search import why_not
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
@@ -40,7 +40,126 @@ from placements.services.decisions.compare_semantics import side_by_side
 from placements.services.decisions.records import UnknownInDecisionError, cycles_of, recorded
 from placements.services.filters import decisions_of
 
+
+class ReasonSerializer(CamelCaseSerializer):
+    """One reason for the outcome of a cluster."""
+
+    code = serializers.CharField()
+    deciding = serializers.BooleanField()
+    facts = AnyObject()
+    words = serializers.CharField()
+
+
+class OutcomeSerializer(CamelCaseSerializer):
+    """The outcome of a cluster, with its reasons."""
+
+    cluster = serializers.CharField()
+    outcome = serializers.CharField()
+    round = serializers.IntegerField(allow_null=True)
+    stays = serializers.BooleanField()
+    reasons = ReasonSerializer(many=True)
+
+
+class RoundSerializer(CamelCaseSerializer):
+    """One round: the domains and their skew, the winner and the runner-up."""
+
+    round = serializers.IntegerField()
+    groups = AnyObject(
+        help_text="Clusters per domain, by topology key; key[index] where constraints share one."
+    )
+    measures = AnyObject(
+        help_text="What the following two fields measure, by key: skew, or gap to the emptiest domain."
+    )
+    skew_before = AnyObject()
+    skew_after = AnyObject()
+    winner = serializers.CharField(allow_null=True)
+    runner_up = serializers.CharField(allow_null=True)
+    decided_by = serializers.CharField(allow_null=True)
+    cut = AnyObject(required=False)
+    candidates = serializers.ListField(child=AnyObject(), required=False)
+    candidates_count = serializers.IntegerField(required=False)
+
+
+class DecisionSerializer(CamelCaseSerializer):
+    """The record of a decision; rounds and outcomes of a large one have their own addresses."""
+
+    api_version = serializers.CharField()
+    kind = serializers.CharField()
+    id = serializers.CharField()
+    semantics = serializers.CharField()
+    fulfilled = serializers.BooleanField()
+    picked = names()
+    kept = names()
+    unscheduled = names()
+    not_found = names()
+    scores = AnyObject()
+    condition = AnyValue(allow_null=True)
+    warnings = WarningSerializer(many=True)
+    traps = serializers.ListField(child=serializers.CharField(), help_text="Sentences.")
+    cycles = DecisionRowSerializer(many=True, help_text="The latest cycles with this decision.")
+    number_of_rounds = serializers.IntegerField()
+    number_of_clusters = serializers.IntegerField()
+    rounds = RoundSerializer(many=True, allow_null=True, help_text="null if there are many.")
+    outcomes = OutcomeSerializer(many=True, allow_null=True, help_text="null if there are many.")
+
+
+class CandidacySerializer(CamelCaseSerializer):
+    """One cluster in one round."""
+
+    round = serializers.IntegerField()
+    candidate = AnyObject()
+
+
+class ClusterOutcomeSerializer(OutcomeSerializer):
+    """The outcome of a cluster, and the rounds in which it was a candidate."""
+
+    candidacies = CandidacySerializer(many=True)
+    next = serializers.URLField(allow_null=True)
+
+
+class SuggestionSerializer(CamelCaseSerializer):
+    """A change that was evaluated."""
+
+    change = AnyObject()
+    up_to = AnyValue(allow_null=True)
+    gains = names()
+    losses = names()
+
+
+class AdviceSerializer(CamelCaseSerializer):
+    """Why a cluster was not selected, and which single changes would and would not select it."""
+
+    cluster = serializers.CharField()
+    outcome = OutcomeSerializer()
+    would_help = SuggestionSerializer(many=True)
+    would_not_help = SuggestionSerializer(many=True)
+    not_tried = serializers.ListField(child=AnyObject())
+
+
+class DivergenceSerializer(CamelCaseSerializer):
+    """The first difference between two scheduling rules, and its reason."""
+
+    semantics = serializers.CharField()
+    place = serializers.IntegerField(allow_null=True, help_text="null: the same clusters in the same order.")
+    by_name = serializers.BooleanField(help_text="Whether only the order of names differs there.")
+    words = serializers.CharField()
+
+
+class ComparisonSerializer(CamelCaseSerializer):
+    """The same inputs under several scheduling rules, and their first differences."""
+
+    semantics = AnyObject(
+        help_text="Decisions by scheduling rules; rounds and outcomes of large ones are null."
+    )
+    same_clusters = serializers.BooleanField(help_text="In any order.")
+    first_difference = AnyValue(allow_null=True)
+    compared_with = serializers.CharField(help_text="The scheduling rules of the decision or the document.")
+    partings = DivergenceSerializer(many=True)
+    refused = AnyObject(required=False)
+
+
 _CYCLES_SHOWN = 20
+_of_record = partial(operation, problems=RECORD_PROBLEMS)
 
 
 class DecisionViewSet(BaseViewSet):
@@ -48,14 +167,12 @@ class DecisionViewSet(BaseViewSet):
 
     lookup_path = "<decision:decision>"
 
-    @documented("list_decisions", {200: page_serializer(DecisionRowSerializer)}, query=DecisionQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_decisions", DecisionRowSerializer, query=DecisionQuery, order="-id", unique="id")
+    def list(self, params: Params) -> Rows:
         """List decisions, including those of deleted placements, the newest first."""
-        params = query_params(request, DecisionQuery)
-        rows = decisions_of(placement=params["placement"])
-        return self.list_response(rows, DecisionRowSerializer, params, order="-id", unique="id")
+        return decisions_of(placement=params["placement"])
 
-    @documented("get_decision", {200: DecisionSerializer, (200, "text/csv"): str}, problems=RECORD_PROBLEMS)
+    @documented("get_decision", DecisionSerializer, also={(200, "text/csv"): str}, problems=RECORD_PROBLEMS)
     def retrieve(self, request: Request, decision: str) -> Response:
         """Get the record of a decision, or the outcomes of all clusters as CSV."""
         query_params(request)
@@ -78,14 +195,13 @@ class DecisionViewSet(BaseViewSet):
             return [JSONRenderer(), YamlRenderer(), CsvRenderer()]
         return super().get_renderers()
 
-    @documented("get_decision_csv", {(200, "text/csv"): str}, problems=RECORD_PROBLEMS)
+    @documented("get_decision_csv", str, status=(200, "text/csv"), problems=RECORD_PROBLEMS)
     def csv(self, request: Request, decision: str) -> Response:
         """Get the outcomes of all clusters as CSV."""
         query_params(request)
         return Response(outcome_csv(recorded(decision)[1]))
 
-    @documented("get_decision_semantics", {200: ComparisonSerializer}, problems=RECORD_PROBLEMS)
-    @action(detail=True, url_name="decision-semantics")
+    @_of_record("get_decision_semantics", ComparisonSerializer, route={"url_name": "decision-semantics"})
     def semantics(self, request: Request, decision: str) -> Response:
         """Repeat a decision under all scheduling rules, and compare the decisions."""
         query_params(request)
@@ -93,13 +209,7 @@ class DecisionViewSet(BaseViewSet):
         document = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
         return Response({**document, "refused": {str(one): why for one, why in sides.refused.items()}})
 
-    @documented(
-        "list_rounds",
-        {200: page_serializer(RoundSerializer)},
-        query=NumberedPageQuery,
-        problems=RECORD_PROBLEMS,
-    )
-    @action(detail=True)
+    @_of_record("list_rounds", page_serializer(RoundSerializer), query=NumberedPageQuery)
     def rounds(self, request: Request, decision: str) -> Response:
         """List the rounds of a decision, without their candidates."""
         params = query_params(request, NumberedPageQuery)
@@ -109,11 +219,10 @@ class DecisionViewSet(BaseViewSet):
         items = [round_document(replay.step(number)) for number in numbers]
         return page_response(request, items, last if last < value.number_of_rounds else None)
 
-    @documented("get_round", {200: RoundSerializer}, query=CandidateQuery, problems=RECORD_PROBLEMS)
-    @action(detail=True, url_path="rounds/<number:number>")
+    @_of_record("get_round", RoundSerializer, query=LimitQuery, path="rounds/<number:number>")
     def round(self, request: Request, decision: str, number: int) -> Response:
         """Get a round with its first candidates, ranked, then those that a constraint rules out."""
-        limit = query_params(request, CandidateQuery)["limit"]
+        limit = query_params(request, LimitQuery)["limit"]
         replay = Replay(recorded(decision)[1])
         try:
             step = replay.step(number)
@@ -123,13 +232,7 @@ class DecisionViewSet(BaseViewSet):
         document = {**round_document(step), "candidates": candidates, "candidatesCount": step.candidates}
         return Response(document)
 
-    @documented(
-        "list_outcomes",
-        {200: page_serializer(OutcomeSerializer)},
-        query=OutcomeQuery,
-        problems=RECORD_PROBLEMS,
-    )
-    @action(detail=True, url_path="clusters")
+    @_of_record("list_outcomes", page_serializer(OutcomeSerializer), query=OutcomeQuery, path="clusters")
     def outcomes(self, request: Request, decision: str) -> Response:
         """List the outcomes of the clusters, by name."""
         params = query_params(request, OutcomeQuery)
@@ -146,13 +249,9 @@ class DecisionViewSet(BaseViewSet):
             items.append(outcome_document(one))
         return page_response(request, items, None)
 
-    @documented(
-        "get_cluster_outcome",
-        {200: ClusterOutcomeSerializer},
-        query=NumberedPageQuery,
-        problems=RECORD_PROBLEMS,
+    @_of_record(
+        "get_cluster_outcome", ClusterOutcomeSerializer, query=NumberedPageQuery, path="clusters/<named:name>"
     )
-    @action(detail=True, url_path="clusters/<named:name>")
     def outcome(self, request: Request, decision: str, name: str) -> Response:
         """Get the outcome of a cluster with its reasons, and its ranking in the rounds."""
         params = query_params(request, NumberedPageQuery)
@@ -174,8 +273,7 @@ class DecisionViewSet(BaseViewSet):
         }
         return Response(document)
 
-    @documented("get_cluster_advice", {200: AdviceSerializer}, problems=RECORD_PROBLEMS)
-    @action(detail=True, url_path="clusters/<named:name>/advice")
+    @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice")
     def advice(self, request: Request, decision: str, name: str) -> Response:
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
         query_params(request)

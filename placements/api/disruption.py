@@ -1,38 +1,203 @@
 """Disruption: drains, restoring and fault injection of clusters; evictions and budgets of placements."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from rest_framework.decorators import action
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import faults_of, set_faults
-from placements.api.base import BaseViewSet, actor, get_placement
-from placements.api.disruption_serializers import (
-    INJECTED_FAULTS,
-    BudgetManifestSerializer,
-    ClusterRefSerializer,
-    DrainOptionsSerializer,
-    DrainSerializer,
-    EvictionSerializer,
-    RestorePlanSerializer,
-)
-from placements.api.filters import PageQuery
+from placements.api.base import BaseViewSet, Params, Rows, actor, listed
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
-from placements.api.schema import documented, documented_put, page_serializer
-from placements.api.serializers import PlacementManifestSerializer
-from placements.models import DisruptionBudget, Eviction
+from placements.api.schema import documented, documented_put, operation
+from placements.api.serializers import (
+    AnyObject,
+    CamelCaseSerializer,
+    PlacementManifestSerializer,
+    RowSerializer,
+    Text,
+    json_field,
+    names,
+    text,
+)
+from placements.models import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.services.disruption.budgets import UnknownBudgetError, delete_budget, save_budget
 from placements.services.disruption.drains import Pace, cancel_drain, drain
 from placements.services.disruption.evictions import evict
-from placements.services.disruption.impact import drain_impact
-from placements.services.disruption.queries import latest_drain
-from placements.services.disruption.restore import bring_back
+from placements.services.disruption.impact import EvictionImpact, drain_impact
+from placements.services.disruption.queries import event_line, latest_drain, left_of, step_sentence
+from placements.services.disruption.restore import Return, bring_back
+from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster
 from placements.services.status import manifest_of
+
+INJECTED_FAULTS = {"type": "array", "items": {"type": "object", "additionalProperties": True}}
+
+
+_NUMBERS = {
+    "type": "object",
+    "nullable": True,
+    "additionalProperties": {"type": "integer"},
+    "description": "`available`, `total`, `wanted`, and how many more may be evicted: `allowed`.",
+}
+
+
+_UNCHECKED = "Placements that were not checked, because there are too many."
+NumbersField = json_field(_NUMBERS)
+
+
+class BudgetManifestSerializer(CamelCaseSerializer):
+    """A ClusterResourcePlacementDisruptionBudget."""
+
+    api_version = serializers.CharField()
+    kind = serializers.ChoiceField(["ClusterResourcePlacementDisruptionBudget"])
+    metadata = AnyObject()
+    spec = AnyObject()
+
+
+class ClusterRefSerializer(CamelCaseSerializer):
+    """The name of a cluster."""
+
+    cluster = Text(max_length=253)
+
+
+class EvictionSerializer(RowSerializer):
+    """The eviction of a placement from a cluster, and its outcome."""
+
+    placement = text("placement_name")
+    cluster = text("cluster_name")
+    outcome = serializers.ChoiceField(Eviction.Outcome.values)
+    message = serializers.SerializerMethodField()
+    numbers = NumbersField(allow_null=True)
+    drain = serializers.IntegerField(source="drain_id", allow_null=True)
+
+    class Meta:
+        model = Eviction
+        fields = (
+            *("id", "placement", "cluster", "outcome", "why", "message", "numbers", "drain", "at", "by"),
+        )
+        extra_kwargs = {"why": {"help_text": "A stable code, for programs."}}
+
+    def get_message(self, row: Eviction) -> str:
+        return event_line(row)
+
+
+class DrainStepSerializer(RowSerializer):
+    """The progress of a drain with one placement."""
+
+    placement = text("placement_name")
+    state = serializers.ChoiceField(DrainStep.State.values)
+    why = serializers.CharField(allow_blank=True)
+    message = serializers.SerializerMethodField()
+    numbers = NumbersField(allow_null=True)
+    since = serializers.DateTimeField(source="changed_at")
+
+    class Meta:
+        model = DrainStep
+        fields = ("placement", "state", "why", "message", "numbers", "since")
+
+    def get_message(self, row: DrainStep) -> str:
+        return step_sentence(row)
+
+
+class DrainProgressSerializer(RowSerializer):
+    """A drain, in progress or ended."""
+
+    state = serializers.ChoiceField(Drain.State.values)
+    order = names(source="first", help_text="The placements that are evicted first.")
+    ended_because = text("ended_reason", allow_blank=True)
+    left = serializers.SerializerMethodField(help_text="The placements that are not evicted yet.")
+    placements: Any = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Drain
+        fields = (
+            *("id", "state", "at_once", "order", "deadline", "started_at", "started_by", "ended_at"),
+            *("ended_because", "left", "placements"),
+        )
+        extra_kwargs = {"deadline": {"help_text": "When the drain ends, whatever is left."}}
+
+    @extend_schema_field(names())
+    def get_left(self, row: Drain) -> list[str]:
+        return [step.placement_name for step in left_of(row)]
+
+    @extend_schema_field(DrainStepSerializer(many=True))
+    def get_placements(self, row: Drain) -> Any:
+        return DrainStepSerializer(row.steps.order_by("placement_name"), many=True).data
+
+
+class PlacementImpactSerializer(CamelCaseSerializer):
+    """The impact of a drain on one placement."""
+
+    placement = serializers.CharField()
+    fate = serializers.ChoiceField([str(one) for one in EvictionImpact], source="impact")
+    message = text("said")
+    joins = names()
+    placed_before = serializers.IntegerField()
+    placed_after = serializers.IntegerField()
+
+
+class DrainSerializer(CamelCaseSerializer):
+    """The impact of draining a cluster now, and the progress of its last drain."""
+
+    cluster = serializers.CharField()
+    impact = PlacementImpactSerializer(many=True)
+    unlooked = serializers.IntegerField(help_text=_UNCHECKED)
+    drain = DrainProgressSerializer(allow_null=True)
+
+
+class DrainOptionsSerializer(CamelCaseSerializer):
+    """Options of a drain; one that is left out stays as it is, in a new drain its default."""
+
+    at_once = serializers.IntegerField(
+        required=False, min_value=1, max_value=100, help_text="Concurrent evictions (default: 5)."
+    )
+    deadline_seconds = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=30 * 86400,
+        help_text="When the drain ends, in seconds from now.",
+    )
+    order = serializers.ListField(
+        child=serializers.CharField(max_length=63),
+        required=False,
+        max_length=1000,
+        help_text="Placements that are evicted first, in this order; the others follow by name.",
+    )
+
+
+class RescheduleImpactSerializer(CamelCaseSerializer):
+    """What rescheduling a placement would change."""
+
+    placement = serializers.CharField()
+    joins = names()
+    leaves = names()
+    placed_before = serializers.IntegerField()
+    placed_after = serializers.IntegerField()
+    fulfilled = serializers.BooleanField(source="is_fulfilled")
+
+
+class PlacementRestoreSerializer(CamelCaseSerializer):
+    """Whether and how a placement would return to a cluster, and what that would change."""
+
+    placement = serializers.CharField()
+    how = serializers.ChoiceField([str(one) for one in Return])
+    message = text("said")
+    fresh = RescheduleImpactSerializer()
+
+
+class RestorePlanSerializer(CamelCaseSerializer):
+    """What the last drain evicted from a cluster, and how it would return."""
+
+    cluster = serializers.CharField()
+    cordoned = serializers.BooleanField(source="is_cordoned")
+    placements = PlacementRestoreSerializer(many=True, source="rows")
+    unlooked = serializers.IntegerField(help_text=_UNCHECKED)
 
 
 class ClusterDisruptionViewSet(BaseViewSet):
@@ -41,13 +206,12 @@ class ClusterDisruptionViewSet(BaseViewSet):
     queryset = MemberCluster.objects.all()
     not_found = UnknownClusterError
 
-    @documented("get_drain", {200: DrainSerializer})
-    @action(detail=True, url_name="cluster-drain")
+    @operation("get_drain", DrainSerializer)
     def drain(self, request: Request, name: str) -> Response:
         """Get the impact of draining a cluster now, and the progress of its last drain."""
         return self._drain_response()
 
-    @documented("begin_drain", {202: DrainSerializer}, body=DrainOptionsSerializer)
+    @documented("begin_drain", DrainSerializer, status=202, body=DrainOptionsSerializer)
     @drain.mapping.post
     def begin_drain(self, request: Request, name: str) -> Response:
         """Drain a cluster: cordon it and evict its placements; or change the options of its drain.
@@ -62,7 +226,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         drain(name, **actor(request), pace=pace)
         return self._drain_response(status=202)
 
-    @documented("cancel_drain", {200: DrainSerializer}, problems=(409,))
+    @documented("cancel_drain", DrainSerializer, problems=(409,))
     @drain.mapping.delete
     def cancel_drain(self, request: Request, name: str) -> Response:
         """Cancel a drain: evictions stop, the cluster stays cordoned, and nothing is restored."""
@@ -81,8 +245,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         }
         return Response(DrainSerializer(document).data, status=status)
 
-    @documented("get_restore", {200: RestorePlanSerializer})
-    @action(detail=True, url_name="cluster-restore")
+    @operation("get_restore", RestorePlanSerializer)
     def restore(self, request: Request, name: str) -> Response:
         """Get whether and how each placement that the last drain evicted would return to the cluster.
 
@@ -91,8 +254,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         """
         return Response(RestorePlanSerializer(bring_back(self.get_object().name)).data)
 
-    @documented("get_fault_injection", {200: INJECTED_FAULTS}, has_tag=True, problems=(409,))
-    @action(detail=True, url_path="fault-injection", url_name="cluster-fault-injection")
+    @operation("get_fault_injection", INJECTED_FAULTS, has_tag=True, problems=(409,), path="fault-injection")
     def fault_injection(self, request: Request, name: str) -> Response:
         """Get the injected faults; 409 where the cluster is not simulated."""
         row = self.get_object()
@@ -100,7 +262,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
 
     @documented(
         "put_fault_injection",
-        {200: INJECTED_FAULTS},
+        INJECTED_FAULTS,
         body=INJECTED_FAULTS,
         is_edit=True,
         has_tag=True,
@@ -122,8 +284,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
     queryset = DisruptionBudget.objects.all()
     not_found = UnknownBudgetError
 
-    @documented("evict_placement", {200: EvictionSerializer}, body=ClusterRefSerializer)
-    @action(detail=True, methods=["post"], url_name="placement-evict")
+    @operation("evict_placement", EvictionSerializer, body=ClusterRefSerializer, method="post")
     def evict(self, request: Request, name: str) -> Response:
         """Evict a placement from a cluster.
 
@@ -133,17 +294,20 @@ class PlacementDisruptionViewSet(BaseViewSet):
         cluster = parse_body(request, ClusterRefSerializer)["cluster"]
         return Response(EvictionSerializer(evict(name, cluster, **actor(request))).data)
 
-    @documented("list_evictions", {200: page_serializer(EvictionSerializer)}, query=PageQuery)
-    @action(detail=True, url_name="placement-evictions")
-    def evictions(self, request: Request, name: str) -> Response:
+    @listed("list_evictions", EvictionSerializer, order="-id", unique="id")
+    def evictions(self, params: Params, name: str) -> Rows:
         """List evictions of a placement, the newest first."""
-        rows = Eviction.objects.filter(placement_name=get_placement(name).name).defer("document")
-        return self.list_response(rows, EvictionSerializer, order="-id", unique="id")
+        return Eviction.objects.filter(placement_name=get_placement(name).name).defer("document")
 
-    @documented(
-        "abandon_cluster", {202: PlacementManifestSerializer}, body=ClusterRefSerializer, problems=(409,)
+    @operation(
+        "abandon_cluster",
+        PlacementManifestSerializer,
+        status=202,
+        body=ClusterRefSerializer,
+        problems=(409,),
+        method="post",
+        path="abandon-cluster",
     )
-    @action(detail=True, methods=["post"], url_path="abandon-cluster", url_name="placement-abandon-cluster")
     def abandon_cluster(self, request: Request, name: str) -> Response:
         """Remove a cluster that is unreachable for 15 minutes from the deletion of a placement.
 
@@ -153,8 +317,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
         abandon_cluster(name, parse_body(request, ClusterRefSerializer)["cluster"], **actor(request))
         return Response(manifest_of(row), status=202)
 
-    @documented("get_budget", {200: BudgetManifestSerializer}, has_tag=True)
-    @action(detail=True, url_name="placement-budget")
+    @operation("get_budget", BudgetManifestSerializer, has_tag=True)
     def budget(self, request: Request, name: str) -> Response:
         """Get the disruption budget of a placement."""
         return self.manifest_response()
@@ -165,7 +328,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
         """Create or update the disruption budget; it applies from the next eviction on."""
         return self.put_manifest(save_budget)[1]
 
-    @documented("delete_budget", {204: None}, is_edit=True)
+    @documented("delete_budget", None, status=204, is_edit=True)
     @budget.mapping.delete
     def delete_budget(self, request: Request, name: str) -> Response:
         """Delete the disruption budget; it no longer limits evictions."""

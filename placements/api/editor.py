@@ -4,17 +4,23 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rest_framework.decorators import action
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, MayRead, check_names, get_placement
-from placements.api.decisions_serializers import ComparisonSerializer, PreviewSerializer
+from placements.api.base import BaseViewSet, MayRead, check_names
+from placements.api.decisions import ComparisonSerializer
 from placements.api.parsers import read_document
 from placements.api.placements import PlacementViewSet
-from placements.api.rollouts_serializers import PlanSerializer
-from placements.api.schema import documented
-from placements.api.serializers import PlacementManifestSerializer
+from placements.api.schema import documented, operation
+from placements.api.serializers import (
+    AnyObject,
+    AnyValue,
+    CamelCaseSerializer,
+    PlacementManifestSerializer,
+    WarningSerializer,
+    names,
+)
 from placements.engine.scheduling.replay import Replay, Spread
 from placements.explain.decision_document import bounded_document, comparison_document
 from placements.explain.rollouts import plan_document
@@ -22,6 +28,79 @@ from placements.manifests.placement import parse_placement
 from placements.services.decisions.compare_semantics import side_by_side_of_draft
 from placements.services.editor.preview import preview
 from placements.services.editor.queries import plan_now, plan_of_draft
+from placements.services.results import get_placement
+
+
+class WaveSerializer(CamelCaseSerializer):
+    """Updates that start together, and the budgets afterwards."""
+
+    number = serializers.IntegerField()
+    count = serializers.IntegerField()
+    actions = serializers.ListField(child=AnyObject())
+    budgets = AnyObject()
+
+
+class PlanSerializer(CamelCaseSerializer):
+    """The waves of a rollout, and the clusters that are blocked after them."""
+
+    waves = WaveSerializer(many=True)
+    rest = AnyObject()
+
+
+class PickSerializer(CamelCaseSerializer):
+    """A selected cluster with the scores of its round."""
+
+    cluster = serializers.CharField()
+    topology_spread_score = AnyValue(allow_null=True)
+    affinity_score = serializers.FloatField(allow_null=True)
+
+
+class PicksSerializer(CamelCaseSerializer):
+    """The number of clusters, and the first of them."""
+
+    count = serializers.IntegerField()
+    first = PickSerializer(many=True)
+
+
+class NamesSerializer(CamelCaseSerializer):
+    """The number of clusters, and the first of them."""
+
+    count = serializers.IntegerField()
+    first = names()
+
+
+class DomainSerializer(CamelCaseSerializer):
+    """A topology domain."""
+
+    group = serializers.CharField()
+    count = serializers.IntegerField()
+
+
+class SpreadSerializer(CamelCaseSerializer):
+    """A spread constraint after the last round."""
+
+    topology_key = serializers.CharField()
+    max_skew = serializers.IntegerField()
+    hard = serializers.BooleanField()
+    skew = serializers.IntegerField()
+    groups_count = serializers.IntegerField()
+    groups = DomainSerializer(many=True, help_text="Only the largest and the smallest if there are many.")
+
+
+class PreviewSerializer(CamelCaseSerializer):
+    """The decision that saving a draft would lead to."""
+
+    decision = serializers.CharField()
+    fulfilled = serializers.BooleanField()
+    is_incremental = serializers.BooleanField()
+    picked = PicksSerializer()
+    joins = NamesSerializer()
+    leaves = NamesSerializer()
+    stays = NamesSerializer()
+    selected_resources = serializers.IntegerField()
+    spread = SpreadSerializer(many=True)
+    warnings = WarningSerializer(many=True)
+
 
 MOST_SHOWN = 20
 MOST_GROUPS = 50
@@ -33,7 +112,7 @@ class PreviewViewSet(PlacementViewSet):
     def get_permissions(self) -> Any:
         return [MayRead()] if self.action in ("preview", "preview_semantics") else super().get_permissions()
 
-    @documented("preview_placement", {200: PreviewSerializer}, body=PlacementManifestSerializer)
+    @documented("preview_placement", PreviewSerializer, body=PlacementManifestSerializer)
     def preview(self, request: Request, name: str) -> Response:
         """Schedule a draft as saving it would."""
         with read_document(request) as document:
@@ -53,7 +132,7 @@ class PreviewViewSet(PlacementViewSet):
         }
         return Response(PreviewSerializer(document).data)
 
-    @documented("preview_semantics", {200: ComparisonSerializer}, body=PlacementManifestSerializer)
+    @documented("preview_semantics", ComparisonSerializer, body=PlacementManifestSerializer)
     def preview_semantics(self, request: Request) -> Response:
         """Schedule a draft under all scheduling rules, and compare the decisions."""
         with read_document(request) as document:
@@ -85,13 +164,12 @@ class PlanViewSet(BaseViewSet):
 
     permission_classes = (MayRead,)
 
-    @documented("get_plan", {200: PlanSerializer})
-    @action(detail=True)
+    @operation("get_plan", PlanSerializer)
     def plan(self, request: Request, name: str) -> Response:
         """Plan the rollout of a placement."""
         return Response(plan_document(plan_now(get_placement(name), now=datetime.now(UTC))))
 
-    @documented("plan_draft", {200: PlanSerializer}, body=PlacementManifestSerializer)
+    @documented("plan_draft", PlanSerializer, body=PlacementManifestSerializer)
     @plan.mapping.post
     def plan_draft(self, request: Request, name: str) -> Response:
         """Plan the rollout that saving a draft of a placement would start."""

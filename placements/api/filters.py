@@ -17,6 +17,7 @@ from placements.services.what_if.queries import PlacementImpact, Variant
 RESOURCE_ORDERS = ("name", "-name", "kind", "-kind", "updated_at", "-updated_at")
 _LONGEST = 400
 _LONGEST_CURSOR = 2000
+Query = type[serializers.Serializer[object]]
 
 
 def _text(**options: Any) -> serializers.CharField:
@@ -25,137 +26,87 @@ def _text(**options: Any) -> serializers.CharField:
     )
 
 
-def _one_of(values: Any) -> serializers.ChoiceField:
-    return serializers.ChoiceField([str(one) for one in values], required=False)
+def _one_of(values: Any, **options: Any) -> serializers.ChoiceField:
+    return serializers.ChoiceField([str(one) for one in values], required=False, **options)
 
 
-def _order(values: tuple[str, ...], default: str) -> serializers.ChoiceField:
-    return serializers.ChoiceField(values, required=False, default=default)
+def _number(default: int, least: int, most: int) -> serializers.IntegerField:
+    return serializers.IntegerField(required=False, default=default, min_value=least, max_value=most)
 
 
-class NoQuery(serializers.Serializer[object]):
-    """An operation without parameters."""
+def _query(*bases: Query, **fields: serializers.Field[Any, Any, Any, Any]) -> Query:
+    """Return the parameters of an operation: those of the bases, and these."""
+    return type("Query", bases or (serializers.Serializer,), fields)
 
 
-class ConfirmQuery(serializers.Serializer[object]):
-    """The confirmation of a change that unschedules everything."""
-
-    confirm = serializers.ChoiceField(
+NoQuery = _query()
+ConfirmQuery = _query(
+    confirm=_one_of(
         [CONFIRMATION],
-        required=False,
         help_text="Required after a 409 `confirmation-needed`: the change unschedules everything.",
     )
-
-
-class PageQuery(serializers.Serializer[object]):
-    """A page of a list."""
-
-    after = serializers.CharField(
+)
+LimitQuery = _query(limit=_number(100, 1, 500))
+PageQuery = _query(
+    after=serializers.CharField(
         required=False, max_length=_LONGEST_CURSOR, help_text="The end of the previous page, from its `next`."
-    )
-    limit = serializers.IntegerField(required=False, default=100, min_value=1, max_value=500)
-
-
-class NumberedPageQuery(serializers.Serializer[object]):
-    """A page of a numbered list."""
-
-    after = serializers.IntegerField(required=False, default=0, min_value=0, max_value=10**9)
-    limit = serializers.IntegerField(required=False, default=20, min_value=1, max_value=100)
-
-
-class ClusterQuery(PageQuery):
-    """Filters of clusters."""
-
-    q = _text(help_text="Part of the name.")
-    label = serializers.ListField(  # type: ignore[assignment]  # of this name the base class has a caption
+    ),
+    limit=_number(100, 1, 500),
+)
+NumberedPageQuery = _query(after=_number(0, 0, 10**9), limit=_number(20, 1, 100))
+ClusterQuery = _query(
+    PageQuery,
+    q=_text(help_text="Part of the name."),
+    label=serializers.ListField(
         child=serializers.CharField(max_length=_LONGEST),
         required=False,
         default=list,
         max_length=20,
         help_text="`key:value`, or `key` for any value; all of them have to match.",
-    )
-    state = _one_of(ClusterFilterState)
-    verdict = _one_of(EligibilityKind)
-    order = _order(ORDERS, "name")
-
-
-class PlacementQuery(PageQuery):
-    """Filters of placements."""
-
-    q = _text(help_text="Part of the name.")
-    state = _one_of(PlacementFilterState)
-    type = _one_of(PlacementType)
-    semantics = _one_of(Semantics)
-    cluster = _text(help_text="A cluster that has the placement.")
-    order = _order(PLACEMENT_ORDERS, "name")
-
-
-class ResourceQuery(PageQuery):
-    """Filters of resources."""
-
-    kind = _text()
-    namespace = _text()
-    q = _text(help_text="Part of the name.")
-    order = _order(RESOURCE_ORDERS, "name")
-
-
-class DecisionQuery(PageQuery):
-    """Filters of decisions."""
-
-    placement = _text()
-
-
-class EventQuery(PageQuery):
-    """Filters of events."""
-
-    kind = _text(help_text="`cluster`, `placement` or `resource`.")
-    name = _text()
-    q = _text(help_text="Part of the name.")
-    by = _text(help_text="Part of the name of a user, or of `system`.")
-
-
-class OutcomeQuery(serializers.Serializer[object]):
-    """Filters of outcomes."""
-
-    outcome = _one_of(Outcome)
-    after = _text(help_text="The name of the last cluster of the previous page.")
-    limit = serializers.IntegerField(required=False, default=100, min_value=1, max_value=500)
-
-
-class CandidateQuery(serializers.Serializer[object]):
-    """The number of candidates of a round."""
-
-    limit = serializers.IntegerField(required=False, default=100, min_value=1, max_value=500)
-
-
-class PartQuery(serializers.Serializer[object]):
-    """A part of a large resource snapshot."""
-
-    part = serializers.IntegerField(required=False, default=0, min_value=0, max_value=10**6)
-
-
-class StagedRunQuery(PageQuery):
-    """Filters of staged update runs."""
-
-    placement = _text(help_text="The name of the placement.")
-    active = serializers.BooleanField(required=False, default=None, allow_null=True)
-
-
-class RolloutQuery(PageQuery):
-    """Filters of rollouts."""
-
-    placement = _text()
-    state = _one_of(Rollout.State)
-
-
-class SearchQuery(serializers.Serializer[object]):
-    """The text of a search."""
-
-    q = serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
-
-
-class ScenarioPlacementQuery(PageQuery):
-    """Filters of the placements of a what-if analysis."""
-
-    variant = serializers.ChoiceField(Variant.values, required=False, default=str(Variant.LEAVE))
-    fate = _one_of(PlacementImpact)
+    ),
+    state=_one_of(ClusterFilterState),
+    verdict=_one_of(EligibilityKind),
+    order=_one_of(ORDERS, default="name"),
+)
+PlacementQuery = _query(
+    PageQuery,
+    q=_text(help_text="Part of the name."),
+    state=_one_of(PlacementFilterState),
+    type=_one_of(PlacementType),
+    semantics=_one_of(Semantics),
+    cluster=_text(help_text="A cluster that has the placement."),
+    order=_one_of(PLACEMENT_ORDERS, default="name"),
+)
+ResourceQuery = _query(
+    PageQuery,
+    kind=_text(),
+    namespace=_text(),
+    q=_text(help_text="Part of the name."),
+    order=_one_of(RESOURCE_ORDERS, default="name"),
+)
+DecisionQuery = _query(PageQuery, placement=_text())
+EventQuery = _query(
+    PageQuery,
+    kind=_text(help_text="`cluster`, `placement` or `resource`."),
+    name=_text(),
+    q=_text(help_text="Part of the name."),
+    by=_text(help_text="Part of the name of a user, or of `system`."),
+)
+OutcomeQuery = _query(
+    outcome=_one_of(Outcome),
+    after=_text(help_text="The name of the last cluster of the previous page."),
+    limit=_number(100, 1, 500),
+)
+PartQuery = _query(part=_number(0, 0, 10**6))
+StagedRunQuery = _query(
+    PageQuery,
+    placement=_text(help_text="The name of the placement."),
+    active=serializers.BooleanField(required=False, default=None, allow_null=True),
+)
+RolloutQuery = _query(PageQuery, placement=_text(), state=_one_of(Rollout.State))
+SearchQuery = _query(
+    q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
+)
+ScenarioPlacementQuery = _query(
+    PageQuery, variant=_one_of(Variant, default=str(Variant.LEAVE)), fate=_one_of(PlacementImpact)
+)

@@ -1,28 +1,26 @@
 """The overview, the search, the history of a placement, and comparisons of two of its revisions."""
 
 from dataclasses import asdict
-from typing import Any
 
 from django.http import Http404
 from rest_framework import serializers
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from placements.api.base import BaseViewSet, get_placement, page_response, query_params
+from placements.api.base import BaseViewSet, page_response, query_params
 from placements.api.filters import PageQuery, SearchQuery
-from placements.api.schema import documented, page_serializer
+from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import AnyObject, CamelCaseSerializer, names, number, text
 from placements.models import Decision
 from placements.services.dashboard import queries
 from placements.services.history.compare import (
     IncomparableRevisionsError,
-    RevisionSide,
     UnknownRevisionError,
     compare,
 )
 from placements.services.history.queries import EntryKind, history_of
+from placements.services.results import get_placement
 from placements.services.rollouts.attention import waiting_count
 from placements.services.rollouts.queries import running_count
 from placements.services.searching import find
@@ -139,7 +137,7 @@ class RevisionComparisonSerializer(CamelCaseSerializer):
 class OverviewViewSet(BaseViewSet):
     """The fleet in numbers."""
 
-    @documented("get_overview", {200: OverviewSerializer})
+    @documented("get_overview", OverviewSerializer)
     def retrieve(self, request: Request) -> Response:
         """Count clusters, placements and rollouts, and those that need attention."""
         query_params(request)
@@ -147,7 +145,7 @@ class OverviewViewSet(BaseViewSet):
         runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
         return Response(OverviewSerializer({**asdict(queries.counts()), **runs}).data)
 
-    @documented("search", {200: SearchResultSerializer}, query=SearchQuery)
+    @documented("search", SearchResultSerializer, query=SearchQuery)
     def search(self, request: Request) -> Response:
         """Search clusters, placements, decisions, rollouts and resources."""
         result = find(query_params(request, SearchQuery)["q"])
@@ -164,8 +162,7 @@ class OverviewViewSet(BaseViewSet):
 class HistoryViewSet(BaseViewSet):
     """The history of a placement."""
 
-    @documented("get_history", {200: page_serializer(HistoryEntrySerializer)}, query=PageQuery)
-    @action(detail=True)
+    @operation("get_history", page_serializer(HistoryEntrySerializer), query=PageQuery)
     def history(self, request: Request, name: str) -> Response:
         """List policies, resources and decisions of a placement, the newest first."""
         params = query_params(request, PageQuery)
@@ -183,8 +180,12 @@ class HistoryViewSet(BaseViewSet):
         ]
         return page_response(request, items, page.after)
 
-    @documented("compare", {200: RevisionComparisonSerializer}, problems=(422,))
-    @action(detail=True, url_path="compare/<decision:before>..<decision:after>")
+    @operation(
+        "compare",
+        RevisionComparisonSerializer,
+        problems=(422,),
+        path="compare/<decision:before>..<decision:after>",
+    )
     def compare(self, request: Request, name: str, before: str, after: str) -> Response:
         """Compare two snapshots or decisions: `p0..p1`, `s0..s1`, or ids of decisions."""
         query_params(request)
@@ -205,23 +206,19 @@ class HistoryViewSet(BaseViewSet):
                 "other_reasons": diff.shifts,
                 "groups": [{"key": key, **asdict(row), "group": row.group or None} for key, row in groups],
             }
+        old, new = (
+            {
+                **vars(side),
+                "sentence": side.sentence,
+                "decision": side.decision.record.decision_id if side.decision else "",
+            }
+            for side in comparison.sides
+        )
         document = {
-            "before": _side(comparison.before),
-            "after": _side(comparison.after),
+            **vars(comparison),
+            "before": old,
+            "after": new,
             "manifests": manifests if comparison.resources is None else None,
             "decision": decision,
-            "resources": comparison.resources,
-            "same_resources": comparison.same_resources,
         }
         return Response(RevisionComparisonSerializer(document).data)
-
-
-def _side(side: RevisionSide) -> dict[str, Any]:
-    return {
-        "key": side.key,
-        "title": side.title,
-        "at": side.at,
-        "by": side.by,
-        "sentence": side.sentence,
-        "decision": side.decision.record.decision_id if side.decision else "",
-    }

@@ -2,16 +2,38 @@
 
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, actor, check_names, check_namespace
-from placements.api.filters import PageQuery
+from fleetui.apimachinery.kinds import ALPHA_VERSION, PLACEMENT_VERSIONS
+from placements.api.base import BaseViewSet, Params, Rows, actor, check_names, check_namespace, listed
 from placements.api.preconditions import expected_revision
-from placements.api.rollouts_serializers import OverrideManifestSerializer, OverrideSerializer
-from placements.api.schema import documented, documented_put, page_serializer
+from placements.api.schema import documented, documented_put
+from placements.api.serializers import AnyObject, CamelCaseSerializer, RowSerializer, text
 from placements.models import Override
+from placements.models.overrides import OVERRIDE_KINDS
 from placements.services.overrides.operations import UnknownOverrideError, delete_override, save_override
+
+
+class OverrideSerializer(RowSerializer):
+    """An override in a list; its manifest has everything else."""
+
+    placement = text("placement_name", help_text="Empty: it applies to every placement.")
+
+    class Meta:
+        model = Override
+        fields = ("kind", "namespace", "name", "placement", "revision", "created_at", "updated_at")
+        extra_kwargs = {"namespace": {"help_text": "Empty for an override of clusters."}}
+
+
+class OverrideManifestSerializer(CamelCaseSerializer):
+    """A ClusterResourceOverride or ResourceOverride."""
+
+    api_version = serializers.CharField(help_text=", ".join((*PLACEMENT_VERSIONS, ALPHA_VERSION)))
+    kind = serializers.ChoiceField(OVERRIDE_KINDS)
+    metadata = AnyObject()
+    spec = AnyObject()
 
 
 class OverrideViewSet(BaseViewSet):
@@ -30,12 +52,12 @@ class OverrideViewSet(BaseViewSet):
         check_names(document, {"kind": kind, "metadata.namespace": namespace, "metadata.name": name})
         check_namespace(document, namespace)
 
-    @documented("list_overrides", {200: page_serializer(OverrideSerializer)}, query=PageQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_overrides", OverrideSerializer, unique="id")
+    def list(self, params: Params) -> Rows:
         """List overrides."""
-        return self.list_response(Override.objects.defer("document"), OverrideSerializer, unique="id")
+        return Override.objects.defer("document")
 
-    @documented("get_override", {200: OverrideManifestSerializer}, has_tag=True)
+    @documented("get_override", OverrideManifestSerializer, has_tag=True)
     def retrieve(self, request: Request, **key: str) -> Response:
         """Get the manifest of an override."""
         return self.manifest_response()
@@ -45,7 +67,7 @@ class OverrideViewSet(BaseViewSet):
         """Create or update an override; it rolls out to the clusters that it applies to."""
         return self.put_manifest(save_override)[1]
 
-    @documented("delete_override", {204: None}, is_edit=True)
+    @documented("delete_override", None, status=204, is_edit=True)
     def destroy(self, request: Request, **key: str) -> Response:
         """Delete an override; the original resources roll out to its clusters."""
         expected = expected_revision(request)

@@ -4,14 +4,14 @@ import re
 from typing import Any
 
 from django.http import Http404
-from rest_framework.decorators import action
+from django.shortcuts import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, actor, get_placement, query_params
-from placements.api.filters import ConfirmQuery, PageQuery, PartQuery, PlacementQuery
+from placements.api.base import BaseViewSet, Params, Rows, actor, listed, query_params
+from placements.api.filters import ConfirmQuery, PartQuery, PlacementQuery
 from placements.api.preconditions import expected_revision
-from placements.api.schema import documented, documented_put, page_serializer
+from placements.api.schema import documented, documented_put, operation
 from placements.api.serializers import (
     BindingSerializer,
     DecisionRowSerializer,
@@ -31,7 +31,7 @@ from placements.services.filters import (
     placements_matching,
 )
 from placements.services.placements import delete_placement, save_placement
-from placements.services.results import UnknownPlacementError
+from placements.services.results import UnknownPlacementError, get_placement
 from placements.services.status import status_of
 
 _MOST_WARNINGS, _LONGEST_WARNING = 10, 300
@@ -46,27 +46,21 @@ class PlacementViewSet(BaseViewSet):
     def manifest_and_status(self, row: Placement) -> tuple[Any, dict[str, Any]]:
         return row.document, status_of(row)
 
-    @documented("list_placements", {200: page_serializer(PlacementSerializer)}, query=PlacementQuery)
-    def list(self, request: Request) -> Response:
+    @listed(
+        "list_placements",
+        PlacementSerializer,
+        query=PlacementQuery,
+        context=lambda rows: {"decisions": latest_decisions(rows)},
+    )
+    def list(self, params: Params) -> Rows:
         """List placements."""
-        params = query_params(request, PlacementQuery)
-        state = params.get("state")
+        state = PlacementFilterState(params["state"]) if "state" in params else None
         chosen = PlacementFilter(
-            params["q"],
-            PlacementFilterState(state) if state else None,
-            params.get("type", ""),
-            params.get("semantics", ""),
-            params["cluster"],
+            params["q"], state, params.get("type", ""), params.get("semantics", ""), params["cluster"]
         )
-        return self.list_response(
-            placements_matching(chosen),
-            PlacementSerializer,
-            params,
-            order=params["order"],
-            context=lambda rows: {"decisions": latest_decisions(rows)},
-        )
+        return placements_matching(chosen)
 
-    @documented("get_placement", {200: PlacementManifestSerializer}, has_tag=True)
+    @documented("get_placement", PlacementManifestSerializer, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a placement with its status."""
         return self.manifest_response()
@@ -86,64 +80,65 @@ class PlacementViewSet(BaseViewSet):
             response.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
         return response
 
-    @documented("delete_placement", {202: PlacementManifestSerializer, 204: None}, is_edit=True)
+    @documented("delete_placement", None, status=204, also={202: PlacementManifestSerializer}, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a placement: 204 if it is deleted, 202 while clusters still have its resources."""
         if delete_placement(name, **actor(request), expected=expected_revision(request)):
             return Response(status=204)
         return self.manifest_response(status=202)
 
-    @documented("list_placement_bindings", {200: page_serializer(BindingSerializer)}, query=PageQuery)
-    @action(detail=True, url_name="placement-bindings")
-    def bindings(self, request: Request, name: str) -> Response:
+    @listed("list_placement_bindings", BindingSerializer, order="cluster_name", unique="cluster_name")
+    def bindings(self, params: Params, name: str) -> Rows:
         """List the bindings of a placement, by cluster."""
-        rows = bindings_of(self.get_object())
-        return self.list_response(rows, BindingSerializer, order="cluster_name", unique="cluster_name")
+        return bindings_of(self.get_object())
 
-    @documented("list_placement_decisions", {200: page_serializer(DecisionRowSerializer)}, query=PageQuery)
-    @action(detail=True, url_name="placement-decisions")
-    def decisions(self, request: Request, name: str) -> Response:
+    @listed("list_placement_decisions", DecisionRowSerializer, order="-id", unique="id")
+    def decisions(self, params: Params, name: str) -> Rows:
         """List the decisions of a placement, the newest first."""
-        rows = decisions_of(placement=self.get_object().name)
-        return self.list_response(rows, DecisionRowSerializer, order="-id", unique="id")
+        return decisions_of(placement=self.get_object().name)
 
 
 class SnapshotViewSet(BaseViewSet):
     """The policy snapshots and resource snapshots of a placement."""
 
-    @documented("list_policy_snapshots", {200: page_serializer(PolicySnapshotSerializer)}, query=PageQuery)
-    @action(detail=True, url_path="policy-snapshots")
-    def policy_snapshots(self, request: Request, name: str) -> Response:
+    @listed(
+        "list_policy_snapshots",
+        PolicySnapshotSerializer,
+        order="-number",
+        unique="number",
+        path="policy-snapshots",
+    )
+    def policy_snapshots(self, params: Params, name: str) -> Rows:
         """List the policy snapshots of a placement, the newest first."""
-        rows = get_placement(name).policy_snapshots.select_related("placement")
-        return self.list_response(rows, PolicySnapshotSerializer, order="-number", unique="number")
+        return get_placement(name).policy_snapshots.select_related("placement")
 
-    @documented("get_policy_snapshot", {200: PolicySnapshotSerializer})
-    @action(detail=True, url_path="policy-snapshots/<number:number>")
+    @operation("get_policy_snapshot", PolicySnapshotSerializer, path="policy-snapshots/<number:number>")
     def policy_snapshot(self, request: Request, name: str, number: int) -> Response:
         """Get a policy snapshot."""
-        row = get_placement(name).policy_snapshots.filter(number=number).first()
-        if row is None:
-            raise Http404
+        row = get_object_or_404(get_placement(name).policy_snapshots, number=number)
         return Response(PolicySnapshotSerializer(row).data)
 
-    @documented(
-        "list_resource_snapshots", {200: page_serializer(ResourceSnapshotRowSerializer)}, query=PageQuery
+    @listed(
+        "list_resource_snapshots",
+        ResourceSnapshotRowSerializer,
+        order="-number",
+        unique="number",
+        path="resource-snapshots",
     )
-    @action(detail=True, url_path="resource-snapshots")
-    def resource_snapshots(self, request: Request, name: str) -> Response:
+    def resource_snapshots(self, params: Params, name: str) -> Rows:
         """List the resource snapshots of a placement, the newest first."""
-        rows = get_placement(name).resource_snapshots.select_related("placement").defer("identities")
-        return self.list_response(rows, ResourceSnapshotRowSerializer, order="-number", unique="number")
+        return get_placement(name).resource_snapshots.select_related("placement").defer("identities")
 
-    @documented("get_resource_snapshot", {200: ResourceSnapshotSerializer}, query=PartQuery)
-    @action(detail=True, url_path="resource-snapshots/<number:number>")
+    @operation(
+        "get_resource_snapshot",
+        ResourceSnapshotSerializer,
+        query=PartQuery,
+        path="resource-snapshots/<number:number>",
+    )
     def resource_snapshot(self, request: Request, name: str, number: int) -> Response:
         """Get a resource snapshot with one part of its manifests, at most 800 KiB or one object."""
         position = query_params(request, PartQuery)["part"]
-        row = get_placement(name).resource_snapshots.filter(number=number).first()
-        if row is None:
-            raise Http404
+        row = get_object_or_404(get_placement(name).resource_snapshots, number=number)
         part = row.parts.filter(position=position).first()
         if part is None and position:
             raise Http404

@@ -1,7 +1,6 @@
 """Formats of responses beside JSON: YAML, and CSV for tables."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from rest_framework.renderers import BaseRenderer, JSONRenderer
@@ -16,13 +15,8 @@ class YamlRenderer(BaseRenderer):
     format = "yaml"
     charset = "utf-8"
 
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        text = JSONRenderer().render(data, accepted_media_type, renderer_context)
+    def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
+        text = JSONRenderer().render(data, *args, **kwargs)
         return dump_yaml(json.loads(text)).encode() if text else b""
 
 
@@ -33,10 +27,5 @@ class CsvRenderer(BaseRenderer):
     format = "csv"
     charset = "utf-8"
 
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
+    def render(self, data: Any, *_args: Any, **_kwargs: Any) -> bytes:
         return str(data).encode()

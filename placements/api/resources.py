@@ -6,11 +6,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from placements.api.base import BaseViewSet, actor, check_names, check_namespace, query_params
+from placements.api.base import (
+    BaseViewSet,
+    Params,
+    Rows,
+    actor,
+    check_names,
+    check_namespace,
+    listed,
+    query_params,
+)
 from placements.api.filters import ConfirmQuery, ResourceQuery
 from placements.api.parsers import LARGEST_BATCH, documents_of
 from placements.api.preconditions import expected_revision
-from placements.api.schema import documented, documented_put, page_serializer
+from placements.api.schema import documented, documented_put
 from placements.api.serializers import (
     ANY_OBJECT,
     AppliedSerializer,
@@ -57,16 +66,13 @@ class ResourceViewSet(BaseViewSet):
             )
         check_namespace(document, namespace)
 
-    @documented("list_resources", {200: page_serializer(ResourceSerializer)}, query=ResourceQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_resources", ResourceSerializer, query=ResourceQuery, unique="id")
+    def list(self, params: Params) -> Rows:
         """List resources, without their content."""
-        params = query_params(request, ResourceQuery)
         rows = resources_matching(kind=params["kind"], namespace=params["namespace"], text=params["q"])
-        return self.list_response(
-            rows.defer("content"), ResourceSerializer, params, order=params["order"], unique="id"
-        )
+        return rows.defer("content")
 
-    @documented("get_resource", {200: ResourceManifestSerializer}, has_tag=True)
+    @documented("get_resource", ResourceManifestSerializer, has_tag=True)
     def retrieve(self, request: Request, **key: str) -> Response:
         """Get the manifest of a resource."""
         return self.manifest_response()
@@ -76,7 +82,7 @@ class ResourceViewSet(BaseViewSet):
         """Apply a resource; the same again changes nothing."""
         return self.put_manifest(apply_resource)[1]
 
-    @documented("delete_resource", {200: DeletedSerializer}, is_edit=True)
+    @documented("delete_resource", DeletedSerializer, is_edit=True)
     def destroy(self, request: Request, **key: str) -> Response:
         """Delete a resource, a Namespace with everything in it; the response lists what was deleted."""
         group, kind, namespace, name = self.key().values()
@@ -90,7 +96,7 @@ class ApplyViewSet(BaseViewSet):
 
     largest_body = LARGEST_BATCH
 
-    @documented("apply", {200: AppliedSerializer}, body=ANY_OBJECT, query=ConfirmQuery, problems=(409,))
+    @documented("apply", AppliedSerializer, body=ANY_OBJECT, query=ConfirmQuery, problems=(409,))
     def create(self, request: Request) -> Response:
         """Apply documents of every kind, all or none: documents, a List, or an array of them.
 

@@ -1,10 +1,9 @@
 """Rollouts, and the actions on the rollout of a placement."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from rest_framework.decorators import action
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
@@ -14,29 +13,25 @@ from placements.api.base import (
     BaseViewSet,
     MayApprove,
     MayReadOrOperate,
+    Params,
+    Rows,
     actor,
-    get_placement,
+    listed,
     page_response,
     query_params,
 )
-from placements.api.disruption_serializers import RescheduleImpactSerializer
-from placements.api.filters import ConfirmQuery, NumberedPageQuery, PageQuery, RolloutQuery
+from placements.api.disruption import RescheduleImpactSerializer
+from placements.api.filters import ConfirmQuery, NumberedPageQuery, RolloutQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import etag, etag_response, expected_revision
-from placements.api.rollouts_serializers import (
-    ClusterUpdateSerializer,
-    RetrySerializer,
-    RollBackSerializer,
-    RolloutClusterSerializer,
-    RolloutControlsSerializer,
-    RolloutRowSerializer,
-    RolloutSerializer,
-)
-from placements.api.schema import documented, page_serializer
+from placements.api.schema import documented, operation, page_serializer
+from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, Text, names, number, text
 from placements.explain.rollouts import result_sentences, short_result_document
+from placements.models import ClusterUpdate, Placement, Rollout
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.rescheduling import reschedule
-from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
+from placements.services.results import get_placement
+from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.services.rollouts.controller import running_rollout
 from placements.services.rollouts.queries import (
     clusters_in,
@@ -47,6 +42,109 @@ from placements.services.rollouts.queries import (
     updates_of,
 )
 
+
+class RolloutRowSerializer(RowSerializer):
+    """A rollout in a list."""
+
+    placement = text("placement_name")
+    resource_snapshot = number("resource_number", allow_null=True)
+    because = text("trigger")
+    ended_because = text("ended_reason")
+    changes = number("progress_version", help_text="Changes on every update of the placement.")
+    waves_count = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Rollout
+        fields: tuple[str, ...] = (
+            *("placement", "number", "state", "version", "resource_snapshot", "is_deletion", "because"),
+            *("started_at", "started_by", "ended_at", "ended_because", "changes", "waves_count"),
+        )
+        extra_kwargs = {"state": {"help_text": "`running`, `finished`, `superseded` or `stopped`."}}
+
+    def get_waves_count(self, row: Rollout) -> int:
+        return len(row.waves)
+
+
+class RolloutClusterSerializer(CamelCaseSerializer):
+    """One cluster of a rollout: its progress, the version that it runs and the one that it is to run."""
+
+    cluster = serializers.CharField()
+    wave = serializers.IntegerField(allow_null=True, help_text="As planned; null if it joined later.")
+    phase = serializers.CharField(help_text="After the rollout has ended: the last phase.")
+    since = serializers.DateTimeField(allow_null=True)
+    running = serializers.CharField(allow_null=True, help_text="Such as `r4`: of resource snapshot 4.")
+    wanted = serializers.CharField(allow_null=True)
+    attempts = serializers.IntegerField()
+    retry_at = serializers.DateTimeField(allow_null=True)
+    message = serializers.CharField()
+    block = serializers.CharField(help_text="What blocks the cluster; empty when nothing does.")
+    why = serializers.CharField(help_text="The same as a sentence.")
+
+
+class RolloutSerializer(RolloutRowSerializer):
+    """A rollout with its waves, its last sync result and its clusters."""
+
+    waves = serializers.ListField(child=names())
+    answer = AnyValue(
+        allow_null=True, help_text="Facts; null after the rollout has ended. Lists have their counts."
+    )
+    sentences = AnyValue(allow_null=True, help_text="The same as sentences.")
+    clusters = RolloutClusterSerializer(many=True, allow_null=True, help_text="null if there are many.")
+
+    class Meta(RolloutRowSerializer.Meta):
+        fields = (*RolloutRowSerializer.Meta.fields, "waves", "answer", "sentences", "clusters")
+
+
+class ClusterUpdateSerializer(RowSerializer):
+    """One update of one cluster, and its outcome."""
+
+    cluster = text("cluster_name")
+
+    class Meta:
+        model = ClusterUpdate
+        fields = (
+            *("id", "cluster", "what", "version", "attempt", "started_at", "applied_at", "ended_at"),
+            *("outcome", "message"),
+        )
+        extra_kwargs = {
+            "what": {"help_text": "`add`, `update`, `new`, `retry` or `remove`."},
+            "outcome": {"help_text": "Empty while it is in progress."},
+        }
+
+
+class RolloutControlsSerializer(RowSerializer):
+    """Rollout controls of a placement: paused, stopped, pinned."""
+
+    placement = text("name")
+    stopped = serializers.BooleanField(source="is_stopped")
+    held_at = number(
+        "pinned_snapshot",
+        allow_null=True,
+        help_text="The resource snapshot that the placement is pinned to after a rollback.",
+    )
+    run = serializers.SerializerMethodField(help_text="The number of the rollout in progress.")
+
+    class Meta:
+        model = Placement
+        fields = ("placement", "revision", "paused_since", "paused_by", "stopped", "held_at", "run")
+
+    def get_run(self, row: Placement) -> int | None:
+        number: int | None = self.context["run"]
+        return number
+
+
+class RetrySerializer(CamelCaseSerializer):
+    """The cluster on which to retry."""
+
+    cluster = Text(max_length=63)
+
+
+class RollBackSerializer(CamelCaseSerializer):
+    """The resource snapshot to which to roll back."""
+
+    resource_snapshot = serializers.IntegerField(min_value=0, max_value=10**9)
+
+
 MANY_CLUSTERS = 200
 
 
@@ -55,14 +153,12 @@ class RolloutViewSet(BaseViewSet):
 
     lookup_path = "<named:name>/<number:number>"
 
-    @documented("list_rollouts", {200: page_serializer(RolloutRowSerializer)}, query=RolloutQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_rollouts", RolloutRowSerializer, query=RolloutQuery, order="-id", unique="id")
+    def list(self, params: Params) -> Rows:
         """List rollouts, including those of deleted placements, the newest first."""
-        params = query_params(request, RolloutQuery)
-        rows = runs_matching(placement=params["placement"], state=params.get("state", ""))
-        return self.list_response(rows, RolloutRowSerializer, params, order="-id", unique="id")
+        return runs_matching(placement=params["placement"], state=params.get("state", ""))
 
-    @documented("get_rollout", {200: RolloutSerializer})
+    @documented("get_rollout", RolloutSerializer)
     def retrieve(self, request: Request, name: str, number: int) -> Response:
         """Get a rollout with its waves, its last sync result and its clusters."""
         run = run_named(name, number)
@@ -77,10 +173,7 @@ class RolloutViewSet(BaseViewSet):
         }
         return Response(document)
 
-    @documented(
-        "list_rollout_clusters", {200: page_serializer(RolloutClusterSerializer)}, query=NumberedPageQuery
-    )
-    @action(detail=True, url_name="rollout-clusters")
+    @operation("list_rollout_clusters", page_serializer(RolloutClusterSerializer), query=NumberedPageQuery)
     def clusters(self, request: Request, name: str, number: int) -> Response:
         """List the clusters of a rollout by wave, then those that joined later by name."""
         params = query_params(request, NumberedPageQuery)
@@ -90,118 +183,89 @@ class RolloutViewSet(BaseViewSet):
         items = RolloutClusterSerializer(rows, many=True).data
         return page_response(request, items, last if last < len(names) else None)
 
-    @documented("list_rollout_updates", {200: page_serializer(ClusterUpdateSerializer)}, query=PageQuery)
-    @action(detail=True, url_name="rollout-updates")
-    def updates(self, request: Request, name: str, number: int) -> Response:
+    @listed("list_rollout_updates", ClusterUpdateSerializer, order="-id", unique="id")
+    def updates(self, params: Params, name: str, number: int) -> Rows:
         """List the updates of a rollout with their outcomes, the newest first."""
-        rows = updates_of(run_named(name, number))
-        return self.list_response(rows, ClusterUpdateSerializer, order="-id", unique="id")
+        return updates_of(run_named(name, number))
 
 
-@dataclass(frozen=True, slots=True)
-class ActionOperation:
-    """An action of users as an operation of the API; `body` has the argument of the action, if it has one.
-
-    `path` is the last part of the address where it is not the name of the action.
-    """
-
-    action: RolloutAction
-    operation_id: str
-    description: str
-    body: type[Serializer[Any]] | None = None
-    path: str = ""
-    is_edit: bool = True
-    can_conflict: bool = True
-
-
-def add_actions(
-    viewset: type[BaseViewSet],
-    operations: Sequence[ActionOperation],
+def rollout_action(
+    kind: RolloutKind,
+    response: type[Serializer[Any]],
+    name: str,
+    operation_id: str,
+    description: str,
     *,
-    url_prefix: str = "",
+    body: type[Serializer[Any]] | None = None,
+    path: str = "",
+    is_edit: bool = True,
+    can_conflict: bool = True,
     **documentation: Any,
-) -> None:
-    """Add one method for each action to a viewset; it responds with the viewset's `action_response`.
+) -> Any:
+    """Return the operation for an action of users; it responds with the viewset's `action_response`.
 
-    `url_prefix` starts the names of the routes, `documentation` is of all actions.
+    `body` has the argument of the action, if it has one; `path` is the last part of the address where it
+    is not the name of the action.
     """
-    for operation in operations:
-        method = _action_method(operation, url_prefix, documentation)
-        setattr(viewset, method.__name__, method)
+    chosen, path = ACTIONS[kind, name], path or name
 
-
-def _action_method(operation: ActionOperation, url_prefix: str, documentation: Mapping[str, Any]) -> Any:
     def method(self: Any, request: Request, name: str) -> Response:
-        expected: dict[str, Any] = {"expected": expected_revision(request)} if operation.is_edit else {}
-        body = parse_body(request, operation.body) if operation.body else {}
-        value = next(iter(body.values()), "")
-        operation.action.run(name, value, **actor(request), **expected)
-        response: Response = self.action_response(name)
-        return response
+        expected: dict[str, Any] = {"expected": expected_revision(request)} if is_edit else {}
+        values = parse_body(request, body) if body else {}
+        chosen.run(name, next(iter(values.values()), ""), **actor(request), **expected)
+        result: Response = self.action_response(name)
+        return result
 
-    path = operation.path or operation.action.name
-    method.__name__, method.__doc__ = path.replace("-", "_"), operation.description
-    is_for_approvers = operation.action.permission is Role.APPROVER
-    route = action(
-        detail=True,
-        methods=["post"],
-        url_path=path,
-        url_name=f"{url_prefix}{path}",
-        permission_classes=[MayApprove if is_for_approvers else MayReadOrOperate],
-    )
-    describe = documented(
-        operation.operation_id,
-        body=operation.body,
-        is_edit=operation.is_edit,
-        problems=(409,) if operation.can_conflict else (),
+    method.__name__, method.__doc__ = path.replace("-", "_"), description
+    permission = MayApprove if chosen.permission is Role.APPROVER else MayReadOrOperate
+    describe = operation(
+        operation_id,
+        response,
+        method="post",
+        path=path,
+        route={"permission_classes": [permission]},
+        body=body,
+        is_edit=is_edit,
+        problems=(409,) if can_conflict else (),
         **documentation,
     )
-    return describe(route(method))
+    return describe(method)
 
 
-OPERATIONS = (
-    ActionOperation(
-        ACTIONS[RolloutKind.ROLLING, "pause"],
-        "pause_placement",
-        "Pause a placement: no new updates start, running updates finish.",
-        can_conflict=False,
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.ROLLING, "resume"],
-        "resume_placement",
-        "Resume a paused placement.",
-        can_conflict=False,
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.ROLLING, "stop"],
-        "stop_placement",
-        "Stop the rollout permanently; no updates start before a new rollout is started.",
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.ROLLING, "start"], "start_placement", "Start a rollout after a stop."
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.ROLLING, "unpin"], "unpin_placement", "Unpin a placement after a rollback."
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.ROLLING, "retry"],
-        "retry_placement",
-        "Retry the failed update of one cluster immediately.",
-        body=RetrySerializer,
-        is_edit=False,
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.ROLLING, "roll-back"],
-        "roll_back_placement",
-        "Roll back to an older resource snapshot, and pin the placement to it.",
-        body=RollBackSerializer,
-        path="rollback",
-    ),
-)
+_rolling = partial(rollout_action, RolloutKind.ROLLING, RolloutControlsSerializer, has_tag=True)
 
 
 class RolloutActionViewSet(BaseViewSet):
     """Rollout controls of a placement, and its rescheduling."""
+
+    pause = _rolling(
+        "pause",
+        "pause_placement",
+        "Pause a placement: no new updates start, running updates finish.",
+        can_conflict=False,
+    )
+    resume = _rolling("resume", "resume_placement", "Resume a paused placement.", can_conflict=False)
+    stop = _rolling(
+        "stop",
+        "stop_placement",
+        "Stop the rollout permanently; no updates start before a new rollout is started.",
+    )
+    start = _rolling("start", "start_placement", "Start a rollout after a stop.")
+    unpin = _rolling("unpin", "unpin_placement", "Unpin a placement after a rollback.")
+    retry = _rolling(
+        "retry",
+        "retry_placement",
+        "Retry the failed update of one cluster immediately.",
+        body=RetrySerializer,
+        is_edit=False,
+    )
+    rollback = _rolling(
+        "roll-back",
+        "roll_back_placement",
+        "Roll back to an older resource snapshot, and pin the placement to it.",
+        body=RollBackSerializer,
+        path="rollback",
+    )
 
     def action_response(self, name: str, *, status: int = 200) -> Response:
         row = get_placement(name)
@@ -209,15 +273,15 @@ class RolloutActionViewSet(BaseViewSet):
         document = RolloutControlsSerializer(row, context={"run": run.number if run else None}).data
         return etag_response(self.request, document, etag(row.revision), status=status)
 
-    @documented("get_fresh_schedule", {200: RescheduleImpactSerializer})
-    @action(detail=True)
+    @operation("get_fresh_schedule", RescheduleImpactSerializer)
     def reschedule(self, request: Request, name: str) -> Response:
         """Get the impact of rescheduling: every cluster is a candidate, present ones win ties."""
         return Response(RescheduleImpactSerializer(fresh_schedule(get_placement(name))).data)
 
     @documented(
         "reschedule_placement",
-        {202: RolloutControlsSerializer},
+        RolloutControlsSerializer,
+        status=202,
         query=ConfirmQuery,
         is_edit=True,
         has_tag=True,
@@ -232,6 +296,3 @@ class RolloutActionViewSet(BaseViewSet):
         confirmed = "confirm" in query_params(request, ConfirmQuery)
         reschedule(name, **actor(request), expected=expected_revision(request), confirmed=confirmed)
         return self.action_response(name, status=202)
-
-
-add_actions(RolloutActionViewSet, OPERATIONS, responses={200: RolloutControlsSerializer}, has_tag=True)

@@ -16,6 +16,7 @@ from drf_spectacular.utils import (
     inline_serializer,
 )
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
@@ -81,8 +82,10 @@ class Schema(AutoSchema):
 
 def documented(
     name: str,
-    responses: Mapping[Any, Any],
+    response: Any,
     *,
+    status: int | tuple[int, str] = 200,
+    also: Mapping[Any, Any] | None = None,
     body: Any = None,
     media_types: Iterable[str] = ("application/json", "application/yaml"),
     query: type[serializers.Serializer[Any]] | None = None,
@@ -91,7 +94,11 @@ def documented(
     has_tag: bool = False,
     **more: Any,
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Describe an operation; `is_edit`: it honors If-Match, `has_tag`: it responds with an ETag."""
+    """Describe an operation; `is_edit`: it honors If-Match, `has_tag`: it responds with an ETag.
+
+    `also` has the responses beside the usual one, by status.
+    """
+    responses = {status: response, **(also or {})}
     codes = {*_ALWAYS, *(_WITH_BODY if body is not None else ()), *((412,) if is_edit else ()), *problems}
     refusals = {
         (code, PROBLEM_TYPE): OpenApiResponse(ProblemSerializer, _DESCRIPTIONS[code])
@@ -105,11 +112,12 @@ def documented(
         *([_NOT_MODIFIED] if is_read else ()),
         *([_ETAG] if has_tag else ()),
     ]
-    unchanged = {304: OpenApiResponse(description="Not modified.")} if is_read else {}
     described = extend_schema(
         request=None if body is None else dict.fromkeys(media_types, body),
         parameters=parameters,
-        responses={**responses, **unchanged, **refusals},
+        responses=responses
+        | ({304: OpenApiResponse(description="Not modified.")} if is_read else {})
+        | refusals,
         **more,
     )
 
@@ -123,8 +131,22 @@ def documented(
 
 def documented_put(name: str, manifest: type[serializers.Serializer[Any]], **more: Any) -> Any:
     """Describe an operation that creates or updates an object by its manifest."""
-    responses = {200: manifest, 201: manifest}
-    return documented(name, responses, body=manifest, is_edit=True, has_tag=True, **more)
+    return documented(name, manifest, also={201: manifest}, body=manifest, is_edit=True, has_tag=True, **more)
+
+
+def operation(
+    name: str,
+    response: Any,
+    *,
+    method: Any = "get",
+    path: str | None = None,
+    route: Mapping[str, Any] | None = None,
+    **documentation: Any,
+) -> Callable[[Callable[..., Any]], Any]:
+    """Add an action of an object, described as by `documented`; `path` is by default its name."""
+    described = documented(name, response, **documentation)
+    routed = action(detail=True, methods=[method], url_path=path, **(route or {}))
+    return lambda view: described(routed(view))
 
 
 @cache

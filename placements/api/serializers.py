@@ -44,19 +44,14 @@ class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
         return extra_kwargs, {}
 
 
-@extend_schema_field(ANY_OBJECT)
-class AnyObject(serializers.JSONField):
-    """An object whose fields are described elsewhere."""
+def json_field(schema: dict[str, Any]) -> type[serializers.JSONField]:
+    """Return a kind of field whose values are described by a schema."""
+    return extend_schema_field(schema)(type("SchemaField", (serializers.JSONField,), {}))
 
 
-@extend_schema_field({})
-class AnyValue(serializers.JSONField):
-    """Any JSON value."""
-
-
-@extend_schema_field(LABELS)
-class Labels(serializers.JSONField):
-    """Labels by key."""
+AnyObject = json_field(ANY_OBJECT)
+AnyValue = json_field({})
+Labels = json_field(LABELS)
 
 
 class Text(serializers.CharField):
@@ -266,7 +261,7 @@ class BindingSerializer(RowSerializer):
     placement = text("placement.name")
     cluster = text("cluster_name")
     policy_snapshot = number("policy_snapshot.number")
-    resource_snapshot = serializers.SerializerMethodField()
+    resource_snapshot = number("resource_snapshot.number", allow_null=True, read_only=True)
     decision = text("decision.record.decision_id")
     phase = serializers.ChoiceField(list(map(str, Phase)), help_text="The progress of the cluster.")
     failure = serializers.ChoiceField(
@@ -283,9 +278,6 @@ class BindingSerializer(RowSerializer):
             *("decision", "topology_spread_score", "affinity_score", "picked_at", "phase", "failure"),
             *("failed_objects", "failed_override", "message"),
         )
-
-    def get_resource_snapshot(self, row: Binding) -> int | None:
-        return row.resource_snapshot.number if row.resource_snapshot else None
 
 
 class PolicySnapshotSerializer(RowSerializer):
@@ -349,16 +341,7 @@ class DecisionRowSerializer(RowSerializer):
         model = Decision
         fields = (
             *("id", "placement", "number", "kind", "fulfilled", "policy_snapshot", "wanted", "picked"),
-            *(
-                "kept",
-                "unscheduled",
-                "joins",
-                "leaves",
-                "milliseconds",
-                "because",
-                "asked_by",
-                "created_at",
-            ),
+            *("kept", "unscheduled", "joins", "leaves", "milliseconds", "because", "asked_by", "created_at"),
         )
 
 

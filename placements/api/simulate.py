@@ -2,6 +2,7 @@
 
 import json
 
+from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -9,13 +10,27 @@ from rest_framework.response import Response
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from placements.api.base import BaseViewSet, MayRead
-from placements.api.decisions_serializers import SimulateSerializer
 from placements.api.parsers import LARGEST_BATCH, parse_body
 from placements.api.schema import documented
-from placements.api.serializers import ANY_OBJECT
+from placements.api.serializers import ANY_OBJECT, AnyObject, AnyValue, CamelCaseSerializer
 from placements.engine.advice.search import why_not
 from placements.explain.decision_document import advice_document, comparison_document, decision_document
 from placements.services.simulate import request as simulation
+
+
+class SimulateSerializer(CamelCaseSerializer):
+    """A simulation, with the options of `manage.py simulate`."""
+
+    clusters = AnyValue(help_text="MemberClusters, their List, or plain cases.")
+    placement = AnyObject(help_text="A ClusterResourcePlacement, or an OCM Placement.")
+    bindings = AnyValue(required=False, help_text="ClusterResourceBindings or plain cases.")
+    snapshot = serializers.CharField(required=False)
+    semantics = serializers.ChoiceField([*Semantics, "all"], required=False)
+    now = serializers.DateTimeField(required=False)
+    strict_health = serializers.BooleanField(required=False, default=False)
+    step = serializers.IntegerField(required=False, min_value=1, max_value=10**9)
+    why = serializers.CharField(required=False)
+
 
 ALL = "all"
 
@@ -26,7 +41,7 @@ class SimulateViewSet(BaseViewSet):
     permission_classes = (MayRead,)
     largest_body = LARGEST_BATCH
 
-    @documented("simulate", {200: ANY_OBJECT}, body=SimulateSerializer)
+    @documented("simulate", ANY_OBJECT, body=SimulateSerializer)
     def create(self, request: Request) -> Response:
         """Schedule a placement on the clusters of the body; `semantics: all` compares."""
         options = parse_body(request, SimulateSerializer, errors=ValidationError)

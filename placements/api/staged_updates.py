@@ -1,29 +1,31 @@
 """Staged update strategies and runs, and the actions on runs."""
 
+from functools import partial
 from typing import Any
 
-from rest_framework.decorators import action
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, actor, query_params
-from placements.api.filters import PageQuery, StagedRunQuery
+from fleetui.apimachinery.kinds import PLACEMENT_VERSIONS, STAGED_RUN_KIND, STAGED_STRATEGY_KIND
+from placements.api.base import BaseViewSet, Params, Rows, actor, listed
+from placements.api.filters import StagedRunQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
-from placements.api.rollouts import ActionOperation, add_actions
-from placements.api.rollouts_serializers import (
-    FailedClusterSerializer,
-    ProgressSerializer,
-    RunStateSerializer,
-    StagedRunManifestSerializer,
-    StagedRunSerializer,
-    StagedStrategyManifestSerializer,
-    StagedStrategySerializer,
-    StageRefSerializer,
+from placements.api.rollouts import rollout_action
+from placements.api.schema import documented, documented_put, operation
+from placements.api.serializers import (
+    AnyObject,
+    CamelCaseSerializer,
+    RowSerializer,
+    Text,
+    names,
+    number,
+    text,
 )
-from placements.api.schema import documented, documented_put, page_serializer
+from placements.manifests.staged_update import RunState
 from placements.models import StagedRun, StagedStrategy
-from placements.services.rollouts.actions import ACTIONS, RolloutKind
+from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.staged_operations import UnknownRunError, set_state
 from placements.services.rollouts.staged_queries import progress_of, run_manifest, runs_matching
 from placements.services.rollouts.staged_runs import save_run
@@ -34,18 +36,146 @@ from placements.services.rollouts.staged_strategies import (
 )
 
 
+class StagedStrategySerializer(RowSerializer):
+    """A staged update strategy in a list."""
+
+    class Meta:
+        model = StagedStrategy
+        fields = ("name", "revision", "created_at", "updated_at")
+
+
+class StagedRunSerializer(RowSerializer):
+    """A staged update run in a list."""
+
+    placement = text("placement_name")
+    snapshot = number("resource_number", allow_null=True)
+
+    class Meta:
+        model = StagedRun
+        fields = (
+            *("name", "placement", "status", "snapshot", "revision", "created_at", "created_by"),
+            *("started_at", "started_by", "ended_at"),
+        )
+
+
+class StagedStrategyManifestSerializer(CamelCaseSerializer):
+    """A ClusterStagedUpdateStrategy."""
+
+    api_version = serializers.ChoiceField(PLACEMENT_VERSIONS)
+    kind = serializers.ChoiceField([STAGED_STRATEGY_KIND])
+    metadata = AnyObject()
+    spec = AnyObject()
+
+
+class StagedRunManifestSerializer(CamelCaseSerializer):
+    """A ClusterStagedUpdateRun; the status is written by this console, and ignored in an edit."""
+
+    api_version = serializers.ChoiceField(PLACEMENT_VERSIONS)
+    kind = serializers.ChoiceField([STAGED_RUN_KIND])
+    metadata = AnyObject()
+    spec = AnyObject()
+    status = AnyObject(required=False)
+
+
+class WaitSerializer(CamelCaseSerializer):
+    """One thing that a run waits for."""
+
+    stage = serializers.CharField(allow_blank=True)
+    clusters = names()
+    until = serializers.DateTimeField(allow_null=True)
+
+    def get_fields(self) -> dict[str, serializers.Field[object, object, object, object]]:
+        """Add the field whose name is a keyword of Python."""
+        return {"for": serializers.CharField(), **super().get_fields()}
+
+
+class StageClusterSerializer(CamelCaseSerializer):
+    """A cluster of a stage, and its progress."""
+
+    name = serializers.CharField()
+    state = serializers.CharField(help_text="`to come`, `running`, `failed` or `done`.")
+    version = serializers.CharField(help_text="Empty: the placement is removed from the cluster.")
+    started_at = serializers.DateTimeField(allow_null=True)
+    done_at = serializers.DateTimeField(allow_null=True)
+    failed_at = serializers.DateTimeField(allow_null=True)
+    failures = serializers.IntegerField()
+    retry_at = serializers.DateTimeField(allow_null=True)
+
+
+class StageSerializer(CamelCaseSerializer):
+    """One stage of a run; the last one removes the placement from clusters that are no longer selected."""
+
+    name = serializers.CharField()
+    state = serializers.CharField(help_text="`to come`, `current`, `skipped` or `done`.")
+    at_once = serializers.IntegerField(help_text="The number of clusters that may be updated concurrently.")
+    needs_approval_before = serializers.BooleanField()
+    needs_approval_after = serializers.BooleanField()
+    approved_before = serializers.DateTimeField(allow_null=True)
+    approved_after = serializers.DateTimeField(allow_null=True)
+    wait_seconds = serializers.IntegerField()
+    updated_at = serializers.DateTimeField(allow_null=True, help_text="When its last cluster was updated.")
+    ended_at = serializers.DateTimeField(allow_null=True)
+    clusters = StageClusterSerializer(many=True)
+
+
+class ApprovalSerializer(CamelCaseSerializer):
+    """An approval request for a stage."""
+
+    name = serializers.CharField()
+    stage = serializers.CharField()
+    side = serializers.ChoiceField(["before", "after"])
+    asked_at = serializers.DateTimeField()
+    approved_at = serializers.DateTimeField(allow_null=True)
+    approved_by = serializers.CharField(allow_blank=True)
+
+
+class ProgressSerializer(CamelCaseSerializer):
+    """The progress of a staged update run."""
+
+    name = serializers.CharField()
+    placement = serializers.CharField()
+    snapshot = serializers.IntegerField(allow_null=True, help_text="The resource snapshot of the run.")
+    started_by = serializers.CharField(allow_blank=True)
+    status = serializers.CharField()
+    sentences = names()
+    stage = serializers.CharField(allow_null=True, help_text="The current stage.")
+    waits = WaitSerializer(many=True)
+    stuck = names()
+    may_still_hold = names()
+    approvals = ApprovalSerializer(many=True)
+    stages = StageSerializer(many=True)
+
+
+class RunStateSerializer(CamelCaseSerializer):
+    """The state of a run: `Stop` pauses it, `Run` starts or resumes it."""
+
+    state = serializers.ChoiceField([str(one) for one in RunState])
+
+
+class StageRefSerializer(CamelCaseSerializer):
+    """The name of a stage."""
+
+    stage = Text()
+
+
+class FailedClusterSerializer(CamelCaseSerializer):
+    """The name of a cluster."""
+
+    cluster = Text()
+
+
 class StagedStrategyViewSet(BaseViewSet):
     """All staged update strategies."""
 
     queryset = StagedStrategy.objects.all()
     not_found = UnknownStrategyError
 
-    @documented("list_staged_strategies", {200: page_serializer(StagedStrategySerializer)}, query=PageQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_staged_strategies", StagedStrategySerializer)
+    def list(self, params: Params) -> Rows:
         """List staged update strategies, by name."""
-        return self.list_response(StagedStrategy.objects.defer("document"), StagedStrategySerializer)
+        return StagedStrategy.objects.defer("document")
 
-    @documented("get_staged_strategy", {200: StagedStrategyManifestSerializer}, has_tag=True)
+    @documented("get_staged_strategy", StagedStrategyManifestSerializer, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a staged update strategy."""
         return self.manifest_response()
@@ -55,42 +185,14 @@ class StagedStrategyViewSet(BaseViewSet):
         """Create or update a staged update strategy; runs keep the one that they started with."""
         return self.put_manifest(save_strategy)[1]
 
-    @documented("delete_staged_strategy", {204: None}, is_edit=True)
+    @documented("delete_staged_strategy", None, status=204, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a staged update strategy; runs that started with it continue."""
         delete_strategy(name, **actor(request), expected=expected_revision(request))
         return Response(status=204)
 
 
-OPERATIONS = (
-    ActionOperation(
-        ACTIONS[RolloutKind.STAGED, "approve"],
-        "approve_stage",
-        "Approve a stage; the user and the time are recorded.",
-        body=StageRefSerializer,
-        is_edit=False,
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.STAGED, "skip-wait"],
-        "skip_wait",
-        "Skip the timed wait of a stage; approvals cannot be skipped.",
-        body=StageRefSerializer,
-        is_edit=False,
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.STAGED, "retry"],
-        "retry_staged_cluster",
-        "Retry a failed cluster immediately.",
-        body=FailedClusterSerializer,
-        is_edit=False,
-    ),
-    ActionOperation(
-        ACTIONS[RolloutKind.STAGED, "abandon"],
-        "abandon_staged_run",
-        "Abort a run permanently; running updates finish.",
-        is_edit=False,
-    ),
-)
+_staged = partial(rollout_action, RolloutKind.STAGED, ProgressSerializer, is_edit=False)
 
 
 class StagedRunViewSet(BaseViewSet):
@@ -98,6 +200,22 @@ class StagedRunViewSet(BaseViewSet):
 
     queryset = StagedRun.objects.all()
     not_found = UnknownRunError
+    approve = _staged(
+        "approve",
+        "approve_stage",
+        "Approve a stage; the user and the time are recorded.",
+        body=StageRefSerializer,
+    )
+    skip_wait = _staged(
+        "skip-wait",
+        "skip_wait",
+        "Skip the timed wait of a stage; approvals cannot be skipped.",
+        body=StageRefSerializer,
+    )
+    retry = _staged(
+        "retry", "retry_staged_cluster", "Retry a failed cluster immediately.", body=FailedClusterSerializer
+    )
+    abandon = _staged("abandon", "abandon_staged_run", "Abort a run permanently; running updates finish.")
 
     def manifest_and_status(self, row: StagedRun) -> tuple[Any, dict[str, Any]]:
         manifest = run_manifest(row)
@@ -106,14 +224,12 @@ class StagedRunViewSet(BaseViewSet):
     def action_response(self, name: str) -> Response:
         return Response(progress_of(self.get_object()))
 
-    @documented("list_staged_runs", {200: page_serializer(StagedRunSerializer)}, query=StagedRunQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_staged_runs", StagedRunSerializer, query=StagedRunQuery, order="-id", unique="id")
+    def list(self, params: Params) -> Rows:
         """List staged update runs, the newest first."""
-        params = query_params(request, StagedRunQuery)
-        rows = runs_matching(placement=params["placement"], active=params["active"])
-        return self.list_response(rows, StagedRunSerializer, params, order="-id", unique="id")
+        return runs_matching(placement=params["placement"], active=params["active"])
 
-    @documented("get_staged_run", {200: StagedRunManifestSerializer}, has_tag=True)
+    @documented("get_staged_run", StagedRunManifestSerializer, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a staged update run with its status."""
         return self.manifest_response()
@@ -123,20 +239,15 @@ class StagedRunViewSet(BaseViewSet):
         """Create a staged update run, or set the state of one; its status has what blocks its start."""
         return self.put_manifest(save_run)[1]
 
-    @documented("get_staged_progress", {200: ProgressSerializer})
-    @action(detail=True, url_name="staged-progress")
+    @operation("get_staged_progress", ProgressSerializer)
     def progress(self, request: Request, name: str) -> Response:
         """Get the progress of a run as sentences, by stage and by cluster."""
         return Response(progress_of(self.get_object()))
 
     # One operation for the actions resume and stop: the state is a field of the manifest.
-    @documented("set_staged_state", {200: ProgressSerializer}, body=RunStateSerializer, is_edit=True)
-    @action(detail=True, methods=["post"], url_name="staged-state")
+    @operation("set_staged_state", ProgressSerializer, body=RunStateSerializer, is_edit=True, method="post")
     def state(self, request: Request, name: str) -> Response:
         """Start, stop or resume a run."""
         (state,) = parse_body(request, RunStateSerializer).values()
         set_state(name, state, **actor(request), expected=expected_revision(request))
         return self.action_response(name)
-
-
-add_actions(StagedRunViewSet, OPERATIONS, url_prefix="staged-", responses={200: ProgressSerializer})

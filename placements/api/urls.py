@@ -42,6 +42,7 @@ router.register("decisions", decisions.DecisionViewSet, "decision")
 router.register("resources", resources.ResourceViewSet, "resource")
 router.register("overrides", overrides.OverrideViewSet, "override")
 router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
+router.register("what-if", what_if.WhatIfViewSet, "scenario")
 router.register("events", events.EventViewSet, "event")
 
 cluster_disruption = disruption.ClusterDisruptionViewSet.as_view
@@ -66,13 +67,6 @@ first_version: list[URLPattern | URLResolver] = [
     path("search", history.OverviewViewSet.as_view({"get": "search"}), name="search"),
     path("apply", resources.ApplyViewSet.as_view({"post": "create"}), name="apply"),
     path("simulate", simulate.SimulateViewSet.as_view({"post": "create"}), name="simulate"),
-    path("what-if", what_if.WhatIfViewSet.as_view({"get": "list", "post": "create"}), name="what-if"),
-    path("what-if/<number:number>", what_if.WhatIfViewSet.as_view({"get": "retrieve"}), name="scenario"),
-    path(
-        "what-if/<number:number>/placements",
-        what_if.WhatIfViewSet.as_view({"get": "placements"}),
-        name="scenario-placements",
-    ),
     path(
         "placements/preview",
         editor.PreviewViewSet.as_view(

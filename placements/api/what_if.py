@@ -4,16 +4,15 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
-from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from placements.api.base import BaseViewSet, MayRead, actor, query_params
-from placements.api.filters import PageQuery, ScenarioPlacementQuery
+from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, listed
+from placements.api.filters import ScenarioPlacementQuery
 from placements.api.parsers import parse_body
-from placements.api.schema import documented, page_serializer
+from placements.api.schema import documented
 from placements.api.serializers import CamelCaseSerializer, RowSerializer, names, number, text
 from placements.models import Scenario, ScenarioDecision
 from placements.services.what_if.operations import create_scenario
@@ -133,18 +132,12 @@ class WhatIfViewSet(BaseViewSet):
     lookup_path = "<number:number>"
     permission_classes = (MayRead,)
 
-    @documented("list_what_ifs", {200: page_serializer(ScenarioSerializer)}, query=PageQuery)
-    def list(self, request: Request) -> Response:
+    @listed("list_what_ifs", ScenarioSerializer, order="-id", unique="id")
+    def list(self, params: Params) -> Rows:
         """List what-if analyses, the newest first."""
-        return self.list_response(
-            Scenario.objects.all(),
-            ScenarioSerializer,
-            order="-id",
-            unique="id",
-            context=lambda _: {"request": request},
-        )
+        return Scenario.objects.all()
 
-    @documented("ask_what_if", {201: ScenarioSerializer}, body=WhatIfSerializer)
+    @documented("ask_what_if", ScenarioSerializer, status=201, body=WhatIfSerializer)
     def create(self, request: Request) -> Response:
         """Create a what-if analysis: clusters leave the fleet, or are cordoned and drained."""
         given = parse_body(request, WhatIfSerializer, errors=ValidationError)
@@ -154,24 +147,22 @@ class WhatIfViewSet(BaseViewSet):
         location = reverse("api:scenario", args=[row.pk], request=request)
         return Response(document, status=201, headers={"Location": location})
 
-    @documented("get_what_if", {200: ScenarioSerializer})
+    @documented("get_what_if", ScenarioSerializer)
     def retrieve(self, request: Request, number: int) -> Response:
         """Get a what-if analysis with its progress and the number of placements by impact."""
         row = scenario_numbered(number)
         return Response(ScenarioSerializer(row, context={"request": request}).data)
 
-    @documented(
+    @listed(
         "list_what_if_placements",
-        {200: page_serializer(ScenarioDecisionSerializer)},
+        ScenarioDecisionSerializer,
         query=ScenarioPlacementQuery,
+        order="placement_name",
+        unique="placement_name",
+        route={"url_name": "scenario-placements"},
     )
-    @action(detail=True, url_name="scenario-placements")
-    def placements(self, request: Request, number: int) -> Response:
+    def placements(self, params: Params, number: int) -> Rows:
         """List the placements of a what-if analysis by name, with their impact and hypothetical decision."""
-        params = query_params(request, ScenarioPlacementQuery)
         rows = ScenarioDecision.objects.filter(scenario=scenario_numbered(number), variant=params["variant"])
         rows = rows.filter(impact=params["fate"]) if "fate" in params else rows
-        rows = rows.select_related("record").defer("record__content")
-        return self.list_response(
-            rows, ScenarioDecisionSerializer, params, order="placement_name", unique="placement_name"
-        )
+        return rows.select_related("record").defer("record__content")

@@ -11,7 +11,6 @@ from django.core.management.base import CommandError
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
 from fleetui.permissions import Role
-from placements.models import Placement
 from placements.services.results import UnknownPlacementError
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
 from placements.services.rollouts.operations import ActionNotAllowed
@@ -61,14 +60,6 @@ class RolloutCommand(HubCommand):
                 raise CommandError(f"no user is named {user!r}", returncode=BAD_INPUT)
         argument = revision_number(value) if action.argument == "number" else value
         return action.run(target, argument, by=by, now=datetime.now(UTC))
-
-
-def placement_named(name: str) -> Placement:
-    """Return a placement. Raises UnknownPlacementError."""
-    row = Placement.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
-    return row
 
 
 def revision_number(text: str) -> int:

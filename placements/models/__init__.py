@@ -1,6 +1,6 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, and saved what-ifs."""
 
-from placements.models.bindings import Binding
+from placements.models.bindings import Binding, Leftover
 from placements.models.decisions import Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
@@ -30,6 +30,7 @@ __all__ = [
     "DrainStep",
     "Eviction",
     "FleetRecord",
+    "Leftover",
     "Override",
     "OverrideSnapshot",
     "OverrideTarget",

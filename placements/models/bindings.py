@@ -16,11 +16,11 @@ class Binding(models.Model):
 
     `applied_version` is what was last started there, and `phase` how far it has come
     (`engine.rollout.state`). A call to the cluster is due from `next_call_at` on; the worker that makes it
-    holds the lease. `untrackable_since` is when readiness became untrackable. `override_snapshots` are the
-    keys of those that belong to what was last started. `failure` is the kind of failure, `failed_objects`
-    were rejected or are not available, `failed_override` did not apply (`engine.rollout.state`); `message` is
-    the text for people. `conditions` are those of its status as last recorded, each with its value and since
-    when.
+    holds the lease, and `calls` counts the claims. `untrackable_since` is when readiness became
+    untrackable. `override_snapshots` are the keys of those that belong to what was last started. `failure`
+    is the kind of failure, `failed_objects` were rejected or are not available, `failed_override` did not
+    apply (`engine.rollout.state`); `message` is the text for people. `conditions` are those of its status
+    as last recorded, each with its value and since when.
     """
 
     placement = models.ForeignKey(Placement, models.CASCADE, related_name="bindings")
@@ -50,6 +50,7 @@ class Binding(models.Model):
     next_call_at = models.DateTimeField(null=True)
     call_lease_expires_at = models.DateTimeField(null=True)
     call_lease_token = models.CharField(max_length=32, blank=True)
+    calls = models.PositiveBigIntegerField(default=0)
 
     class Meta:
         indexes = [
@@ -77,3 +78,28 @@ class Binding(models.Model):
 
     def __str__(self) -> str:
         return f"{self.placement_id} on {self.cluster_name}: {self.state}"
+
+    @property
+    def fence(self) -> int:
+        """Return a number that grows with each claim, and from one binding of a cluster to the next."""
+        return (self.pk << 32) + self.calls
+
+    def calls_beyond(self, fence: int) -> int:
+        """Return the value of `calls` with which the next claim has a higher fence than this one."""
+        return max(self.calls, fence - (self.pk << 32))
+
+
+class Leftover(models.Model):
+    """What a placement left on a cluster on purpose: it was abandoned, or the cluster was out of reach."""
+
+    placement_name = models.CharField(max_length=LONGEST_NAME)
+    cluster_name = models.CharField(max_length=LONGEST_NAME)
+    noted_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster_name", "placement_name"], name="leftover_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.placement_name} on {self.cluster_name}"

@@ -14,6 +14,7 @@ from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
+from placements.models import Placement
 
 Row = TypeVar("Row", bound=Model)
 
@@ -26,6 +27,14 @@ class UnknownPlacementError(LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"no placement is named {name!r}")
         self.name = name
+
+
+def get_placement(name: str) -> Placement:
+    """Return a placement. Raise UnknownPlacementError."""
+    row = Placement.objects.filter(name=name).first()
+    if row is None:
+        raise UnknownPlacementError(name)
+    return row
 
 
 class OperationResult(StrEnum):

@@ -1,6 +1,7 @@
 """Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import perf_counter
@@ -8,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
@@ -70,24 +71,30 @@ class CycleResult:
 def schedule_due(*, now: datetime) -> int:
     """Run up to 20 of the cycles that are due and that no other worker has; return how many.
 
-    What an error keeps from being started is free for others at once.
+    Each is run even if another one raises; the error is raised at the end, and the placement it belongs to is
+    tried again when its lease is over.
     """
     claimed = claim_due(now=now)
-    left = list(claimed)
-    try:
-        while left:
-            schedule_placement(left.pop(0), now=now)
-    finally:
-        if left:
-            _release(left)
+    with ExitStack() as stack:
+        for placement_id in reversed(claimed):
+            stack.callback(schedule_placement, placement_id, now=now)
     return len(claimed)
 
 
 def claim_due(*, now: datetime) -> list[int]:
     """Claim up to 20 due placements that no other worker has, by a conditional update."""
+    lease = {"lease_expires_at": now + LEASE, "lease_token": uuid4().hex}
+    return claim_batch(_due(now), "pk", size=BATCH, **lease)
+
+
+def is_due(*, now: datetime) -> bool:
+    """Return whether a scheduling cycle is due that no worker has claimed."""
+    return _due(now).exists()
+
+
+def _due(now: datetime) -> QuerySet[models.Placement]:
     free = Q(lease_expires_at=None) | Q(lease_expires_at__lt=now)
-    due = models.Placement.objects.filter(free, observed_generation__lt=F("generation"))
-    return claim_batch(due, "pk", size=BATCH, lease_expires_at=now + LEASE, lease_token=uuid4().hex)
+    return models.Placement.objects.filter(free, observed_generation__lt=F("generation"))
 
 
 def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision | None:

@@ -4,7 +4,9 @@ from datetime import datetime
 
 from django.db.models import F, Min, Q
 
-from placements.models import Placement
+from placements.models import Binding, Placement
+
+IS_DUE = Q(observed_generation__lt=F("generation")) | Q(rollout_observed__lt=F("rollout_generation"))
 
 
 def waiting_since() -> datetime | None:
@@ -12,7 +14,12 @@ def waiting_since() -> datetime | None:
 
     A placement does not store when it became due, which was not before its last change.
     """
-    is_due = Q(observed_generation__lt=F("generation")) | Q(rollout_observed__lt=F("rollout_generation"))
-    waiting = Placement.objects.filter(is_due | Q(rollout_requeue_at__isnull=False))
+    waiting = Placement.objects.filter(IS_DUE | Q(rollout_requeue_at__isnull=False))
     found: datetime | None = waiting.aggregate(at=Min("updated_at"))["at"]
     return found
+
+
+def count_waiting(*, now: datetime) -> int:
+    """Return how many placements wait for a decision or a sync, and how many calls to clusters are due."""
+    calls = Binding.objects.filter(next_call_at__lte=now, call_lease_expires_at=None)
+    return Placement.objects.filter(IS_DUE).count() + calls.count()

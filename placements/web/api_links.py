@@ -97,7 +97,7 @@ _TWINS: dict[str, Twin] = {
     "staged-strategies": _list("staged-strategies"),
     "staged-strategy-new": _list("staged-strategies"),
     "topology": _list("clusters"),
-    "what-if": _list("what-if"),
+    "what-if": _list("scenarios"),
     "scenario": _object("scenario", "number"),
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,

@@ -18,7 +18,7 @@ from clusters.drivers.registry import SIMULATED
 from clusters.models import MemberCluster
 from fleetui import __version__
 from fleetui.permissions import may_approve, may_operate, may_read
-from fleetui.task_queue import seconds_since
+from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.models import Placement
 from placements.services.rollouts.queries import running_count
@@ -150,10 +150,8 @@ class PageLayout:
         return frozenset(words for (words,) in first.union(*others))
 
     @cached_property
-    def silence(self) -> int | None:
-        """Return the seconds without a worker heartbeat if that is too long and work is due, else None."""
-        found = seconds_since(now=timezone.now(), waiting=waiting_since)
-        return int(found.total_seconds()) if found else None
+    def worker(self) -> WorkerState:
+        return worker_state(now=timezone.now(), due_since=waiting_since)
 
     @property
     def theme(self) -> str:

@@ -37,9 +37,13 @@ def test_nothing_to_ask_is_no_answer() -> None:
     assert asked({}) == {}
 
 
-def test_a_mistake_in_a_driver_is_not_hidden() -> None:
-    with pytest.raises(ZeroDivisionError):
-        asked({1: lambda: 1 / 0})
+def test_a_fault_of_a_driver_is_logged_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    found = asked({1: lambda: 1 / 0, 2: lambda: "two"})
+
+    assert isinstance(found[1], DriverUnavailable)
+    assert str(found[1]) == "internal error: ZeroDivisionError"
+    assert found[2] == "two"
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_slow_one_delays_no_other() -> None:

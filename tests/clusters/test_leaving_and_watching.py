@@ -1,6 +1,7 @@
 """Clusters are watched, judged, cordoned and sent away."""
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -8,10 +9,11 @@ from clusters.drivers.base import Observation
 from clusters.models import FleetChange, MemberCluster, Membership
 from clusters.operations.edit import UnknownClusterError, cordon, uncordon
 from clusters.operations.heartbeat import observe, report
+from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import finish_leaving, leave
 from clusters.queries import counters
 from fleetui.models import Event
-from tests.rows import NOW, joined, simulated
+from tests.rows import NOW, joined, member_document, simulated
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
@@ -76,6 +78,26 @@ def test_time_in_which_nobody_was_watching_makes_no_cluster_stale() -> None:
     for tick in range(1, 32):
         observe(now=back + tick * timedelta(seconds=10))
     assert MemberCluster.objects.get().verdict == "staleHeartbeat"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [lambda at: cordon(["a"], by=None, now=at), lambda at: set_label("a", at)],
+    ids=["cordon", "label"],
+)
+def test_an_edit_while_nothing_observes_makes_no_cluster_stale(edit: Callable[[datetime], object]) -> None:
+    simulated("a")
+    watched(1)
+
+    edit(NOW + timedelta(minutes=11))
+
+    assert MemberCluster.objects.get().verdict == ""
+
+
+def set_label(name: str, at: datetime) -> None:
+    row = MemberCluster.objects.get(name=name)
+    document = member_document(name, {"env": "prod"})
+    upsert_clusters([ClusterSpec(document, driver=row.driver, connection=row.connection)], by=None, now=at)
 
 
 def test_an_ill_cluster_is_ineligible_after_five_minutes() -> None:

@@ -94,7 +94,7 @@ def pages(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) ->
 
 
 def _work() -> None:
-    run_cluster_calls(now=NOW, threads=1, clock=lambda: NOW)
+    run_cluster_calls(now=NOW, threads=0, clock=lambda: NOW)
     sync_due_rollouts(now=NOW)
 
 

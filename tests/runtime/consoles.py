@@ -13,7 +13,7 @@ from tests.runtime.test_survives import Stage
 from tests.runtime.test_up import parts_of
 
 SUPERVISOR = "supervisor"
-EVERY_PART = ("web", "worker", "beat")
+EVERY_PART = ("web", "worker", "observer", "beat")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ def commands_for(stage: Stage) -> list[Command]:
     second = stage.folder / "second"
     second.mkdir()
     alone = [("web", stage.folder), *[("worker", stage.folder)] * 3, ("beat", stage.folder), ("beat", second)]
-    return [Command((part,), folder, only=(part,)) for part, folder in alone]
+    processes = {"worker": ("worker", "observer")}
+    return [Command(processes.get(part, (part,)), folder, only=(part,)) for part, folder in alone]
 
 
 @dataclass

@@ -33,7 +33,7 @@ def _up(folder: Path, *options: str) -> AbstractContextManager[Watched]:
 
 def parts_of(up: Watched) -> dict[str, int]:
     """Find the leading process of each part: a child of the supervisor that has become the command."""
-    words = {"gunicorn": "web", "worker": "worker", "beat": "beat"}
+    words = {"gunicorn": "web", "celery,analyses": "worker", "periodic": "observer", "beat": "beat"}
     children = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
     commands = {int(child): Path(f"/proc/{child}/cmdline").read_text().split("\0") for child in children}
     return {
@@ -67,7 +67,7 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
         assert _status(address) == 200
         eventually(lambda: _has_ticked_since(0, folder))
         before = parts_of(up)
-        assert sorted(before) == ["beat", "web", "worker"]
+        assert sorted(before) == ["beat", "observer", "web", "worker"]
         everyone = living_with(f"FLEETUI_VAR_DIR={folder}").keys() - {up.process.pid}
 
         for process_id in before.values():

@@ -230,7 +230,7 @@ def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, 
     sync_due_rollouts(now=world.now)
     [query] = polled(text_of(viewer, RUN))
     changes = StagedRun.objects.get().progress_version
-    run_cluster_calls(now=world.now, threads=1, clock=lambda: world.now + SECOND)
+    run_cluster_calls(now=world.now, threads=0, clock=lambda: world.now + SECOND)
 
     assert StagedRun.objects.get().progress_version == changes
     assert ask(viewer, f"{RUN}{query}")[0] == 200

@@ -127,7 +127,8 @@ class SimulatedDriver:
         self._reach(DriverCall.APPLY, timeout, self._configuration.apply_milliseconds)
 
         def step(state: SimulatedClusterState, now: datetime) -> SimulatedClusterState:
-            return apply_objects(state, version, self._configuration, now=now)
+            fenced = state.fenced(version.placement, version.fence)
+            return apply_objects(fenced, version, self._configuration, now=now)
 
         before, after = self._change(step)
         self._lose_answer(DriverCall.APPLY, timeout)
@@ -137,22 +138,27 @@ class SimulatedDriver:
         counts = [one.changes_to(version.placement, version.id) for one in (before, after)]
         return Applied(version.id, changed=counts[0] != counts[1])
 
-    def observe(self, *placements: str, timeout: float = USUAL_TIMEOUT) -> Observation:
-        """Return the health; the state is loaded only for placements."""
+    def observe(
+        self, *placements: str, inventory: bool = False, timeout: float = USUAL_TIMEOUT
+    ) -> Observation:
+        """Return the health; the state is loaded only for placements and an inventory."""
         self._reach(DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds)
         self._lose_answer(DriverCall.OBSERVE, timeout)
         now = self._clock()
         faults = self._configuration.faults_at(now)
-        state = self.state() if placements else SimulatedClusterState()
+        state = self.state() if placements or inventory else SimulatedClusterState()
         held = {name: state.of(name) for name in placements}
         return Observation(
             is_healthy=all(fault.kind is not FaultKind.UNHEALTHY for fault in faults),
             placements=tuple(_seen(name, one, faults, now) for name, one in held.items() if one),
+            held={name: state.fences.get(name, 0) for name in state.held} if inventory else None,
         )
 
-    def remove(self, placement: str, *, timeout: float = USUAL_TIMEOUT) -> bool:
+    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
-        before, _ = self._change(lambda state, now: removed(state, placement, now=now))
+        before, _ = self._change(
+            lambda state, now: removed(state.fenced(placement, fence), placement, now=now)
+        )
         self._lose_answer(DriverCall.REMOVE, timeout)
         return placement in before.held
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
-from clusters.drivers.base import ObjectRef, Refusal
+from clusters.drivers.base import DriverFenced, ObjectRef, Refusal
 from fleetui.apimachinery.secrets import canonical_json
 
 _DAEMONS = 3
@@ -100,6 +100,7 @@ def _status(held: HeldObject, *, is_ready: bool) -> dict[str, Any]:
 
 LONGEST_LOG = 200
 MOST_COUNTS = 500
+MOST_FENCES = 1_000
 MOST_OBJECTS = 5_000
 """More than these a simulated cluster refuses, placements counted as objects; so its state stays small."""
 
@@ -165,12 +166,14 @@ class SimulatedClusterState:
     """The state of a simulated cluster by placement, with its call log.
 
     A placement is parsed on access, because most calls concern one of many. `log` has the last calls,
-    `changes` the number of changes of a placement to a version; `lostState` deletes neither.
+    `changes` the number of changes of a placement to a version; `lostState` deletes neither. `fences` has the
+    highest fence of each placement, also of removed ones.
     """
 
     held: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     log: tuple[CallLogEntry, ...] = ()
     changes: Mapping[str, int] = field(default_factory=dict)
+    fences: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, placement: str) -> StoredPlacement | None:
         found = self.held.get(placement)
@@ -179,6 +182,20 @@ class SimulatedClusterState:
     def holding(self, placement: str, held: StoredPlacement | None) -> "SimulatedClusterState":
         others = {name: one for name, one in self.held.items() if name != placement}
         return replace(self, held={**others, placement: held.to_plain()} if held else others)
+
+    def fenced(self, placement: str, fence: int) -> "SimulatedClusterState":
+        """Return the state after a call with this fence. Raise DriverFenced if a newer call was made before.
+
+        Fences of the oldest removed placements are dropped where there are more than 1,000.
+        """
+        seen = self.fences.get(placement, 0)
+        if fence < seen:
+            raise DriverFenced(placement, seen)
+        fences = {name: one for name, one in self.fences.items() if name != placement} | {placement: fence}
+        removed = [name for name in fences if name not in self.held and name != placement]
+        for name in removed[: max(0, len(removed) - MOST_FENCES)]:
+            del fences[name]
+        return replace(self, fences=fences)
 
     def changes_to(self, placement: str, version: str) -> int:
         """Return the number of changes of a placement to a version; "" is its removal."""
@@ -211,6 +228,7 @@ class SimulatedClusterState:
             "held": dict(self.held),
             "log": [list(entry) for entry in self.log],
             "changes": [list(item) for item in self.changes.items()],
+            "fences": dict(self.fences),
         }
 
     @classmethod
@@ -219,4 +237,5 @@ class SimulatedClusterState:
             plain.get("held", {}),
             tuple(CallLogEntry(*entry) for entry in plain.get("log", ())),
             dict(plain.get("changes", ())),
+            plain.get("fences", {}),
         )

@@ -40,12 +40,15 @@ class Command(HubCommand):
         documents: list[Document] = []
         for name in filename:
             try:
-                documents += [item for one in load_documents(_read(name)) for item in items_of(one)]
+                content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+                documents += [item for one in load_documents(content) for item in items_of(one)]
+            except OSError as error:
+                message = f"{name}: cannot read file: {error.strerror}"
+                raise CommandError(message, returncode=BAD_INPUT) from error
             except InvalidManifest as faults:
                 raise CommandError(_error_lines(name, faults), returncode=BAD_INPUT) from faults
         if not documents:
-            message = f"{', '.join(filename)}: Empty manifest"
-            raise CommandError(message, returncode=BAD_INPUT)
+            raise CommandError(f"{', '.join(filename)}: Empty manifest", returncode=BAD_INPUT)
         try:
             results = apply_documents(
                 documents, by=None, now=datetime.now(UTC), confirmed=confirm is not None
@@ -59,13 +62,6 @@ class Command(HubCommand):
             self.stdout.write(f"{result.kind} {result.name} {result.did}{detail}")
             for caveat in result.caveats:
                 self.stderr.write(f"  warning: {caveat.path}: {caveat.message}")
-
-
-def _read(name: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise CommandError(f"{name}: cannot read file: {error.strerror}", returncode=BAD_INPUT) from error
 
 
 def _error_lines(name: str, faults: InvalidManifest) -> str:

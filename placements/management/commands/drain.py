@@ -33,7 +33,7 @@ class Command(HubCommand):
         )
         parser.add_argument(
             "--deadline",
-            type=_duration,
+            type=duration,
             metavar="1h30m",
             help="deadline: the drain stops after this time (default: none)",
         )
@@ -65,7 +65,7 @@ class Command(HubCommand):
         self.stdout.write(f"{row}{f', {row.ended_reason}' if row.ended_reason else ''}")
 
 
-def _duration(text: str) -> timedelta:
+def duration(text: str) -> timedelta:
     try:
         return parse_duration(text)
     except ValueError as error:

@@ -6,10 +6,10 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
-from placements.models import Eviction, Placement
+from placements.models import Eviction
 from placements.services.disruption.evictions import evict
 from placements.services.disruption.queries import event_line
-from placements.services.results import UnknownPlacementError
+from placements.services.results import UnknownPlacementError, get_placement
 
 NOT_DONE = 1
 
@@ -18,6 +18,7 @@ class Command(HubCommand):
     """Evict a placement from a cluster."""
 
     help = "Evict a placement from a cluster. A cluster without a taint may be selected again."
+    exit_codes = {UnknownPlacementError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("placement", metavar="PLACEMENT")
@@ -25,9 +26,7 @@ class Command(HubCommand):
 
     def handle(self, *, placement: str, cluster: str, **_options: Any) -> None:
         """Evict; exit status 1 if the disruption budget forbids it, 2 if it is invalid."""
-        if not Placement.objects.filter(name=placement).exists():
-            raise CommandError(str(UnknownPlacementError(placement)), returncode=BAD_INPUT)
-        row = evict(placement, cluster, by=None, now=datetime.now(UTC))
+        row = evict(get_placement(placement).name, cluster, by=None, now=datetime.now(UTC))
         if row.outcome != Eviction.Outcome.EXECUTED:
             code = BAD_INPUT if row.outcome == Eviction.Outcome.INVALID else NOT_DONE
             raise CommandError(event_line(row), returncode=code)

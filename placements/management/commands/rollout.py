@@ -10,10 +10,11 @@ from django.core.management.base import CommandParser
 from fleetui.management.hub_command import UNCONFIRMED
 from placements.explain.rollouts import progress_sentence, result_sentences
 from placements.explain.vocabulary import joined
-from placements.management.rollout_command import RolloutCommand, placement_named
+from placements.management.rollout_command import RolloutCommand
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
 from placements.services.rescheduling import reschedule
+from placements.services.results import get_placement
 from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.queries import latest_run, progress_of, report_of
 
@@ -47,7 +48,7 @@ class Command(RolloutCommand):
             self.stdout.write(_status(target, now=datetime.now(UTC)))
         elif action == "reschedule":
             confirmed = options["confirm"] is not None
-            fresh = fresh_schedule(placement_named(target))
+            fresh = fresh_schedule(get_placement(target))
             reschedule(target, by=None, now=datetime.now(UTC), confirmed=confirmed)
             changes = (("selected", fresh.joins), ("deselected", fresh.leaves))
             words = [f"{word}: {joined(names)}" for word, names in changes if names]
@@ -57,7 +58,7 @@ class Command(RolloutCommand):
 
 
 def _status(name: str, *, now: datetime) -> str:
-    row = placement_named(name)
+    row = get_placement(name)
     run = latest_run(row)
     if run is None:
         return f"{name} has no rollout yet"

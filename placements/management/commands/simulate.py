@@ -150,32 +150,30 @@ def _request(options: dict[str, Any]) -> Request:
     missing = [f"--{name}" for name in ("clusters", "placement") if options[name] is None]
     if missing:
         raise CommandError(f"{' and '.join(missing)} needed, or --cases", returncode=BAD_INPUT)
-    files = [options[name] for name in ("clusters", "placement", "bindings")]
-    if files.count(STANDARD_INPUT) > 1:
+    files = {
+        name: options[name] for name in ("clusters", "placement", "bindings") if options[name] is not None
+    }
+    if list(files.values()).count(STANDARD_INPUT) > 1:
         raise CommandError("only one file can be -, standard input", returncode=BAD_INPUT)
-    clusters, placement, bindings = (None if name is None else _source(name) for name in files)
-    if clusters is None or placement is None:
-        raise CommandError("--clusters and --placement needed", returncode=BAD_INPUT)
+    sources: dict[str, RequestSource] = {}
+    for option, name in files.items():
+        try:
+            content: Any = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+        except OSError as error:
+            content = error
+        except AttributeError:  # a shell can close standard input, and Python then has none
+            content = OSError(errno.EBADF, "standard input is closed")
+        sources[option] = RequestSource(name, content)
     return Request(
-        clusters,
-        placement,
-        bindings,
+        sources["clusters"],
+        sources["placement"],
+        sources.get("bindings"),
         name=options["name"],
         snapshot=options["snapshot"],
         semantics=None if options["semantics"] in (None, ALL) else Semantics(options["semantics"]),
         now=options["now"],
         strict_health=options["strict_health"],
     )
-
-
-def _source(name: str) -> RequestSource:
-    try:
-        content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
-    except OSError as error:
-        return RequestSource(name, error)
-    except AttributeError:  # a shell can close standard input, and Python then has none
-        return RequestSource(name, OSError(errno.EBADF, "standard input is closed"))
-    return RequestSource(name, content)
 
 
 def _lines(name: str) -> Iterator[bytes]:

@@ -7,8 +7,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from fleetui.management.hub_command import BAD_INPUT, REFUSED
-from placements.management.rollout_command import RolloutCommand, placement_named, revision_number
+from placements.management.rollout_command import RolloutCommand, revision_number
 from placements.models import StagedRun, StagedStrategy
+from placements.services.results import get_placement
 from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.staged_operations import UnknownRunError
 from placements.services.rollouts.staged_queries import preview_of, progress_of, runs_matching
@@ -77,7 +78,7 @@ class Command(RolloutCommand):
         if row is None:
             raise CommandError(f"no staged update strategy is named {strategy!r}", returncode=BAD_INPUT)
         number = None if snapshot is None else revision_number(snapshot)
-        preview = preview_of(placement_named(placement), row, number, now=datetime.now(UTC))
+        preview = preview_of(get_placement(placement), row, number, now=datetime.now(UTC))
         if preview.problems:
             raise CommandError("\n".join(preview.problems), returncode=REFUSED)
         for count, one in enumerate(preview.stages, 1):

@@ -1,10 +1,11 @@
 """Sync of a placement's rollout: start it, start its updates, end it (lifecycle A.3 to A.8)."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from fleetui.audit import SYSTEM, AuditEvent, record
 from fleetui.bulk import batched, claim_batch
@@ -18,6 +19,7 @@ from placements.models import Binding, ClusterUpdate, Placement, Rollout, Rollou
 from placements.services.conditions import update_conditions
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import RolloutContext, load_rollout_context
+from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.rollouts.staged_controller import sync_staged_runs
 from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
 
@@ -35,6 +37,8 @@ ROLLOUT = "rollout"
 LEASE = timedelta(seconds=10)
 RESYNC = timedelta(seconds=10)
 """While a rollout is in progress it is synced this often: clusters become unreachable by themselves."""
+IDLE_RESYNC = timedelta(seconds=30)
+"""One that starts nothing is synced less often: what it waits for leads to a sync of its own."""
 LARGE = 1_000
 PAUSE = timedelta(microseconds=150)
 """So long a placement on more than LARGE clusters rests after a sync, for each of them.
@@ -48,15 +52,25 @@ def sync_due_rollouts(*, now: datetime) -> int:
     """Sync up to 20 rollouts that are due; return how many.
 
     They are claimed by a conditional update. Two workers that claim in the same microsecond may both have
-    one; syncing it twice does no harm.
+    one; syncing it twice does no harm. Each is synced even if another one raises; the error is raised at the
+    end, and the placement it belongs to is tried again when its lease is over.
     """
+    ids = claim_batch(_due(now), "pk", size=BATCH, rollout_lease_expires_at=now + LEASE)
+    with ExitStack() as stack:
+        for placement_id in reversed(ids):
+            stack.callback(sync_rollout, placement_id, now=now)
+    return len(ids)
+
+
+def is_due(*, now: datetime) -> bool:
+    """Return whether a sync is due that no worker has claimed."""
+    return _due(now).exists()
+
+
+def _due(now: datetime) -> QuerySet[Placement]:
     is_due = Q(rollout_observed__lt=F("rollout_generation")) | Q(rollout_requeue_at__lte=now)
     is_free = Q(rollout_lease_expires_at=None) | Q(rollout_lease_expires_at__lt=now)
-    due = Placement.objects.filter(is_due & is_free)
-    ids = claim_batch(due, "pk", size=BATCH, rollout_lease_expires_at=now + LEASE)
-    for placement_id in ids:
-        sync_rollout(placement_id, now=now)
-    return len(ids)
+    return Placement.objects.filter(is_due & is_free)
 
 
 def sync_rollout(placement_id: int, *, now: datetime) -> RollingUpdateResult | None:
@@ -89,7 +103,8 @@ def sync_rollout(placement_id: int, *, now: datetime) -> RollingUpdateResult | N
 def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: datetime) -> None:
     placement, state = context.placement, context.state
     is_over = result.phase is RunPhase.FINISHED
-    requeue_at = min(result.requeue_at or now + RESYNC, now + RESYNC)
+    resync_at = now + (RESYNC if result.actions else IDLE_RESYNC)
+    requeue_at = min(result.requeue_at or resync_at, resync_at)
     _mark_synced(context, requeue_at=None if is_over else requeue_at, now=now)
     _delete_left_behind(context, now=now)
 
@@ -126,6 +141,7 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     if is_over and placement.deleting_since:
         held = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
         placement.bindings.all().delete()
+        keep_leftovers(placement.name, held, now=now)
         finish_deletion(placement)
         after = {"mayStillHold": held} if held else None
         record(AuditEvent("gone", PLACEMENT, placement.name, after=after), by=None, now=now)
@@ -140,6 +156,7 @@ def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
     names = sorted(gone.values_list("cluster_name", flat=True))
     if names:
         gone.delete()
+        keep_leftovers(context.placement.name, names, now=now)
         after = {"clusters": names}
         record(AuditEvent("left behind", PLACEMENT, context.placement.name, after=after), by=None, now=now)
 

@@ -15,6 +15,7 @@ from placements.services.pruning import prune_resource_snapshots
 from placements.services.results import PLACEMENT, UnknownPlacementError
 from placements.services.rollout_state import is_staged, load_rollout_context
 from placements.services.rollouts.controller import end_run, running_rollout
+from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.workqueue import enqueue_rollout
 
 
@@ -167,6 +168,7 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
         moment = allowed_from.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         raise ActionNotAllowed(f"{cluster} may come back; it can be force-removed from {moment} on")
     Binding.objects.filter(placement=row, cluster_name=cluster).delete()
+    keep_leftovers(placement, [cluster], now=now)
     after = {"cluster": cluster, "mayStillHold": [cluster]}
     record(AuditEvent("forgotten", PLACEMENT, placement, after=after), by=by, now=now)
     enqueue_rollout([row.pk])

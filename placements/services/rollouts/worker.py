@@ -15,13 +15,14 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from django.db import connections, transaction
-from django.db.models import F, Prefetch, Q
+from django.db import connection, connections, transaction
+from django.db.models import F, Prefetch, Q, QuerySet
 
 from clusters.driver_factory import driver_for, wall_clock
 from clusters.drivers.base import (
     Applied,
     DriverError,
+    DriverFenced,
     DriverRejected,
     ObjectRef,
     ObjectSeen,
@@ -126,7 +127,7 @@ def run_cluster_calls(
     staged = StagedRun.objects.filter(placement_id__in=placements, ended_at=None)
     in_rollout = {row for rows in (running, staged) for row in rows.values_list("placement_id", flat=True)}
     answers = call_clusters(calls, clock=clock, threads=threads)
-    for batch in batch_answers(answers) if threads > 1 else [list(answers)]:
+    for batch in batch_answers(answers) if threads else [list(answers)]:
         answered_at = clock()
         results = []
         for pk, answer in ((pk, answer) for pks, answer in batch for pk in pks):
@@ -139,14 +140,22 @@ def run_cluster_calls(
 
 def claim(*, now: datetime) -> list[Binding]:
     """Claim up to 100 bindings whose call is due, with a lease."""
-    is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
-    due = Binding.objects.filter(is_free, next_call_at__lte=now)
-    lease = {"call_lease_token": uuid4().hex, "call_lease_expires_at": now + LEASE}
-    ids = claim_batch(due, "next_call_at", "pk", size=BATCH, **lease)
+    lease = {"call_lease_token": uuid4().hex, "call_lease_expires_at": now + LEASE, "calls": F("calls") + 1}
+    ids = claim_batch(_due(now), "next_call_at", "pk", size=BATCH, **lease)
     if not ids:
         return []
     names = Prefetch("placement", Placement.objects.only("name"))
     return list(Binding.objects.filter(pk__in=ids).prefetch_related(names, "resource_snapshot"))
+
+
+def is_due(*, now: datetime) -> bool:
+    """Return whether a call is due that no worker has claimed."""
+    return _due(now).exists()
+
+
+def _due(now: datetime) -> QuerySet[Binding]:
+    is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
+    return Binding.objects.filter(is_free, next_call_at__lte=now)
 
 
 def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, ClusterCall]:
@@ -194,17 +203,10 @@ def call_clusters(
 ) -> Iterator[Answered]:
     """Call the clusters, and yield each answer with its bindings."""
     questions = {
-        tuple(one.binding.pk for one in group): partial(_call_cluster, group, clock, in_thread=threads > 1)
+        tuple(one.binding.pk for one in group): partial(_call_cluster, group, clock, in_thread=threads > 0)
         for group in group_by_cluster(calls.values())
     }
-    if threads > 1:
-        yield from call_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
-        return
-    for pks, question in questions.items():
-        try:
-            yield pks, question()
-        except DriverError as error:
-            yield pks, error
+    yield from call_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
 
 
 def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterCall]]:
@@ -221,12 +223,15 @@ def _call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime], *
     try:
         if isinstance(first.manifests, OverrideFailed):
             return first.manifests
+        # A worker that was stopped goes on here: another one may have made the call since.
+        if binding.call_lease_expires_at is None or clock() >= binding.call_lease_expires_at:
+            return NotCalled.LEASE_WAS_OVER
         driver = driver_for(first.cluster, clock=clock)
         if binding.phase == Phase.APPLYING:
-            version = Version(binding.applied_version, first.placement, first.manifests)
+            version = Version(binding.applied_version, first.placement, first.manifests, binding.fence)
             return driver.apply(version, timeout=CALL_SECONDS)
         if binding.phase == Phase.REMOVING:
-            return driver.remove(first.placement, timeout=CALL_SECONDS)
+            return driver.remove(first.placement, fence=binding.fence, timeout=CALL_SECONDS)
         return driver.observe(*(one.placement for one in calls), timeout=CALL_SECONDS)
     finally:
         if in_thread:  # the connections of a thread to the database end with it
@@ -265,6 +270,9 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
     if isinstance(answer, OverrideFailed):
         message = override_sentence(answer, call.cluster.name)
         return _failed(binding, message, override_failure(answer), now=now)
+    if isinstance(answer, DriverFenced):
+        # Written only under a lease that is still valid: the fence is behind after a restore of the database.
+        return CallResult((("next_call_at", now), ("calls", binding.calls_beyond(answer.seen))), failure=None)
     if isinstance(answer, DriverRejected):
         return _rejected(binding, answer, now=now)
     if isinstance(answer, DriverError):
@@ -395,7 +403,8 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
         unchanged = mine.filter(Q(phase=first.phase) & reduce(or_, run_the_same))
         placements = {one.placement_id for one in bindings}
         with transaction.atomic():
-            if is_news:  # first, as a sync of a rollout begins with this row as well: else a deadlock
+            # First, as a sync of a rollout begins with this row and then writes conditions: else a deadlock.
+            if is_news or connection.features.has_select_for_update:
                 locked = Placement.objects.select_for_update().filter(pk__in=placements).order_by("pk")
                 list(locked.values_list("pk", flat=True))
             reported = set(unchanged.values_list("pk", flat=True)) if is_news else set()

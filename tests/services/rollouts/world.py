@@ -67,7 +67,7 @@ class World:
         enqueue_affected_placements()
         for _ in range(10_000):
             done = schedule_due(now=self.now) + sync_due_rollouts(now=self.now)
-            if not done + run_cluster_calls(now=self.now, threads=1, clock=self._answered):
+            if not done + run_cluster_calls(now=self.now, threads=0, clock=self._answered):
                 return
         raise AssertionError("the workers do not come to rest")
 

@@ -1,0 +1,117 @@
+"""Orphans: what clusters hold of placements that no binding wants any more, found and removed.
+
+Fences keep a worker that was stopped from changing a cluster after its lease. This is the second guard, for
+clusters that do not know fences. What a user left on a cluster on purpose is a leftover, and stays.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+
+from django.db import connections
+from django.db.models import Q, QuerySet
+
+from clusters.driver_factory import driver_for, wall_clock
+from clusters.drivers.base import DriverFenced, Observation
+from clusters.drivers.concurrency import call_all
+from clusters.drivers.registry import DRIVERS
+from clusters.models import MemberCluster, Membership
+from fleetui.audit import AuditEvent, record_all
+from fleetui.bulk import claim_batch
+from placements.models import Binding, Leftover
+from placements.services.results import PLACEMENT
+
+BATCH = 100
+THREADS = 16
+CALL_SECONDS = 5.0
+ROUND_SECONDS = 15.0
+SHORTEST_PERIOD = timedelta(minutes=2)
+PERIOD_PER_CLUSTER = timedelta(seconds=0.12)
+"""A large fleet takes its inventory more slowly, at about eight clusters a second."""
+
+
+def is_due(*, now: datetime) -> bool:
+    """Return whether the inventory of a cluster is due."""
+    return _due(now).exists()
+
+
+def _due(now: datetime) -> QuerySet[MemberCluster]:
+    is_due = Q(inventory_at=None) | Q(inventory_at__lte=now)
+    return MemberCluster.objects.filter(is_due, driver__in=DRIVERS).exclude(membership=Membership.LEAVING)
+
+
+def remove_orphans(
+    *, now: datetime, threads: int = THREADS, clock: Callable[[], datetime] = wall_clock
+) -> int:
+    """Take the inventory of up to 100 clusters and remove what no binding wants; return how many clusters.
+
+    A placement that was removed or applied since the inventory has a higher fence, so the cluster refuses its
+    removal here.
+    """
+    period = max(SHORTEST_PERIOD, MemberCluster.objects.count() * PERIOD_PER_CLUSTER)
+    claimed = claim_batch(_due(now), "inventory_at", "pk", size=BATCH, inventory_at=now + period)
+    rows = MemberCluster.objects.in_bulk(claimed)
+    take = {pk: partial(_take_inventory, row, clock, in_thread=threads > 0) for pk, row in rows.items()}
+    answers = call_all(take, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
+    held = {pk: one.held for pk, one in answers if isinstance(one, Observation) and one.held is not None}
+    orphans = find_orphans({rows[pk].name: placements for pk, placements in held.items()})
+
+    by_name = {row.name: row for row in rows.values()}
+    removals = {
+        (cluster, placement): partial(
+            _remove, by_name[cluster], placement, fence, clock, in_thread=threads > 0
+        )
+        for (cluster, placement), fence in orphans.items()
+    }
+    answers_of_removals = call_all(removals, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
+    removed = [key for key, answer in answers_of_removals if answer is True]
+    events = [
+        AuditEvent("orphan removed", PLACEMENT, placement, after={"cluster": cluster})
+        for cluster, placement in removed
+    ]
+    record_all(events, by=None, now=now)
+    return len(claimed)
+
+
+def find_orphans(held: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
+    """Return the fence of each pair of cluster and placement that is held and neither bound nor a leftover.
+
+    `held`: the fences by placement, by cluster. A leftover that is no longer held is deleted.
+    """
+    pairs = {(cluster, name): fence for cluster, fences in held.items() for name, fence in fences.items()}
+    bindings = Binding.objects.filter(cluster_name__in=held)
+    bound = set(bindings.values_list("cluster_name", "placement__name"))
+    leftovers = {
+        (row.cluster_name, row.placement_name): row.pk
+        for row in Leftover.objects.filter(cluster_name__in=held)
+    }
+    gone = [pk for pair, pk in leftovers.items() if pair not in pairs or pair in bound]
+    if gone:
+        Leftover.objects.filter(pk__in=gone).delete()
+    return {pair: fence for pair, fence in pairs.items() if pair not in bound and pair not in leftovers}
+
+
+def _take_inventory(row: MemberCluster, clock: Callable[[], datetime], *, in_thread: bool) -> Observation:
+    try:
+        return driver_for(row, clock=clock).observe(inventory=True, timeout=CALL_SECONDS)
+    finally:
+        if in_thread:  # the connections of a thread to the database end with it
+            connections.close_all()
+
+
+def _remove(
+    row: MemberCluster, placement: str, fence: int, clock: Callable[[], datetime], *, in_thread: bool
+) -> bool:
+    try:
+        return driver_for(row, clock=clock).remove(placement, fence=fence, timeout=CALL_SECONDS)
+    except DriverFenced:  # it was removed or applied meanwhile
+        return False
+    finally:
+        if in_thread:
+            connections.close_all()
+
+
+def keep_leftovers(placement: str, clusters: list[str], *, now: datetime) -> None:
+    """Record what a placement leaves on these clusters on purpose, so that it is not taken for an orphan."""
+    rows = [Leftover(placement_name=placement, cluster_name=name, noted_at=now) for name in clusters]
+    Leftover.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)
