@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -38,7 +39,10 @@ def world() -> StagedWorld:
         made.place("web", staged_spec())
         return made
 
-    return world_once("staged", make)
+    made = world_once("staged", make)
+    if not User.objects.filter(username="ann").exists():  # rows of users are not loaded with the world
+        made.approver = person("ann", "approver")
+    return made
 
 
 @pytest.fixture

@@ -6,10 +6,7 @@ world.begin("one")                   a run of that strategy
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Any
-
-from django.contrib.auth.models import User
 
 from clusters.operations.edit import set_labels
 from placements.engine.rollout.staged_run import StagedRunPlan, run_from_plain
@@ -74,12 +71,8 @@ class StagedWorld(World):
         for label, several in members.items():
             for name in several:
                 set_labels(name, {"stage": label}, by=None, now=self.now)
+        self.approver = person("ann", "approver")
         save_strategy(strategy_document(*stages), by=None, now=self.now)
-
-    @cached_property
-    def approver(self) -> User:
-        """The user who approves, created when first needed."""
-        return person("ann", "approver")
 
     def begin(self, name: str, **more: Any) -> None:
         """Make a run and let the workers begin."""
