@@ -94,25 +94,15 @@ def _text_problem(value: object) -> ErrorDetail:
     return wrong_type(value, "text")
 
 
-def _quantity_problems(value: object) -> Iterable[ErrorDetail]:
-    return _map_problems(value, _TEXT_OR_NUMBER)
-
-
-def _map_problems(value: object, types: frozenset[type]) -> Iterable[ErrorDetail]:
+def _map_problems(value: object, types: frozenset[type]) -> Iterator[ErrorDetail]:
     if not isinstance(value, dict):
-        return [wrong_type(value, "an object")]
-    return () if _is_plain_text(value) else list(_entry_problems(value, types))
-
-
-def _is_plain_text(value: dict[Any, Any]) -> bool:
-    """Return whether keys and values are all ASCII text, as nearly all are; quick."""
-    try:
-        return "".join(value).isascii() and "".join(value.values()).isascii()
+        yield wrong_type(value, "an object")
+        return
+    try:  # nearly all keys and values are ASCII text, which is quick to see
+        if "".join(value).isascii() and "".join(value.values()).isascii():
+            return
     except TypeError:
-        return False
-
-
-def _entry_problems(value: dict[Any, Any], types: frozenset[type]) -> Iterator[ErrorDetail]:
+        pass
     for key, item in value.items():
         if not is_good_text(key):
             yield ErrorDetail((), "wrong-type", "Keys must be strings", "strings as keys")
@@ -125,10 +115,9 @@ def _taint_problems(value: object) -> Iterator[ErrorDetail]:
         yield wrong_type(value, "a list")
         return
     for index, taint in enumerate(value):
-        if not isinstance(taint, dict):
-            yield wrong_type(taint, "an object").under(index)
-            continue
-        yield from (problem.under(index) for problem in _one_taint_problems(taint))
+        is_object = isinstance(taint, dict)
+        problems = _one_taint_problems(taint) if is_object else [wrong_type(taint, "an object")]
+        yield from (problem.under(index) for problem in problems)
 
 
 def _one_taint_problems(taint: dict[Any, Any]) -> Iterator[ErrorDetail]:
@@ -151,9 +140,8 @@ def _usage_problems(value: object) -> Iterator[ErrorDetail]:
     if not value.keys() <= _USAGE_KEYS:
         yield from _unknown_keys(value, _USAGE_KEYS)
     for key, quantities in value.items():
-        found = _quantity_problems(quantities) if key in _USAGE_KEYS and quantities is not None else ()
-        if found:
-            yield from (problem.under(key) for problem in found)
+        if key in _USAGE_KEYS and quantities is not None:
+            yield from (problem.under(key) for problem in _map_problems(quantities, _TEXT_OR_NUMBER))
 
 
 def _eligible_problems(value: object) -> Iterator[ErrorDetail]:
@@ -173,7 +161,7 @@ def _eligible_problems(value: object) -> Iterator[ErrorDetail]:
 _PARTS: dict[str, Callable[[object], Iterable[ErrorDetail]]] = {
     "labels": lambda value: _map_problems(value, _TEXT),
     "taints": _taint_problems,
-    "properties": _quantity_problems,
+    "properties": lambda value: _map_problems(value, _TEXT_OR_NUMBER),
     "resourceUsage": _usage_problems,
     "eligible": _eligible_problems,
 }

@@ -112,16 +112,13 @@ class PropertyColumn:
 
 def property_column(texts: Sequence[str | None]) -> PropertyColumn:
     """Parse one property of every cluster; a value that is no quantity is kept as malformed."""
-    return PropertyColumn(tuple(texts), tuple(_quantity_or_none(text) for text in texts))
-
-
-def _quantity_or_none(text: str | None) -> Quantity | None:
-    if text is None:
-        return None
-    try:
-        return parse_quantity(text)
-    except QuantityError:
-        return None
+    quantities: list[Quantity | None] = []
+    for text in texts:
+        try:
+            quantities.append(None if text is None else parse_quantity(text))
+        except QuantityError:
+            quantities.append(None)
+    return PropertyColumn(tuple(texts), tuple(quantities))
 
 
 def descending(keys: Sequence[Ints | Floats]) -> Ints:

@@ -198,7 +198,7 @@ class Fleet:
             return Fleet({**{cluster.name: cluster for cluster in self}, **by_name}.values())
         replaced = [(self.clusters[self.positions[name]], cluster) for name, cluster in by_name.items()]
 
-        # Put clusters in the place of others of the same names; columns in which they agree are shared.
+        # The names stay, so columns in which the clusters before and after agree are shared.
         fleet, by_name = Fleet.__new__(Fleet), {cluster.name: cluster for _, cluster in replaced}
         fleet.names, fleet._order, fleet.positions = self.names, self._order, self.positions
         fleet._given = tuple(by_name.get(cluster.name, cluster) for cluster in self._given)

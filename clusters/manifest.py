@@ -55,8 +55,6 @@ class ValidationMode(StrEnum):
 class Identity(ManifestModel):
     """The RBAC subject of the member agent on the hub."""
 
-    noun: ClassVar[str] = "member identity"
-
     kind: FilledText
     name: FilledText
     namespace: Text = ""
@@ -66,23 +64,17 @@ class Identity(ManifestModel):
 class MemberTaint(ManifestModel):
     """A taint as a MemberCluster states it."""
 
-    noun: ClassVar[str] = "taint"
-
     key: LabelKey
     value: LabelValue = ""
     effect: Annotated[str, literal(NO_SCHEDULE)]
 
 
 class DeleteOptions(ManifestModel):
-    noun: ClassVar[str] = "list of delete options"
-
     validation_mode: Annotated[ValidationMode, one_of(ValidationMode)] = ValidationMode.STRICT
 
 
 class MemberSpec(ManifestModel):
     """The part of a member cluster that an administrator sets (lifecycle B.1.6)."""
-
-    noun: ClassVar[str] = "member cluster's spec"
 
     identity: Identity
     heartbeat_period_seconds: Annotated[int, integer(1, 600)] = 60
@@ -169,8 +161,6 @@ class MemberMeta(ObjectMeta):
 class MemberClusterManifest(ManifestModel):
     """A whole MemberCluster document."""
 
-    noun: ClassVar[str] = MEMBER_KIND
-
     api_version: Annotated[str, api_version(*MEMBER_VERSIONS)]
     kind: Annotated[str, literal(MEMBER_KIND)]
     metadata: MemberMeta
@@ -233,8 +223,6 @@ class MemberClusterManifest(ManifestModel):
 
 class Heartbeat(ManifestModel):
     """A report of the agent of a cluster: its health, and measured values if it has any."""
-
-    noun: ClassVar[str] = "heartbeat"
 
     healthy: Flag
     properties: Quantities | None = None

@@ -21,15 +21,15 @@ class RevisionConflict(Exception):
     def __init__(self, kind: str, name: str, *, expected: int, revision: int) -> None:
         self.kind, self.name, self.expected, self.revision = kind, name, expected, revision
         self.changes: list[dict[str, Any]] = [event.facts for event in events_since(kind, name, expected)]
-        said = "; ".join(f"{one['by']}: {one['what']}" for one in self.changes) or "it was made anew"
+        changes = "; ".join(f"{one['by']}: {one['what']}" for one in self.changes) or "it was created again"
         super().__init__(
-            f"{kind} {name} is at revision {revision}, this edit started from {expected}: {said}. "
+            f"{kind} {name} is at revision {revision}, this edit started from {expected}: {changes}. "
             "Read it again and repeat the edit."
         )
 
 
 def check_revision(kind: str, name: str, *, expected: int | None, revision: int) -> None:
-    """Raise StaleEditError unless `expected` is the current revision; None expects nothing."""
+    """Raise RevisionConflict unless `expected` is the current revision; None expects nothing."""
     if expected is not None and expected != revision:
         raise RevisionConflict(kind, name, expected=expected, revision=revision)
 

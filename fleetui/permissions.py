@@ -5,7 +5,7 @@ A viewer reads, an operator writes, an approver reads and approves; a superuser 
 
 from collections.abc import Callable, Collection
 from enum import StrEnum
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
@@ -70,17 +70,9 @@ def for_readers(view: View) -> View:
     return checked
 
 
-def for_operators(action: str) -> Callable[[View], View]:
-    """Require the role operator; `action` ends the sentence "You don't have permission to …"."""
-    return _for_role(Role.OPERATOR, action)
-
-
-def for_approvers(action: str) -> Callable[[View], View]:
-    """Require the role approver; `action` ends the sentence "You don't have permission to …"."""
-    return _for_role(Role.APPROVER, action)
-
-
 def _for_role(role: Role, action: str) -> Callable[[View], View]:
+    """Require a role; `action` ends the sentence "You don't have permission to …"."""
+
     def decorated(view: View) -> View:
         @for_readers
         @wraps(view)
@@ -93,3 +85,7 @@ def _for_role(role: Role, action: str) -> Callable[[View], View]:
         return checked
 
     return decorated
+
+
+for_operators = partial(_for_role, Role.OPERATOR)
+for_approvers = partial(_for_role, Role.APPROVER)

@@ -18,6 +18,7 @@ from placements.web import (
     layout,
     placements,
     resources,
+    review,
     rollouts,
     search,
     semantics,
@@ -95,7 +96,7 @@ urlpatterns = [
     # /drafts/
     path("drafts/<int:number>/", editor.draft, name="draft"),
     path("drafts/<int:number>/discard/", editor.discard, name="draft-discard"),
-    path("drafts/<int:number>/review/", editor.review, name="draft-review"),
+    path("drafts/<int:number>/review/", review.review, name="draft-review"),
     path("drafts/<int:number>/rebase/", editor.rebase, name="draft-rebase"),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),

@@ -8,15 +8,57 @@ from typing import Any
 import pytest
 
 from clusters.manifest import parse_member
-from fleetui.apimachinery.errors import CODES, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics, parse_manifest
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.override import parse_cluster_override, parse_override
+from placements.manifests.placement import PlacementSpec
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
 
 Document = dict[str, Any]
 
 OURS = Path(__file__).resolve().parent / "data" / "documents"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+CODES = frozenset(
+    [
+        "required",
+        "unknown-field",
+        "wrong-type",
+        "not-one-of",
+        "out-of-range",
+        "too-few",
+        "too-many",
+        "too-long",
+        "bad-format",
+        "duplicate",
+        "conflict",
+        "misplaced",
+        "namespaced-kind",
+        "forbidden-for-type",
+        "unsatisfiable-requirements",
+        "reserved-namespace",
+        "reserved-name",
+        "too-many-faults",
+        "kind-not-supported",
+        "api-version-not-supported",
+        "not-supported",
+        "field-of-other-semantics",
+        "bad-syntax",
+        "not-text",
+        "too-deep",
+        "too-large",
+        "unknown-tag",
+        "unreadable",
+        "unknown-placement",
+        "unknown-cluster",
+        "malformed-property",
+        "unsatisfiable",
+        "immutable",
+        "being-deleted",
+        "not-on-the-hub",
+    ]
+)
+"""Every code that an error may have. Programs can rely on them."""
 DOORS: dict[str, Callable[[Any], Any]] = {
     "ClusterApprovalRequest": parse_approval_request,
     "ClusterResourceOverride": parse_cluster_override,
@@ -29,6 +71,13 @@ DOORS: dict[str, Callable[[Any], Any]] = {
 }
 """The door of each kind of document but placements."""
 NAMESPACE = {"group": "", "version": "v1", "kind": "Namespace", "name": "work"}
+
+
+def parse_placement_spec(
+    raw: object, *, semantics: Semantics = DEFAULT_SEMANTICS, path: str = "spec"
+) -> PlacementSpec:
+    """Parse the `spec` of a placement. Raise Faults."""
+    return parse_manifest(PlacementSpec, raw, semantics=semantics, path=path)
 
 
 def placement(**spec: Any) -> Document:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime
-from typing import Any
+from typing import Any, NotRequired, TypedDict, Unpack
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -25,83 +25,69 @@ class UnknownClusterError(LookupError):
         self.name = name
 
 
+class EditOptions(TypedDict):
+    """Who edits and when; `expected` is the revision that the edit is based on."""
+
+    by: User | None
+    now: datetime
+    expected: NotRequired[int | None]
+
+
 def change_labels(
     names: Collection[str],
     *,
     put: Mapping[str, str],
     remove: Collection[str] = (),
-    by: User | None,
-    now: datetime,
-    expected: int | None = None,
+    **options: Unpack[EditOptions],
 ) -> list[JoinResult]:
-    """Set and remove labels. Raises Faults, UnknownClusterError, StaleEditError."""
+    """Set and remove labels. Raises InvalidManifest, UnknownClusterError, RevisionConflict."""
 
     def edit(document: Document) -> None:
-        metadata = document["metadata"]
-        before = metadata.get("labels") or {}
+        before = document["metadata"].get("labels") or {}
         after = {key: value for key, value in {**before, **put}.items() if key not in remove}
         if after != before:
-            metadata["labels"] = after
+            document["metadata"]["labels"] = after
 
-    return _edit(names, edit, by=by, now=now, expected=expected)
+    return _edit(names, edit, **options)
 
 
-def set_labels(
-    name: str, labels: Mapping[str, str], *, by: User | None, now: datetime, expected: int | None = None
-) -> JoinResult:
-    """Replace the labels of one cluster. Raises Faults, UnknownClusterError, StaleEditError."""
+def set_labels(name: str, labels: Mapping[str, str], **options: Unpack[EditOptions]) -> JoinResult:
+    """Replace the labels of one cluster. Raises as `change_labels`."""
 
     def edit(document: Document) -> None:
         if dict(labels) != (document["metadata"].get("labels") or {}):
             document["metadata"]["labels"] = dict(labels)
 
-    return _edit([name], edit, by=by, now=now, expected=expected)[0]
+    return _edit([name], edit, **options)[0]
 
 
-def set_taints(
-    name: str,
-    taints: Sequence[Mapping[str, str]],
-    *,
-    by: User | None,
-    now: datetime,
-    expected: int | None = None,
-) -> JoinResult:
-    """Replace the taints of one cluster. Raises Faults, UnknownClusterError, StaleEditError."""
+def set_taints(name: str, taints: Sequence[Mapping[str, str]], **options: Unpack[EditOptions]) -> JoinResult:
+    """Replace the taints of one cluster. Raises as `change_labels`."""
 
     def edit(document: Document) -> None:
         if list(taints) != (document["spec"].get("taints") or []):
             document["spec"]["taints"] = [dict(taint) for taint in taints]
 
-    return _edit([name], edit, by=by, now=now, expected=expected)[0]
+    return _edit([name], edit, **options)[0]
 
 
 def add_taint(
-    names: Collection[str],
-    taint: Mapping[str, str],
-    *,
-    by: User | None,
-    now: datetime,
-    expected: int | None = None,
+    names: Collection[str], taint: Mapping[str, str], **options: Unpack[EditOptions]
 ) -> list[JoinResult]:
-    """Add a taint where missing. Raises Faults, UnknownClusterError, StaleEditError."""
+    """Add a taint where missing. Raises as `change_labels`."""
 
     def edit(document: Document) -> None:
         taints = document["spec"].get("taints") or []
         if not any(_is_same(taint, other) for other in taints):
             document["spec"]["taints"] = [*taints, dict(taint)]
 
-    return _edit(names, edit, by=by, now=now, expected=expected)
+    return _edit(names, edit, **options)
 
 
 def remove_taint(
-    names: Collection[str],
-    taint: Mapping[str, str],
-    *,
-    by: User | None,
-    now: datetime,
-    expected: int | None = None,
+    names: Collection[str], taint: Mapping[str, str], **options: Unpack[EditOptions]
 ) -> list[JoinResult]:
-    """Remove a taint where present. Raises UnknownClusterError, StaleEditError."""
+    """Remove a taint where present. Raises UnknownClusterError, RevisionConflict."""
 
     def edit(document: Document) -> None:
         taints = document["spec"].get("taints") or []
@@ -109,24 +95,16 @@ def remove_taint(
         if len(left) != len(taints):
             document["spec"]["taints"] = left
 
-    return _edit(names, edit, by=by, now=now, expected=expected)
+    return _edit(names, edit, **options)
 
 
-def cordon(
-    names: Collection[str], *, by: User | None, now: datetime, expected: int | None = None
-) -> list[JoinResult]:
-    """Add the taint of the drain tool, which repels placements (lifecycle A.14).
-
-    Raises UnknownClusterError, StaleEditError.
-    """
-    return add_taint(names, CORDON, by=by, now=now, expected=expected)
+def cordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinResult]:
+    """Add the taint of the drain tool, which repels placements (lifecycle A.14)."""
+    return add_taint(names, CORDON, **options)
 
 
-def uncordon(
-    names: Collection[str], *, by: User | None, now: datetime, expected: int | None = None
-) -> list[JoinResult]:
-    """Remove the cordon taint. Raises UnknownClusterError, StaleEditError."""
-    return remove_taint(names, CORDON, by=by, now=now, expected=expected)
+def uncordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinResult]:
+    return remove_taint(names, CORDON, **options)
 
 
 def _is_same(taint: Mapping[str, str], other: Mapping[str, str]) -> bool:
@@ -139,7 +117,7 @@ def _edit(
     *,
     by: User | None,
     now: datetime,
-    expected: int | None,
+    expected: int | None = None,
 ) -> list[JoinResult]:
     with transaction.atomic():
         lock_fleet()

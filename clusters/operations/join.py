@@ -6,7 +6,6 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from itertools import chain
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -75,7 +74,7 @@ def put_cluster(
     """Add one cluster, or replace its manifest.
 
     `expected` is the revision that the edit is based on, 0 for a cluster that must be new. Raises Faults,
-    StaleEditError.
+    RevisionConflict.
     """
     member = parse_cluster(wanted.document)
     with transaction.atomic():
@@ -92,11 +91,11 @@ def upsert_clusters(wanted: Sequence[ClusterSpec], *, by: User | None, now: date
     with transaction.atomic():
         targets = _targets(wanted, members, lock_fleet(), now=now)
         _write(targets, by=by, now=now)
-    return [target.put for target in targets]
+    return [JoinResult(target.row.name, target.did, target.row.revision) for target in targets]
 
 
 def dry_run(wanted: Sequence[ClusterSpec], *, now: datetime) -> list[tuple[JoinOutcome, MemberCluster]]:
-    """Return what `put_clusters` would do with each cluster, and the resulting row. Raises Faults."""
+    """Return what `upsert_clusters` would do with each cluster, and the resulting row. Raises Faults."""
     state = FleetState.objects.filter(id=1).first() or FleetState()
     return [(target.did, target.row) for target in _targets(wanted, _read(wanted), state, now=now)]
 
@@ -144,18 +143,6 @@ class _Target:
     member: Member
     before: MemberCluster | None
     did: JoinOutcome
-
-    @property
-    def put(self) -> JoinResult:
-        return JoinResult(self.row.name, self.did, self.row.revision)
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        return self.member.metadata.labels
-
-    @property
-    def taints(self) -> list[tuple[str, str, str]]:
-        return [(taint.key, taint.value, taint.effect) for taint in self.member.spec.taints]
 
 
 def _target(
@@ -257,52 +244,55 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
         [
             ClusterLabel(cluster=target.row, key=key, value=value)
             for target in written
-            for key, value in target.labels.items()
+            for key, value in target.member.metadata.labels.items()
         ],
         batch_size=BATCH_SIZE * 4,
     )
     ClusterTaint.objects.bulk_create(
         [
-            ClusterTaint(cluster=target.row, key=key, value=value, effect=effect)
+            ClusterTaint(cluster=target.row, key=taint.key, value=taint.value, effect=taint.effect)
             for target in written
-            for key, value, effect in target.taints
+            for taint in target.member.spec.taints
         ],
         batch_size=BATCH_SIZE * 4,
     )
-    record_all(map(_happening, chain(new, changed)), by=by, now=now)
-    names = [target.row.name for target in chain(new, changed)]
+    events = (
+        AuditEvent(
+            target.did,
+            CLUSTER,
+            target.row.name,
+            revision=target.row.revision,
+            before=target.before.document if target.before else None,
+            after=target.row.document,
+        )
+        for target in written
+    )
+    record_all(events, by=by, now=now)
+    log_change(_change_log_entry(new, changed))
+
+
+def _change_log_entry(new: list[_Target], changed: list[_Target]) -> ChangeLogEntry:
+    """Return what joining and changing these clusters changes for placements."""
+    names = [target.row.name for target in (*new, *changed)]
     reason = names[0] if len(names) == 1 else f"{len(names):,} clusters"
     verb = "joined" if new else "changed"
     found = ChangeLogEntry(f"{reason} {verb}", opens=bool(new))
     for target in changed:
-        before = target.before
+        row, before = target.row, target.before
         if before is not None:
-            row = target.row
-            labels = parse_member(dict(before.document)).metadata.labels
-            is_other_taint = [
-                (one.key, one.value, one.effect) for one in parse_member(dict(before.document)).spec.taints
-            ] != target.taints
+            was = parse_member(dict(before.document))
+            keys = changed_keys(was.metadata.labels, target.member.metadata.labels)
             is_gone = row.membership == Membership.LEAVING != before.membership
             found = replace(
                 found,
-                label_keys={*found.label_keys, *changed_keys(labels, target.labels)},
+                label_keys={*found.label_keys, *keys},
                 property_names={*found.property_names, *readings(before, row)},
-                opens=found.opens or is_other_taint or row.verdict != before.verdict,
+                opens=found.opens
+                or was.spec.taints != target.member.spec.taints
+                or row.verdict != before.verdict,
                 gone=(*found.gone, row.name) if is_gone else found.gone,
             )
-    log_change(found)
-
-
-def _happening(target: _Target) -> AuditEvent:
-    before = target.before
-    return AuditEvent(
-        target.did,
-        CLUSTER,
-        target.row.name,
-        revision=target.row.revision,
-        before=None if before is None else before.document,
-        after=target.row.document,
-    )
+    return found
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:

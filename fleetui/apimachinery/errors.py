@@ -2,52 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 Keys: TypeAlias = tuple[str | int, ...]
-
-CODES = frozenset(
-    [
-        "required",
-        "unknown-field",
-        "wrong-type",
-        "not-one-of",
-        "out-of-range",
-        "too-few",
-        "too-many",
-        "too-long",
-        "bad-format",
-        "duplicate",
-        "conflict",
-        "misplaced",
-        "namespaced-kind",
-        "forbidden-for-type",
-        "unsatisfiable-requirements",
-        "reserved-namespace",
-        "reserved-name",
-        "too-many-faults",
-        "kind-not-supported",
-        "api-version-not-supported",
-        "not-supported",
-        "field-of-other-semantics",
-        "bad-syntax",
-        "not-text",
-        "too-deep",
-        "too-large",
-        "unknown-tag",
-        "unreadable",
-        "unknown-placement",
-        "unknown-cluster",
-        "malformed-property",
-        "unsatisfiable",
-        "immutable",
-        "being-deleted",
-        "not-on-the-hub",
-    ]
-)
-"""Every code that an error may have. Programs can rely on them."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STEP = re.compile(
@@ -93,8 +52,13 @@ class InvalidManifest(ValueError):
         self.faults = tuple(dict.fromkeys(faults))
         super().__init__(self.faults)
 
+    @classmethod
+    def of(
+        cls, path: str, code: str, message: str, allowed: str = "", line: int | None = None
+    ) -> "InvalidManifest":
+        return cls([FieldError(path, code, message, allowed, line)])
+
     def __str__(self) -> str:
-        """Return one error per line; at most 200."""
         lines = [str(fault) for fault in self.faults[:_LISTED]]
         if len(self.faults) > _LISTED:
             lines.append(f"… and {len(self.faults) - _LISTED} more")
@@ -159,23 +123,21 @@ def document_order(document: object) -> Callable[[Keys], tuple[int, ...]]:
     positions: dict[int, dict[object, int]] = {}
 
     def place(keys: Keys) -> tuple[int, ...]:
-        ranks: list[int] = []
+        found: list[int] = []
         here: object = document
         for key in keys:
-            rank, here = _step_into(here, key, positions)
-            ranks.append(rank)
-        return tuple(ranks)
+            if isinstance(here, Mapping):
+                ranks = positions.get(id(here))
+                if ranks is None:
+                    ranks = positions[id(here)] = {each: rank for rank, each in enumerate(here)}
+                found.append(ranks.get(key, len(ranks)))
+                here = here.get(key)
+            elif isinstance(key, int):
+                found.append(key)
+                here = here[key] if isinstance(here, (list, tuple)) and key < len(here) else None
+            else:
+                found.append(0)
+                here = None
+        return tuple(found)
 
     return place
-
-
-def _step_into(here: object, key: str | int, positions: dict[int, dict[object, int]]) -> tuple[int, object]:
-    if isinstance(here, Mapping):
-        ranks = positions.get(id(here))
-        if ranks is None:
-            ranks = positions[id(here)] = {each: rank for rank, each in enumerate(here)}
-        return ranks.get(key, len(ranks)), here.get(key)
-    if isinstance(key, int):
-        inside = isinstance(here, Sequence) and not isinstance(here, str) and key < len(here)
-        return key, here[key] if inside and isinstance(here, Sequence) else None
-    return 0, None

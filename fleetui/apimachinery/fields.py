@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
@@ -13,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
-from fleetui.apimachinery.kinds import ALPHA_VERSION, PLACEMENT_VERSIONS, refuse_other_kinds
+from fleetui.apimachinery.kinds import ALPHA_VERSION, CLUSTER_SCOPED, PLACEMENT_VERSIONS, refuse_other_kinds
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
@@ -26,6 +25,7 @@ from fleetui.apimachinery.model import (
     wrong_type,
 )
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
+from fleetui.apimachinery.secrets import SERVER_METADATA
 
 DNS_SUBDOMAIN = 'lower-case letters, digits, "-" and ".", starting and ending with a letter or digit'
 NAME_PART = 'at most 63 letters, digits, "-", "_" and ".", starting and ending with a letter or digit'
@@ -49,7 +49,7 @@ class NameProblem(NamedTuple):
 
 
 _RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
-_LONGEST_PART = 63
+LONGEST_PART = 63
 _LONGEST_SUBDOMAIN = 253
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -63,24 +63,26 @@ def _bad(words: str) -> NameProblem:
     return NameProblem("bad-format", words)
 
 
-def subdomain_problem(text: str, *, longest: int = _LONGEST_SUBDOMAIN) -> NameProblem | None:
-    """Return why a text is no DNS-1123 subdomain, or None."""
+def syntax_problem(text: str, syntax: re.Pattern[str], longest: int, words: str) -> NameProblem | None:
+    """Return why a text is too long or has another syntax, or None."""
     if len(text) > longest:
         return NameProblem("too-long", f"must be no more than {longest} characters, not {len(text)}")
-    return None if _SUBDOMAIN.fullmatch(text) else _bad("must be a DNS name")
+    return None if syntax.fullmatch(text) else _bad(words)
+
+
+def subdomain_problem(text: str, *, longest: int = _LONGEST_SUBDOMAIN) -> NameProblem | None:
+    """Return why a text is no DNS-1123 subdomain, or None."""
+    return syntax_problem(text, _SUBDOMAIN, longest, "must be a DNS name")
 
 
 def dns_label_problem(text: str) -> NameProblem | None:
     """Return why a text is no DNS-1123 label, the syntax of namespaces."""
-    if len(text) > _LONGEST_PART:
-        return NameProblem("too-long", f"must be no more than {_LONGEST_PART} characters, not {len(text)}")
-    return None if _LABEL.fullmatch(text) else _bad("must be a DNS label")
+    return syntax_problem(text, _LABEL, LONGEST_PART, "must be a DNS label")
 
 
 def service_name_problem(text: str) -> NameProblem | None:
     """Return why a text is no DNS-1035 label, the syntax of services."""
-    starts_with_digit = text[:1].isdigit()
-    return _bad("must not start with a digit") if starts_with_digit else dns_label_problem(text)
+    return _bad("must not start with a digit") if text[:1].isdigit() else dns_label_problem(text)
 
 
 def label_key_problem(text: str) -> NameProblem | None:
@@ -96,15 +98,11 @@ def label_value_problem(text: str) -> NameProblem | None:
 
 
 def _part_problem(text: str) -> NameProblem | None:
-    if len(text) > _LONGEST_PART:
-        return NameProblem(
-            "too-long", f"must have parts of no more than {_LONGEST_PART} characters, not {len(text)}"
-        )
-    return (
-        None
-        if _PART.fullmatch(text)
-        else _bad('must consist of letters, digits, "-", "_" and ".", with a letter or digit at both ends')
-    )
+    if len(text) > LONGEST_PART:
+        words = f"must have parts of no more than {LONGEST_PART} characters, not {len(text)}"
+        return NameProblem("too-long", words)
+    words = 'must consist of letters, digits, "-", "_" and ".", with a letter or digit at both ends'
+    return None if _PART.fullmatch(text) else _bad(words)
 
 
 def property_name_problem(text: str) -> NameProblem | None:
@@ -134,7 +132,7 @@ def group_problem(text: str) -> NameProblem | None:
 
 
 def version_problem(text: str) -> NameProblem | None:
-    return None if len(text) <= _LONGEST_PART and _VERSION.fullmatch(text) else _bad("must be an API version")
+    return None if len(text) <= LONGEST_PART and _VERSION.fullmatch(text) else _bad("must be an API version")
 
 
 def api_version_problem(text: str) -> NameProblem | None:
@@ -146,7 +144,7 @@ def api_version_problem(text: str) -> NameProblem | None:
 
 
 def kind_problem(text: str) -> NameProblem | None:
-    return None if len(text) <= _LONGEST_PART and _KIND.fullmatch(text) else _bad("must be a kind")
+    return None if len(text) <= LONGEST_PART and _KIND.fullmatch(text) else _bad("must be a kind")
 
 
 _MOMENT = re.compile(
@@ -156,7 +154,8 @@ INT32_MAX = 2**31 - 1
 _LONGEST_CLUSTER_NAME = 63
 
 
-def _refuse(code: str, message: str, allowed: str) -> ValidationError:
+def refusal(code: str, message: str, allowed: str = "") -> ValidationError:
+    """Return the error of a value, whose place is not known yet."""
     return failure([ErrorDetail((), code, message, allowed)])
 
 
@@ -173,20 +172,16 @@ def flag(value: object) -> bool:
 
 
 def non_empty(value: object) -> str:
-    """Return value as text. Raise an error if it is empty."""
     found = text(value)
     if not found:
-        raise _refuse("required", "Required value", "non-empty text")
+        raise refusal("required", "Required value", "non-empty text")
     return found
 
 
 def integer(low: int, high: int = INT32_MAX) -> BeforeValidator:
     """Return a validator for integers in [low, high]."""
 
-    def check(value: object) -> int:
-        return whole_number(value, low, high)
-
-    return BeforeValidator(check)
+    return BeforeValidator(lambda value: whole_number(value, low, high))
 
 
 def whole_number(value: object, low: int, high: int) -> int:
@@ -196,35 +191,28 @@ def whole_number(value: object, low: int, high: int) -> int:
         raise failure([wrong_type(value, allowed)])
     if not low <= value <= high:
         bound = f"greater than or equal to {low}" if value < low else f"less than or equal to {high}"
-        raise _refuse("out-of-range", f"Invalid value: {value}: must be {bound}", allowed)
+        raise refusal("out-of-range", f"Invalid value: {value}: must be {bound}", allowed)
     return value
 
 
 def one_of(closed: type[StrEnum], *, hints: Mapping[str, str] | None = None) -> BeforeValidator:
     """Return a validator for the members of an enum; hints are messages for well-known wrong values."""
-    allowed = ", ".join(closed)
-
-    def check(value: object) -> StrEnum:
-        found = text(value)
-        if found not in list(closed):
-            message = (hints or {}).get(found) or f"Unsupported value: {quote_value(found)}"
-            raise _refuse("not-one-of", message, allowed)
-        return closed(found)
-
-    return BeforeValidator(check)
+    members = {str(member): member for member in closed}
+    return BeforeValidator(partial(_choice, members, ", ".join(closed), hints or {}))
 
 
 def literal(*allowed: str) -> BeforeValidator:
     """Return a validator for a few fixed texts."""
     listing = ", ".join(word or "nothing" for word in allowed)
+    return BeforeValidator(partial(_choice, {word: word for word in allowed}, listing, {}))
 
-    def check(value: object) -> str:
-        found = text(value)
-        if found not in allowed:
-            raise _refuse("not-one-of", f"Unsupported value: {quote_value(found)}", listing)
-        return found
 
-    return BeforeValidator(check)
+def _choice(members: Mapping[str, str], allowed: str, hints: Mapping[str, str], value: object) -> str:
+    found = text(value)
+    if found not in members:
+        message = hints.get(found) or f"Unsupported value: {quote_value(found)}"
+        raise refusal("not-one-of", message, allowed)
+    return members[found]
 
 
 def api_version(*supported: str) -> BeforeValidator:
@@ -234,7 +222,7 @@ def api_version(*supported: str) -> BeforeValidator:
         found = non_empty(value)
         if found not in supported:
             message = f"Unsupported value: {quote_value(found)}"
-            raise _refuse("api-version-not-supported", message, " or ".join(supported))
+            raise refusal("api-version-not-supported", message, " or ".join(supported))
         return found
 
     return BeforeValidator(check)
@@ -249,7 +237,7 @@ def pattern(
         found = non_empty(value) if filled_in else text(value)
         problem = problem_of(found) if found else None
         if problem:
-            raise _refuse(problem.code, f"Invalid value: {quote_value(found)}: {problem.words}", allowed)
+            raise refusal(problem.code, f"Invalid value: {quote_value(found)}: {problem.words}", allowed)
         return found
 
     return BeforeValidator(check)
@@ -281,11 +269,16 @@ def list_of(*, low: int = 0, high: int | None = None, ours: bool = False) -> Wra
     return WrapValidator(check)
 
 
+def mapping(value: object, expected: str) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    raise failure([wrong_type(value, expected)])
+
+
 def _labels(value: object) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise failure([wrong_type(value, "an object of label keys and values")])
     problems = []
-    for key, label in value.items():
+    found = dict(mapping(value, "an object of label keys and values"))
+    for key, label in found.items():
         if problem := label_key_problem(key):
             problems.append(ErrorDetail((key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY))
         if not isinstance(label, str):
@@ -295,35 +288,28 @@ def _labels(value: object) -> dict[str, str]:
             problems.append(ErrorDetail((key,), problem.code, message, LABEL_VALUE))
     if problems:
         raise failure(problems)
-    return dict(value)
+    return found
 
 
 def annotations(value: object) -> dict[str, str]:
     """Return an object of texts whose keys are qualified names. Raise an error for anything else."""
-    if not isinstance(value, Mapping):
-        raise failure([wrong_type(value, "an object of texts")])
-    odd = {key: item for key, item in value.items() if not isinstance(item, str)}
-    problems = [wrong_type(item, "text").under(key) for key, item in odd.items()]
-    if problems:
-        raise failure(problems)
-    found = dict(value)
-
+    found = dict(mapping(value, "an object of texts"))
+    odd = [(key, item) for key, item in found.items() if not isinstance(item, str)]
+    if odd:
+        raise failure(wrong_type(item, "text").under(key) for key, item in odd)
     for key in found:
-        problem = label_key_problem(key.lower())
-        if problem:
+        if problem := label_key_problem(key.lower()):
             raise failure([ErrorDetail((key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY)])
     return found
 
 
 def quantities(value: object) -> dict[str, str]:
     """Return an object of texts and numbers, as YAML holds quantities, with the numbers as text."""
-    if not isinstance(value, Mapping):
-        raise failure([wrong_type(value, "an object of quantities")])
-    found = {key: written(item) for key, item in value.items()}
-    if None in found.values():
-        odd = (key for key, item in found.items() if item is None)
-        raise failure(wrong_type(value[key], "a quantity").under(key) for key in odd)
-    return {key: item for key, item in found.items() if item is not None}
+    given = mapping(value, "an object of quantities")
+    found = {key: text for key, item in given.items() if (text := written(item)) is not None}
+    if len(found) < len(given):
+        raise failure(wrong_type(given[key], "a quantity").under(key) for key in given if key not in found)
+    return found
 
 
 def written(value: object) -> str | None:
@@ -342,7 +328,7 @@ def _quantity(value: object) -> str:
     except QuantityError as error:
         allowed = "a number such as 4, 0.5, 500m, 1Gi or 1E3"
         message = f"Invalid value: {quote_value(found)}: must be a Kubernetes quantity"
-        raise _refuse("bad-format", message, allowed) from error
+        raise refusal("bad-format", message, allowed) from error
     return found
 
 
@@ -353,7 +339,7 @@ def _moment(value: object) -> datetime:
             found = datetime.fromisoformat(value.upper())
     if found is None:
         message = f"Invalid value: {quote_value(value)}: must be a time"
-        raise _refuse("bad-format", message, "a time such as 2026-08-20T12:00:00Z")
+        raise refusal("bad-format", message, "a time such as 2026-08-20T12:00:00Z")
     return found
 
 
@@ -382,16 +368,9 @@ OptionalLabelKey: TypeAlias = Annotated[
 _ALLOWED = "a duration such as 30s, 15m or 1h30m, at most 8760h"
 _LONGEST = timedelta(hours=8760)
 _DURATION_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|µs|μs|ms|s|m|h)")
-_MICROSECONDS = {
-    "ns": Fraction(1, 1000),
-    "us": Fraction(1),
-    "µs": Fraction(1),
-    "μs": Fraction(1),
-    "ms": Fraction(1000),
-    "s": Fraction(10**6),
-    "m": Fraction(60 * 10**6),
-    "h": Fraction(3600 * 10**6),
-}
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_MICROSECONDS: dict[str, int | Fraction] = {"ns": Fraction(1, 1000), "us": 1, "µs": 1, "μs": 1, "ms": 1000}
+_MICROSECONDS |= {unit: seconds * 10**6 for unit, seconds in _SECONDS.items()}
 
 
 def parse_duration(text: str) -> timedelta:
@@ -412,72 +391,25 @@ def _positive(value: object) -> str:
         duration = parse_duration(found)
     except ValueError as error:
         message = f"Invalid value: {quote_value(found)}: must be a duration"
-        raise _refuse("bad-format", message, _ALLOWED) from error
+        raise refusal("bad-format", message, _ALLOWED) from error
     if not timedelta(0) < duration <= _LONGEST:
         message = f"Invalid value: {quote_value(found)}: must be greater than 0 and at most 8760h"
-        raise _refuse("out-of-range", message, _ALLOWED)
+        raise refusal("out-of-range", message, _ALLOWED)
     return found
 
 
 DurationText: TypeAlias = Annotated[str, BeforeValidator(_positive)]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Whole numbers from `low` to `high`, either end open-ended if None, without the `excluded` ones."""
-
-    low: int | None = None
-    high: int | None = None
-    excluded: frozenset[int] = frozenset()
-
-    def narrowed(self, operator: str, bound: int) -> "Interval":
-        """Return what is left under one more requirement (`Gt Ge Eq Ne Lt Le`)."""
-        if operator == "Ne":
-            return replace(self, excluded=self.excluded | {bound})
-        low = {"Gt": bound + 1, "Ge": bound, "Eq": bound}.get(operator)
-        high = {"Lt": bound - 1, "Le": bound, "Eq": bound}.get(operator)
-        return replace(self, low=_tighter(max, self.low, low), high=_tighter(min, self.high, high))
-
-    @property
-    def is_empty(self) -> bool:
-        if self.low is None or self.high is None:
-            return False
-        within = sum(1 for value in self.excluded if self.low <= value <= self.high)
-        return self.high - self.low + 1 <= within
-
-
-def _tighter(choose: Callable[[int, int], int], first: int | None, second: int | None) -> int | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return choose(first, second)
-
-
-WRITTEN_BY_A_HUB = frozenset(
-    {
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "finalizers",
-        "generateName",
-        "generation",
-        "managedFields",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    }
-)
+WRITTEN_BY_A_HUB = frozenset({*SERVER_METADATA, "finalizers", "generateName"})
 
 
 class ObjectMeta(ManifestModel):
     """Name, labels and annotations; what a hub adds on its own is accepted and dropped."""
 
-    noun: ClassVar[str] = "document's metadata"
     ignored_fields: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
     refused: ClassVar[Mapping[str, UnsupportedField]] = {
-        "namespace": UnsupportedField(
-            "misplaced", "Forbidden: not allowed on this kind, which is cluster-scoped"
-        )
+        "namespace": UnsupportedField("misplaced", CLUSTER_SCOPED)
     }
 
     name: ClusterName
@@ -491,7 +423,7 @@ WithAlpha: TypeAlias = Annotated[str, api_version(*PLACEMENT_VERSIONS, ALPHA_VER
 
 
 class FleetDocument(ManifestModel):
-    """A whole document, whose noun is its kind; its status is accepted and left aside."""
+    """A whole document, whose class is named as its kind; its status is accepted and left aside."""
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset({"status"})
 
@@ -504,12 +436,12 @@ class FleetDocument(ManifestModel):
         return self.to_plain()
 
 
-Model = TypeVar("Model", bound=FleetDocument)
+Document = TypeVar("Document", bound=FleetDocument)
 
 
-def parse_document(model: type[Model], document: object) -> Model:
+def parse_document(model: type[Document], document: object) -> Document:
     """Parse a manifest. Raise Faults; only one error for another kind."""
-    refuse_other_kinds(document, model.noun)
+    refuse_other_kinds(document, model.__name__)
     return parse_manifest(model, document, semantics=DEFAULT_SEMANTICS, path="")
 
 
@@ -521,9 +453,5 @@ def immutable_faults(
     for keys in paths:
         was, becomes = (mapping_at(raw, *keys[:-1]).get(keys[-1]) for raw in (old, new))
         if was != becomes:
-            yield FieldError(
-                ".".join(keys),
-                "immutable",
-                "Forbidden: field is immutable",
-                "nothing" if was is None else str(was),
-            )
+            allowed = "nothing" if was is None else str(was)
+            yield FieldError(".".join(keys), "immutable", "Forbidden: field is immutable", allowed)

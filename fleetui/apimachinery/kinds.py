@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
 
 PLACEMENT_KIND = "ClusterResourcePlacement"
 MEMBER_KIND = "MemberCluster"
@@ -20,6 +20,7 @@ APPROVAL_KIND = "ClusterApprovalRequest"
 
 _FLEET_GROUPS = frozenset(version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS))
 
+CLUSTER_SCOPED = "Forbidden: not allowed on this kind, which is cluster-scoped"
 OCM_GROUP = "cluster.open-cluster-management.io"
 _PLACEMENT = "a placement is not a resource that can be placed"
 _LATER = "namespaced placements are not supported"
@@ -56,22 +57,18 @@ _NO_RESOURCES = _REASONS | {
 def refuse_other_kinds(document: object, expected: str) -> None:
     """Raise Faults unless the manifest is of the expected kind: its other errors would only confuse."""
     kind = document.get("kind") if isinstance(document, dict) else expected
-    problem = None if kind == expected else _kind_problem(kind, expected)
-    if problem:
-        raise InvalidManifest([FieldError("kind", problem.code, problem.message, problem.allowed)])
-
-
-def _kind_problem(kind: object, expected: str) -> ErrorDetail:
+    if kind == expected:
+        return
     if kind is None:
-        return ErrorDetail((), "required", "Required value", expected)
+        raise InvalidManifest.of("kind", "required", "Required value", expected)
     if not isinstance(kind, str):
-        return ErrorDetail((), "wrong-type", "Invalid value: must be a string", expected)
+        raise InvalidManifest.of("kind", "wrong-type", "Invalid value: must be a string", expected)
     message = f"Unsupported kind {_readable(kind)}"
     if kind in _NOUNS and expected in _NOUNS:
         message += f": must be {_NOUNS[expected]}, not {_NOUNS[kind]}"
     elif kind in _REASONS:
         message += f": {_REASONS[kind]}"
-    return ErrorDetail((), "kind-not-supported", message, expected)
+    raise InvalidManifest.of("kind", "kind-not-supported", message, expected)
 
 
 def _readable(kind: str) -> str:
@@ -85,18 +82,12 @@ def refuse_fleet_kinds(document: object) -> None:
     if not isinstance(version, str) or not isinstance(kind, str):
         return
     if version.rpartition("/")[0] == OCM_GROUP and kind == "Placement":
-        raise InvalidManifest(
-            [FieldError("kind", "kind-not-supported", f"Unsupported kind {kind}: {_PLACEMENT}", "resources")]
-        )
+        message = f"Unsupported kind {kind}: {_PLACEMENT}"
+        raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")
     if version.rpartition("/")[0] in _FLEET_GROUPS:
         reason = _NO_RESOURCES.get(kind, "it belongs to Fleet itself")
-        raise InvalidManifest(
-            [
-                FieldError(
-                    "kind", "kind-not-supported", f"Unsupported kind {_readable(kind)}: {reason}", "resources"
-                )
-            ]
-        )
+        message = f"Unsupported kind {_readable(kind)}: {reason}"
+        raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")
 
 
 class KindScope(StrEnum):

@@ -10,8 +10,20 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from types import UnionType
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     BaseModel,
@@ -92,9 +104,8 @@ def _search(document: object) -> list[ErrorDetail]:
                 if isinstance(key, str) and not _has_surrogate(key):
                     waiting.append(((*keys, key), inner))
                 else:
-                    problems.append(
-                        ErrorDetail(keys, "wrong-type", "Keys must be strings", "strings as keys")
-                    )
+                    message = "Keys must be strings"
+                    problems.append(ErrorDetail(keys, "wrong-type", message, "strings as keys"))
         else:
             waiting += (((*keys, index), inner) for index, inner in enumerate(value))
     return problems
@@ -106,21 +117,18 @@ def _scalar_problems(keys: Keys, value: object) -> Iterator[ErrorDetail]:
         yield ErrorDetail(keys, "wrong-type", f"Invalid value: a {type(value).__name__}", allowed)
     elif isinstance(value, str):
         if _has_surrogate(value):
-            yield ErrorDetail(
-                keys, "bad-format", "Invalid value: must not contain a lone surrogate", "Unicode text"
-            )
+            message = "Invalid value: must not contain a lone surrogate"
+            yield ErrorDetail(keys, "bad-format", message, "Unicode text")
         elif control := _CONTROL.search(value):
             message = f"Must not contain control characters: {control.group()!a}"
             yield ErrorDetail(keys, "bad-format", message, "text without control characters")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            yield ErrorDetail(
-                keys, "out-of-range", "Invalid value: must be a finite number", "a finite number"
-            )
+            message = "Invalid value: must be a finite number"
+            yield ErrorDetail(keys, "out-of-range", message, "a finite number")
     elif isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-        yield ErrorDetail(
-            keys, "out-of-range", "Invalid value: number is too large", "numbers of at most 64 bits"
-        )
+        message = "Invalid value: number is too large"
+        yield ErrorDetail(keys, "out-of-range", message, "numbers of at most 64 bits")
 
 
 def is_one_line(text: str) -> bool:
@@ -256,7 +264,6 @@ class ManifestModel(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", alias_generator=to_camel, validate_by_name=True
     )
-    noun: ClassVar[str] = "object"
     ignored_fields: ClassVar[frozenset[str]] = frozenset()
     """Keys that are accepted and dropped."""
     allow_unknown: ClassVar[bool] = False
@@ -288,6 +295,12 @@ class ManifestModel(BaseModel):
                 plain[field.alias or name] = to_plain(value)
         return plain
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the value of which this is the JSON form, without validating it: trusted data only."""
+        values = {name: read(plain[key]) for name, key, read in _readers(cls) if key in plain}
+        return cls.model_construct(**values)  # type: ignore[return-value]  # the plugin loses Self
+
     @model_validator(mode="wrap")
     @classmethod
     def _find_everything(
@@ -302,7 +315,15 @@ class ManifestModel(BaseModel):
         if isinstance(raw, cls):
             return raw
         if isinstance(raw, list):
-            raise failure(_stray_list_problems(raw, lambda item: cls._parse(item, handler, context)))
+            # Report the errors of the items too, each as if it stood there alone.
+            message = "Invalid value: a list: must be one object, without a dash"
+            stray = [ErrorDetail((), "wrong-type", message, "one object")]
+            for index, item in enumerate(raw[:_MOST_STRAY_ITEMS]):
+                try:
+                    cls._parse(item, handler, context)
+                except ValidationError as error:
+                    stray += (problem.under(index) for problem in problems_in(error))
+            raise failure(stray)
         if not isinstance(raw, Mapping):
             raise failure([wrong_type(raw, "an object")])
         fields = raw
@@ -338,25 +359,11 @@ class ManifestModel(BaseModel):
         for key in unknown[:_MOST_UNKNOWN]:
             similar = difflib.get_close_matches(key[:_LONGEST_SHOWN], known, n=1)
             hint = f'. Did you mean "{similar[0]}"?' if similar else ""
-            yield ErrorDetail(
-                (key,), "unknown-field", f"Unknown field {quote_value(key)}{hint}", ", ".join(known)
-            )
+            message = f"Unknown field {quote_value(key)}{hint}"
+            yield ErrorDetail((key,), "unknown-field", message, ", ".join(known))
         if len(unknown) > _MOST_UNKNOWN:
-            yield ErrorDetail(
-                (), "unknown-field", f"Too many: {len(unknown)} unknown fields", ", ".join(known)
-            )
-
-
-def _stray_list_problems(raw: list[Any], parse: Callable[[object], object]) -> Iterator[ErrorDetail]:
-    """Yield the error for a list in place of one object, and the errors of its items."""
-    yield ErrorDetail(
-        (), "wrong-type", "Invalid value: a list: must be one object, without a dash", "one object"
-    )
-    for index, item in enumerate(raw[:_MOST_STRAY_ITEMS]):
-        try:
-            parse(item)
-        except ValidationError as error:
-            yield from (problem.under(index) for problem in problems_in(error))
+            message = f"Too many: {len(unknown)} unknown fields"
+            yield ErrorDetail((), "unknown-field", message, ", ".join(known))
 
 
 def failure(problems: Iterable[ErrorDetail]) -> ValidationError:
@@ -390,6 +397,26 @@ def problems_in(error: ValidationError) -> list[ErrorDetail]:
     return found
 
 
+@cache
+def _readers(model: type[ManifestModel]) -> list[tuple[str, str, Callable[[Any], Any]]]:
+    """Return name, key and reader of each field of a model."""
+    fields = model.model_fields.items()
+    return [(name, field.alias or name, _reader(field.annotation)) for name, field in fields]
+
+
+def _reader(annotation: Any) -> Callable[[Any], Any]:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Annotated, Union, UnionType):  # of a union, what is not None comes first
+        return _reader(arguments[0])
+    if origin is tuple:
+        read = _reader(arguments[0])
+        return lambda items: tuple(map(read, items))
+    if isinstance(annotation, type) and issubclass(annotation, ManifestModel):
+        return annotation.from_plain
+    is_enum = isinstance(annotation, type) and issubclass(annotation, StrEnum)
+    return annotation if is_enum else lambda value: value
+
+
 def is_absent(value: object) -> bool:
     return value is None or (isinstance(value, (str, tuple, Mapping)) and not value)
 
@@ -418,15 +445,20 @@ def quote_value(value: object) -> str:
 
 def wrong_type(value: object, expected: str) -> ErrorDetail:
     """Return the error for a value of another type, with a hint if it only lacks quotes."""
-    hint = ""
-    if expected == "text" and isinstance(value, (bool, int, float)):
-        hint = "; put it in quotes"
-    return ErrorDetail(
-        (),
-        "wrong-type",
-        f"Invalid value: {quote_value(value)}: must be {expected.partition(' from ')[0]}{hint}",
-        expected,
-    )
+    lacks_quotes = expected == "text" and isinstance(value, (bool, int, float))
+    hint = "; put it in quotes" if lacks_quotes else ""
+    message = f"Invalid value: {quote_value(value)}: must be {expected.partition(' from ')[0]}{hint}"
+    return ErrorDetail((), "wrong-type", message, expected)
+
+
+def conflict(key: str, problem: str, allowed: str = "") -> ErrorDetail:
+    """Return the error for a field that other fields forbid."""
+    return ErrorDetail((key,), "conflict", f"Forbidden: {problem}", allowed)
+
+
+def required(key: str, problem: str, allowed: str = "") -> ErrorDetail:
+    """Return the error for a field that other fields demand."""
+    return ErrorDetail((key,), "required", f"Required value: {problem}", allowed)
 
 
 def duplicate_problems(

@@ -163,7 +163,7 @@ def canonical_json(data: object) -> bytes:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-_SERVER_METADATA = (
+SERVER_METADATA = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",
@@ -174,10 +174,7 @@ _SERVER_METADATA = (
     "selfLink",
     "uid",
 )
-_SERVER_ANNOTATIONS = (
-    "deployment.kubernetes.io/revision",
-    "kubectl.kubernetes.io/last-applied-configuration",
-)
+_SERVER_ANNOTATIONS = ("deployment.kubernetes.io/revision", _COPY)
 _CONTROLLER_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 _HEADLESS = "None"
 
@@ -192,7 +189,7 @@ def sanitise(content: Content) -> dict[str, Any]:
     found = dict(deepcopy(content))
     found.pop("status", None)
     metadata = _object_at(found, "metadata")
-    _drop(metadata, *_SERVER_METADATA)
+    _drop(metadata, *SERVER_METADATA)
     _drop(_object_at(metadata, "annotations"), *_SERVER_ANNOTATIONS)
     if not metadata.get("annotations"):
         metadata.pop("annotations", None)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar
 
 import yaml
@@ -27,9 +27,9 @@ def load_json(text: str) -> object:
         data: object = json.loads(
             text,
             object_pairs_hook=_distinct,
-            parse_int=_integer,
-            parse_float=_fraction,
-            parse_constant=_refuse_constant,
+            parse_int=partial(_number, int),
+            parse_float=partial(_number, float),
+            parse_constant=refuse_constant,
         )
     except json.JSONDecodeError as error:
         raise _fault("bad-syntax", f"Invalid JSON: {error.msg}", line=error.lineno) from error
@@ -50,26 +50,15 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _integer(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise _absurd(digits)
-    return int(digits)
-
-
-def _fraction(digits: str) -> float:
-    number = float(digits)
-    if len(digits) > LONGEST_NUMBER or not math.isfinite(number):
-        raise _absurd(digits)
+def _number(convert: Callable[[str], float], digits: str) -> float:
+    if len(digits) > LONGEST_NUMBER or not math.isfinite(number := convert(digits)):
+        raise _fault("out-of-range", f"Invalid value: {digits[:20]}…: number is too long or too large")
     return number
 
 
-def _refuse_constant(name: str) -> float:
-    message = f"Invalid value: {name}: must be a finite number"
-    raise _fault("out-of-range", message, allowed="a finite number")
-
-
-def _absurd(digits: str) -> InvalidManifest:
-    return _fault("out-of-range", f"Invalid value: {digits[:20]}…: number is too long or too large")
+def refuse_constant(name: str) -> float:
+    message, allowed = f"Invalid value: {name}: must be a finite number", "a finite number"
+    raise _fault("out-of-range", message, allowed=allowed)
 
 
 Scalar = str | int | float | bool | None
@@ -266,7 +255,7 @@ def decoded(text: str | bytes, max_bytes: int) -> str:
 def _fault(
     code: str, message: str, *, keys: Keys = (), allowed: str = "", line: int | None = None
 ) -> InvalidManifest:
-    return InvalidManifest([FieldError(format_path(keys), code, message, allowed, line)])
+    return InvalidManifest.of(format_path(keys), code, message, allowed, line)
 
 
 def _refuse_large(text: str, limit: int, *, number: int) -> None:
@@ -310,6 +299,15 @@ class _Builder:
         self.anchors: dict[str, _Anchored] = {}
         self.size = 0
         self.repeated = 0
+
+    @property
+    def awaits_value(self) -> bool:
+        return bool(self.stack) and self.stack[-1].key is not _NO_KEY
+
+    def place(self) -> Keys:
+        """Return the place of the next value, or of what is open if that is a mapping before its next key."""
+        place = [len(level.into) if isinstance(level.into, list) else level.key for level in self.stack]
+        return tuple(key for key in place if key is not _NO_KEY)
 
     def take(self, event: Any) -> None:
         step = _STEPS.get(type(event))
@@ -406,8 +404,7 @@ class _Builder:
     def _refuse(
         self, event: Any, code: str, message: str, allowed: str = "", *inside: str
     ) -> InvalidManifest:
-        place = [len(level.into) if isinstance(level.into, list) else level.key for level in self.stack]
-        keys = (*(key for key in place if key is not _NO_KEY), *inside)
+        keys = (*self.place(), *inside)
         return _fault(code, message, keys=keys, allowed=allowed, line=event.start_mark.line + 1)
 
 
@@ -440,68 +437,24 @@ def _load_yaml(source: str, limit: int) -> list[Document]:
 
 
 def _lines(source: str, wanted: dict[int, set[Keys]]) -> dict[int, dict[Keys, int]]:
-    """Read the events of a text again and note the lines of the wanted places, by document."""
+    """Build a text again and record the lines of the wanted places, by document."""
     lines: dict[int, dict[Keys, int]] = {}
-    walker, number, last = _Walker(set(), {}), 0, max(wanted)
-    with suppress(yaml.YAMLError):  # JSON that is not YAML: the lines found so far have to do
+    builder, last = _Builder(), max(wanted)
+    with suppress(yaml.YAMLError, InvalidManifest):  # JSON that is not YAML: the lines so far have to do
         for event in yaml.parse(source, Loader=yaml.CSafeLoader):
-            if isinstance(event, yaml.DocumentStartEvent):
-                number += 1
-                walker = _Walker(wanted.get(number, set()), lines.setdefault(number, {}))
-            if number > last or (number == last and walker.lines.keys() == wanted[last]):
+            number, start = len(builder.finished) + 1, event.start_mark
+            found = lines.setdefault(number, {})
+            if number > last or (number == last and found.keys() == wanted[last]):
                 break
-            walker.take(event)
+            place = builder.place()
+            builder.take(event)
+            if start and isinstance(event, yaml.NodeEvent):
+                # A key stands for the value to come; anything else was put where the builder was.
+                is_key = isinstance(event, yaml.ScalarEvent) and builder.awaits_value
+                place = builder.place() if is_key else place
+                if place in wanted.get(number, ()):
+                    found.setdefault(place, start.line + 1)
     return lines
-
-
-@dataclass(slots=True)
-class _Spot:
-    """A mapping or list that is being walked through; without a place, nothing inside is wanted."""
-
-    place: Keys | None
-    is_mapping: bool
-    key: str | None = None
-    index: int = 0
-
-
-class _Walker:
-    """Follows events, and knows where it is only as long as that is wanted."""
-
-    def __init__(self, wanted: set[Keys], lines: dict[Keys, int]) -> None:
-        self.wanted = wanted
-        self.lines = lines
-        self.stack: list[_Spot] = []
-
-    def take(self, event: Any) -> None:
-        if isinstance(event, yaml.CollectionEndEvent):
-            self.stack.pop()
-        elif isinstance(event, yaml.NodeEvent):
-            place = self._step(event)
-            if isinstance(event, yaml.CollectionStartEvent):
-                self.stack.append(_Spot(place, isinstance(event, yaml.MappingStartEvent)))
-
-    def _step(self, event: Any) -> Keys | None:
-        """Return the place of a node and record its line; a key stands for the value to come."""
-        if not self.stack:
-            return self._note((), event)
-        spot = self.stack[-1]
-        if spot.place is None:
-            return None
-        if not spot.is_mapping:
-            spot.index += 1
-            return self._note((*spot.place, spot.index - 1), event)
-        if spot.key is None:
-            spot.key = str(getattr(event, "value", ""))
-            self._note((*spot.place, spot.key), event)
-            return None
-        place, spot.key = (*spot.place, spot.key), None
-        return self._note(place, event)
-
-    def _note(self, place: Keys, event: Any) -> Keys | None:
-        if place not in self.wanted:
-            return None
-        self.lines.setdefault(place, event.start_mark.line + 1)
-        return place
 
 
 class _Dumper(yaml.CSafeDumper):
@@ -592,6 +545,5 @@ def written_name(data: Any) -> str | None:
 
 
 def kind_of(data: Any) -> str | None:
-    """Return the kind that a document says it is of."""
     kind = data.get("kind") if isinstance(data, dict) else None
     return kind if isinstance(kind, str) else None

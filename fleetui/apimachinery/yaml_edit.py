@@ -81,7 +81,8 @@ def changed(data: Any, change: Change) -> Any:
 def _change(inside: Any, keys: Keys, change: Change) -> None:
     here, *rest = keys
     if rest:
-        if isinstance(change, SetValue) and _at(inside, here) is None:
+        entries = dict(enumerate(inside)) if isinstance(here, int) else inside
+        if isinstance(change, SetValue) and entries.get(here) is None:
             _put(inside, here, [] if isinstance(rest[0], int) else {})
         _change(inside[here], tuple(rest), change)
     elif isinstance(change, SetValue):
@@ -91,15 +92,9 @@ def _change(inside: Any, keys: Keys, change: Change) -> None:
     elif change.to in inside or here not in inside:
         raise KeyError(here)
     else:
-        entries = [(change.to if key == here else key, value) for key, value in inside.items()]
+        renamed = [(change.to if key == here else key, value) for key, value in inside.items()]
         inside.clear()
-        inside.update(entries)
-
-
-def _at(inside: Any, key: str | int) -> Any:
-    if isinstance(key, int):
-        return inside[key] if key < len(inside) else None
-    return inside.get(key)
+        inside.update(renamed)
 
 
 def _put(inside: Any, key: str | int, value: Any) -> None:
@@ -200,10 +195,8 @@ class _Editing:
                 for index, value in enumerate(change.value)
                 if index >= there or before[index] != value
             ]
-            changes += [
-                RemoveValue((*change.keys, index)) for index in range(there - 1, len(change.value) - 1, -1)
-            ]
-            return edit(self.text, changes)
+            surplus = range(there - 1, len(change.value) - 1, -1)
+            return edit(self.text, [*changes, *(RemoveValue((*change.keys, index)) for index in surplus)])
         is_plain = isinstance(spot.node, yaml.ScalarNode) and spot.node.style not in ("|", ">")
         if not is_plain or isinstance(change.value, dict):
             raise UneditableYaml(f"{format_path(change.keys)} cannot be overwritten")
@@ -253,11 +246,10 @@ class _Editing:
         return self.text[:start] + new + self.text[end:]
 
     def _lines_after(self, line: int, new: str) -> str:
-        place = self.starts[line + 1]
-        return self.text[:place] + new + self.text[place:]
+        return self._span(self.starts[line + 1], self.starts[line + 1], new)
 
     def _without_lines(self, first: int, last: int) -> str:
-        return self.text[: self.starts[first]] + self.text[self.starts[last + 1] :]
+        return self._span(self.starts[first], self.starts[last + 1], "")
 
 
 def _is_flow(node: Any) -> bool:
@@ -295,7 +287,6 @@ def _block(value: Any, column: int) -> str:
 
 
 def _inline(value: Any) -> str:
-    """Write a scalar on the line where it belongs."""
     return dump_yaml([value])[2:].rstrip("\n")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
+from django.urls.converters import IntConverter, StringConverter
 from rest_framework.exceptions import ValidationError
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
@@ -27,16 +28,10 @@ Params = dict[str, Any]
 Rows = QuerySet[Any]
 
 
-class NameConverter:
+class NameConverter(StringConverter):
     """A name or a key in a path: no slash, no control character."""
 
     regex = r"[^/\x00-\x1f\x7f]{1,317}"
-
-    def to_python(self, value: str) -> str:
-        return value
-
-    def to_url(self, value: str) -> str:
-        return value
 
 
 class DecisionConverter(NameConverter):
@@ -45,16 +40,10 @@ class DecisionConverter(NameConverter):
     regex = r"[^/.\x00-\x1f\x7f]{1,80}"
 
 
-class NumberConverter:
+class NumberConverter(IntConverter):
     """A number that fits into a database column."""
 
     regex = r"[0-9]{1,9}"
-
-    def to_python(self, value: str) -> int:
-        return int(value)
-
-    def to_url(self, value: int) -> str:
-        return str(value)
 
 
 class Router(SimpleRouter):

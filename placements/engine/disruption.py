@@ -32,7 +32,7 @@ class EvictionContext:
 
 
 class EvictionReason(StrEnum):
-    """EvictionReason an eviction was carried out or not."""
+    """Why an eviction was carried out or not."""
 
     NO_PLACEMENT = "no-placement"
     BEING_DELETED = "being-deleted"
@@ -48,7 +48,7 @@ class EvictionReason(StrEnum):
 
 
 class KeptReason(StrEnum):
-    """EvictionReason a drain does not take a placement off, beside what is said to its eviction."""
+    """Why a drain does not remove a placement, besides the reasons of its eviction."""
 
     PICK_FIXED = "pick-fixed"
     TOLERATES = "tolerates-cordon"
@@ -68,29 +68,23 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
+class Verdict:
+    """The result for one eviction, with the numbers if a budget decided."""
+
+    why: EvictionReason
+    numbers: Numbers | None = None
+
+
+class Executed(Verdict):
     """The placement leaves the cluster; unless it was leaving already, the binding is to be removed now."""
 
-    why: EvictionReason
-    numbers: Numbers | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class NotExecuted:
+class NotExecuted(Verdict):
     """The eviction is possible and was not carried out; it is not tried again."""
 
-    why: EvictionReason
-    numbers: Numbers | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Invalid:
+class Invalid(Verdict):
     """The eviction asks for what cannot be."""
-
-    why: EvictionReason
-
-
-Verdict = Executed | NotExecuted | Invalid
 
 
 def judge_eviction(

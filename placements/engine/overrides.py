@@ -49,12 +49,10 @@ class OverrideContent:
 
     @property
     def full_name(self) -> str:
-        """Return the name, unique among all of its kind."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def content_hash(self) -> str:
-        """Return the SHA-256 of the spec."""
         return sha256(canonical_json(self.override.spec.to_plain())).hexdigest()
 
 
@@ -142,61 +140,46 @@ def override(
 
     The objects passed in are not changed. One patch that does not fit fails the whole cluster (A.1).
     """
-    rules = [_Rules.of(one, cluster) for one in snapshots]
+    alone = Fleet([cluster])
+    selected_by = [
+        (snapshot, _selected_keys(snapshot), number, rule)
+        for snapshot in snapshots
+        for number, rule in enumerate(snapshot.override.spec.policy.override_rules)
+        if _matching(rule, alone)
+    ]
     kept: list[HubObject] = []
     left_out: list[HubObject] = []
     for each in objects:
-        try:
-            changed = _apply_rules(each, [one for one in rules if one.select(each)], cluster)
-        except _DoesNotFitError as error:
-            return error.failure
+        # A cluster override selects an object by itself or by its namespace.
+        own, outer = _own_key(each), _namespace_key(each)
+        rules = [
+            (snapshot, number, rule)
+            for snapshot, keys, number, rule in selected_by
+            if (outer if snapshot.is_for_clusters else own) in keys
+        ]
+        changed = apply_rules(each, rules, cluster)
+        if isinstance(changed, OverrideFailed):
+            return changed
         (left_out if changed is None else kept).append(changed or each)
     return Overridden(tuple(kept), tuple(left_out))
 
 
-class _DoesNotFitError(Exception):
-    def __init__(self, failure: OverrideFailed) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The rules of one snapshot that select one cluster, with their numbers in the document."""
-
-    snapshot: OverrideContent
-    keys: frozenset[_Key]
-    rules: tuple[tuple[int, OverrideRule], ...]
-
-    @classmethod
-    def of(cls, snapshot: OverrideContent, cluster: Cluster) -> "_Rules":
-        numbered = enumerate(snapshot.override.spec.policy.override_rules)
-        alone = Fleet([cluster])
-        rules = tuple((number, rule) for number, rule in numbered if _matching(rule, alone))
-        return cls(snapshot, _selected_keys(snapshot), rules)
-
-    def select(self, each: HubObject) -> bool:
-        """Return whether an object is selected, by itself or, for a cluster override, by its namespace."""
-        key = _namespace_key(each) if self.snapshot.is_for_clusters else _own_key(each)
-        return key in self.keys
-
-
-def _apply_rules(each: HubObject, several: Iterable[_Rules], cluster: Cluster) -> HubObject | None:
-    """Return an object after all rules, or None if one leaves it out; the result must be a manifest."""
-    for one in several:
-        for number, rule in one.rules:
-            if rule.override_type is OverrideType.DELETE:
-                return None
-            content = dict(each.content)
-            path = f"spec.policy.overrideRules[{number}]"
-            try:
-                for index, patch in enumerate(rule.json_patch_overrides):
-                    path = f"spec.policy.overrideRules[{number}].jsonPatchOverrides[{index}]"
-                    content = apply_patch(content, patch, replace_variables(patch.value, cluster))
-                each = parse_hub_object(content)
-            except (PatchError, VariableError, InvalidManifest) as error:
-                failure = OverrideFailed(one.snapshot.full_name, path, str(each), str(error))
-                raise _DoesNotFitError(failure) from error
+def apply_rules(
+    each: HubObject, rules: Iterable[tuple[OverrideContent, int, OverrideRule]], cluster: Cluster
+) -> HubObject | OverrideFailed | None:
+    """Return an object after all rules, None if one leaves it out; the result must be a manifest."""
+    for snapshot, number, rule in rules:
+        if rule.override_type is OverrideType.DELETE:
+            return None
+        content = dict(each.content)
+        path = f"spec.policy.overrideRules[{number}]"
+        try:
+            for index, patch in enumerate(rule.json_patch_overrides):
+                path = f"spec.policy.overrideRules[{number}].jsonPatchOverrides[{index}]"
+                content = apply_patch(content, patch, replace_variables(patch.value, cluster))
+            each = parse_hub_object(content)
+        except (PatchError, VariableError, InvalidManifest) as error:
+            return OverrideFailed(snapshot.full_name, path, str(each), str(error))
     return each
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from fleetui.apimachinery import fields
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import WRITTEN_BY_A_HUB, Annotations, FilledText, Labels, pattern
-from fleetui.apimachinery.kinds import KindScope, refuse_fleet_kinds, scope_of
+from fleetui.apimachinery.kinds import CLUSTER_SCOPED, KindScope, refuse_fleet_kinds, scope_of
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
@@ -16,6 +16,7 @@ from fleetui.apimachinery.model import (
     mapping_at,
     parse_manifest,
     quote_value,
+    required,
 )
 from fleetui.apimachinery.secrets import HubObject, canonical_json
 from placements.manifests.placement import is_reserved_namespace
@@ -54,13 +55,12 @@ def parse_hub_object(document: object) -> HubObject:
     For one of Fleet's own kinds that is the only error.
     """
     refuse_fleet_kinds(document)
-    parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=_size_problems)
+    parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=size_problems)
     return HubObject.of(mapping_at(document))
 
 
-def _size_problems(document: object) -> Iterator[ErrorDetail]:
-    size = len(canonical_json(document))
-    if size > LARGEST_OBJECT:
+def size_problems(document: object) -> Iterator[ErrorDetail]:
+    if (size := len(canonical_json(document))) > LARGEST_OBJECT:
         message = f"Too large: {size / _MEBIBYTE:.2f} MiB as compact JSON ({size} bytes)"
         yield ErrorDetail((), "too-large", message, f"at most 1.5 MiB ({LARGEST_OBJECT} bytes)")
 
@@ -68,7 +68,6 @@ def _size_problems(document: object) -> Iterator[ErrorDetail]:
 class _Metadata(ManifestModel):
     """Name, namespace, labels and annotations of an object; what a hub adds on its own is accepted."""
 
-    noun: ClassVar[str] = "document's metadata"
     ignored_fields: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
 
     name: FilledText
@@ -80,7 +79,6 @@ class _Metadata(ManifestModel):
 class _Manifest(ManifestModel):
     """The fields that every Kubernetes object has; the rest is checked by the clusters."""
 
-    noun: ClassVar[str] = "manifest"
     allow_unknown: ClassVar[bool] = True
 
     api_version: Annotated[str, pattern(fields.api_version_problem, fields.API_VERSION)]
@@ -105,12 +103,9 @@ class _Manifest(ManifestModel):
             namespace = metadata.get("namespace")
             is_reserved = isinstance(namespace, str) and is_reserved_namespace(namespace)
             if (group, kind) in _RUNS_ON_THE_HUB and not is_reserved:
-                message = (
-                    f"Forbidden: {kind} would run on the hub itself; place its owner, such as a Deployment"
-                )
-                yield ErrorDetail(
-                    ("kind",), "kind-not-supported", message, "kinds that do not run on the hub"
-                )
+                reason = "would run on the hub itself; place its owner, such as a Deployment"
+                message, allowed = f"Forbidden: {kind} {reason}", "kinds that do not run on the hub"
+                yield ErrorDetail(("kind",), "kind-not-supported", message, allowed)
 
             name, rule = metadata.get("name"), _NAME_RULES.get((group, kind), _SUBDOMAIN)
             if isinstance(name, str) and name and (problem := rule.problem_of(name)):
@@ -123,9 +118,7 @@ def _scope_problems(group: str, kind: str, metadata: Raw) -> Iterator[ErrorDetai
     """Check the namespace against the kind; for kinds that are not built in, the manifest decides."""
     scope, namespace = scope_of(group, kind), metadata.get("namespace")
     if scope is KindScope.NAMESPACED and (namespace is None or namespace == ""):
-        message = f"Required value: {kind} is namespaced, and no namespace is assumed"
-        yield ErrorDetail(("namespace",), "required", message, "the name of a namespace")
+        message = f"{kind} is namespaced, and no namespace is assumed"
+        yield required("namespace", message, "the name of a namespace")
     if scope is KindScope.CLUSTER and namespace:
-        yield ErrorDetail(
-            ("namespace",), "misplaced", "Forbidden: not allowed on this kind, which is cluster-scoped"
-        )
+        yield ErrorDetail(("namespace",), "misplaced", CLUSTER_SCOPED)

@@ -5,17 +5,15 @@ storage of a selection in parts of bounded size (B.3.2).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TypeAlias
 
 from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning, faults_of, format_path, split_path
 from fleetui.apimachinery.kinds import KindScope, scope_of
 from fleetui.apimachinery.model import quote_value
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, canonical_json
-from placements.engine.scheduling.selectors import label_requirements
-from placements.manifests.affinity import LabelOperator, LabelRequirement
+from placements.engine.scheduling.selectors import label_requirements, label_test
 from placements.manifests.placement import (
     ResourceSelector,
     SelectionScope,
@@ -102,9 +100,6 @@ class Inventory:
         return self._by_namespace.get(namespace, ())
 
 
-Labels: TypeAlias = Mapping[str, str]
-
-
 def is_namespace_selector(selector: ResourceSelector) -> bool:
     return (selector.group, selector.kind) == ("", "Namespace")
 
@@ -120,21 +115,8 @@ def matcher(selector: ResourceSelector) -> Callable[[HubObject], bool]:
     """Return the test by name or by labels; kind and version are not checked."""
     if selector.name:
         return lambda each: each.name == selector.name
-    tests = [_label_test(requirement) for requirement in label_requirements(selector.label_selector)]
+    tests = [label_test(requirement) for requirement in label_requirements(selector.label_selector)]
     return lambda each: all(test(each.labels) for test in tests)
-
-
-def _label_test(requirement: LabelRequirement) -> Callable[[Labels], bool]:
-    key, values = requirement.key, frozenset(requirement.values)
-    match requirement.operator:
-        case LabelOperator.IN:
-            return lambda labels: labels.get(key) in values
-        case LabelOperator.NOT_IN:
-            return lambda labels: labels.get(key) not in values
-        case LabelOperator.EXISTS:
-            return lambda labels: key in labels
-        case LabelOperator.DOES_NOT_EXIST:
-            return lambda labels: key not in labels
 
 
 _FIRST_TO_LAST = """\
@@ -154,11 +136,10 @@ def ordered(objects: Iterable[HubObject]) -> tuple[HubObject, ...]:
 
 def _place(each: HubObject) -> tuple[int, str, str]:
     """Return the sort key; group and version, and namespace and name, are compared as one text each."""
-    rank = _RANKS.get(each.kind)
     name = f"{each.namespace}/{each.name}"
-    if rank is None:
-        return len(_RANKS), f"{each.group}/{each.version}, Kind={each.kind}", name
-    return rank, each.api_version, name
+    if each.kind in _RANKS:
+        return _RANKS[each.kind], each.api_version, name
+    return len(_RANKS), f"{each.group}/{each.version}, Kind={each.kind}", name
 
 
 _LISTED = 50
@@ -202,7 +183,7 @@ def select(
     if problems:
         raise faults_of(problems, None, path=path)
     remarks = [remark.under(index) for index, each in enumerate(findings) for remark in each.remarks]
-    outer = split_path(path)
+    outer = split_path(path) if remarks else ()
     return Selection(
         ordered(each for finding in findings for each in finding.objects),
         tuple(
@@ -231,9 +212,8 @@ def _find(selector: ResourceSelector, hub: Inventory, within: str | None) -> _Fi
         return _find_namespaces(selector, hub)
     finding = _Finding()
     if not is_ever_placed(selector.group, selector.kind):
-        finding.remark(
-            "kind", "never-placed", f"selects nothing: objects of kind {selector.kind} are never placed"
-        )
+        message = f"selects nothing: objects of kind {selector.kind} are never placed"
+        finding.remark("kind", "never-placed", message)
     elif not hub.is_namespaced(selector.group, selector.kind):
         finding.objects += _matches(selector, hub, "", finding)
     elif within is not None:
@@ -259,9 +239,8 @@ def _matches(selector: ResourceSelector, hub: Inventory, place: str, finding: _F
     if not selector.name:
         return [each for each in found if why_left_out(each, hub.by_key) is None]
     if not matching:
-        finding.remark(
-            "name", "not-on-the-hub", f"{selector.kind} {quote_value(selector.name)} is not on the hub"
-        )
+        message = f"{selector.kind} {quote_value(selector.name)} is not on the hub"
+        finding.remark("name", "not-on-the-hub", message)
     for each in found:
         reason = why_left_out(each, hub.by_key)
         if reason:
@@ -287,11 +266,8 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
             # Add everything inside the namespaces that may leave the hub.
             inside = [each for namespace in found for each in hub.inside(namespace.name)]
             left_out = {each.kind for each in inside if not is_ever_placed(each.group, each.kind)}
-            finding.objects += [
-                each
-                for each in inside
-                if is_ever_placed(each.group, each.kind) and why_left_out(each, hub.by_key) is None
-            ]
+            placeable = [each for each in inside if is_ever_placed(each.group, each.kind)]
+            finding.objects += [each for each in placeable if why_left_out(each, hub.by_key) is None]
             if left_out:
                 message = f"skips kinds that are never placed: {_listing(left_out)}"
                 finding.remark("", "never-placed", message)
@@ -356,7 +332,6 @@ class SnapshotPart:
 
     @property
     def size(self) -> int:
-        """Return the size of the manifests of its objects, in bytes."""
         return sum(each.size for each in self.objects)
 
 

@@ -27,12 +27,15 @@ _GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
 
 
 def change_words(change: Change) -> str:
-    """Return the words for a change, as a noun phrase."""
-    return _CHANGES[change.kind](change.facts)
+    return _change_words(change.kind, change.facts)
+
+
+def _change_words(kind: ChangeKind, facts: Facts) -> str:
+    words = _CHANGES[kind]
+    return words.format(**facts) if isinstance(words, str) else words(facts)
 
 
 def suggestion_sentence(suggestion: Suggestion) -> str:
-    """Return a change that helps, and its other effects."""
     words, effects = change_words(suggestion.change), effects_words(suggestion)
     return f"{words}  [{effects}]" if effects else words
 
@@ -56,12 +59,11 @@ def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:
             field = _VALUE_OF[change.kind]
             first, last = facts[field], one.furthest.facts[field]
             facts = {**facts, field: f"{first} or {last}" if isinstance(first, str) else f"{first} to {last}"}
-        sentences.append(_CHANGES[change.kind](facts))
+        sentences.append(_change_words(change.kind, facts))
     return sentences + _grouped([one.change for one in listed])
 
 
 def untried_sentences(changes: Iterable[Change]) -> list[str]:
-    """Return the changes that were not evaluated because of the time limit, in the same way."""
     listed = list(changes)
     return [change_words(one) for one in listed if one.kind not in _GROUPED] + _grouped(listed)
 
@@ -118,15 +120,13 @@ def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: 
 
 def _larger_set_sentence(larger: LargerSet) -> str:
     if larger.clusters is not None:
-        names = joined(larger.clusters)
-        return f"greedy search stopped early: {names} together break no hard limit"
+        return f"greedy search stopped early: {joined(larger.clusters)} together break no hard limit"
     if larger.is_settled:
         return "impossible: no larger set of clusters keeps all hard limits"
     return "whether a larger set keeps all hard limits was not determined"
 
 
 def bound_sentence(bound: Bound) -> str:
-    """Return how many clusters can be selected at most."""
     return f"maximum with the current fleet: {bound.most:,}" + ("" if bound.is_exact else " (an upper bound)")
 
 
@@ -139,13 +139,6 @@ _REPORTS = {
     EligibilityKind.UNSPECIFIED: "readiness",
     EligibilityKind.LEAVING: "the return",
 }
-
-
-def _label(facts: Facts) -> str:
-    today = "none" if facts["today"] is None else facts["today"]
-    if facts["value"] is None:
-        return f"{facts['cluster']} without the label {facts['key']} (now {today})"
-    return f"{facts['cluster']} with label {facts['key']}={facts['value']} (now {today})"
 
 
 def _plain(value: object) -> str:
@@ -161,33 +154,36 @@ _VALUE_OF = {
 }
 
 
-def _written(template: str) -> Callable[[Facts], str]:
-    return lambda facts: template.format(**facts)
-
-
-_CHANGES: dict[ChangeKind, Callable[[Facts], str]] = {
-    ChangeKind.NUMBER: _written("numberOfClusters {number} (now {today})"),
-    ChangeKind.MAX_SKEW: _written("{topologyKey} maxSkew {maxSkew} (now {today})"),
-    ChangeKind.MIN_DOMAINS: _written("{topologyKey} minDomains {minDomains} (now {today})"),
-    ChangeKind.COUNTED: _written("{topologyKey} {field} {value}"),
+_CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
+    ChangeKind.NUMBER: "numberOfClusters {number} (now {today})",
+    ChangeKind.MAX_SKEW: "{topologyKey} maxSkew {maxSkew} (now {today})",
+    ChangeKind.MIN_DOMAINS: "{topologyKey} minDomains {minDomains} (now {today})",
+    ChangeKind.COUNTED: "{topologyKey} {field} {value}",
     ChangeKind.OPTION: lambda facts: (
         f"{facts['option']} {_plain(facts['value'])} (now {_plain(facts['today'])})"
     ),
-    ChangeKind.WHEN_UNSATISFIABLE: _written("{topologyKey} {whenUnsatisfiable}"),
-    ChangeKind.DROP_CONSTRAINT: _written("no spread constraint on {topologyKey}"),
+    ChangeKind.WHEN_UNSATISFIABLE: "{topologyKey} {whenUnsatisfiable}",
+    ChangeKind.DROP_CONSTRAINT: "no spread constraint on {topologyKey}",
     ChangeKind.TOLERATION: lambda facts: f"a toleration for the taint {taint_words(facts)}",
     ChangeKind.DROP_TERM: lambda facts: f"without required term {facts['term'] + 1}",
     ChangeKind.DROP_REQUIREMENT: lambda facts: (
         f"required term {facts['term'] + 1} without {facts['requirement']}"
     ),
-    ChangeKind.LABEL: _label,
+    ChangeKind.LABEL: lambda facts: (
+        (
+            "{cluster} without the label {key}"
+            if facts["value"] is None
+            else "{cluster} with label {key}={value}"
+        )
+        + " (now {today})"
+    ).format(**{**facts, "today": "none" if facts["today"] is None else facts["today"]}),
     ChangeKind.WEIGHT: lambda facts: (
         f"weight {facts['weight']} in preferred term {facts['term'] + 1} (now {facts['today']})"
     ),
-    ChangeKind.LEAVE: _written("{cluster} removed from the fleet"),
+    ChangeKind.LEAVE: "{cluster} removed from the fleet",
     ChangeKind.REPORT: lambda facts: (
         f"{_REPORTS[EligibilityKind(facts['kind'])]} of {facts['cluster']}"
         f" (now: {facts['reason'] or ELIGIBILITY_WORDS[EligibilityKind(facts['kind'])]})"
     ),
-    ChangeKind.NAME: _written("{name} added to clusterNames"),
+    ChangeKind.NAME: "{name} added to clusterNames",
 }

@@ -12,7 +12,6 @@ from placements.engine.scheduling.comparison import (
     placed,
     turn_of,
 )
-from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import Replay
@@ -62,8 +61,7 @@ def difference_head(comparison: SemanticsComparison) -> str:
 
 def difference_parts(comparison: SemanticsComparison) -> list[tuple[str, str]]:
     """Return for the first difference which rules do the same for the same reason, and what they do."""
-    difference = comparison.first_difference
-    return _parts(comparison, difference) if difference else []
+    return _parts(comparison, comparison.first_difference) if comparison.first_difference else []
 
 
 def divergences(comparison: SemanticsComparison) -> list[Divergence]:
@@ -74,15 +72,14 @@ def divergences(comparison: SemanticsComparison) -> list[Divergence]:
         difference = comparison.difference_among((base, other))
         if other is base:
             continue
-        if difference is None:
-            words = f"places the same clusters as {base}, in the same order"
-            found.append(Divergence(other, None, is_by_name=False, words=words))
-        elif _is_by_name(comparison, difference):
+        if difference is not None and _is_by_name(comparison, difference):
             found.append(_beyond_names(comparison, base, other, difference))
-        else:
-            parts = ". ".join(f"{who} {words}" for who, words in _parts(comparison, difference))
-            words = f"differs from {base} at rank {difference.place}: {parts}"
-            found.append(Divergence(other, difference.place, is_by_name=False, words=words))
+            continue
+        place, words = None, f"places the same clusters as {base}, in the same order"
+        if difference is not None:
+            parts = ". ".join(f"{who} {what}" for who, what in _parts(comparison, difference))
+            place, words = difference.place, f"differs from {base} at rank {difference.place}: {parts}"
+        found.append(Divergence(other, place, is_by_name=False, words=words))
     return found
 
 
@@ -117,9 +114,11 @@ def _beyond_names(
     comparison: SemanticsComparison, base: Semantics, other: Semantics, difference: SemanticsDifference
 ) -> Divergence:
     decision, rival = comparison.decisions[base], comparison.decisions[other]
+    own, their = (
+        "first" if profile_of(each.cycle).strategy.smaller_name_wins else "last" for each in (decision, rival)
+    )
     of_equals = (
-        f"selects the {_name_order(rival.cycle)} name of equals where {base} selects the"
-        f" {_name_order(decision.cycle)}, from rank {difference.place} on"
+        f"selects the {their} name of equals where {base} selects the {own}, from rank {difference.place} on"
     )
     further = _turn_words(decision, rival, difference.place) or _turn_words(rival, decision, difference.place)
     last = last_followed(decision, difference.place)
@@ -146,37 +145,26 @@ def _turn_words(decision: Decision, other: Decision, start: int) -> str:
     return f"{after}: {'. '.join(clauses)}"
 
 
-def _name_order(cycle: Cycle) -> str:
-    return "first" if profile_of(cycle).strategy.smaller_name_wins else "last"
-
-
 def _parts(comparison: SemanticsComparison, difference: SemanticsDifference) -> list[tuple[str, str]]:
-    """Return what each does there, those together that do it for the same reason."""
     sides = [
         _Side(one, comparison.decisions[one], difference.steps[one], choice)
         for one, choice in difference.choices.items()
     ]
-    alike: dict[str, list[_Side]] = {}
+    alike: dict[str, list[tuple[_Side, _Side]]] = {}
     for side in sides:
-        alike.setdefault(side.words(_rival_of(side, sides)), []).append(side)
-    ordered = sorted(alike.values(), key=lambda those: those[0].choice is None)
-    return [
-        (
-            joined([str(one.semantics) for one in those]),
-            those[0].words(_rival_of(those[0], sides), many=len(those)),
-        )
-        for those in ordered
-    ]
-
-
-def _rival_of(side: "_Side", sides: list["_Side"]) -> "_Side":
-    others = [one for one in sides if one.choice != side.choice]
-    return min(others, key=lambda one: one.choice is None)
+        others = [one for one in sides if one.choice != side.choice]
+        rival = min(others, key=lambda one: one.choice is None)
+        alike.setdefault(side.words(rival), []).append((side, rival))
+    parts = []
+    for those in sorted(alike.values(), key=lambda pairs: pairs[0][0].choice is None):
+        side, rival = those[0]
+        parts.append((joined([str(one.semantics) for one, _ in those]), side.words(rival, many=len(those))))
+    return parts
 
 
 @dataclass(frozen=True)
 class _Side:
-    """What one set of rules does at a place: the decision, the step there, whom it takes or would take."""
+    """What one set of rules does at a place: the decision, the step there, its choice or what it would be."""
 
     semantics: Semantics
     decision: Decision
@@ -185,9 +173,8 @@ class _Side:
     would: bool = False
 
     def words(self, rival: "_Side", *, many: int = 1) -> str:
-        """Return whom so many of them take rather than another, and why."""
         if self.choice is None:
-            return f"{self._verb('finds', many)} no cluster{_because(self._why_nobody(rival.choice))}"
+            return f"{self._verb('finds', many)} no cluster{_because(self._why_none(rival.choice))}"
         if self.choice in self.decision.kept:
             return f"{self._verb('keeps', many)} {self.choice}, which is already placed"
         rather = f" rather than {rival.choice}" if rival.choice else ""
@@ -196,29 +183,30 @@ class _Side:
     def _verb(self, singular: str, many: int) -> str:
         return f"would {verb(2, singular)}" if self.would else verb(many, singular)
 
-    def _why_nobody(self, rival: str | None) -> Iterable[str]:
-        if self.decision.is_failed:
-            return [headline(self.decision)]
-        if self.decision.kind in (CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.NO_NAMES):
-            return ["no more clusters are requested"]
-        if rival is None:
-            return ["no cluster passes the filters"]
-        if self.step is None:
-            return [passed_over_words(self.decision, rival)]
-        return [out_words(self.decision, self.step, rival), *self._pins(self.step, rival)]
-
-    def _pins(self, step: Round, rival: str) -> Iterator[str]:
-        """Return the groups that hold the smallest count down although nobody there can be picked."""
-        verdicts = Replay(self.decision).candidate_in(step, rival).constraints
-        for bid, verdict in zip(step.bids, verdicts, strict=True):
-            if not verdict.is_forbidden or verdict.group is None or verdict.lacks_domains:
-                continue
-            groups, left = bid.groups, bid.groups.count(step.is_left.nonzero()[0])
-            siblings = groups.siblings == groups.siblings[groups.values.index(verdict.group)]
-            fixed = siblings & (bid.counts == verdict.smallest) & (left == 0)
-            if names := [groups.values[at] for at in fixed.nonzero()[0]]:
-                holds = f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'keeps')}"
-                yield f"{holds} the minimum at {verdict.smallest}, without candidates"
+    def _why_none(self, rival: str | None) -> Iterator[str]:
+        """Yield why no cluster is selected, and the domains that hold the minimum without candidates."""
+        decision, step = self.decision, self.step
+        silent = (CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.NO_NAMES)
+        if decision.is_failed:
+            yield headline(decision)
+        elif decision.kind in silent:
+            yield "no more clusters are requested"
+        elif rival is None:
+            yield "no cluster passes the filters"
+        elif step is None:
+            yield passed_over_words(decision, rival)
+        else:
+            yield out_words(decision, step, rival)
+            verdicts = Replay(decision).candidate_in(step, rival).constraints
+            for bid, verdict in zip(step.bids, verdicts, strict=True):
+                if not verdict.is_forbidden or verdict.group is None or verdict.lacks_domains:
+                    continue
+                groups, left = bid.groups, bid.groups.count(step.is_left.nonzero()[0])
+                siblings = groups.siblings == groups.siblings[groups.values.index(verdict.group)]
+                fixed = siblings & (bid.counts == verdict.smallest) & (left == 0)
+                if names := [groups.values[at] for at in fixed.nonzero()[0]]:
+                    holds = f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'keeps')}"
+                    yield f"{holds} the minimum at {verdict.smallest}, without candidates"
 
     def _why(self, rival: "_Side") -> Iterator[str]:
         """Return what put the choice first, and what let it in where the rival's rules keep it out."""

@@ -8,7 +8,6 @@ from clusters.fleet import Fleet
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome
 from placements.explain.vocabulary import OUTCOME_WORDS, reason_sentence
-from placements.manifests.policy import TopologySpreadConstraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class GroupCount:
 
 @dataclass(frozen=True, slots=True)
 class GroupCounts:
-    """The groups of one topology key; `no_label` counts what stands outside of every group."""
+    """The groups of one topology key; `no_label` counts the clusters outside of every group."""
 
     key: str
     groups: tuple[GroupCount, ...]
@@ -74,43 +73,34 @@ def decision_diff(
     shifts = []
     for name in stays:
         if name in outcomes_before and name in outcomes_after:
-            was, now = _outcome_words(outcomes_before[name]), _outcome_words(outcomes_after[name])
-            if was != now:
-                shifts.append(Shift(name, was, now))
+            pair = (outcomes_before[name], outcomes_after[name])
+            words = [f"{OUTCOME_WORDS[one.outcome]}: {reason_sentence(one.reasons[0])}" for one in pair]
+            if words[0] != words[1]:
+                shifts.append(Shift(name, *words))
     several = [one for each in (after, before) for one in each.cycle.policy.topology_spread_constraints]
-    constraints = {(one.topology_key, one.topology_key_type): one for one in reversed(several)}
+    groups = []
+    for key, sort in dict.fromkeys((one.topology_key, one.topology_key_type) for one in reversed(several)):
+        was, now = _by_group(before.cycle.fleet, old, key, sort), _by_group(after.cycle.fleet, new, key, sort)
+        there = _by_group(after.cycle.fleet, after.cycle.fleet.names, key, sort)
+        lone, *counts = (
+            GroupCount(name or "", was[name], now[name], there[name])
+            for name in (None, *sorted({name for name in (*was, *now, *there) if name is not None}))
+        )
+        has_lone = lone.before or lone.after or lone.clusters
+        groups.append(GroupCounts(key, tuple(counts), lone if has_lone else None))
     return DecisionDiff(
         joins=tuple(sorted(new - old)),
         leaves=tuple(sorted(old - new)),
         stays=stays,
         shifts=tuple(shifts),
-        groups=tuple(_group_counts(one, before, after) for one in constraints.values()),
+        groups=tuple(groups),
     )
 
 
 def placed_by(decision: Decision) -> frozenset[str]:
-    """Return the clusters that a decision leaves placed."""
     return frozenset(binding.cluster for binding in decision.bindings_after if binding.is_active)
 
 
-def _outcome_words(outcome: ClusterOutcome) -> str:
-    return f"{OUTCOME_WORDS[outcome.outcome]}: {reason_sentence(outcome.reasons[0])}"
-
-
-def _group_counts(constraint: TopologySpreadConstraint, before: Decision, after: Decision) -> GroupCounts:
-    key, sort = constraint.topology_key, constraint.topology_key_type
-    old, new = (_by_group(one.cycle.fleet, placed_by(one), key, sort) for one in (before, after))
-    there = _by_group(after.cycle.fleet, after.cycle.fleet.names, key, sort)
-    names = sorted({name for name in (*old, *new, *there) if name is not None})
-    lone = GroupCount("", old[None], new[None], there[None])
-    return GroupCounts(
-        key,
-        tuple(GroupCount(name, old[name], new[name], there[name]) for name in names),
-        lone if lone.before or lone.after or lone.clusters else None,
-    )
-
-
 def _by_group(fleet: Fleet, names: Iterable[str], key: str, sort: str | None) -> Counter[str | None]:
-    """Return the number of clusters by group; one that is no longer in the fleet counts nowhere."""
     column, positions = fleet.topology(key, sort), fleet.positions
     return Counter(column.value_at(positions[name]) for name in names if name in positions)

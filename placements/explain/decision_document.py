@@ -69,7 +69,6 @@ def summary_document(decision: Decision, *, warnings: Iterable[ManifestWarning] 
 
 
 def caveat_document(one: ManifestWarning) -> Plain:
-    """Return something that was accepted and may surprise."""
     return {"code": one.code, "path": one.path, "message": one.message}
 
 
@@ -115,7 +114,6 @@ def round_document(step: RoundSummary) -> Plain:
 
 
 def candidate_document(one: Candidate) -> Plain:
-    """Return one cluster in one round."""
     return {
         "cluster": one.cluster,
         "rank": one.rank,
@@ -130,7 +128,6 @@ def candidate_document(one: Candidate) -> Plain:
 
 
 def outcome_document(one: ClusterOutcome) -> Plain:
-    """Return what became of one cluster."""
     return {
         "cluster": one.cluster,
         "outcome": str(one.outcome),

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -93,7 +93,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
     size = 1 if one.bids else len(decision.chosen)
     by_class = int(np.count_nonzero(one.is_left)) > CLASSES_FROM
     position = decision.cycle.fleet.positions.get(cluster, -1)
-    columns = dict(_columns(decision, one))
+    columns = _columns(decision, one)
     row = partial(_rank_row, columns=columns, size=size, cluster=cluster)
 
     alike = _first_of_class(codes[ranked]) if by_class else {}
@@ -127,7 +127,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         len(forbidden) - sum(1 + each.alike for each in ruled_out),
         by_class,
         size,
-        tuple(_NOTES[decision.cycle.semantics](one)) if one.bids else (),
+        tuple(_notes(one, decision.cycle.semantics)) if one.bids else (),
     )
 
 
@@ -143,11 +143,11 @@ def _rank_row(
 ) -> RankRow:
     out = [verdict_sentence(one) for one in candidate.constraints if one.is_forbidden and not one.has_key]
     is_in = candidate.rank is not None and candidate.rank <= size
+    decided = HEADINGS.get(candidate.decided_by or "", COLUMN_WORDS[candidate.decided_by])
     if candidate.rank is None:
         decided = "filtered out"
-    else:
-        by = HEADINGS.get(candidate.decided_by or "", COLUMN_WORDS[candidate.decided_by])
-        decided = f"selected, {by}" if is_in and candidate.decided_by else "selected" if is_in else by
+    elif is_in:
+        decided = f"selected, {decided}" if candidate.decided_by else "selected"
     return RankRow(
         rank=candidate.rank,
         cluster=candidate.cluster,
@@ -163,54 +163,43 @@ def _rank_row(
     )
 
 
-def _columns(decision: Decision, one: Round) -> Iterator[tuple[str, str]]:
-    """Yield the columns by their names in `decided_by`; those of single constraints never decide alone."""
-    semantics, strategy = decision.cycle.semantics, one.candidates.strategy
-    for index, bid in enumerate(one.bids):
-        if strategy.hard_ones_score or not is_hard(bid.constraint):
-            yield f"constraint-{index}", scored_heading(bid.constraint.topology_key, semantics)
-    if one.bids:
-        yield "topology", "topology"
-    yield "affinity", "affinity"
+def _columns(decision: Decision, one: Round) -> dict[str, str]:
+    """Return columns by their names in `decided_by`; those of single constraints never decide alone."""
+    strategy, semantics = one.candidates.strategy, decision.cycle.semantics
+    columns = {
+        f"constraint-{index}": scored_heading(bid.constraint.topology_key, semantics)
+        for index, bid in enumerate(one.bids)
+        if strategy.hard_ones_score or not is_hard(bid.constraint)
+    }
+    columns |= {"topology": "topology"} if one.bids else {}
+    columns["affinity"] = "affinity"
     if decision.cycle.standing.obsolete and "was-here" in strategy.rank_names:
-        yield "was-here", "previously placed"
-    for name in strategy.rank_names:
-        if name not in ("topology", "affinity", "was-here"):
-            yield name, HEADINGS.get(name, name)
+        columns["was-here"] = "previously placed"
+    others = [name for name in strategy.rank_names if name not in ("topology", "affinity", "was-here")]
+    return columns | {name: HEADINGS.get(name, name) for name in others}
 
 
-def _notes_on_skew(_one: Round) -> Iterator[str]:
-    return iter(())
-
-
-def _notes_on_gap(one: Round) -> Iterator[str]:
-    """Explain the numbers of `ocm`: gaps, what the preference is made of, and the sum."""
+def _notes(one: Round, semantics: Semantics) -> Iterator[str]:
+    """Explain the numbers of a step: gaps and the preference of `ocm`, costs of `kubernetes`."""
     names = one.candidates.strategy.rank_names
-    weighed = [bid.constraint.topology_key for bid in one.bids if bid.groups.weights]
-    if len(weighed) < len(one.bids):
-        yield "A gap is how far a domain is above its emptiest sibling, written negative."
-    if weighed:
-        yield f"That of {joined(weighed)} counts down from 0, the domain that is next by count and weight."
-    if "final" in names:
-        yield f"Topology scales them to −100 to 100; the sum is {COLUMN_WORDS['final']}."
-    yield "The preference is the affinity, Steady, Balance and the other scores, each times its weight."
-
-
-def _notes_on_cost(one: Round) -> Iterator[str]:
-    """Explain the numbers of `kubernetes`."""
-    if any(not is_hard(bid.constraint) for bid in one.bids):
-        yield f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; topology scales the costs to 0 to 100."
-    if any(is_hard(bid.constraint) for bid in one.bids):
-        yield "Hard limits filter and score nothing."
-    yield f"The sum is {COLUMN_WORDS['score']}."
-
-
-_NOTES: Mapping[Semantics, Callable[[Round], Iterator[str]]] = {
-    Semantics.FLEET: _notes_on_skew,
-    Semantics.KUBEFLEET: _notes_on_skew,
-    Semantics.OCM: _notes_on_gap,
-    Semantics.KUBERNETES: _notes_on_cost,
-}
+    if semantics is Semantics.OCM:
+        weighed = [bid.constraint.topology_key for bid in one.bids if bid.groups.weights]
+        if len(weighed) < len(one.bids):
+            yield "A gap is how far a domain is above its emptiest sibling, written negative."
+        if weighed:
+            next_one = "the domain that is next by count and weight"
+            yield f"That of {joined(weighed)} counts down from 0, {next_one}."
+        if "final" in names:
+            yield f"Topology scales them to −100 to 100; the sum is {COLUMN_WORDS['final']}."
+        yield "The preference is the affinity, Steady, Balance and the other scores, each times its weight."
+    if semantics is Semantics.KUBERNETES:
+        hard = [is_hard(bid.constraint) for bid in one.bids]
+        if not all(hard):
+            scaled = "topology scales the costs to 0 to 100"
+            yield f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; {scaled}."
+        if any(hard):
+            yield "Hard limits filter and score nothing."
+        yield f"The sum is {COLUMN_WORDS['score']}."
 
 
 def _first_of_class(codes: Ints) -> dict[int, int]:
@@ -226,11 +215,10 @@ def _cell(key: str, one: Candidate) -> Cell:
         note = "soft limit broken" if verdict.violates and not verdict.is_forbidden else ""
         is_cost = isinstance(verdict.score, float)
         score = score_text(verdict.score) if is_cost else signed_text(verdict.score)
-        return Cell(score if not verdict.is_forbidden else "out", note=note)
-    if key == "topology":
-        return Cell(signed_text(one.topology_spread_score), is_deciding)
-    if key == "affinity":
-        return Cell(signed_text(one.affinity_score), is_deciding)
+        return Cell("out" if verdict.is_forbidden else score, note=note)
+    if key in ("topology", "affinity"):
+        number = one.topology_spread_score if key == "topology" else one.affinity_score
+        return Cell(signed_text(number), is_deciding)
     if key == "was-here":
         return Cell("yes" if one.was_here else "no", is_deciding)
     return Cell(minus_signs(score_text(one.combined.get(key))), is_deciding)
@@ -275,12 +263,13 @@ def composition(decision: Decision, cluster: str) -> Composition:
             words = _term(one.term, fleet)
         elif one.raw is not None:
             # The rows before they were scaled over the candidates to −100 to 100.
-            own, among = _signed(one.raw[position].item()), one.raw[candidates.passes]
-            words = f"affinity rows: {own}"
+            among = one.raw[candidates.passes]
+            words = f"affinity rows: {score_text(one.raw[position].item())}"
             if not len(among) or among.min() == among.max():
                 words += ", as for every candidate"
             else:
-                words += f"; candidates {_signed(among.min().item())} to {_signed(among.max().item())}"
+                words += f"; candidates {score_text(among.min().item())} to {score_text(among.max().item())}"
+            words = minus_signs(words)
         else:
             words = f"{_OTHERS[one.source]} (weight {score_text(one.weight)})"
         rows.append((words, whole(one.points[position].item())))
@@ -295,38 +284,24 @@ def _term(term: PreferredTerm, fleet: Fleet) -> str:
     return words
 
 
-def _signed(points: float) -> str:
-    return minus_signs(score_text(points))
-
-
 OUTCOME_COLUMNS = (
-    "cluster",
-    "outcome",
-    "round",
-    "stays",
-    "topologySpreadScore",
-    "affinityScore",
-    "decidingReason",
-    "reasons",
-    "why",
+    *("cluster", "outcome", "round", "stays", "topologySpreadScore", "affinityScore"),
+    *("decidingReason", "reasons", "why"),
 )
 
 
 def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     """Yield a row for each cluster, as in OUTCOME_COLUMNS: the fleet by name, then clusters not in it."""
     yield from rows_of(decision, Outcomes(decision))
-    for name in decision.unscheduled:
-        if name not in decision.cycle.fleet.positions:
-            code = str(ReasonCode.CLUSTER_LEFT)
-            outcome = str(Outcome.UNSCHEDULED)
-            yield name, outcome, None, "no", None, None, code, code, "no longer in the fleet"
-    for name in decision.not_found:
-        code = "not-found"
-        yield name, "not found", None, "no", None, None, code, code, "named, but not in the fleet"
+    ended = (str(Outcome.UNSCHEDULED), str(ReasonCode.CLUSTER_LEFT), "no longer in the fleet")
+    missing = ("not found", "not-found", "named, but not in the fleet")
+    gone = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
+    for names, (outcome, code, why) in ((gone, ended), (decision.not_found, missing)):
+        for name in names:
+            yield name, outcome, None, "no", None, None, code, code, why
 
 
 def rows_of(decision: Decision, outcomes: Iterable[ClusterOutcome]) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of some clusters of the fleet, in their order."""
     scores = {one.cluster: (one.topology_spread_score, one.affinity_score) for one in decision.picked}
     for one in outcomes:
         # A score of several levels has spaces: a spreadsheet takes 1/2 for a date.
@@ -347,17 +322,14 @@ def rows_of(decision: Decision, outcomes: Iterable[ClusterOutcome]) -> Iterator[
 
 
 def outcome_csv(decision: Decision) -> str:
-    """Return the outcomes as CSV with a header line."""
     return written(outcome_rows(decision))
 
 
 def written(rows: Iterable[tuple[object, ...]]) -> str:
-    """Return rows of outcomes as CSV with a header line."""
     return _csv(OUTCOME_COLUMNS, rows)
 
 
 def comparison_csv(comparison: SemanticsComparison) -> str:
-    """Return the outcome of each cluster under every semantics as CSV with a header line."""
     columns = [
         {one.cluster: str(one.outcome) for one in Outcomes(each)} for each in comparison.decisions.values()
     ]
@@ -368,9 +340,9 @@ def comparison_csv(comparison: SemanticsComparison) -> str:
 def _csv(header: Iterable[str], rows: Iterable[tuple[object, ...]]) -> str:
     def safe(cell: object) -> object:
         """Keep spreadsheets from reading a name as a formula, and terminals from reading a command."""
-        if not isinstance(cell, str):
-            return cell
-        return visible(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)
+        if isinstance(cell, str):
+            return visible(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)
+        return cell
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

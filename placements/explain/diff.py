@@ -21,7 +21,6 @@ class FieldDifference:
 
 
 def differences(before: object, after: object) -> list[FieldDifference]:
-    """List the places where two documents differ, in the order of their keys."""
     return [
         FieldDifference(format_path(keys), _words(old), _words(new))
         for keys, old, new in _walk((), before, after)

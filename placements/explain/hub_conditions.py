@@ -40,7 +40,6 @@ class Condition:
     since: datetime | None
 
     def plain(self, *, generation: int, prefix: str = "") -> Plain:
-        """Return it as a manifest has it."""
         found: Plain = {
             "type": f"{prefix}{self.sort}",
             "status": self.status.value,
@@ -79,19 +78,33 @@ class OnCluster:
 
 
 SORTS = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
-_IN_ALL = {
-    ("RolloutStarted", Truth.TRUE): ("RolloutStarted", "Rollout started on {}"),
-    ("RolloutStarted", Truth.FALSE): ("RolloutNotStartedYet", "Rollout not started on {}"),
-    ("RolloutStarted", Truth.UNKNOWN): ("RolloutStartedUnknown", "Rollout status unknown on {}"),
-    ("Overridden", Truth.TRUE): ("NoOverrideSpecified", "No override for {}"),
-    ("Overridden", Truth.FALSE): ("OverriddenFailed", "Override failed on {}"),
-    ("WorkSynchronized", Truth.TRUE): ("WorkSynchronized", "Work synchronized on {}"),
-    ("Applied", Truth.TRUE): ("ApplySucceeded", "Applied on {}"),
-    ("Applied", Truth.FALSE): ("ApplyFailed", "Apply failed on {}"),
-    ("Applied", Truth.UNKNOWN): ("ApplyPending", "Applying on {}"),
-    ("Available", Truth.TRUE): ("ResourceAvailable", "Available on {}"),
-    ("Available", Truth.FALSE): ("ResourceNotAvailableYet", "Not available on {}"),
+_WORDS = {
+    ("RolloutStarted", Truth.TRUE): ("RolloutStarted", "Rollout started", "Rollout started on {}"),
+    ("RolloutStarted", Truth.FALSE): (
+        "RolloutNotStartedYet",
+        "Rollout not started",
+        "Rollout not started on {}",
+    ),
+    ("RolloutStarted", Truth.UNKNOWN): (
+        "RolloutStartedUnknown",
+        "No resources to roll out",
+        "Rollout status unknown on {}",
+    ),
+    ("Overridden", Truth.TRUE): ("NoOverrideSpecified", "No override applies", "No override for {}"),
+    ("Overridden", Truth.FALSE): ("OverriddenFailed", "Override failed", "Override failed on {}"),
+    ("WorkSynchronized", Truth.TRUE): ("WorkSynchronized", "Work synchronized", "Work synchronized on {}"),
+    ("Applied", Truth.TRUE): ("ApplySucceeded", "All resources applied", "Applied on {}"),
+    ("Applied", Truth.FALSE): ("ApplyFailed", "Cluster rejected the resources", "Apply failed on {}"),
+    ("Applied", Truth.UNKNOWN): ("ApplyPending", "Applying resources", "Applying on {}"),
+    ("Available", Truth.TRUE): ("ResourceAvailable", "All resources available", "Available on {}"),
+    ("Available", Truth.FALSE): (
+        "ResourceNotAvailableYet",
+        "Some resources are not available",
+        "Not available on {}",
+    ),
 }
+"""The reason of a condition, and its message on one cluster and in all."""
+_OVERRIDDEN = "OverriddenSucceeded"
 
 
 def conditions_on(one: OnCluster) -> list[Condition]:
@@ -101,14 +114,14 @@ def conditions_on(one: OnCluster) -> list[Condition]:
     )
     found = [picked]
     for sort, status, since in truths_on(one):
-        reason, _ = _IN_ALL[sort, status]
-        if sort == "Overridden" and status is Truth.TRUE and one.has_overrides:
-            reason = _OVERRIDDEN
-        found.append(Condition(sort, status, reason, _words(sort, status, one), since))
+        reason, message, _ = _WORDS[sort, status]
+        if status is not Truth.TRUE:
+            given = {"RolloutStarted": "" if status is Truth.UNKNOWN else one.waits_for}
+            message = given.get(sort, one.message) or message
+        elif sort == "Overridden" and one.has_overrides:
+            reason, message = _OVERRIDDEN, "Overrides applied"
+        found.append(Condition(sort, status, reason, message, since))
     return found
-
-
-_OVERRIDDEN = "OverriddenSucceeded"
 
 
 def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
@@ -117,19 +130,17 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
     A condition keeps its moment while its value stays, whatever else is written about the cluster.
     """
     found = []
-    for sort in SORTS:
-        if sort == "RolloutStarted":
-            status = Truth.UNKNOWN if one.is_current is None else _truth_of(is_true=one.is_current)
-        elif sort == "Overridden":
-            is_failed = one.phase is Phase.FAILED and one.failure is FailureKind.OVERRIDE
-            status = _truth_of(is_true=not is_failed)
-        elif sort == "Applied":
-            if one.phase is Phase.FAILED:
-                status = Truth.FALSE
-            else:
-                status = Truth.TRUE if one.phase in (Phase.APPLIED, Phase.AVAILABLE) else Truth.UNKNOWN
-        else:
-            status = _truth_of(is_true=sort != "Available" or one.is_ready)
+    is_applied = one.phase in (Phase.APPLIED, Phase.AVAILABLE)
+    is_failed = one.phase is Phase.FAILED
+    truths = {
+        "RolloutStarted": one.is_current,
+        "Overridden": not (is_failed and one.failure is FailureKind.OVERRIDE),
+        "WorkSynchronized": True,
+        "Applied": False if is_failed else is_applied or None,
+        "Available": one.is_ready,
+    }
+    for sort, truth in truths.items():
+        status = Truth.UNKNOWN if truth is None else Truth(str(truth))
         before = one.noted.get(sort)
         is_same = before is not None and before[0] == status.value
         since = one.since or one.picked_at  # unless noted, from what the row still knows
@@ -145,36 +156,6 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
     return found
 
 
-def _truth_of(*, is_true: bool) -> Truth:
-    return Truth.TRUE if is_true else Truth.FALSE
-
-
-def _words(sort: str, status: Truth, one: OnCluster) -> str:
-    if status is Truth.TRUE:
-        return _OVERRIDES_APPLY if sort == "Overridden" and one.has_overrides else _WELL[sort]
-    if sort == "RolloutStarted":
-        unknown = status is Truth.UNKNOWN
-        waits = one.waits_for or "Rollout not started"
-        return "No resources to roll out" if unknown else waits
-    return one.message or _NOT_WELL[sort, status]
-
-
-_OVERRIDES_APPLY = "Overrides applied"
-_WELL = {
-    "RolloutStarted": "Rollout started",
-    "Overridden": "No override applies",
-    "WorkSynchronized": "Work synchronized",
-    "Applied": "All resources applied",
-    "Available": "All resources available",
-}
-_NOT_WELL = {
-    ("Overridden", Truth.FALSE): "Override failed",
-    ("Applied", Truth.FALSE): "Cluster rejected the resources",
-    ("Applied", Truth.UNKNOWN): "Applying resources",
-    ("Available", Truth.FALSE): "Some resources are not available",
-}
-
-
 def conditions_in_all(
     clusters: Iterable[Sequence[Condition]], noted: Noted = MappingProxyType({})
 ) -> list[Condition]:
@@ -184,28 +165,23 @@ def conditions_in_all(
     for sort in SORTS if listed else ():
         each = [one[sort] for one in listed if sort in one]
         status = next(truth for truth in _WORST_FIRST if any(one.status is truth for one in each))
-        found.append(_in_all(sort, status, [one for one in each if one.status is status], noted))
+        each = [one for one in each if one.status is status]
+        reason, _, words = _WORDS[sort, status]
+        overridden = sum(one.reason == _OVERRIDDEN for one in each)
+        if overridden:
+            reason, words = _OVERRIDDEN, "Overrides applied on {}"
+        before = noted.get(sort)
+        since = max((one.since for one in each if one.since), default=None)
+        if before and before[0] == status.value:
+            since = datetime.fromisoformat(before[1])
+        message = words.format(counted(overridden or len(each), "cluster"))
+        found.append(Condition(sort, status, reason, message, since))
         if status is not Truth.TRUE:
             break
     return found
 
 
 _WORST_FIRST = (Truth.UNKNOWN, Truth.FALSE, Truth.TRUE)
-
-
-def _in_all(sort: str, status: Truth, each: Sequence[Condition], noted: Noted) -> Condition:
-    reason, words = _IN_ALL[sort, status]
-    overridden = sum(one.reason == _OVERRIDDEN for one in each)
-    if overridden:
-        message = f"Overrides applied on {counted(overridden, 'cluster')}"
-        reason = _OVERRIDDEN
-    else:
-        message = words.format(counted(len(each), "cluster"))
-    before = noted.get(sort)
-    since = max((one.since for one in each if one.since), default=None)
-    if before and before[0] == status.value:
-        since = datetime.fromisoformat(before[1])
-    return Condition(sort, status, reason, message, since)
 
 
 def noted_of(conditions: Iterable[Condition]) -> dict[str, list[str]]:
@@ -243,7 +219,6 @@ def not_scheduled(reasons: Iterable[str], scheduled: Condition, *, generation: i
 
 
 def resource_identity(identity: Sequence[str]) -> dict[str, str]:
-    """Return an object as a hub's status does."""
     api_version, kind, namespace, name = identity
     group, _, version = api_version.rpartition("/")
     found = {"group": group, "version": version, "kind": kind, "name": name}
@@ -251,5 +226,4 @@ def resource_identity(identity: Sequence[str]) -> dict[str, str]:
 
 
 def plain_in_all(conditions: Iterable[Condition], *, generation: int) -> list[Plain]:
-    """Return the conditions of a placement as its manifest has them."""
     return [one.plain(generation=generation, prefix=_PREFIX) for one in conditions]

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.reason import Reason, ReasonCode
-from placements.manifests.binding import BindingState, PlacedBinding
+from placements.manifests.binding import BindingState
 
 MOST_UNSELECTED = 20
 Plain: TypeAlias = dict[str, Any]
@@ -41,7 +41,14 @@ def hub_status(decision: Decision) -> HubStatus | None:
     if condition is None:
         return None
     selected = []
-    for one in _in_hub_order(decision):
+    # New clusters, those placed before, then kept ones, scheduled before bound.
+    after = {binding.cluster: binding for binding in decision.bindings_after}
+    before = {binding.cluster for binding in decision.cycle.live_bindings}
+    kept = [after[name] for name in decision.kept if name not in _kept_but_refused(decision)]
+    placed = [after[name] for name in sorted(decision.picked_names, key=before.__contains__)]
+    for state in (BindingState.SCHEDULED, BindingState.BOUND):
+        placed += [binding for binding in kept if binding.state is state]
+    for one in placed:
         affinity, spread = one.affinity_score, one.topology_spread_score
         scores = _scores(affinity, spread) if affinity is not None and spread is not None else ""
         words = f'Successfully scheduled resources for placement in "{one.cluster}"{scores}: '
@@ -51,20 +58,7 @@ def hub_status(decision: Decision) -> HubStatus | None:
         _line(name, selected=False, reason=f'Specified cluster "{name}" is not found')
         for name in decision.not_found
     ]
-    unselected = [*_unselected(decision), *not_found]
-    return HubStatus(condition, (*selected, *unselected[:MOST_UNSELECTED]))
-
-
-def _in_hub_order(decision: Decision) -> list[PlacedBinding]:
-    """Order what is placed: new picks, re-used ones, then kept ones, scheduled before bound."""
-    after = {binding.cluster: binding for binding in decision.bindings_after}
-    before = {binding.cluster for binding in decision.cycle.live_bindings}
-    new = [name for name in decision.picked_names if name not in before]
-    reused = [name for name in decision.picked_names if name in before]
-    kept = [name for name in decision.kept if name not in _kept_but_refused(decision)]
-    scheduled = [name for name in kept if after[name].state is BindingState.SCHEDULED]
-    bound = [name for name in kept if after[name].state is BindingState.BOUND]
-    return [after[name] for name in (*new, *reused, *scheduled, *bound)]
+    return HubStatus(condition, (*selected, *[*_unselected(decision), *not_found][:MOST_UNSELECTED]))
 
 
 def _kept_but_refused(decision: Decision) -> frozenset[str]:
@@ -108,15 +102,15 @@ def _unselected(decision: Decision) -> list[Plain]:
             words = f'Cluster "{outcome.cluster}" does not score high enough{_scores(affinity, spread)}'
             line = _line(outcome.cluster, selected=False, affinity=affinity, spread=spread, reason=words)
             ranked.append((reason.facts["rank"], line))
-        elif decision.kind is CycleKind.PICK_FIXED:
+            continue
+        words = f"ClusterUnschedulable, {_cause(reason)}"
+        if decision.kind is CycleKind.PICK_FIXED:
             why = f"is not eligible for resource placement yet: {reason.facts['reason']}"
             words = f'Cluster "{outcome.cluster}" {why}'
-            others.append(_line(outcome.cluster, selected=False, reason=words))
         elif outcome.outcome is Outcome.KEPT:
             others.append(None)
-        else:
-            words = f"ClusterUnschedulable, {_cause(reason)}"
-            others.append(_line(outcome.cluster, selected=False, reason=words))
+            continue
+        others.append(_line(outcome.cluster, selected=False, reason=words))
     if decision.kind is CycleKind.PICK_FIXED:
         order = {name: place for place, name in enumerate(decision.cycle.policy.cluster_names)}
         others.sort(key=lambda line: order[line["cluster"]] if line is not None else -1)

@@ -18,24 +18,21 @@ def satisfied(decision: Decision | None, *, since: datetime) -> Condition:
             _SATISFIED, Truth.UNKNOWN, "SchedulePending", "scheduling has not completed yet", since
         )
     chosen, wanted = selected(decision), decision.cycle.policy.number_of_clusters
+    missing = (wanted or 0) - chosen
+    reason, message = "NotAllDecisionsScheduled", f"{missing} cluster decisions unscheduled"
     if not len(decision.cycle.fleet):
-        judged = Truth.FALSE, "AllManagedClusterSetsEmpty", "there is no cluster in the fleet"
+        reason, message = "AllManagedClusterSetsEmpty", "there is no cluster in the fleet"
     elif decision.is_failed:
-        judged = Truth.FALSE, "NotAllDecisionsScheduled", "the constraints cannot be met; nothing was changed"
+        message = "the constraints cannot be met; nothing was changed"
     elif not chosen and wanted != 0:
-        judged = Truth.FALSE, "NoManagedClusterMatched", "no cluster passes the predicates and the taints"
-    else:
-        missing = (wanted or 0) - chosen
-        if missing > 0:
-            judged = Truth.FALSE, "NotAllDecisionsScheduled", f"{missing} cluster decisions unscheduled"
-        else:
-            judged = Truth.TRUE, "AllDecisionsScheduled", "all cluster decisions scheduled"
-    status, reason, message = judged
-    return Condition(_SATISFIED, status, reason, message, since)
+        reason, message = "NoManagedClusterMatched", "no cluster passes the predicates and the taints"
+    elif missing <= 0:
+        words = "all cluster decisions scheduled"
+        return Condition(_SATISFIED, Truth.TRUE, "AllDecisionsScheduled", words, since)
+    return Condition(_SATISFIED, Truth.FALSE, reason, message, since)
 
 
 def selected(decision: Decision) -> int:
-    """Return the number of the clusters that a placement has after a decision."""
     return sum(binding.is_active for binding in decision.bindings_after)
 
 

@@ -12,7 +12,6 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import Outcome
 from placements.engine.scheduling.profile import profile_of
-from placements.engine.scheduling.round import Round
 from placements.engine.scheduling.spread.base import imbalance, is_hard, is_limit, levels_of
 from placements.explain.vocabulary import COLUMN_WORDS
 from placements.manifests.binding import BindingState
@@ -36,11 +35,10 @@ class GroupBar:
 
 @dataclass(frozen=True, slots=True)
 class SpreadBars:
-    """One constraint with its groups; the band from `low` to `high` is where a count may lie.
+    """One constraint with its domains; the band from `low` to `high` is where a count may lie.
 
-    Without a band (`high` None) groups are compared in families or with unequal shares, have no limit, or are
-    too far apart already. Of many groups the outermost are listed, and `hidden` tells how many
-    more there are.
+    Without a band (`high` None) domains are compared in families or with unequal shares, have no limit, or
+    are too far apart already. Of many domains the outermost are listed; `hidden` is the number of all others.
     """
 
     topology_key: str
@@ -60,7 +58,6 @@ class SpreadBars:
 
     @property
     def skew_words(self) -> str:
-        """Return how far apart the groups are, as the limit measures it."""
         return f"{'skew' if self.limits_skew else 'gap'} {self.skew}"
 
     @property
@@ -92,7 +89,6 @@ class Beginning:
 
 
 def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
-    """Return whether what is placed is kept, as the rules of a cycle have it."""
     if profile_of(cycle).chooses_anew:
         return Beginning("ok", "selects again", f"as every cycle under these rules{_worth(cycle)}")
     if is_incremental:
@@ -102,16 +98,15 @@ def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
 
 
 def afresh_words(cycle: Cycle) -> str:
-    """Return what deciding from scratch means."""
     if profile_of(cycle).chooses_anew:
-        anew = "Under these rules every decision selects among all clusters; this starts one now"
-        return f"{anew}{_worth(cycle)}."
+        always = "Under these rules every decision selects among all clusters; this starts one now"
+        return f"{always}{_worth(cycle)}."
     ordinary = "An ordinary decision keeps existing placements, even where other clusters rank higher now"
     return f"{ordinary}. Rescheduling makes every cluster a candidate{_worth(cycle, ', and ')}."
 
 
 def _worth(cycle: Cycle, joint: str = "; ") -> str:
-    """Go on with what being placed is worth, where clusters are ranked at all."""
+    """Return a clause with the effect of being placed, where clusters are ranked at all."""
     is_ranked = cycle.policy.placement_type is PlacementType.PICK_N
     return f"{joint}{worth_of_placed(cycle)}" if is_ranked else ""
 
@@ -122,9 +117,8 @@ def worth_of_placed(cycle: Cycle) -> str:
     steady = cycle.ocm_options.steady_weight if profile.chooses_anew else 0
     if steady:
         return f"Steady alone scores {'for' if steady > 0 else 'against'} existing placements"
-    if "was-here" in profile.strategy.rank_names:
-        return "existing placements only win ties"
-    return "existing placements have no effect"
+    only_ties = "was-here" in profile.strategy.rank_names
+    return f"existing placements {'only win ties' if only_ties else 'have no effect'}"
 
 
 def spread_bars(decision: Decision) -> list[SpreadBars]:
@@ -147,8 +141,8 @@ def _positions(decision: Decision, names: list[str]) -> Codes:
 
 def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> SpreadBars:
     constraint, groups = candidates.constraints[place], candidates.groups[place]
-    counts, levels = groups.count(after), levels_of(groups.count(after))
-    outlook, was = candidates.strategy.outlook(constraint, groups, counts), groups.count(before)
+    counts, was = groups.count(after), groups.count(before)
+    levels, outlook = levels_of(counts), candidates.strategy.outlook(constraint, groups, counts)
     low = max(0, levels.largest - constraint.max_skew)
     high = int(outlook.smallest.max(initial=0)) + constraint.max_skew
     is_apart = bool(groups.siblings.any() or groups.weights)
@@ -187,30 +181,22 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> Sp
 
 
 def pick_lines(decision: Decision) -> Iterator[PickLine]:
-    """Return the first picks, each with what decided its round."""
-    rounds = decision.number_of_rounds
-    is_one_round = rounds == 1 and len(decision.picked) != 1
+    is_one_round = decision.number_of_rounds == 1 and len(decision.picked) != 1
     for place, picked in enumerate(islice(decision.picked, MOST_PICKS), start=1):
-        by = _decided_by(decision.round(place)) if rounds and not is_one_round else ""
+        if not decision.number_of_rounds or is_one_round:
+            yield PickLine(place, picked, "")
+            continue
+        one = decision.round(place)
+        first = one.best()
+        second = None if first is None else one.best(besides=first)
+        decided_by = None if first is None or second is None else one.decided_by(first, second)
+        by = COLUMN_WORDS[decided_by]
+        if decided_by == "name":
+            tied = one.contends.copy()
+            for column in one.rank_columns:
+                tied &= column == column[first]
+            by = f"Name (tie of {int(np.count_nonzero(tied))})"
         yield PickLine(place, picked, by)
-
-
-def _decided_by(one: Round) -> str:
-    first = one.best()
-    second = None if first is None else one.best(besides=first)
-    if first is None or second is None:
-        return "only candidate"
-    decided_by = one.decided_by(first, second)
-    if decided_by != "name":
-        return COLUMN_WORDS[decided_by]
-    tied = one.contends.copy()
-    for column in one.rank_columns:
-        tied &= column == column[first]
-    return f"Name (tie of {int(np.count_nonzero(tied))})"
-
-
-_ELIGIBILITY = "eligibility"
-_ALREADY_PLACED = "already placed"
 
 
 def passed_over(decision: Decision) -> list[tuple[Outcome, int]]:
@@ -234,10 +220,10 @@ def _reasons(decision: Decision, rest: Ints) -> dict[Outcome, int]:
     if decision.kind in (CycleKind.PICK, CycleKind.PICK_ALL) and decision.verdicts is not None:
         names = [rule.name for rule in profile_of(decision.cycle).filters]
         bits = np.asarray(decision.verdicts)[rest].astype(np.int64)
-        if _ALREADY_PLACED in names:
-            bits &= ~(1 << names.index(_ALREADY_PLACED))
+        if "already placed" in names:
+            bits &= ~(1 << names.index("already placed"))
         first = bits & -bits
-        ineligible = int(np.count_nonzero(first == 1 << names.index(_ELIGIBILITY)))
+        ineligible = int(np.count_nonzero(first == 1 << names.index("eligibility")))
         filtered = int(np.count_nonzero(first)) - ineligible
         passing = rest[first == 0]
         if decision.number_of_rounds:

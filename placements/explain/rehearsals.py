@@ -12,13 +12,12 @@ FAULT_KINDS: Mapping[str, str] = {
     "refuse": "rejects what is applied",
     "notReady": "workloads do not become available",
     "flap": "workloads alternate between available and unavailable",
-    "lostState": "previously applied resources are gone",
+    "lostState": "previously applied resources are deleted",
 }
 _ONLY = {"objectKind": "kind", "objectName": "name", "image": "image", "calls": "calls"}
 
 
 def fault_words(fault: Mapping[str, Any]) -> str:
-    """Return the words of a fault, with the objects or calls that it is limited to."""
     only = []
     for name, words in _ONLY.items():
         value = fault.get(name)

@@ -1,7 +1,7 @@
 """Rollouts for people and programs: sentences, the stored document of a sync result, progress, plans."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import groupby
@@ -22,7 +22,7 @@ from placements.engine.rollout.actions import (
 from placements.engine.rollout.budget import Budgets, Concurrency, MaxTotal, MinAvailable
 from placements.engine.rollout.state import Phase
 from placements.engine.rollout.waves import WavePlan
-from placements.explain.vocabulary import counted, first_names
+from placements.explain.vocabulary import counted, first_names, verb
 
 MOST_LISTED = 200
 """Of thousands of blocked clusters, the document lists so many by name, and counts all of them."""
@@ -30,8 +30,6 @@ MOST_SHOWN = 20
 _HASH_SHOWN = 8
 Document: TypeAlias = Mapping[str, Any]
 
-
-# Sentences
 
 PHASE_MESSAGES = {
     RunPhase.STARTS: "Starting updates",
@@ -42,26 +40,23 @@ PHASE_MESSAGES = {
 
 
 def min_available_sentence(budget: MinAvailable) -> str:
-    """Return how many available clusters may be taken down, with the numbers."""
     at_risk = f", {budget.at_risk:,} being taken down" if budget.at_risk else ""
     numbers = f"({budget.ready:,} available{at_risk}, minimum {budget.minimum:,})"
     return f"{_can('take down', budget.allowed)} {numbers}"
 
 
 def max_total_sentence(budget: MaxTotal) -> str:
-    """Return how many clusters may be added, with the numbers."""
     placed = budget.holding + budget.added
     return f"{_can('add', budget.allowed)} ({placed:,} placed, maximum {budget.maximum:,})"
 
 
 def concurrency_sentence(budget: Concurrency) -> str:
-    """Return how many removals of a deletion may start, with the numbers."""
     running = budget.running + budget.started
     return f"{_can('remove from', budget.allowed)} ({running:,} in progress, maximum {budget.limit:,})"
 
 
-def _can(verb: str, number: int) -> str:
-    return f"Can {verb} {counted(number, 'more cluster')}" if number else f"Cannot {verb} any cluster"
+def _can(do: str, number: int) -> str:
+    return f"Can {do} {counted(number, 'more cluster')}" if number else f"Cannot {do} any cluster"
 
 
 def budget_sentences(budgets: Budgets) -> list[str]:
@@ -80,8 +75,7 @@ def budget_sentences(budgets: Budgets) -> list[str]:
 def blocked_removals_sentence(removals: BlockedRemovals) -> str:
     """Return which removals the minimum blocks, and what would allow them (lifecycle A.5)."""
     number = len(removals.clusters)
-    is_kept = "placement is" if number == 1 else "placements are"
-    kept = f"{number:,} {is_kept} kept until replacements are available."
+    kept = f"{counted(number, 'placement')} {verb(number, 'is')} kept until replacements are available."
     if removals.found < removals.required:
         selected = f"{removals.found:,} of {counted(removals.required, 'cluster')} selected."
         return f"{selected} {kept} To release {'it' if number == 1 else 'them'}, reduce numberOfClusters."
@@ -89,17 +83,63 @@ def blocked_removals_sentence(removals: BlockedRemovals) -> str:
 
 
 def blocked_sentence(blocked: BlockedCluster, result: RollingUpdateResult, *, clusters: int = 1) -> str:
-    """Return what a cluster, or several alike, waits for, and why."""
-    return _WHY_BLOCKED[blocked.reason](blocked, result, clusters)
+    budgets, pending, because = result.budgets, _pending(blocked), " because maxUnavailable is 0"
+    is_applied = blocked.wanted is not None and blocked.running == blocked.wanted
+    if blocked.reason is BlockReason.UNREACHABLE and is_applied:
+        pending = f"{blocked.wanted} applied but not available."
+    template = _WHY_BLOCKED[blocked.reason]
+    if blocked.reason is BlockReason.RETRY_LATER and clusters > 1:
+        template = "Failed. First retry{retry_at}."
+    return template.format(
+        pending=pending,
+        wanted=blocked.wanted,
+        since=_since(blocked.since),
+        attempts=f" {counted(blocked.action.attempt - 1, 'time')}" if blocked.action else "",
+        retry_at=f" at {blocked.retry_at:%H:%M:%S}" if blocked.retry_at else "",
+        updates=min_available_sentence(budgets.updates) + (because if budgets.updates.limit == 0 else ""),
+        removals=min_available_sentence(budgets.removals),
+        additions=max_total_sentence(budgets.additions),
+        deletion=f" {concurrency_sentence(budgets.deletion)}." if budgets.deletion else "",
+    )
 
 
 def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
     """Return what would unblock a cluster, as a clause after "when"."""
-    return _UNBLOCKED_BY[blocked.reason](blocked, result)
+    budgets, removals = result.budgets, result.blocked_removals
+    match blocked.reason:
+        case BlockReason.UNREACHABLE if blocked.abandonable_from:
+            return f"the cluster reconnects, or is force-removed after {blocked.abandonable_from:%H:%M:%S}"
+        case BlockReason.UPDATE_FLOOR if budgets.updates.limit:
+            sentence = _becoming_available(result)
+        case BlockReason.REMOVAL_FLOOR if removals and removals.is_permanent:
+            return "numberOfClusters is reduced, more clusters are selected, or maxUnavailable is increased"
+        case BlockReason.REMOVAL_FLOOR:
+            sentence = _becoming_available(result)
+        case BlockReason.CEILING | BlockReason.DELETION_LIMIT:
+            names = [one.cluster for one in result.in_progress if one.phase is Phase.REMOVING]
+            names += [action.cluster for action in result.actions if isinstance(action, Remove)]
+            sentence = first_names([f"the removal from {name} completes" for name in names])
+        case _:
+            sentence = ""
+    surge = "increased" if budgets.additions.limit else "greater than 0"
+    return sentence or _UNBLOCKED_WHEN[blocked.reason].format(surge=surge)
+
+
+_UNBLOCKED_WHEN = {
+    BlockReason.PAUSED: "the placement is resumed",
+    BlockReason.STOPPED: "a new rollout starts",
+    BlockReason.NOT_IN_FLEET: "the placement is scheduled again",
+    BlockReason.UNREACHABLE: "the cluster reconnects",
+    BlockReason.RETRY_LATER: "the retry succeeds, or a newer version is applied",
+    BlockReason.BEING_REMOVED: "the removal completes",
+    BlockReason.UPDATE_FLOOR: "maxUnavailable is increased",
+    BlockReason.REMOVAL_FLOOR: "more clusters are available, or maxUnavailable is increased",
+    BlockReason.CEILING: "a removal completes, or maxSurge is {surge}",
+    BlockReason.DELETION_LIMIT: "another removal completes",
+}
 
 
 def in_progress_sentence(cluster: InProgressCluster) -> str:
-    """Return what a cluster is busy with."""
     until = f" until {cluster.available_at:%H:%M:%S}" if cluster.available_at else ""
     words = {
         Phase.APPLYING: "applying",
@@ -114,11 +154,9 @@ def unreachable_sentence(result: RollingUpdateResult) -> str:
     away = [one for one in result.blocked if one.reason is BlockReason.UNREACHABLE]
     if not away:
         return ""
-    names = first_names([one.cluster for one in away])
-    first = min((one.since for one in away if one.since), default=None)
-    if len({one.since for one in away}) > 1:
-        return f"Unreachable, the first{_since(first)}: {names}."
-    return f"Unreachable{_since(first)}: {names}."
+    since = _since(min((one.since for one in away if one.since), default=None))
+    first = ", the first" if len({one.since for one in away}) > 1 else ""
+    return f"Unreachable{first}{since}: {first_names([one.cluster for one in away])}."
 
 
 def _since(moment: datetime | None) -> str:
@@ -126,50 +164,23 @@ def _since(moment: datetime | None) -> str:
 
 
 def _pending(blocked: BlockedCluster) -> str:
-    """Return what runs, and what is pending."""
     if blocked.wanted is None:
         return f"On {blocked.running}, pending removal." if blocked.running else "Pending removal."
     current = f"On {blocked.running}" if blocked.running else "Not placed yet"
     return f"{current}, waiting for {blocked.wanted}."
 
 
-def _retry_later(blocked: BlockedCluster, _: RollingUpdateResult, clusters: int) -> str:
-    at = f" at {blocked.retry_at:%H:%M:%S}" if blocked.retry_at else ""
-    if clusters > 1:
-        return f"Failed. First retry{at}."
-    attempts = f" {counted(blocked.action.attempt - 1, 'time')}" if blocked.action else ""
-    return f"Failed{attempts}. Next retry{at}."
-
-
-def _unreachable(blocked: BlockedCluster, _: RollingUpdateResult, __: int) -> str:
-    is_applied = blocked.wanted is not None and blocked.running == blocked.wanted
-    current = f"{blocked.wanted} applied but not available." if is_applied else _pending(blocked)
-    return f"{current} Unreachable{_since(blocked.since)}."
-
-
-_WHY_BLOCKED: dict[BlockReason, Callable[[BlockedCluster, RollingUpdateResult, int], str]] = {
-    BlockReason.PAUSED: lambda blocked, *_: f"{_pending(blocked)} The placement is paused.",
-    BlockReason.STOPPED: lambda blocked, *_: f"{_pending(blocked)} The rollout was stopped.",
-    BlockReason.NOT_IN_FLEET: lambda blocked, *_: f"{_pending(blocked)} No longer in the fleet.",
-    BlockReason.UNREACHABLE: _unreachable,
-    BlockReason.RETRY_LATER: _retry_later,
-    BlockReason.BEING_REMOVED: lambda blocked, *_: (
-        f"Waiting for {blocked.wanted}. The previous version is being removed."
-    ),
-    BlockReason.UPDATE_FLOOR: lambda blocked, result, _: (
-        f"{_pending(blocked)} {min_available_sentence(result.budgets.updates)}"
-        f"{' because maxUnavailable is 0' if result.budgets.updates.limit == 0 else ''}."
-    ),
-    BlockReason.REMOVAL_FLOOR: lambda blocked, result, _: (
-        f"{_pending(blocked)} {min_available_sentence(result.budgets.removals)}."
-    ),
-    BlockReason.CEILING: lambda blocked, result, _: (
-        f"{_pending(blocked)} {max_total_sentence(result.budgets.additions)}."
-    ),
-    BlockReason.DELETION_LIMIT: lambda _, result, __: (
-        "Pending removal."
-        + (f" {concurrency_sentence(result.budgets.deletion)}." if result.budgets.deletion else "")
-    ),
+_WHY_BLOCKED = {
+    BlockReason.PAUSED: "{pending} The placement is paused.",
+    BlockReason.STOPPED: "{pending} The rollout was stopped.",
+    BlockReason.NOT_IN_FLEET: "{pending} No longer in the fleet.",
+    BlockReason.UNREACHABLE: "{pending} Unreachable{since}.",
+    BlockReason.RETRY_LATER: "Failed{attempts}. Next retry{retry_at}.",
+    BlockReason.BEING_REMOVED: "Waiting for {wanted}. The previous version is being removed.",
+    BlockReason.UPDATE_FLOOR: "{pending} {updates}.",
+    BlockReason.REMOVAL_FLOOR: "{pending} {removals}.",
+    BlockReason.CEILING: "{pending} {additions}.",
+    BlockReason.DELETION_LIMIT: "Pending removal.{deletion}",
 }
 
 
@@ -184,43 +195,6 @@ def _becoming_available(result: RollingUpdateResult) -> str:
     clauses += [f"{name} is available" for name in starting]
     clauses += [f"the retry on {name} succeeds" for name in retries]
     return first_names([*clauses, *(f"{name} reconnects" for name in result.unreachable)])
-
-
-def _being_removed(result: RollingUpdateResult) -> str:
-    names = [one.cluster for one in result.in_progress if one.phase is Phase.REMOVING]
-    names += [action.cluster for action in result.actions if isinstance(action, Remove)]
-    return first_names([f"the removal from {name} completes" for name in names])
-
-
-def _unblocks_removal(_: BlockedCluster, result: RollingUpdateResult) -> str:
-    removals = result.blocked_removals
-    if removals and removals.is_permanent:
-        return "numberOfClusters is reduced, more clusters are selected, or maxUnavailable is increased"
-    return _becoming_available(result) or "more clusters are available, or maxUnavailable is increased"
-
-
-_UNBLOCKED_BY: dict[BlockReason, Callable[[BlockedCluster, RollingUpdateResult], str]] = {
-    BlockReason.PAUSED: lambda *_: "the placement is resumed",
-    BlockReason.STOPPED: lambda *_: "a new rollout starts",
-    BlockReason.NOT_IN_FLEET: lambda *_: "the placement is scheduled again",
-    BlockReason.UNREACHABLE: lambda blocked, _: (
-        f"the cluster reconnects, or is force-removed after {blocked.abandonable_from:%H:%M:%S}"
-        if blocked.abandonable_from
-        else "the cluster reconnects"
-    ),
-    BlockReason.RETRY_LATER: lambda *_: "the retry succeeds, or a newer version is applied",
-    BlockReason.BEING_REMOVED: lambda *_: "the removal completes",
-    BlockReason.UPDATE_FLOOR: lambda _, result: (
-        (_becoming_available(result) if result.budgets.updates.limit else "") or "maxUnavailable is increased"
-    ),
-    BlockReason.REMOVAL_FLOOR: _unblocks_removal,
-    BlockReason.CEILING: lambda _, result: (
-        _being_removed(result)
-        or "a removal completes, or maxSurge is "
-        + ("increased" if result.budgets.additions.limit else "greater than 0")
-    ),
-    BlockReason.DELETION_LIMIT: lambda _, result: _being_removed(result) or "another removal completes",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +241,6 @@ class Progress:
 
 
 def progress_sentence(progress: Progress, budgets: Budgets | None) -> str:
-    """Return the progress of a rollout, with its minimum and maximum."""
     of = f"{progress.done:,} of {counted(progress.number, 'cluster')}"
     if progress.is_deletion:
         return f"{of} removed"
@@ -286,15 +259,14 @@ def wave_counts(waves: Sequence[Sequence[str]]) -> str:
 
 
 def version_name(version: str | None, names: Mapping[str, str]) -> str | None:
-    """Return the name of a version, or the beginning of its hash."""
     return None if version is None else names.get(version, version[:_HASH_SHOWN])
 
 
-# Documents: their keys are those of the REST API, and of the column in which a rollout stores its result.
-
-
 def result_document(result: RollingUpdateResult) -> dict[str, Any]:
-    """Return a result as plain data; of those blocked or in progress the first 200, and all counted."""
+    """Return a result as plain data; of those blocked or in progress the first 200, and all counted.
+
+    The keys of documents are those of the REST API, and of the column in which a rollout stores its result.
+    """
     removals = result.blocked_removals
     return {
         "verdict": str(result.phase),
@@ -371,7 +343,6 @@ def result_from_document(document: Document, names: Mapping[str, str] | None = N
 
 
 def action_document(action: Action) -> dict[str, Any]:
-    """Return what is to be started as plain data."""
     what = "remove" if isinstance(action, Remove) else str(action.reason)
     version = None if isinstance(action, Remove) else action.version
     return {"cluster": action.cluster, "what": what, "version": version, "attempt": action.attempt}
@@ -385,7 +356,6 @@ def _action(document: Document) -> Action:
 
 
 def budget_document(budgets: Budgets) -> dict[str, Any]:
-    """Return both budgets with all numbers."""
     document: dict[str, Any] = {
         "additions": {**asdict(budgets.additions), "ceiling": budgets.additions.maximum}
     }
@@ -400,7 +370,6 @@ def budget_document(budgets: Budgets) -> dict[str, Any]:
 
 
 def result_sentences(result: RollingUpdateResult) -> dict[str, Any]:
-    """Return the sentences about a result, as plain data."""
     removals = result.blocked_removals
     return {
         "verdict": PHASE_MESSAGES[result.phase],

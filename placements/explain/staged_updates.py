@@ -1,6 +1,6 @@
 """Staged updates for people and programs: sentences, stages in words, status, progress, the stored result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,20 +19,18 @@ from placements.engine.rollout.staged_run import (
     Wait,
     WaitReason,
 )
-from placements.explain.vocabulary import counted, first_names, label_words, verb
+from placements.explain.vocabulary import counted, first_names, label_words
 from placements.manifests.staged_update import StageSpec
 
 _RESULT = TypeAdapter(StagedUpdateResult)
 
 
 def staged_document(result: StagedUpdateResult) -> dict[str, Any]:
-    """Return a result as plain data, to be stored beside its run."""
     plain: dict[str, Any] = _RESULT.dump_python(result, mode="json", exclude={"run"})
     return plain
 
 
 def staged_result(plan: Any, document: Any) -> StagedUpdateResult:
-    """Return a stored result with its run."""
     return _RESULT.validate_python({**document, "run": plan})
 
 
@@ -59,73 +57,71 @@ _STATUS = {
 
 
 def concurrency_sentence(one: StageConcurrency) -> str:
-    """Return the numbers of a stage."""
     numbers = f"{one.running:,} updating, {one.done:,} done, {one.waiting:,} pending"
     return f"Stage {one.stage}: {numbers} (max {one.limit:,} at a time)."
 
 
 def wait_sentence(wait: Wait) -> str:
-    """Return what a run waits for."""
-    return _WAITS[wait.reason](wait)
+    until = f"{wait.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if wait.until else "a time not known yet"
+    return _WAITS[wait.reason].format(stage=wait.stage, names=_names(wait.names), until=until)
 
 
-_WAITS: dict[WaitReason, Callable[[Wait], str]] = {
-    WaitReason.RUN: lambda _: "Initialized. Starts when its state is set to Run.",
-    WaitReason.RESUME: lambda _: "Stopped. Resumes when its state is set to Run.",
-    WaitReason.APPROVAL_BEFORE: lambda wait: f"Waiting for approval before stage {wait.stage}.",
-    WaitReason.APPROVAL_AFTER: lambda wait: f"Waiting for approval of stage {wait.stage}.",
-    WaitReason.TIME: lambda wait: f"Stage {wait.stage} updated; waiting until {_time(wait.until)}.",
-    WaitReason.CLUSTERS: lambda wait: f"Stage {wait.stage}: waiting for {_names(wait.names)}.",
-    WaitReason.REMOVALS: lambda wait: f"Removing from {_names(wait.names)}.",
-    WaitReason.RETRY: lambda wait: f"Failed: {_names(wait.names)}. Next retry at {_time(wait.until)}.",
-    WaitReason.UNREACHABLE: lambda wait: (
-        f"Unreachable: {_names(wait.names)}. The run continues on reconnect."
-    ),
+_WAITS = {
+    WaitReason.RUN: "Initialized. Starts when its state is set to Run.",
+    WaitReason.RESUME: "Stopped. Resumes when its state is set to Run.",
+    WaitReason.APPROVAL_BEFORE: "Waiting for approval before stage {stage}.",
+    WaitReason.APPROVAL_AFTER: "Waiting for approval of stage {stage}.",
+    WaitReason.TIME: "Stage {stage} updated; waiting until {until}.",
+    WaitReason.CLUSTERS: "Stage {stage}: waiting for {names}.",
+    WaitReason.REMOVALS: "Removing from {names}.",
+    WaitReason.RETRY: "Failed: {names}. Next retry at {until}.",
+    WaitReason.UNREACHABLE: "Unreachable: {names}. The run continues on reconnect.",
 }
 
 
 def reason_sentence(reason: StageReason) -> str:
-    """Return why a run cannot start or continue."""
-    return _REASONS[reason.code](reason)
+    one, several = _REASONS[reason.code]
+    is_one = len(reason.names) == 1
+    wanted = counted(reason.wanted or 0, "cluster")
+    template = one if is_one else several or one
+    return template.format(names=_names(reason.names), wanted=wanted, found=reason.found or 0)
 
 
-_REASONS: dict[str, Callable[[StageReason], str]] = {
-    "not-decided": lambda _: "The placement is not scheduled yet.",
-    "being-deleted": lambda _: "The placement is being deleted.",
-    "not-staged": lambda _: "The placement is not updated by staged runs: its strategy is not External.",
-    "nothing-to-do": lambda _: "No cluster is selected and none is to be removed.",
-    "other-number": lambda reason: (
-        f"The placement wants {counted(reason.wanted or 0, 'cluster')} and has {reason.found or 0:,}."
+_REASONS: dict[str, tuple[str, str]] = {
+    "not-decided": ("The placement is not scheduled yet.", ""),
+    "being-deleted": ("The placement is being deleted.", ""),
+    "not-staged": ("The placement is not updated by staged runs: its strategy is not External.", ""),
+    "nothing-to-do": ("No cluster is selected and none is to be removed.", ""),
+    "other-number": ("The placement wants {wanted} and has {found:,}.", ""),
+    "in-no-stage": ("No stage selects {names}.", ""),
+    "in-several-stages": ("More than one stage selects {names}.", ""),
+    "new-policy": ("The policy was changed after the run started.", ""),
+    "new-apply-strategy": ("The apply strategy was changed after the run started.", ""),
+    "other-stages": (
+        "The clusters or their order changed after the run started, in stage {names}.",
+        "The clusters or their order changed after the run started, in stages {names}.",
     ),
-    "in-no-stage": lambda reason: f"No stage selects {_names(reason.names)}.",
-    "in-several-stages": lambda reason: f"More than one stage selects {_names(reason.names)}.",
-    "new-policy": lambda _: "The policy was changed after the run started.",
-    "new-apply-strategy": lambda _: "The apply strategy was changed after the run started.",
-    "other-stages": lambda reason: (
-        "The clusters or their order changed after the run started, in"
-        f" stage{'' if len(reason.names) == 1 else 's'} {_names(reason.names)}."
+    "new-deletions": (
+        "{names} has to be removed since the run started.",
+        "{names} have to be removed since the run started.",
     ),
-    "new-deletions": lambda reason: (
-        f"{_names(reason.names)} {verb(len(reason.names), 'has')} to be removed since the run started."
-    ),
-    "taken-over": lambda reason: (
-        f"{_names(reason.names)} {'was' if len(reason.names) == 1 else 'were'} changed by another rollout"
-        " during this run."
+    "taken-over": (
+        "{names} was changed by another rollout during this run.",
+        "{names} were changed by another rollout during this run.",
     ),
 }
+"""The sentence for one name, and for several where it differs."""
 
 
 def override_sentence(failure: OverrideFailed, cluster: str) -> str:
-    """Return why nothing is sent to a cluster."""
     problem = f"override {failure.snapshot} at {failure.path} does not fit {failure.resource}"
     return f"Nothing is sent to {cluster}: {problem}: {failure.message}."
 
 
 def eviction_sentence(verdict: Verdict) -> str:
-    """Return the result of an eviction."""
     if isinstance(verdict, Invalid):
         return f"Not possible: {_EVICTIONS[verdict.why]}."
-    outcome = "Carried out" if isinstance(verdict, Executed) else "Not carried out"
+    outcome = "Executed" if isinstance(verdict, Executed) else "Not executed"
     numbers = ""
     if verdict.numbers:
         one = verdict.numbers
@@ -143,9 +139,7 @@ _EVICTIONS = {
     EvictionReason.FAILED: "it had failed there, which no budget protects",
     EvictionReason.NO_BUDGET: "there is no disruption budget",
     EvictionReason.WITHIN_BUDGET: "the disruption budget allows it",
-    EvictionReason.MISCONFIGURED: (
-        "the disruption budget does not go with a placement that picks every cluster"
-    ),
+    EvictionReason.MISCONFIGURED: ("the disruption budget cannot be used with placementType PickAll"),
     EvictionReason.OVER_BUDGET: "the disruption budget does not allow it",
 }
 
@@ -156,17 +150,13 @@ STAYS_SENTENCES = {
     KeptReason.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",
     KeptReason.NEXT_RUN: "Staged: its resources are removed by its next run.",
     KeptReason.STAGED_RUN: (
-        "Staged: a run is under way, which this would end; it leaves once that has ended."
+        "Staged: a run is in progress, which this would end; it leaves once that has ended."
     ),
 }
 
 
 def _names(names: Sequence[str]) -> str:
     return first_names(names, 10)
-
-
-def _time(moment: datetime | None) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if moment else "a time not known yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +218,6 @@ _PROGRESSING = {
 def run_status(result: StagedUpdateResult, *, snapshot: int | None) -> dict[str, Any]:
     """Return the status of a run document (lifecycle B.5.6)."""
     run = result.run
-    used = {} if snapshot is None else {"resourceSnapshotIndexUsed": str(snapshot)}
     why = " ".join(map(reason_sentence, run.reasons))
     if not run.stages and run.outcome:
         conditions = [_condition("Initialized", "False", "UpdateRunInitializedFailed", why, run.ended_at)]
@@ -244,7 +233,7 @@ def run_status(result: StagedUpdateResult, *, snapshot: int | None) -> dict[str,
             conditions.append(_condition("Succeeded", str(succeeded), reason, why, run.ended_at))
     return {
         **({"policySnapshotIndexUsed": run.policy_snapshot} if run.policy_snapshot else {}),
-        **used,
+        **({} if snapshot is None else {"resourceSnapshotIndexUsed": str(snapshot)}),
         "stagesStatus": [_stage_status(stage) for stage in run.stages],
         "deletionStageStatus": _stage_status(run.deletions),
         "conditions": conditions,
@@ -260,7 +249,6 @@ def _condition(
 
 def _stage_status(stage: Stage) -> dict[str, Any]:
     started = min((step.started_at for step in stage.steps if step.started_at), default=None)
-    times = {"startTime": moment(started), "endTime": moment(stage.ended_at)}
     clusters = []
     for step in stage.steps:
         conditions = []
@@ -273,7 +261,8 @@ def _stage_status(stage: Stage) -> dict[str, Any]:
         clusters.append({"clusterName": step.name, "conditions": conditions})
     return {
         "stageName": stage.name,
-        **{key: value for key, value in times.items() if value},
+        **({"startTime": moment(started)} if started else {}),
+        **({"endTime": moment(stage.ended_at)} if stage.ended_at else {}),
         "clusters": clusters,
     }
 
@@ -299,13 +288,11 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
         "stages": [
             {
                 "name": stage.name,
-                "state": "skipped"
-                if stage.was_skipped
-                else "done"
-                if stage.ended_at
-                else "current"
-                if stage is run.current and not run.outcome
-                else "to come",
+                "state": _state(
+                    skipped=stage.was_skipped,
+                    done=stage.ended_at,
+                    current=stage is run.current and not run.outcome,
+                ),
                 "atOnce": stage.limit if stage is not run.deletions else len(stage.steps),
                 "needsApprovalBefore": stage.needs_approval_before,
                 "needsApprovalAfter": stage.needs_approval_after,
@@ -317,13 +304,7 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
                 "clusters": [
                     {
                         "name": step.name,
-                        "state": "done"
-                        if step.done_at
-                        else "failed"
-                        if step.failed_at
-                        else "running"
-                        if step.is_running
-                        else "to come",
+                        "state": _state(done=step.done_at, failed=step.failed_at, running=step.is_running),
                         "version": step.version,
                         "startedAt": moment(step.started_at),
                         "doneAt": moment(step.done_at),
@@ -337,6 +318,11 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
             for stage in (*run.stages, run.deletions)
         ],
     }
+
+
+def _state(**states: object) -> str:
+    """Return the first state that applies."""
+    return next((name for name, applies in states.items() if applies), "to come")
 
 
 def moment(at: datetime | None) -> str | None:

@@ -58,12 +58,11 @@ def decision_text(
     """
     cycle, replay, count = decision.cycle, Replay(decision), decision.number_of_rounds
     result = "fulfilled" if decision.is_fulfilled else "NOT FULFILLED"
-    head = [f"{placement}: {headline(decision)}, {result}"]
-    head.append(
-        f"{counted(len(cycle.fleet), 'cluster')}, {cycle.semantics} semantics, decision {decision.id}"
-    )
-    if cycle.bindings:
-        head.append(bindings_sentence(cycle))
+    head = [
+        f"{placement}: {headline(decision)}, {result}",
+        f"{counted(len(cycle.fleet), 'cluster')}, {cycle.semantics} semantics, decision {decision.id}",
+    ]
+    head += [bindings_sentence(cycle)] if cycle.bindings else []
     head += [f"{name} is named but not in the fleet" for name in decision.not_found]
     head += trap_sentences(decision)
     ways = [change_words(one.change) for one in how_to_fulfil(decision)]
@@ -163,13 +162,11 @@ def _placed(decision: Decision) -> list[str]:
     placed += [("kept", before[name]) for name in decision.kept]
     if not placed:
         return []
-    has_scores = decision.kind is not CycleKind.PICK_ALL and any(
-        one.topology_spread_score is not None or one.affinity_score is not None for _, one in placed
-    )
+    scores = [(row.topology_spread_score, row.affinity_score) for _, row in placed]
+    has_scores = decision.kind is not CycleKind.PICK_ALL and any(one != (None, None) for one in scores)
     rows = [["cluster", "how", *(["topology", "affinity"] if has_scores else [])]]
-    for how, row in placed:
-        scores = [score_text(row.topology_spread_score), score_text(row.affinity_score)]
-        rows.append([row.cluster, how, *(scores if has_scores else [])])
+    for (how, row), pair in zip(placed, scores, strict=True):
+        rows.append([row.cluster, how, *(map(score_text, pair) if has_scores else [])])
     lines = (f"  {line}" for line in table(rows[: _CLUSTERS_SHOWN + 1]))
     return ["PLACED", *lines, *_more(len(placed))]
 
@@ -208,7 +205,6 @@ def _reasons(outcome: ClusterOutcome) -> str:
 
 
 def _advice(advice: Advice, *, has_bindings: bool) -> list[str]:
-    """Return why one cluster has its outcome, and what would and would not change that."""
     outcome, helps, fails = advice.outcome, advice.helps, advice.fails
     lines = [f"WHY {outcome.cluster} ({outcome.outcome}): {_reasons(outcome)}"]
     lines += ["changes that would select it"] if helps else []

@@ -1,6 +1,6 @@
 """The words of decisions: outcomes, reasons, steps and policies; codes and facts in, sentences out."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusters.fleet import EligibilityKind
@@ -22,7 +22,13 @@ from placements.manifests.affinity import (
     SortOrder,
 )
 from placements.manifests.binding import BindingState
-from placements.manifests.ocm_options import PrioritizerMode, Unsatisfiable, UnsetPolicy, parse_ocm_options
+from placements.manifests.ocm_options import (
+    OcmOptions,
+    PrioritizerMode,
+    Unsatisfiable,
+    UnsetPolicy,
+    parse_ocm_options,
+)
 from placements.manifests.policy import (
     InclusionPolicy,
     KeyType,
@@ -30,7 +36,6 @@ from placements.manifests.policy import (
     PlacementType,
     TolerationOperator,
     TopologySpreadConstraint,
-    WhenUnsatisfiable,
 )
 
 OUTCOME_ORDER = (
@@ -86,9 +91,6 @@ OPERATOR_WORDS = {"Gt": ">", "Ge": "≥", "Eq": "=", "Ne": "≠", "Lt": "<", "Le
 _NAMES_SHOWN = 5
 
 
-# Numbers and lists
-
-
 def minus_signs(text: str) -> str:
     """Return a text of numbers with minus signs, which are as wide as a plus, for hyphens."""
     return text.replace("-", "−")
@@ -123,22 +125,16 @@ def verb(number: int, singular: str) -> str:
 
 
 def joined(words: Sequence[str], last: str = "and") -> str:
-    """Return words with commas and a last conjunction."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def first_names(words: Sequence[str], most: int = 3) -> str:
-    """Join the first words, and count the others."""
     return joined([*words[:most], f"{len(words) - most:,} more"] if len(words) > most else words)
 
 
-# A cycle and its steps
-
-
 def headline(decision: Decision) -> str:
-    """Return the result of a cycle in one sentence."""
     policy, kind = decision.cycle.policy, decision.kind
     selected, kept, ended = len(decision.picked), len(decision.kept), len(decision.unscheduled)
     wanted = policy.number_of_clusters
@@ -171,7 +167,18 @@ def headline(decision: Decision) -> str:
 def round_sentence(step: RoundSummary) -> str:
     """Return which cluster a step selected, and what decided it."""
     if step.winner is None:
-        return f"no candidates left: {_why_none(step)}"
+        limits = [spread_limit(one) for one in step.spreads if one.forbids > one.without_key]
+        keys = joined([one.topology_key for one in step.spreads if one.without_key], "or")
+        if limits:
+            without = f", or the cluster has no label {keys}" if keys else ""
+            why = f"every selection would break {' or '.join(limits)}{without}"
+        elif keys:
+            why = f"no remaining cluster has the label {keys}"
+        elif step.number > 1:
+            why = "every cluster that passes the filters is selected"
+        else:
+            why = f"no {'other ' if step.others_stay else ''}cluster passes the filters"
+        return f"no candidates left: {why}"
     if step.cut is not None:
         cut = step.cut
         if cut.first_out is None:
@@ -183,38 +190,18 @@ def round_sentence(step: RoundSummary) -> str:
     return f"{step.winner} before {step.runner_up} on {COLUMN_WORDS[step.decided_by]}"
 
 
-def _why_none(step: RoundSummary) -> str:
-    limits = [spread_limit(one) for one in step.spreads if one.forbids > one.without_key]
-    keys = joined([one.topology_key for one in step.spreads if one.without_key], "or")
-    if limits:
-        without = f", or the cluster has no label {keys}" if keys else ""
-        return f"every selection would break {' or '.join(limits)}{without}"
-    if keys:
-        return f"no remaining cluster has the label {keys}"
-    if step.number > 1:
-        return "every cluster that passes the filters is selected"
-    return f"no {'other ' if step.others_stay else ''}cluster passes the filters"
-
-
 def spread_limit(spread: Spread) -> str:
-    """Return a constraint of a step with its limit."""
-    return _limit(spread.topology_key, spread.max_skew, hard=spread.is_hard, limits_skew=spread.limits_skew)
+    hard, limits_skew = spread.is_hard, spread.limits_skew
+    return limit_words(spread.topology_key, spread.max_skew, hard=hard, limits_skew=limits_skew)
 
 
-def spread_limit_of(constraint: TopologySpreadConstraint, *, limits_skew: bool = True) -> str:
-    """Return a constraint of a policy with its limit."""
-    hard = is_hard(constraint)
-    return _limit(constraint.topology_key, constraint.max_skew, hard=hard, limits_skew=limits_skew)
-
-
-def _limit(key: str, max_skew: int, *, hard: bool, limits_skew: bool) -> str:
-    """Leave maxSkew out where it is no limit: of a soft constraint whose rules score counts, not the skew."""
+def limit_words(key: str, max_skew: int, *, hard: bool, limits_skew: bool) -> str:
+    """Return a constraint with its limit, if it is one: not that of a soft one whose rules score counts."""
     limit = f"max skew {max_skew}, " if hard or limits_skew else ""
     return f"{key} ({limit}{'hard' if hard else 'soft'})"
 
 
 def measure_word(semantics: Semantics) -> str:
-    """Return what maxSkew limits under these rules: the skew, or the gap to the emptiest domain."""
     return "gap" if _SCORED[semantics] else "skew"
 
 
@@ -237,11 +224,7 @@ def bindings_sentence(cycle: Cycle) -> str:
     return f"{counted(len(cycle.bindings), 'binding')}: {joined(parts)}"
 
 
-# Why a cluster has its outcome
-
-
 def reason_sentence(reason: Reason) -> str:
-    """Return one reason, as a sentence without a period."""
     words = _SENTENCES[reason.code]
     return words if isinstance(words, str) else words(reason.facts)
 
@@ -287,16 +270,22 @@ def _topology_spread(facts: Facts) -> str:
     if facts["group"] is None:
         return f"No label {key}, which the topology spread requires"
     claim = "claim " if facts.get("topologyKeyType") == KeyType.CLAIM else ""
-    among = " among its siblings" if facts.get("nested") else ""
-    minimum = f"minimum {facts['smallest']}{among}"
-    if "lacksDomains" in facts:
-        minimum = f"minimum 0, as there are fewer than {facts['lacksDomains']} domains"
+    minimum = minimum_words(
+        facts["smallest"], lacks=facts.get("lacksDomains"), is_nested=bool(facts.get("nested"))
+    )
     if "skewAfter" in facts:
         broken = f"skew {facts['skewAfter']} > maxSkew {limit}"
     else:
         broken = f"gap {facts['aboveSmallest']} > maxSkew {limit}"
     grown = f"{claim}{key}={facts['group']} {facts['count'] + 1} vs. {minimum}"
     return f"Step {facts['round']}: selecting it would make {grown} ({broken})"
+
+
+def minimum_words(smallest: int, *, lacks: int | None, is_nested: bool) -> str:
+    """Return the count that a domain is compared with: 0 while there are fewer domains than minDomains."""
+    if lacks:
+        return f"minimum 0, as there are fewer than {lacks} domains"
+    return f"minimum {smallest}{' among its siblings' if is_nested else ''}"
 
 
 _LOST_ON = {
@@ -332,7 +321,7 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ReasonCode.SCALED_DOWN: lambda facts: (
         f"Fewer clusters are requested; removed first ({_STATES[facts['state']]}; stored {_scores(facts)})"
     ),
-    ReasonCode.CHOSEN_ANEW: "Placed before, not selected again",
+    ReasonCode.CHOSEN_AGAIN: "Placed before, not selected again",
     ReasonCode.NOT_NAMED: "Not in the list of cluster names",
     ReasonCode.SCALING_DOWN: "Not evaluated: this cycle only removes clusters",
     ReasonCode.NOTHING_TO_DO: "Not evaluated: placement already satisfied",
@@ -362,9 +351,6 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
 }
 
 
-# A policy in one sentence
-
-
 def policy_sentence(
     policy: PlacementPolicy,
     semantics: Semantics = DEFAULT_SEMANTICS,
@@ -384,7 +370,13 @@ def policy_sentence(
         select = f"Select all clusters{required}"
     else:
         select = f"Select {counted(policy.number_of_clusters or 0, 'cluster')}{required}"
-    spread, preferred = _SPREADS[semantics](policy, options or {})
+    spread: Iterable[str] = _spread_by_skew(policy)
+    preferred: Iterable[str] = _preferences(policy)
+    if semantics is Semantics.OCM:
+        parsed = parse_ocm_options(dict(options or {}))
+        spread, preferred = _spread_by_level(policy, parsed), _preferred_by_weight(policy, parsed)
+    elif semantics is Semantics.KUBERNETES:
+        spread = map(_limit_by_count, policy.topology_spread_constraints)
     tolerations = []
     for one in policy.tolerations:
         is_any = one.operator is TolerationOperator.EXISTS
@@ -425,93 +417,81 @@ def _label(requirement: LabelRequirement) -> str:
     return f"{key}≠{values[0]}" if len(values) == 1 else f"{key} is neither {joined(values, 'nor')}"
 
 
-_Parts = tuple[list[str], list[str]]
-"""How a policy spreads, and what it prefers."""
+def _key(constraint: TopologySpreadConstraint) -> str:
+    is_claim = constraint.topology_key_type is KeyType.CLAIM
+    return f"{'claim ' if is_claim else ''}{constraint.topology_key}"
 
 
-def _spread_by_skew(policy: PlacementPolicy, _options: Mapping[str, Any]) -> _Parts:
+def _spread_by_skew(policy: PlacementPolicy) -> list[str]:
     limits: list[str] = []
     for one in policy.topology_spread_constraints:
         domains = f", at least {one.min_domains} domains" if one.min_domains else ""
-        sort = "hard" if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE else "soft"
-        claim = "claim " if one.topology_key_type == "Claim" else ""
         apart = "" if limits else " apart"
-        limits.append(f"{one.max_skew}{apart} across {claim}{one.topology_key} ({sort}{domains})")
-    return [f"at most {joined(limits)}"] if limits else [], _preferences(policy)
+        sort = "hard" if is_hard(one) else "soft"
+        limits.append(f"{one.max_skew}{apart} across {_key(one)} ({sort}{domains})")
+    return [f"at most {joined(limits)}"] if limits else []
 
 
-def _spread_by_count(policy: PlacementPolicy, _options: Mapping[str, Any]) -> _Parts:
-    """Kubernetes: limits above the smallest domain, or an even spread."""
-    parts = []
-    for one in policy.topology_spread_constraints:
-        fewest = one.min_domains or 1
-        notes = [f"minimum 0 below {fewest} domains"] if fewest > 1 else []
-        if one.node_affinity_policy is InclusionPolicy.IGNORE:
-            notes.append("domains outside the affinity count too")
-        if one.node_taints_policy is InclusionPolicy.HONOR:
-            notes.append("domains behind a taint do not count")
-        if is_hard(one):
-            most = f"at most {one.max_skew} above the smallest domain of {one.topology_key}"
-            parts.append(f"{most} ({', '.join(['hard', *notes])})")
-        else:
-            parts.append(f"evenly across {one.topology_key} ({', '.join(['soft', *notes])})")
-    return parts, _preferences(policy)
+def _limit_by_count(constraint: TopologySpreadConstraint) -> str:
+    """Kubernetes: a limit above the smallest domain, or an even spread."""
+    fewest, key = constraint.min_domains or 1, constraint.topology_key
+    notes = [f"minimum 0 below {fewest} domains"] if fewest > 1 else []
+    if constraint.node_affinity_policy is InclusionPolicy.IGNORE:
+        notes.append("domains outside the affinity count too")
+    if constraint.node_taints_policy is InclusionPolicy.HONOR:
+        notes.append("domains behind a taint do not count")
+    if is_hard(constraint):
+        most = f"at most {constraint.max_skew} above the smallest domain of {key}"
+        return f"{most} ({', '.join(['hard', *notes])})"
+    return f"evenly across {key} ({', '.join(['soft', *notes])})"
 
 
-def _spread_by_level(policy: PlacementPolicy, options: Mapping[str, Any]) -> _Parts:
-    """OCM: level by level, and the weights of its prioritizers."""
-    parsed = parse_ocm_options(dict(options))
+def _spread_by_level(policy: PlacementPolicy, options: OcmOptions) -> Iterator[str]:
+    """OCM: level by level."""
     levels = []
     for one in policy.topology_spread_constraints:
-        key = f"{'claim ' if one.topology_key_type is KeyType.CLAIM else ''}{one.topology_key}"
-        weights = parsed.domain_weights.get(one.topology_key, {})
+        weights = options.domain_weights.get(one.topology_key, {})
         if weights:
             shares = ", ".join(f"{value} {weight}" for value, weight in weights.items())
-            levels.append(f"across {key} by weight ({shares}, others 1)")
+            levels.append(f"across {_key(one)} by weight ({shares}, others 1)")
         elif is_hard(one):
-            levels.append(f"at most {one.max_skew} above the emptiest {key} (hard)")
+            levels.append(f"at most {one.max_skew} above the emptiest {_key(one)} (hard)")
         else:
-            levels.append(f"evenly across {key} (soft)")
-    spread = []
+            levels.append(f"evenly across {_key(one)} (soft)")
     if levels:
-        spread.append((", and within it " if parsed.nested else " and ").join(levels))
-        without = {
-            UnsetPolicy.EXCLUDE: "clusters without a key are excluded",
-            UnsetPolicy.FREE: "clusters without a key are free",
-        }
-        spread += [without[parsed.unset_policy]] if parsed.unset_policy in without else []
-        spread += ["all or none"] if parsed.unsatisfiable is Unsatisfiable.ERROR else []
+        yield (", and within it " if options.nested else " and ").join(levels)
+        if options.unset_policy is UnsetPolicy.EXCLUDE:
+            yield "clusters without a key are excluded"
+        if options.unset_policy is UnsetPolicy.FREE:
+            yield "clusters without a key are free"
+        if options.unsatisfiable is Unsatisfiable.ERROR:
+            yield "all or none"
 
-    preferred = [] if parsed.affinity_terms else _preferences(policy)
+
+def _preferred_by_weight(policy: PlacementPolicy, options: OcmOptions) -> Iterator[str]:
+    """OCM: the terms, or the rows that stand for them, and the weights of the prioritizers."""
+    if not options.affinity_terms:
+        yield from _preferences(policy)
     rows = []
-    for term in parsed.affinity_terms:
+    for term in options.affinity_terms:
         claim = "claim " if term.topology_key_type is KeyType.CLAIM else ""
         for row in term.topology_weights:
             if row.weight:
-                requirement = LabelRequirement(
-                    key=term.topology_key, operator=row.operator, values=row.values
-                )
-                rows.append(_weighted(f"{claim}{_label(requirement)}", row.weight))
-    preferred += [", ".join(rows)] if rows else []
-    if parsed.mode is PrioritizerMode.WEIGHTED:
-        preferred.append(f"spread weighted against preference, u = {parsed.u}")
+                label = LabelRequirement(key=term.topology_key, operator=row.operator, values=row.values)
+                rows.append(_weighted(f"{claim}{_label(label)}", row.weight))
+    if rows:
+        yield ", ".join(rows)
+    if options.mode is PrioritizerMode.WEIGHTED:
+        yield f"spread weighted against preference, u = {options.u}"
     weights_of_scores = {
-        "Steady": (parsed.steady_weight / 100, 1),
-        "Balance": (parsed.balance_weight, 1),
-        "ResourceAllocatableCPU": (parsed.cpu_weight, 0),
-        "ResourceAllocatableMemory": (parsed.memory_weight, 0),
+        "Steady": (options.steady_weight / 100, 1),
+        "Balance": (options.balance_weight, 1),
+        "ResourceAllocatableCPU": (options.cpu_weight, 0),
+        "ResourceAllocatableMemory": (options.memory_weight, 0),
     }
     changed = [f"{name} {weight:g}" for name, (weight, usual) in weights_of_scores.items() if weight != usual]
-    preferred += [f"weights: {', '.join(changed)}"] if changed else []
-    return spread, preferred
-
-
-_SPREADS: Mapping[Semantics, Callable[[PlacementPolicy, Mapping[str, Any]], _Parts]] = {
-    Semantics.FLEET: _spread_by_skew,
-    Semantics.KUBEFLEET: _spread_by_skew,
-    Semantics.OCM: _spread_by_level,
-    Semantics.KUBERNETES: _spread_by_count,
-}
+    if changed:
+        yield f"weights: {', '.join(changed)}"
 
 
 def _preferences(policy: PlacementPolicy) -> list[str]:

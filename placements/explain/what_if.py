@@ -27,7 +27,6 @@ def choice_words(names: Sequence[str], labels: Sequence[str], total: int) -> str
 
 
 def stuck_words(decision: Decision) -> str:
-    """Return why a placement finds no other cluster."""
     if decision.not_found:
         return f"named, and not in the fleet: {joined(decision.not_found[:_NAMES_SHOWN])}"
     if decision.is_failed:
@@ -44,7 +43,6 @@ def stuck_words(decision: Decision) -> str:
 
 
 def stays_words(why: Any) -> str:
-    """Return why a placement is not moved by a drain."""
     return STAYS_SENTENCES[KeptReason(why)]
 
 

@@ -1,14 +1,15 @@
 """Affinity terms: label selectors, property selectors and sorters (`spec/scheduler.md` 4.1, 4.2)."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from math import inf
+from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import (
-    Interval,
     LabelKey,
     Labels,
     LabelValue,
@@ -16,6 +17,7 @@ from fleetui.apimachinery.fields import (
     QuantityText,
     list_of,
     one_of,
+    refusal,
     whole_number,
 )
 from fleetui.apimachinery.model import (
@@ -23,7 +25,7 @@ from fleetui.apimachinery.model import (
     ManifestModel,
     Raw,
     Semantics,
-    failure,
+    conflict,
     items_at,
     mapping_at,
 )
@@ -69,8 +71,6 @@ _NOT_EXISTS = {"NotExists": 'Unsupported value: "NotExists". Did you mean "DoesN
 class LabelRequirement(ManifestModel):
     """One condition on one label (Kubernetes label selector rules)."""
 
-    noun: ClassVar[str] = "label requirement"
-
     key: LabelKey
     operator: Annotated[LabelOperator, one_of(LabelOperator, hints=_NOT_EXISTS)]
     values: Annotated[tuple[LabelValue, ...], list_of()] = ()
@@ -82,22 +82,14 @@ class LabelRequirement(ManifestModel):
         if not isinstance(values, (list, tuple)):
             return
         if operator in ("In", "NotIn") and not values:
-            yield ErrorDetail(
-                ("values",),
-                "too-few",
-                f"Too few: 0: operator {operator} needs at least 1 value",
-                "1 or more values",
-            )
+            message = f"Too few: 0: operator {operator} needs at least 1 value"
+            yield ErrorDetail(("values",), "too-few", message, "1 or more values")
         if operator in ("Exists", "DoesNotExist", "NotExists") and values:
-            yield ErrorDetail(
-                ("values",), "conflict", f"Forbidden: not allowed for operator {operator}", "no values"
-            )
+            yield conflict("values", f"not allowed for operator {operator}", "no values")
 
 
 class LabelSelector(ManifestModel):
     """Conditions on labels, all of which must hold; without any it selects everything."""
-
-    noun: ClassVar[str] = "label selector"
 
     match_labels: Labels = Field(default_factory=dict)
     match_expressions: Annotated[
@@ -108,17 +100,34 @@ class LabelSelector(ManifestModel):
 class PropertyRequirement(ManifestModel):
     """One condition on one property: exactly one quantity to compare with (lifecycle B.1.3)."""
 
-    noun: ClassVar[str] = "property requirement"
-
     name: PropertyName
     operator: Annotated[PropertyOperator, one_of(PropertyOperator)]
     values: Annotated[tuple[QuantityText, ...], list_of(low=1, high=1)]
 
 
+class Interval(NamedTuple):
+    """Whole numbers from `low` to `high`, without the `excluded` ones."""
+
+    low: float = -inf
+    high: float = inf
+    excluded: frozenset[int] = frozenset()
+
+    def narrowed(self, operator: str, bound: int) -> "Interval":
+        """Return what is left under one more requirement (`Gt Ge Eq Ne Lt Le`)."""
+        if operator == "Ne":
+            return self._replace(excluded=self.excluded | {bound})
+        low = {"Gt": bound + 1, "Ge": bound, "Eq": bound}.get(operator, self.low)
+        high = {"Lt": bound - 1, "Le": bound, "Eq": bound}.get(operator, self.high)
+        return self._replace(low=max(self.low, low), high=min(self.high, high))
+
+    @property
+    def is_empty(self) -> bool:
+        within = sum(self.low <= value <= self.high for value in self.excluded)
+        return self.high - self.low + 1 <= within
+
+
 class PropertySelector(ManifestModel):
     """Conditions on properties, all of which must hold."""
-
-    noun: ClassVar[str] = "property selector"
 
     match_expressions: Annotated[
         tuple[PropertyRequirement, ...], list_of(high=MOST_REQUIREMENTS, ours=True)
@@ -129,59 +138,39 @@ class PropertySelector(ManifestModel):
         """The requirements on one property must leave some value (lifecycle B.1.3)."""
         intervals: dict[str, Interval] = {}
         for index, requirement in enumerate(items_at(raw, "matchExpressions")[:MOST_REQUIREMENTS]):
-            found = _readable(requirement)
-            if found is None:
-                continue
-            name, operator, nano = found
-            before = intervals.get(name, Interval())
-            intervals[name] = before.narrowed(operator, nano)
-            if intervals[name].is_empty and not before.is_empty:
+            # A requirement with an error of its own has been reported and is left out here.
+            match requirement:
+                case {"name": str(name), "operator": str(operator), "values": [str(text)]}:
+                    before = intervals.get(name, Interval())
+                case _:
+                    continue
+            with suppress(QuantityError):
+                intervals[name] = before.narrowed(operator, parse_quantity(text).nano)
+            if name in intervals and intervals[name].is_empty and not before.is_empty:
                 message = f"Invalid value: with the requirements above, no value of {name} is possible"
                 yield ErrorDetail(("matchExpressions", index), "unsatisfiable-requirements", message)
-
-
-def _readable(raw: object) -> tuple[str, str, int] | None:
-    """Return property, operator and quantity of a requirement that has valid ones."""
-    requirement = mapping_at(raw)
-    name, operator = requirement.get("name"), requirement.get("operator")
-    values = items_at(requirement, "values")
-    if (
-        not isinstance(name, str)
-        or operator not in list(PropertyOperator)
-        or not (len(values) == 1 and isinstance(values[0], str))
-    ):
-        return None
-    try:
-        return name, str(operator), parse_quantity(values[0]).nano
-    except QuantityError:
-        return None
 
 
 class PropertySorter(ManifestModel):
     """Prefer clusters by where their value of a property lies between smallest and largest."""
 
-    noun: ClassVar[str] = "property sorter"
-
     name: PropertyName
     sort_order: Annotated[SortOrder, one_of(SortOrder)]
 
 
-def _under_ocm(value: object, info: ValidationInfo) -> object:
+def only_under_ocm(value: object, info: ValidationInfo) -> object:
     if (info.context or {}).get("semantics", Semantics.OCM) is not Semantics.OCM:
-        message = "Forbidden: only allowed for ocm semantics"
-        raise failure([ErrorDetail((), "field-of-other-semantics", message)])
+        raise refusal("field-of-other-semantics", "Forbidden: only allowed for ocm semantics")
     return value
 
 
 class ClusterSelectorTerm(ManifestModel):
     """Requirements on a cluster; a property selector filters, a property sorter only scores."""
 
-    noun: ClassVar[str] = "cluster selector term"
-
     label_selector: LabelSelector | None = None
     property_selector: PropertySelector | None = None
     property_sorter: PropertySorter | None = None
-    claim_selector: Annotated[LabelSelector, BeforeValidator(_under_ocm)] | None = None
+    claim_selector: Annotated[LabelSelector, BeforeValidator(only_under_ocm)] | None = None
 
     @property
     def asks_nothing(self) -> bool:
@@ -194,8 +183,6 @@ class ClusterSelectorTerm(ManifestModel):
 
 class RequiredTerms(ManifestModel):
     """Terms of which a cluster must match at least one."""
-
-    noun: ClassVar[str] = "list of required terms"
 
     cluster_selector_terms: Annotated[tuple[ClusterSelectorTerm, ...], list_of(high=MOST_REQUIRED_TERMS)]
 
@@ -220,8 +207,6 @@ def _weight(value: object, info: ValidationInfo) -> int:
 class PreferredTerm(ManifestModel):
     """A term and the weight that a matching cluster gets."""
 
-    noun: ClassVar[str] = "preferred term"
-
     weight: Annotated[int, BeforeValidator(_weight)]
     preference: ClusterSelectorTerm
 
@@ -229,16 +214,12 @@ class PreferredTerm(ManifestModel):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """A preferred term sorts and cannot filter by property (lifecycle B.1.3)."""
         if mapping_at(raw, "preference").get("propertySelector") is not None:
-            message = "Forbidden: only allowed in required terms"
-            yield ErrorDetail(
-                ("preference", "propertySelector"), "misplaced", message, "labelSelector, propertySorter"
-            )
+            keys, message = ("preference", "propertySelector"), "Forbidden: only allowed in required terms"
+            yield ErrorDetail(keys, "misplaced", message, "labelSelector, propertySorter")
 
 
 class ClusterAffinity(ManifestModel):
     """Required terms filter clusters, preferred terms score them."""
-
-    noun: ClassVar[str] = "cluster affinity"
 
     required_during_scheduling_ignored_during_execution: RequiredTerms | None = None
     preferred_during_scheduling_ignored_during_execution: Annotated[
@@ -248,7 +229,5 @@ class ClusterAffinity(ManifestModel):
 
 class Affinity(ManifestModel):
     """The affinity of a policy; only clusters can be its subject."""
-
-    noun: ClassVar[str] = "policy's affinity"
 
     cluster_affinity: ClusterAffinity | None = None

@@ -1,6 +1,7 @@
 """Bindings of a placement by class (`spec/scheduler.md` 1), and their parsers."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -65,8 +66,7 @@ class BindingsByClass:
 
 def classify_bindings(bindings: Iterable[PlacedBinding], fleet: Fleet) -> BindingsByClass:
     """Return the bindings by class; they come by cluster name and without those being deleted."""
-    names = ("current", "obsolete", "dangling", "unscheduled")
-    classes: dict[str, list[PlacedBinding]] = {name: [] for name in names}
+    classes: defaultdict[str, list[PlacedBinding]] = defaultdict(list)
     for binding in bindings:
         position = fleet.positions.get(binding.cluster)
         if not binding.is_active:
@@ -91,19 +91,16 @@ def _score(value: object) -> int | float:
     return value
 
 
-def _score_or_levels(value: object) -> int | float | tuple[int | float, ...]:
-    return tuple(map(_score, value)) if isinstance(value, list) else _score(value)
-
-
 Score: TypeAlias = Annotated[int | float, BeforeValidator(_score)]
-SpreadScore: TypeAlias = Annotated[int | float | tuple[int | float, ...], BeforeValidator(_score_or_levels)]
+SpreadScore: TypeAlias = Annotated[
+    int | float | tuple[int | float, ...],
+    BeforeValidator(lambda value: tuple(map(_score, value)) if isinstance(value, list) else _score(value)),
+]
 State: TypeAlias = Annotated[BindingState, one_of(BindingState)]
 
 
 class CaseBinding(ManifestModel):
     """A binding as a case of `conformance/README.md` has it."""
-
-    noun: ClassVar[str] = "binding"
 
     cluster: FilledText
     state: State
@@ -130,7 +127,6 @@ class CaseBindings(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """No cluster has two bindings."""
         items = enumerate(items_at(raw, "bindings"))
         names = ((("bindings", index, "cluster"), mapping_at(item).get("cluster")) for index, item in items)
         return duplicate_problems(names, "one binding per cluster")
@@ -173,8 +169,6 @@ class BindingMeta(_FromHub):
 class BindingDocument(_FromHub):
     """A ClusterResourceBinding as `kubectl get -o yaml` prints it."""
 
-    noun: ClassVar[str] = BINDING_KIND
-
     api_version: Annotated[str, api_version(*PLACEMENT_VERSIONS)]
     kind: Annotated[str, literal(BINDING_KIND)]
     metadata: BindingMeta = Field(default_factory=BindingMeta)
@@ -209,7 +203,6 @@ class BindingDocument(_FromHub):
 
 
 def parse_case_bindings(raw: object, *, path: str = "") -> tuple[PlacedBinding, ...]:
-    """Parse the `bindings` of a case. Raise Faults."""
     parsed = parse_manifest(CaseBindings, {"bindings": raw}, semantics=DEFAULT_SEMANTICS, path=path)
     return tuple(one.binding() for one in parsed.bindings)
 
@@ -222,9 +215,6 @@ def parse_binding(document: object) -> BindingDocument:
 
 def newest_snapshot(bindings: Iterable[BindingDocument]) -> str:
     """Return the newest policy snapshot that the bindings name: `<placement>-<index>`, by index."""
-    return max((one.snapshot for one in bindings), key=_snapshot_order, default="")
-
-
-def _snapshot_order(name: str) -> tuple[int, str]:
-    match = _INDEX.fullmatch(name)
-    return (int(match[1]) if match else -1), name
+    matches = {one.snapshot: _INDEX.fullmatch(one.snapshot) for one in bindings}
+    indexed = ((int(match[1]) if match else -1, name) for name, match in matches.items())
+    return max(indexed, default=(-1, ""))[1]

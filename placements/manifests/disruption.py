@@ -1,7 +1,7 @@
 """Evictions and the budgets that hold them back (`spec/lifecycle.md` B.1.9)."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from functools import partial
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
 from fleetui.apimachinery.fields import (
@@ -9,11 +9,9 @@ from fleetui.apimachinery.fields import (
     Name,
     WithAlpha,
     immutable_faults,
-    literal,
     parse_document,
 )
-from fleetui.apimachinery.kinds import BUDGET_KIND, EVICTION_KIND
-from fleetui.apimachinery.model import ManifestModel, Raw
+from fleetui.apimachinery.model import ManifestModel, Raw, conflict
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import Amount
 
@@ -23,8 +21,6 @@ _FIELDS = ("maxUnavailable", "minAvailable")
 class DisruptionBudgetSpec(ManifestModel):
     """How many clusters evictions may take away, or have to leave: exactly one of the two is set."""
 
-    noun: ClassVar[str] = "disruption budget"
-
     max_unavailable: Amount | None = None
     min_available: Amount | None = None
 
@@ -33,9 +29,7 @@ class DisruptionBudgetSpec(ManifestModel):
         """Exactly one of the two: with neither, nothing could ever be evicted, without any message."""
         allowed = "maxUnavailable or minAvailable"
         if all(field in raw for field in _FIELDS):
-            yield ErrorDetail(
-                ("minAvailable",), "conflict", "Forbidden: not allowed together with maxUnavailable", allowed
-            )
+            yield conflict("minAvailable", "not allowed together with maxUnavailable", allowed)
         if not any(field in raw for field in _FIELDS):
             yield ErrorDetail((), "required", "Required value: maxUnavailable or minAvailable", allowed)
 
@@ -43,16 +37,11 @@ class DisruptionBudgetSpec(ManifestModel):
 class ClusterResourcePlacementDisruptionBudget(FleetDocument):
     """A budget for the placement of the same name."""
 
-    noun: ClassVar[str] = BUDGET_KIND
-
     api_version: WithAlpha
-    kind: Annotated[str, literal(BUDGET_KIND)]
     spec: DisruptionBudgetSpec
 
 
 class EvictionSpec(ManifestModel):
-    noun: ClassVar[str] = "eviction"
-
     placement_name: Name
     cluster_name: Name
 
@@ -60,21 +49,12 @@ class EvictionSpec(ManifestModel):
 class ClusterResourcePlacementEviction(FleetDocument):
     """A request to remove a placement from a cluster."""
 
-    noun: ClassVar[str] = EVICTION_KIND
-
     api_version: WithAlpha
-    kind: Annotated[str, literal(EVICTION_KIND)]
     spec: EvictionSpec
 
 
-def parse_disruption_budget(document: object) -> ClusterResourcePlacementDisruptionBudget:
-    """Parse a manifest of this kind. Raise Faults."""
-    return parse_document(ClusterResourcePlacementDisruptionBudget, document)
-
-
-def parse_eviction(document: object) -> ClusterResourcePlacementEviction:
-    """Parse a manifest of this kind. Raise Faults."""
-    return parse_document(ClusterResourcePlacementEviction, document)
+parse_disruption_budget = partial(parse_document, ClusterResourcePlacementDisruptionBudget)
+parse_eviction = partial(parse_document, ClusterResourcePlacementEviction)
 
 
 def eviction_change_faults(

@@ -27,10 +27,12 @@ from fleetui.apimachinery.model import (
     ManifestModel,
     Raw,
     UnsupportedField,
+    conflict,
     duplicate_problems,
     items_at,
     mapping_at,
     plain_problems,
+    required,
 )
 from placements.manifests.affinity import MOST_REQUIRED_TERMS, LabelSelector
 from placements.manifests.ocm_options import MOST_ROWS, TopologyWeight, Weight, topology_key_problems
@@ -55,8 +57,6 @@ class ConstraintType(StrEnum):
 class SpreadTerm(ManifestModel):
     """One entry of the proposal's `spreadConstraints`."""
 
-    noun: ClassVar[str] = "spread constraint"
-
     type: Annotated[ConstraintType, one_of(ConstraintType)]
     topology_key: FilledText
     topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
@@ -71,15 +71,11 @@ class SpreadTerm(ManifestModel):
         kind = raw.get("type")
         if kind == "Affinity":
             for key in filter(raw.__contains__, ("maxSkew", "order")):
-                yield ErrorDetail(
-                    (key,), "conflict", "Forbidden: only allowed for type Even", "no such field"
-                )
+                yield conflict(key, "only allowed for type Even", "no such field")
             if not items_at(raw, "topologyWeights"):
-                message = "Required value: type Affinity needs at least one weight"
-                yield ErrorDetail(("topologyWeights",), "required", message, "one or more")
+                yield required("topologyWeights", "type Affinity needs at least one weight", "one or more")
         elif kind == "Even" and items_at(raw, "topologyWeights"):
-            message = "Forbidden: only allowed for type Affinity"
-            yield ErrorDetail(("topologyWeights",), "conflict", message, "no such field")
+            yield conflict("topologyWeights", "only allowed for type Affinity", "no such field")
 
     @property
     def rows(self) -> tuple[TopologyWeight, ...]:
@@ -88,8 +84,6 @@ class SpreadTerm(ManifestModel):
 
 class SpreadPolicyTerm(ManifestModel):
     """One entry of the merged API's `spreadPolicy.spreadConstraints`."""
-
-    noun: ClassVar[str] = "spread constraint"
 
     topology_key: FilledText
     topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
@@ -100,14 +94,11 @@ class SpreadPolicyTerm(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A label must be able to have the key."""
         yield from topology_key_problems(raw)
 
 
 class SpreadPolicy(ManifestModel):
     """The merged API's spread policy."""
-
-    noun: ClassVar[str] = "spread policy"
 
     spread_constraints: Annotated[tuple[SpreadPolicyTerm, ...], list_of(high=8)] = ()
 
@@ -115,7 +106,6 @@ class SpreadPolicy(ManifestModel):
 class RequiredClusterSelector(ManifestModel):
     """Requirements of one predicate on labels and claims."""
 
-    noun: ClassVar[str] = "cluster selector"
     refused: ClassVar[Mapping[str, UnsupportedField]] = {"celSelector": _NOT_READ}
 
     label_selector: LabelSelector | None = None
@@ -132,8 +122,6 @@ class RequiredClusterSelector(ManifestModel):
 class Predicate(ManifestModel):
     """One of the predicates, of which a cluster must match any."""
 
-    noun: ClassVar[str] = "predicate"
-
     required_cluster_selector: RequiredClusterSelector = Field(default_factory=RequiredClusterSelector)
 
 
@@ -149,7 +137,6 @@ _ADD_ON = {"AddOn": 'Unsupported value: "AddOn"'}
 class ScoreCoordinate(ManifestModel):
     """Which prioritizer is meant."""
 
-    noun: ClassVar[str] = "score coordinate"
     refused: ClassVar[Mapping[str, UnsupportedField]] = {"addOn": _NOT_READ}
 
     type: Annotated[ScoreType, one_of(ScoreType, hints=_ADD_ON)] = ScoreType.BUILT_IN
@@ -167,16 +154,12 @@ class ScoreCoordinate(ManifestModel):
 class PrioritizerConfig(ManifestModel):
     """The weight of one prioritizer."""
 
-    noun: ClassVar[str] = "prioritizer configuration"
-
     score_coordinate: ScoreCoordinate
     weight: Weight = 1
 
 
 class PrioritizerPolicy(ManifestModel):
     """Which prioritizers count, and how much."""
-
-    noun: ClassVar[str] = "prioritizer policy"
 
     mode: Annotated[str, literal("Additive", "Exact")] = "Additive"
     configurations: Annotated[tuple[PrioritizerConfig, ...], list_of()] = ()
@@ -202,14 +185,11 @@ class OcmToleration(Toleration):
 class DecisionStrategy(ManifestModel):
     """How decisions are grouped; ignored."""
 
-    noun: ClassVar[str] = "decision strategy"
     allow_unknown: ClassVar[bool] = True
 
 
 class OcmSpec(ManifestModel):
     """The `spec` of a Placement, as far as it bears on which clusters are chosen."""
-
-    noun: ClassVar[str] = "Placement's spec"
 
     cluster_sets: Annotated[tuple[Text, ...], list_of()] = ()
     decision_strategy: DecisionStrategy | None = None
@@ -227,15 +207,9 @@ class OcmSpec(ManifestModel):
         merged = items_at(mapping_at(raw, "spreadPolicy"), "spreadConstraints")
         even = [index for index, term in enumerate(terms) if term.get("type") == "Even"]
         if (even or merged) and raw.get("numberOfClusters") is None:
-            message = "Required value: type Even needs it"
-            yield ErrorDetail(("numberOfClusters",), "required", message, "0 or more")
+            yield required("numberOfClusters", "type Even needs it", "0 or more")
         if terms and merged:
-            yield ErrorDetail(
-                ("spreadPolicy",),
-                "conflict",
-                "Forbidden: not allowed together with spreadConstraints",
-                "one of the two",
-            )
+            yield conflict("spreadPolicy", "not allowed together with spreadConstraints", "one of the two")
         if (count := len(items_at(raw, "predicates"))) > MOST_REQUIRED_TERMS:
             message = f"Too many: {count}: must have at most {MOST_REQUIRED_TERMS} items"
             yield ErrorDetail(("predicates",), "too-many", message, f"0 to {MOST_REQUIRED_TERMS} items")
@@ -260,7 +234,6 @@ class OcmSpec(ManifestModel):
 class OcmMeta(ManifestModel):
     """Name, namespace, labels and annotations of a Placement."""
 
-    noun: ClassVar[str] = "document's metadata"
     ignored_fields: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
 
     name: ClusterName
@@ -272,7 +245,6 @@ class OcmMeta(ManifestModel):
 class OcmDocument(ManifestModel):
     """A whole Placement; its status is ignored."""
 
-    noun: ClassVar[str] = OCM_KIND
     ignored_fields: ClassVar[frozenset[str]] = frozenset({"status"})
 
     api_version: Annotated[str, api_version(*OCM_VERSIONS)]
@@ -282,6 +254,7 @@ class OcmDocument(ManifestModel):
 
 
 RESOURCES_ANNOTATION = "fleetui.io/resource-selectors"
+SPREAD_OPTIONS_ANNOTATION = "fleetui.io/spread-options"
 STRATEGY_ANNOTATION = "fleetui.io/strategy"
 
 Value = TypeVar("Value")
@@ -290,6 +263,7 @@ _SORTS: Mapping[str, tuple[type, str]] = {
         list,
         'a JSON list such as [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}]',
     ),
+    SPREAD_OPTIONS_ANNOTATION: (dict, 'a JSON object such as {"mode": "strict"}'),
     STRATEGY_ANNOTATION: (dict, 'a JSON object such as {"rollingUpdate": {"maxUnavailable": 1}}'),
 }
 
@@ -298,35 +272,30 @@ def annotation_path(key: str) -> str:
     return format_path(("metadata", "annotations", key))
 
 
+def json_problem(key: str, text: str) -> ErrorDetail | None:
+    """Return why a text cannot be the value of one of these annotations, or None."""
+    sort, allowed = _SORTS[key]
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return ErrorDetail((), "bad-format", "Invalid value: must be JSON", allowed)
+    if not isinstance(value, sort) or plain_problems(value):
+        message = f"Invalid value: must be a plain JSON {'list' if sort is list else 'object'}"
+        return ErrorDetail((), "bad-format", message, allowed)
+    return None
+
+
 def annotated(document: object, key: str) -> Any:
     """Return the value of one of these annotations, None without it. Raise Faults."""
     text = mapping_at(document, "metadata", "annotations").get(key)
     if not isinstance(text, str):
         return None
-    sort, allowed = _SORTS[key]
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidManifest(
-            [FieldError(annotation_path(key), "bad-format", "Invalid value: must be JSON", allowed)]
-        ) from error
-    if not isinstance(value, sort) or plain_problems(value):
-        words = "list" if sort is list else "object"
-        raise InvalidManifest(
-            [
-                FieldError(
-                    annotation_path(key),
-                    "bad-format",
-                    f"Invalid value: must be a plain JSON {words}",
-                    allowed,
-                )
-            ]
-        )
-    return value
+    if problem := json_problem(key, text):
+        raise InvalidManifest.of(annotation_path(key), problem.code, problem.message, problem.allowed)
+    return json.loads(text)
 
 
 def in_annotations(fault: FieldError) -> FieldError:
-    """Return an error of a spec made of annotations with its path in the manifest."""
     return replace(fault, path=annotation_of(fault.path))
 
 

@@ -4,24 +4,35 @@ Names, values and defaults are those of `conformance/README.md`; the last fields
 an OCM Placement (`spec/other-schedulers.md` 6.6).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Annotated, ClassVar, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator
 
 from fleetui.apimachinery import fields
 from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest
-from fleetui.apimachinery.fields import FilledText, Flag, LabelValue, list_of, one_of, whole_number
+from fleetui.apimachinery.fields import (
+    FilledText,
+    Flag,
+    LabelValue,
+    integer,
+    list_of,
+    mapping,
+    one_of,
+    refusal,
+    whole_number,
+)
 from fleetui.apimachinery.model import (
     ManifestModel,
     Raw,
     Semantics,
+    conflict,
     failure,
     items_at,
     parse_manifest,
-    problems_in,
     quote_value,
+    required,
     wrong_type,
 )
 from placements.manifests.affinity import MOST_PREFERRED_TERMS, LabelOperator
@@ -62,52 +73,23 @@ def _number(value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise failure([wrong_type(value, allowed)])
     if not low <= value <= high:
-        raise failure(
-            [
-                ErrorDetail(
-                    (),
-                    "out-of-range",
-                    f"Invalid value: {quote_value(value)}: must be from {low:.0f} to {high:.0f}",
-                    allowed,
-                )
-            ]
-        )
+        message = f"Invalid value: {quote_value(value)}: must be from {low:.0f} to {high:.0f}"
+        raise refusal("out-of-range", message, allowed)
     return value
 
 
-def _counts(value: object, low: int) -> dict[str, int]:
-    if not isinstance(value, Mapping):
-        raise failure([wrong_type(value, "an object of integers")])
-    return _each(value, lambda number: whole_number(number, low, 2**31 - 1))
-
-
-def _weights_by_key(value: object) -> dict[str, dict[str, int]]:
-    if not isinstance(value, Mapping):
-        raise failure([wrong_type(value, "an object of weights by topology key")])
-    return _each(value, lambda weights: _counts(weights, 1))
-
-
-def _each(found: Mapping[str, object], read: Callable[[object], T]) -> dict[str, T]:
-    """Convert every value of an object; an error has the key in its path."""
-    values: dict[str, T] = {}
-    problems: list[ErrorDetail] = []
-    for key, value in found.items():
-        try:
-            values[key] = read(value)
-        except ValidationError as error:
-            problems += [problem.under(key) for problem in problems_in(error)]
-    if problems:
-        raise failure(problems)
-    return values
+def _object_of(values: str) -> BeforeValidator:
+    return BeforeValidator(lambda value: dict(mapping(value, f"an object of {values}")))
 
 
 Weight: TypeAlias = Annotated[int, BeforeValidator(lambda value: whole_number(value, -10, 10))]
 
 
+DomainWeights: TypeAlias = Annotated[dict[str, Annotated[int, integer(1)]], _object_of("integers")]
+
+
 class TopologyWeight(ManifestModel):
     """How much the clusters of some topologies are preferred."""
-
-    noun: ClassVar[str] = "topology weight"
 
     weight: Annotated[int, BeforeValidator(lambda value: whole_number(value, -100, 100))]
     operator: Annotated[LabelOperator, one_of(LabelOperator)]
@@ -118,19 +100,9 @@ class TopologyWeight(ManifestModel):
         """In and NotIn need values, Exists and DoesNotExist take none (`spec/other-schedulers.md` 2.1)."""
         values = items_at(raw, "values")
         if raw.get("operator") in ("In", "NotIn") and not values:
-            yield ErrorDetail(
-                ("values",),
-                "required",
-                "Required value: In and NotIn need at least one value",
-                "one or more values",
-            )
+            yield required("values", "In and NotIn need at least one value", "one or more values")
         if raw.get("operator") in ("Exists", "DoesNotExist") and values:
-            yield ErrorDetail(
-                ("values",),
-                "conflict",
-                "Forbidden: not allowed for operator Exists or DoesNotExist",
-                "no values",
-            )
+            yield conflict("values", "not allowed for operator Exists or DoesNotExist", "no values")
 
 
 def topology_key_problems(raw: Raw) -> Iterator[ErrorDetail]:
@@ -139,18 +111,12 @@ def topology_key_problems(raw: Raw) -> Iterator[ErrorDetail]:
     if not isinstance(key, str) or not key:
         return
     if problem := fields.label_key_problem(key):
-        yield ErrorDetail(
-            ("topologyKey",),
-            problem.code,
-            f"Invalid value: {quote_value(key)}: {problem.words}",
-            fields.LABEL_KEY,
-        )
+        message = f"Invalid value: {quote_value(key)}: {problem.words}"
+        yield ErrorDetail(("topologyKey",), problem.code, message, fields.LABEL_KEY)
 
 
 class AffinityTerm(ManifestModel):
     """The weights of the topologies of one key."""
-
-    noun: ClassVar[str] = "affinity term"
 
     topology_key: FilledText
     topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
@@ -158,14 +124,11 @@ class AffinityTerm(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A label must be able to have the key."""
         yield from topology_key_problems(raw)
 
 
 class OcmOptions(ManifestModel):
     """How `ocm` semantics spread and weigh."""
-
-    noun: ClassVar[str] = "set of ocm options"
 
     mode: Annotated[PrioritizerMode, one_of(PrioritizerMode)] = PrioritizerMode.STRICT
     u: Annotated[int | float, BeforeValidator(lambda value: _number(value, 0, LARGEST_U))] = 2
@@ -175,12 +138,8 @@ class OcmOptions(ManifestModel):
     steady_weight: Annotated[
         int | float, BeforeValidator(lambda value: _number(value, -MOST_STEADY, MOST_STEADY))
     ] = 100
-    balance: Annotated[dict[str, int], BeforeValidator(lambda value: _counts(value, 0))] = Field(
-        default_factory=dict
-    )
-    domain_weights: Annotated[dict[str, dict[str, int]], BeforeValidator(_weights_by_key)] = Field(
-        default_factory=dict
-    )
+    balance: Annotated[dict[str, Annotated[int, integer(0)]], _object_of("integers")] = {}
+    domain_weights: Annotated[dict[str, DomainWeights], _object_of("weights by topology key")] = {}
     balance_weight: Weight = 1
     cpu_weight: Weight = 0
     memory_weight: Weight = 0

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
-from fleetui.apimachinery.kinds import OCM_GROUP
 from fleetui.apimachinery.model import Semantics, mapping_at, parse_manifest
 from placements.manifests.ocm import (
-    OCM_KIND,
     SOFT_EFFECTS,
     ConstraintType,
     OcmDocument,
@@ -22,7 +20,6 @@ from placements.manifests.ocm import (
     SpreadTerm,
 )
 from placements.manifests.ocm_options import (
-    AffinityTerm,
     OcmOptions,
     parse_ocm_options,
     refuse_weighted_limits,
@@ -51,13 +48,6 @@ class OcmWish:
     places: Mapping[str, str] = field(default_factory=dict)
 
 
-def is_ocm_placement(document: object) -> bool:
-    """Return whether a manifest claims to be a Placement of Open Cluster Management."""
-    if not isinstance(document, Mapping) or document.get("kind") != OCM_KIND:
-        return False
-    return str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP
-
-
 def parse_ocm_placement(
     document: object, *, options: object = None, path: str = "", options_path: str = "ocm"
 ) -> OcmWish:
@@ -71,32 +61,26 @@ def parse_ocm_placement(
     even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
     even.sort(key=lambda term: term[1].order or 0)
     merged = enumerate(parsed.spec.spread_policy.spread_constraints if parsed.spec.spread_policy else ())
-    constraints = {
-        **{
-            f"spreadConstraints[{index}]": _constraint(
-                one, "ScheduleAnyway" if one.max_skew is None else "DoNotSchedule"
-            )
-            for index, one in even
-        },
-        **{
-            f"spreadPolicy.spreadConstraints[{index}]": _constraint(one, one.when_unsatisfiable.value)
-            for index, one in merged
-        },
-    }
+    constraints: dict[str, dict[str, Any]] = {}
+    for index, one in even:
+        when = "ScheduleAnyway" if one.max_skew is None else "DoNotSchedule"
+        constraints[f"spreadConstraints[{index}]"] = _constraint(one, when)
+    for index, term in merged:
+        place, when = f"spreadPolicy.spreadConstraints[{index}]", term.when_unsatisfiable.value
+        constraints[place] = _constraint(term, when)
 
-    policy = parse_policy(
-        _policy(parsed.spec, list(constraints.values())), semantics=Semantics.OCM, path=spec_path
-    )
     spec = parsed.spec
+    raw_policy = _policy(spec, list(constraints.values()))
+    policy = parse_policy(raw_policy, semantics=Semantics.OCM, path=spec_path)
     plain: dict[str, Any] = {}
     affinity = [one for one in spec.spread_constraints if one.type is ConstraintType.AFFINITY and one.rows]
     if affinity:
         plain["affinityTerms"] = [
-            AffinityTerm(
-                topology_key=one.topology_key,
-                topology_key_type=one.topology_key_type,
-                topology_weights=one.rows,
-            ).to_plain()
+            {
+                "topologyKey": one.topology_key,
+                "topologyKeyType": one.topology_key_type.value,
+                "topologyWeights": [row.to_plain() for row in one.rows],
+            }
             for one in affinity
         ]
     weights = {one.score_coordinate.built_in: one.weight for one in spec.prioritizer_policy.configurations}
@@ -211,7 +195,7 @@ def with_policy(document: Document, policy: PlacementPolicy) -> Document:
         spec["numberOfClusters"] = policy.number_of_clusters
     for index, limit in _differing(today.topology_spread_constraints, policy.topology_spread_constraints):
         place = split_path(parsed.places[f"{_CONSTRAINTS}[{index}]"])
-        _remove(changed, place) if limit is None else _set_max_skew(_at(changed, place), limit)
+        _set_limit(changed, place, limit)
     for index, term in _differing(today.required_terms, policy.required_terms):
         place = split_path(parsed.places[f"{_TERMS}[{index}]"])
         if term is None:
@@ -254,11 +238,15 @@ def _remove(document: Document, place: Keys) -> None:
         _remove(document, place[:-1])
 
 
-def _set_max_skew(entry: Document, limit: TopologySpreadConstraint) -> None:
-    is_soft = limit.when_unsatisfiable is WhenUnsatisfiable.SCHEDULE_ANYWAY
+def _set_limit(document: Document, place: Keys, limit: TopologySpreadConstraint | None) -> None:
+    """Write the limit of a constraint; without one, remove the constraint."""
+    if limit is None:
+        _remove(document, place)
+        return
+    entry = _at(document, place)
     if "type" not in entry:  # only the merged API has `whenUnsatisfiable`
         entry.update(maxSkew=limit.max_skew, whenUnsatisfiable=limit.when_unsatisfiable.value)
-    elif is_soft:
+    elif limit.when_unsatisfiable is WhenUnsatisfiable.SCHEDULE_ANYWAY:
         entry.pop("maxSkew", None)
     else:
         entry["maxSkew"] = limit.max_skew

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from fleetui.apimachinery import fields
@@ -20,8 +21,16 @@ from fleetui.apimachinery.fields import (
     parse_document,
     pattern,
 )
-from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
-from fleetui.apimachinery.model import ManifestModel, Raw, UnsupportedField, items_at, mapping_at, quote_value
+from fleetui.apimachinery.model import (
+    ManifestModel,
+    Raw,
+    UnsupportedField,
+    conflict,
+    items_at,
+    mapping_at,
+    quote_value,
+    required,
+)
 from placements.manifests.affinity import LabelSelector
 from placements.manifests.placement import namespaced_kind_problems
 
@@ -60,16 +69,13 @@ def _path_problem(path: str) -> fields.NameProblem | None:
     if first in _UNTOUCHABLE:
         return fields.NameProblem("not-supported", f"must not change {first}")
     if first == "metadata" and (not rest or rest[0] not in _OPEN_METADATA):
-        return fields.NameProblem(
-            "not-supported", "must not change metadata other than labels and annotations"
-        )
+        words = "must not change metadata other than labels and annotations"
+        return fields.NameProblem("not-supported", words)
     return None
 
 
 class JsonPatch(ManifestModel):
     """One change to a resource; texts in its value may hold variables."""
-
-    noun: ClassVar[str] = "JSON patch"
 
     op: Annotated[PatchOperator, one_of(PatchOperator)]
     path: Annotated[str, pattern(_path_problem, _PATH)]
@@ -79,10 +85,10 @@ class JsonPatch(ManifestModel):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """Adding and replacing need a value, removing takes none."""
         if raw.get("op") == PatchOperator.REMOVE and "value" in raw:
-            yield ErrorDetail(("value",), "conflict", "Forbidden: not allowed for op remove", "no value")
+            yield conflict("value", "not allowed for op remove", "no value")
         if raw.get("op") in (PatchOperator.ADD, PatchOperator.REPLACE) and "value" not in raw:
-            message = f"Required value: op {raw['op']} needs a value; use remove to delete"
-            yield ErrorDetail(("value",), "required", message, "anything but null")
+            message = f"op {raw['op']} needs a value; use remove to delete"
+            yield required("value", message, "anything but null")
 
     def to_plain(self) -> dict[str, Any]:
         """Return the JSON form; unlike elsewhere, an empty value is a value."""
@@ -93,7 +99,6 @@ class JsonPatch(ManifestModel):
 class OverrideSelectorTerm(ManifestModel):
     """Labels that a cluster has to have."""
 
-    noun: ClassVar[str] = "cluster selector term"
     refused: ClassVar[dict[str, UnsupportedField]] = {
         key: UnsupportedField("not-supported", "Forbidden: overrides select clusters by label only")
         for key in ("propertySelector", "propertySorter")
@@ -105,15 +110,11 @@ class OverrideSelectorTerm(ManifestModel):
 class OverrideClusterSelector(ManifestModel):
     """Terms of which a cluster has to match one; without any, every cluster is meant."""
 
-    noun: ClassVar[str] = "cluster selector"
-
     cluster_selector_terms: Annotated[tuple[OverrideSelectorTerm, ...], list_of()] = ()
 
 
 class OverrideRule(ManifestModel):
     """What to do on the clusters that match; without a cluster selector there are none."""
-
-    noun: ClassVar[str] = "override rule"
 
     cluster_selector: OverrideClusterSelector | None = None
     override_type: Annotated[OverrideType, one_of(OverrideType)] = OverrideType.JSON_PATCH
@@ -125,25 +126,14 @@ class OverrideRule(ManifestModel):
         is_delete = raw.get("overrideType") == OverrideType.DELETE
         patches = raw.get("jsonPatchOverrides", [])
         if is_delete and patches:
-            yield ErrorDetail(
-                ("jsonPatchOverrides",),
-                "conflict",
-                "Forbidden: not allowed for overrideType Delete",
-                "no patches",
-            )
+            yield conflict("jsonPatchOverrides", "not allowed for overrideType Delete", "no patches")
         if not is_delete and patches in ([], ()):
-            yield ErrorDetail(
-                ("jsonPatchOverrides",),
-                "too-few",
-                "Too few: 0: must have at least 1 item",
-                "1 to 20 items, or type Delete",
-            )
+            message, allowed = "Too few: 0: must have at least 1 item", "1 to 20 items, or type Delete"
+            yield ErrorDetail(("jsonPatchOverrides",), "too-few", message, allowed)
 
 
 class OverridePolicy(ManifestModel):
     """The rules, in the order in which they are followed."""
-
-    noun: ClassVar[str] = "override policy"
 
     override_rules: Annotated[tuple[OverrideRule, ...], list_of(low=1, high=MOST)]
 
@@ -151,7 +141,6 @@ class OverridePolicy(ManifestModel):
 class OverriddenResource(ManifestModel):
     """One resource by its name."""
 
-    noun: ClassVar[str] = "resource selector of an override"
     refused: ClassVar[dict[str, UnsupportedField]] = {
         key: UnsupportedField("not-supported", "Forbidden: overrides select resources by name only")
         for key in ("labelSelector", "selectionScope")
@@ -166,16 +155,12 @@ class OverriddenResource(ManifestModel):
 class ClusterPlacementRef(ManifestModel):
     """The placement that an override is for; one for the whole cluster."""
 
-    noun: ClassVar[str] = "placement reference"
-
     name: Name
     scope: Annotated[str, literal(PlacementScope.CLUSTER)] = PlacementScope.CLUSTER
 
 
 class PlacementRef(ManifestModel):
     """The placement that an override is for."""
-
-    noun: ClassVar[str] = "placement reference"
 
     name: Name
     scope: Annotated[PlacementScope, one_of(PlacementScope)] = PlacementScope.CLUSTER
@@ -184,15 +169,12 @@ class PlacementRef(ManifestModel):
 class ClusterOverrideSpec(ManifestModel):
     """Changes to resources outside namespaces; one that names a Namespace changes all that is inside it."""
 
-    noun: ClassVar[str] = "cluster resource override"
-
     placement: ClusterPlacementRef | None = None
     cluster_resource_selectors: Annotated[tuple[OverriddenResource, ...], list_of(low=1, high=MOST)]
     policy: OverridePolicy
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Each resource once, and none that lives inside a namespace."""
         selectors = items_at(raw, "clusterResourceSelectors")[:MOST]
         for problem in (*_repeated(selectors), *namespaced_kind_problems(selectors)):
             yield problem.under("clusterResourceSelectors")
@@ -201,15 +183,12 @@ class ClusterOverrideSpec(ManifestModel):
 class OverrideSpec(ManifestModel):
     """Changes to resources of one namespace."""
 
-    noun: ClassVar[str] = "resource override"
-
     placement: PlacementRef | None = None
     resource_selectors: Annotated[tuple[OverriddenResource, ...], list_of(low=1, high=MOST)]
     policy: OverridePolicy
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Each resource once."""
         selectors = items_at(raw, "resourceSelectors")[:MOST]
         yield from (problem.under("resourceSelectors") for problem in _repeated(selectors))
 
@@ -227,10 +206,7 @@ def _repeated(selectors: list[Any]) -> Iterator[ErrorDetail]:
 class ClusterResourceOverride(FleetDocument):
     """A whole document."""
 
-    noun: ClassVar[str] = CLUSTER_OVERRIDE_KIND
-
     api_version: WithAlpha
-    kind: Annotated[str, literal(CLUSTER_OVERRIDE_KIND)]
     spec: ClusterOverrideSpec
 
 
@@ -245,22 +221,13 @@ class NamespacedMeta(ObjectMeta):
 class ResourceOverride(FleetDocument):
     """A whole document."""
 
-    noun: ClassVar[str] = OVERRIDE_KIND
-
     api_version: WithAlpha
-    kind: Annotated[str, literal(OVERRIDE_KIND)]
     metadata: NamespacedMeta
     spec: OverrideSpec
 
 
-def parse_cluster_override(document: object) -> ClusterResourceOverride:
-    """Parse a manifest of this kind. Raise Faults."""
-    return parse_document(ClusterResourceOverride, document)
-
-
-def parse_override(document: object) -> ResourceOverride:
-    """Parse a manifest of this kind. Raise Faults."""
-    return parse_document(ResourceOverride, document)
+parse_cluster_override = partial(parse_document, ClusterResourceOverride)
+parse_override = partial(parse_document, ResourceOverride)
 
 
 def override_change_faults(before: FleetDocument, after: FleetDocument) -> list[FieldError]:

@@ -4,16 +4,24 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from functools import partial
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from fleetui.apimachinery import fields
 from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, ManifestWarning
-from fleetui.apimachinery.fields import ObjectMeta, api_version, integer, list_of, literal, one_of, pattern
+from fleetui.apimachinery.fields import (
+    FleetDocument,
+    ObjectMeta,
+    integer,
+    list_of,
+    one_of,
+    pattern,
+)
 from fleetui.apimachinery.kinds import (
+    OCM_GROUP,
     PLACEMENT_KIND,
-    PLACEMENT_VERSIONS,
     KindScope,
     refuse_other_kinds,
     scope_of,
@@ -23,24 +31,28 @@ from fleetui.apimachinery.model import (
     ManifestModel,
     Raw,
     Semantics,
+    conflict,
     items_at,
     mapping_at,
     parse_manifest,
-    plain_problems,
     quote_value,
+    required,
     semantics_problem,
 )
 from placements.manifests.affinity import LabelSelector
 from placements.manifests.ocm import (
+    OCM_KIND,
     RESOURCES_ANNOTATION,
+    SPREAD_OPTIONS_ANNOTATION,
     STRATEGY_ANNOTATION,
     Gathering,
     annotated,
     annotation_of,
     annotation_path,
     in_annotations,
+    json_problem,
 )
-from placements.manifests.ocm_placement import is_ocm_placement, parse_ocm_placement
+from placements.manifests.ocm_placement import parse_ocm_placement
 from placements.manifests.policy import PlacementPolicy, policy_caveats
 from placements.manifests.strategy import ApplyStrategy, RolloutStrategy
 
@@ -64,8 +76,6 @@ def is_reserved_namespace(name: str) -> bool:
 class ResourceSelector(ManifestModel):
     """One sort of resources: one by name, some by label, or all of the kind."""
 
-    noun: ClassVar[str] = "resource selector"
-
     group: Annotated[str, pattern(fields.group_problem, 'an API group, "" for the core', filled_in=False)]
     version: Annotated[str, pattern(fields.version_problem, "an API version such as v1")]
     kind: Annotated[str, pattern(fields.kind_problem, "a kind such as Namespace")]
@@ -80,17 +90,15 @@ class ResourceSelector(ManifestModel):
         """By name or by label, not both; and no reserved namespace (lifecycle A.16, B.1.1)."""
         name = raw.get("name")
         if name and "labelSelector" in raw:
-            message = "Forbidden: not allowed together with name"
-            yield ErrorDetail(("labelSelector",), "conflict", message, "name or labelSelector")
+            yield conflict("labelSelector", "not allowed together with name", "name or labelSelector")
         if selects_namespace(raw) and isinstance(name, str) and is_reserved_namespace(name):
             yield reserved_namespace_problem(name)
 
 
 def reserved_namespace_problem(name: str) -> ErrorDetail:
+    message = f"Forbidden: {quote_value(name)} belongs to the hub itself"
     allowed = "namespaces other than default, fleet-* and kube-*"
-    return ErrorDetail(
-        ("name",), "reserved-namespace", f"Forbidden: {quote_value(name)} belongs to the hub itself", allowed
-    )
+    return ErrorDetail(("name",), "reserved-namespace", message, allowed)
 
 
 def selects_namespace(raw: Raw) -> bool:
@@ -103,8 +111,8 @@ def scope_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
     scoped = [index for index in namespaces if _has_own_selectors(mapping_at(selectors[index]))]
     for index in scoped:
         if not mapping_at(selectors[index]).get("name"):
-            message = "Required value: NamespaceWithResourceSelectors needs the name of one namespace"
-            yield ErrorDetail((index, "name"), "required", message, "a name")
+            message = "NamespaceWithResourceSelectors needs the name of one namespace"
+            yield required("name", message, "a name").under(index)
     others = [index for index in namespaces if index != scoped[0]] if scoped else []
     for index in others:
         message = f"Forbidden: not allowed together with {SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS}"
@@ -140,7 +148,6 @@ def _has_own_selectors(raw: Raw) -> bool:
 
 
 SEMANTICS_ANNOTATION = "fleetui.io/semantics"
-SPREAD_OPTIONS_ANNOTATION = "fleetui.io/spread-options"
 APPROVER_DIFFERS_ANNOTATION = "fleetui.io/approver-differs"
 MOST_SELECTORS = 100
 _STORED = "stored, but has no effect yet"
@@ -155,8 +162,6 @@ class StatusReportingScope(StrEnum):
 
 class PlacementSpec(ManifestModel):
     """Which resources to place, where, and how changes are rolled out."""
-
-    noun: ClassVar[str] = "placement spec"
 
     resource_selectors: Annotated[tuple[ResourceSelector, ...], list_of(low=1, high=MOST_SELECTORS)]
     policy: PlacementPolicy = Field(default_factory=PlacementPolicy)
@@ -174,19 +179,11 @@ class PlacementSpec(ManifestModel):
         yield from (problem.under("resourceSelectors") for problem in across)
         namespaces = sum(selects_namespace(mapping_at(selector)) for selector in selectors)
         if raw.get("statusReportingScope") == StatusReportingScope.NAMESPACE_ACCESSIBLE and namespaces != 1:
-            message = "Forbidden: NamespaceAccessible needs exactly one resource selector of kind Namespace"
-            yield ErrorDetail(("statusReportingScope",), "conflict", message, "ClusterScopeOnly")
+            message = "NamespaceAccessible needs exactly one resource selector of kind Namespace"
+            yield conflict("statusReportingScope", message, "ClusterScopeOnly")
 
 
-class ClusterResourcePlacement(ManifestModel):
-    """A whole document; its status is accepted and left aside."""
-
-    noun: ClassVar[str] = PLACEMENT_KIND
-    ignored_fields: ClassVar[frozenset[str]] = frozenset({"status"})
-
-    api_version: Annotated[str, api_version(*PLACEMENT_VERSIONS)]
-    kind: Annotated[str, literal(PLACEMENT_KIND)]
-    metadata: ObjectMeta
+class ClusterResourcePlacement(FleetDocument):
     spec: PlacementSpec
 
     @classmethod
@@ -200,12 +197,10 @@ class ClusterResourcePlacement(ManifestModel):
 
     @property
     def semantics(self) -> Semantics:
-        """Return the semantics of the annotation, `fleet` without one."""
         return Semantics(self.metadata.annotations.get(SEMANTICS_ANNOTATION, DEFAULT_SEMANTICS))
 
     @property
     def spread_options(self) -> dict[str, Any]:
-        """Return the options of the spread rules, as the annotation holds them."""
         text = self.metadata.annotations.get(SPREAD_OPTIONS_ANNOTATION)
         return dict(json.loads(text)) if text else {}
 
@@ -216,22 +211,15 @@ class ClusterResourcePlacement(ManifestModel):
 
     @property
     def selectors_path(self) -> str:
-        """Return the path of its resource selectors in the manifest."""
         return "spec.resourceSelectors"
 
     def in_document(self, caveat: ManifestWarning) -> ManifestWarning:
         """Return a warning about its policy or its spec with the path in the manifest."""
         return caveat
 
-    def to_manifest(self) -> dict[str, Any]:
-        """Return the manifest to export; parsing it results in an equal value."""
-        return self.to_plain()
-
 
 class OcmPlacementSpec(PlacementSpec):
     """The spec of a Placement of Open Cluster Management; it may select no resources at all."""
-
-    noun: ClassVar[str] = "set of annotations"
 
     resource_selectors: Annotated[tuple[ResourceSelector, ...], list_of(high=MOST_SELECTORS)] = ()
 
@@ -254,7 +242,6 @@ class OcmPlacement(ClusterResourcePlacement):
 
     @property
     def spread_options(self) -> dict[str, Any]:
-        """Return the options that its constraints, its prioritizers and its annotation result in."""
         return self.options
 
     @property
@@ -262,23 +249,11 @@ class OcmPlacement(ClusterResourcePlacement):
         return annotation_path(RESOURCES_ANNOTATION)
 
     def in_document(self, caveat: ManifestWarning) -> ManifestWarning:
-        """Return a warning about its policy or its spec with the path in the manifest."""
         path = caveat.path.removeprefix("spec.")
         for here, there in (*self.places.items(), ("policy", "spec")):
             if path.startswith(here):
                 return replace(caveat, path=there + path.removeprefix(here))
         return replace(caveat, path=annotation_of(path)) if path.startswith("strategy") else caveat
-
-
-def _spread_options_problem(text: str) -> ErrorDetail | None:
-    allowed = 'a JSON object such as {"mode": "strict"}'
-    try:
-        options = json.loads(text)
-    except (ValueError, RecursionError):
-        return ErrorDetail((), "bad-format", "Invalid value: must be JSON", allowed)
-    if not isinstance(options, dict) or plain_problems(options):
-        return ErrorDetail((), "bad-format", "Invalid value: must be a plain JSON object", allowed)
-    return None
 
 
 def _truth_problem(text: str) -> ErrorDetail | None:
@@ -291,13 +266,20 @@ def _misplaced(field: str) -> Callable[[str], ErrorDetail]:
     return lambda _: ErrorDetail((), "misplaced", message, f"spec.{field}")
 
 
-_OUR_ANNOTATIONS = {
+_OUR_ANNOTATIONS: dict[str, Callable[[str], ErrorDetail | None]] = {
     APPROVER_DIFFERS_ANNOTATION: _truth_problem,
     RESOURCES_ANNOTATION: _misplaced("resourceSelectors"),
     SEMANTICS_ANNOTATION: semantics_problem,
-    SPREAD_OPTIONS_ANNOTATION: _spread_options_problem,
+    SPREAD_OPTIONS_ANNOTATION: partial(json_problem, SPREAD_OPTIONS_ANNOTATION),
     STRATEGY_ANNOTATION: _misplaced("strategy"),
 }
+
+
+def is_ocm_placement(document: object) -> bool:
+    """Return whether a manifest claims to be a Placement of Open Cluster Management."""
+    if not isinstance(document, Mapping) or document.get("kind") != OCM_KIND:
+        return False
+    return str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP
 
 
 def parse_placement(document: Any) -> ClusterResourcePlacement:
@@ -308,12 +290,9 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
     if is_ocm_placement(document):
         found = Gathering()
         found.faults += _ocm_annotation_faults(document)
-        options = found.read(lambda: _given_options(document))
-        parsed = found.read(
-            lambda: parse_ocm_placement(
-                document, options=options, options_path=annotation_path(SPREAD_OPTIONS_ANNOTATION)
-            )
-        )
+        options = found.read(lambda: annotated(document, SPREAD_OPTIONS_ANNOTATION))
+        options_path = annotation_path(SPREAD_OPTIONS_ANNOTATION)
+        parsed = found.read(lambda: parse_ocm_placement(document, options=options, options_path=options_path))
         spec = found.read(lambda: _ocm_spec(document))
         if parsed is None or spec is None or found.faults:
             raise InvalidManifest(found.faults)
@@ -339,24 +318,12 @@ def _ocm_annotation_faults(document: Any) -> Iterator[FieldError]:
     annotations = mapping_at(document, "metadata", "annotations")
     if annotations.get(SEMANTICS_ANNOTATION, Semantics.OCM) != Semantics.OCM:
         message = "Forbidden: an OCM Placement always has ocm semantics"
-        yield FieldError(
-            annotation_path(SEMANTICS_ANNOTATION), "conflict", message, "ocm, or no such annotation"
-        )
+        path, allowed = annotation_path(SEMANTICS_ANNOTATION), "ocm, or no such annotation"
+        yield FieldError(path, "conflict", message, allowed)
     differs = annotations.get(APPROVER_DIFFERS_ANNOTATION)
     if isinstance(differs, str) and (problem := _truth_problem(differs)):
-        yield FieldError(
-            annotation_path(APPROVER_DIFFERS_ANNOTATION), problem.code, problem.message, problem.allowed
-        )
-
-
-def _given_options(document: Any) -> dict[str, Any] | None:
-    text = mapping_at(document, "metadata", "annotations").get(SPREAD_OPTIONS_ANNOTATION)
-    if not isinstance(text, str):
-        return None
-    if problem := _spread_options_problem(text):
-        path = annotation_path(SPREAD_OPTIONS_ANNOTATION)
-        raise InvalidManifest([FieldError(path, problem.code, problem.message, problem.allowed)])
-    return dict(json.loads(text))
+        path = annotation_path(APPROVER_DIFFERS_ANNOTATION)
+        yield FieldError(path, problem.code, problem.message, problem.allowed)
 
 
 def _ocm_spec(document: Any) -> OcmPlacementSpec:
@@ -375,13 +342,6 @@ def selectors_of_document(document: Mapping[str, Any]) -> tuple[ResourceSelector
     if is_ocm_placement(document):
         return parse_resource_selectors(annotated(document, RESOURCES_ANNOTATION) or ())
     return parse_resource_selectors(document["spec"]["resourceSelectors"])
-
-
-def parse_placement_spec(
-    raw: object, *, semantics: Semantics = DEFAULT_SEMANTICS, path: str = "spec"
-) -> PlacementSpec:
-    """Parse the `spec` of a placement. Raise Faults."""
-    return parse_manifest(PlacementSpec, raw, semantics=semantics, path=path)
 
 
 def parse_resource_selectors(
@@ -416,9 +376,8 @@ def spec_caveats(spec: PlacementSpec, *, path: str = "spec") -> tuple[ManifestWa
         caveats.append(ManifestWarning("zero-max-unavailable", place, "0: in-place updates never start"))
     if budgets and budgets.max_surge.number == 0:
         place = f"{path}.strategy.rollingUpdate.maxSurge"
-        caveats.append(
-            ManifestWarning("zero-max-surge", place, "0: a replacement starts only after a removal")
-        )
+        message = "0: a replacement starts only after a removal"
+        caveats.append(ManifestWarning("zero-max-surge", place, message))
     if strategy.apply_strategy != ApplyStrategy():
         message = f"other than the defaults: {_STORED}"
         caveats.append(ManifestWarning("not-acted-on-yet", f"{path}.strategy.applyStrategy", message))

@@ -6,7 +6,7 @@ changed one.
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationInfo
 
@@ -20,23 +20,21 @@ from fleetui.apimachinery.fields import (
     list_of,
     literal,
     one_of,
+    refusal,
 )
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
     Raw,
     Semantics,
+    conflict,
     duplicate_problems,
-    failure,
     items_at,
     mapping_at,
     parse_manifest,
+    required,
 )
-from placements.manifests.affinity import (
-    Affinity,
-    ClusterSelectorTerm,
-    PreferredTerm,
-)
+from placements.manifests.affinity import Affinity, ClusterSelectorTerm, PreferredTerm
 
 MOST_CLUSTER_NAMES = 100
 MOST_TOLERATIONS = 100
@@ -92,7 +90,7 @@ def _only_under(*allowed: Semantics) -> BeforeValidator:
         semantics = (info.context or {}).get("semantics")
         if semantics and semantics not in allowed:
             message = f"Forbidden: only allowed for {allowed[0]} semantics, not for {semantics}"
-            raise failure([ErrorDetail((), "field-of-other-semantics", message)])
+            raise refusal("field-of-other-semantics", message)
         return value
 
     return BeforeValidator(check)
@@ -106,8 +104,6 @@ _OCM_ONLY = _only_under(Semantics.OCM)
 
 class TopologySpreadConstraint(ManifestModel):
     """Limits how unevenly clusters may be picked from the domains of a topology key."""
-
-    noun: ClassVar[str] = "topology spread constraint"
 
     topology_key: LabelKey
     max_skew: Annotated[int, integer(1)] = 1
@@ -123,15 +119,11 @@ class TopologySpreadConstraint(ManifestModel):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """Only a hard constraint can require a number of domains (KEP-895)."""
         if "minDomains" in raw and raw.get("whenUnsatisfiable") == "ScheduleAnyway":
-            yield ErrorDetail(
-                ("minDomains",), "conflict", "Forbidden: only allowed for whenUnsatisfiable DoNotSchedule"
-            )
+            yield conflict("minDomains", "only allowed for whenUnsatisfiable DoNotSchedule")
 
 
 class Toleration(ManifestModel):
     """Accepts the taints that it matches."""
-
-    noun: ClassVar[str] = "toleration"
 
     key: OptionalLabelKey = ""
     operator: Annotated[TolerationOperator, one_of(TolerationOperator)] = TolerationOperator.EQUAL
@@ -143,20 +135,13 @@ class Toleration(ManifestModel):
         """Exists takes no value; only Exists may do without a key (lifecycle B.1.3)."""
         operator = raw.get("operator", "Equal")
         if operator == "Exists" and raw.get("value", "") != "":
-            yield ErrorDetail(
-                ("value",), "conflict", "Forbidden: not allowed for operator Exists", "no value"
-            )
+            yield conflict("value", "not allowed for operator Exists", "no value")
         if operator == "Equal" and raw.get("key", "") == "":
-            message = (
-                "Required value: operator Equal needs a key; use operator Exists to tolerate every taint"
-            )
-            yield ErrorDetail(("key",), "required", message)
+            yield required("key", "operator Equal needs a key; use operator Exists to tolerate every taint")
 
 
 class PlacementPolicy(ManifestModel):
     """How clusters are chosen; an absent policy is the default one: every cluster of the fleet."""
-
-    noun: ClassVar[str] = "placement policy"
 
     placement_type: Annotated[PlacementType, one_of(PlacementType)] = PlacementType.PICK_ALL
     cluster_names: Annotated[tuple[ClusterName, ...], list_of(high=MOST_CLUSTER_NAMES)] = ()
@@ -175,16 +160,10 @@ class PlacementPolicy(ManifestModel):
             for key, types in _TYPES_WITH.items():
                 if placement_type not in types and raw.get(key) not in (None, [], ()):
                     message = f"Forbidden: not allowed for placementType {placement_type}"
-                    yield ErrorDetail(
-                        (key,), "forbidden-for-type", message, f"only with {' or '.join(types)}"
-                    )
+                    allowed = f"only with {' or '.join(types)}"
+                    yield ErrorDetail((key,), "forbidden-for-type", message, allowed)
             if placement_type == "PickN" and raw.get("numberOfClusters") is None:
-                yield ErrorDetail(
-                    ("numberOfClusters",),
-                    "required",
-                    "Required value: placementType PickN needs it",
-                    "0 or more",
-                )
+                yield required("numberOfClusters", "placementType PickN needs it", "0 or more")
 
             # PickAll has nothing to prefer under Fleet; elsewhere its preferences just have no effect.
             is_fleet = semantics in (Semantics.FLEET, Semantics.KUBEFLEET)
@@ -220,12 +199,8 @@ class PlacementPolicy(ManifestModel):
         affinity = self.affinity and self.affinity.cluster_affinity
         return affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
 
-    def canonical(self) -> dict[str, Any]:
-        """Return the policy as JSON data with defaults filled in: equal policies have equal forms."""
-        return self.to_plain()
-
     def without_number(self) -> dict[str, Any]:
-        """Return the canonical form without the number: when it changes, a new policy snapshot is needed."""
+        """Return the plain form without the number: when it changes, a new policy snapshot is needed."""
         plain = self.to_plain()
         plain.pop("numberOfClusters", None)
         return plain

@@ -4,44 +4,45 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
 from fleetui.apimachinery.fields import (
+    INT32_MAX,
+    LONGEST_PART,
     DurationText,
     FilledText,
     FleetDocument,
     LabelKey,
     Name,
-    NameProblem,
     immutable_faults,
     list_of,
-    literal,
     one_of,
     parse_document,
     parse_duration,
     pattern,
+    refusal,
+    syntax_problem,
 )
-from fleetui.apimachinery.kinds import APPROVAL_KIND, STAGED_RUN_KIND, STAGED_STRATEGY_KIND
 from fleetui.apimachinery.model import (
     IntOrPercent,
     ManifestModel,
     Raw,
+    conflict,
     duplicate_problems,
-    failure,
     items_at,
     mapping_at,
     quote_value,
+    required,
 )
 from placements.manifests.affinity import LabelSelector
 from placements.manifests.strategy import amount
 
 MOST_STAGES = 31
-_LONGEST_STAGE_NAME = 63
 _STAGE_NAME = re.compile(r"[a-z0-9]+")
-_STAGE_NAME_WORDS = f"at most {_LONGEST_STAGE_NAME} lower-case letters and digits"
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _ONE = IntOrPercent(1)
 
@@ -61,52 +62,35 @@ class RunState(StrEnum):
     STOP = "Stop"
 
 
-def _stage_name_problem(text: str) -> NameProblem | None:
-    if len(text) > _LONGEST_STAGE_NAME:
-        return NameProblem(
-            "too-long", f"must be no more than {_LONGEST_STAGE_NAME} characters, not {len(text)}"
-        )
-    return None if _STAGE_NAME.fullmatch(text) else NameProblem("bad-format", "must be a stage name")
-
-
-def _index_problem(text: str) -> NameProblem | None:
-    return None if _INDEX.fullmatch(text) else NameProblem("bad-format", "must be an index")
-
-
 def _concurrency(value: object) -> IntOrPercent:
     found = amount(value)
     if found.number < 1:
         message = f"Invalid value: {found}: must be at least 1 or 1%"
-        raise failure([ErrorDetail((), "out-of-range", message, "an integer from 1, or 1% to 100%")])
+        raise refusal("out-of-range", message, "an integer from 1, or 1% to 100%")
     return found
 
 
-StageName: TypeAlias = Annotated[str, pattern(_stage_name_problem, _STAGE_NAME_WORDS)]
+_STAGE_NAME_PROBLEM = partial(
+    syntax_problem, syntax=_STAGE_NAME, longest=LONGEST_PART, words="must be a stage name"
+)
+_INDEX_PROBLEM = partial(syntax_problem, syntax=_INDEX, longest=INT32_MAX, words="must be an index")
+_STAGE_NAME_WORDS = f"at most {LONGEST_PART} lower-case letters and digits"
+StageName: TypeAlias = Annotated[str, pattern(_STAGE_NAME_PROBLEM, _STAGE_NAME_WORDS)]
 Concurrency: TypeAlias = Annotated[IntOrPercent, BeforeValidator(_concurrency)]
 
 
 class StageTask(ManifestModel):
     """Something that has to happen before or after the clusters of a stage are updated."""
 
-    noun: ClassVar[str] = "stage task"
-
     type: Annotated[TaskType, one_of(TaskType)]
     wait_time: DurationText | None = None
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A timed wait has a duration, an approval has none."""
         if raw.get("type") == TaskType.TIMED_WAIT and "waitTime" not in raw:
-            yield ErrorDetail(
-                ("waitTime",),
-                "required",
-                "Required value: type TimedWait needs it",
-                "a duration such as 1h30m",
-            )
+            yield required("waitTime", "type TimedWait needs it", "a duration such as 1h30m")
         if raw.get("type") == TaskType.APPROVAL and "waitTime" in raw:
-            yield ErrorDetail(
-                ("waitTime",), "conflict", "Forbidden: not allowed for type Approval", "no value"
-            )
+            yield conflict("waitTime", "not allowed for type Approval", "no value")
 
 
 class StageSpec(ManifestModel):
@@ -114,8 +98,6 @@ class StageSpec(ManifestModel):
 
     Without a label selector it has no clusters; an empty selector takes every one.
     """
-
-    noun: ClassVar[str] = "stage"
 
     name: StageName
     label_selector: LabelSelector | None = None
@@ -130,9 +112,8 @@ class StageSpec(ManifestModel):
         for index, task in enumerate(items_at(raw, "beforeStageTasks")[:1]):
             if mapping_at(task).get("type") == TaskType.TIMED_WAIT:
                 keys = ("beforeStageTasks", index, "type")
-                yield ErrorDetail(
-                    keys, "misplaced", "Forbidden: TimedWait is only allowed after a stage", TaskType.APPROVAL
-                )
+                message = "Forbidden: TimedWait is only allowed after a stage"
+                yield ErrorDetail(keys, "misplaced", message, TaskType.APPROVAL)
         types = [mapping_at(task).get("type") for task in items_at(raw, "afterStageTasks")[:2]]
         if len(types) == 2 and types[0] == types[1] and types[0] is not None:
             keys = ("afterStageTasks", 1, "type")
@@ -155,8 +136,6 @@ class StageSpec(ManifestModel):
 class StagedStrategySpec(ManifestModel):
     """The stages, in their order."""
 
-    noun: ClassVar[str] = "staged update strategy"
-
     stages: Annotated[tuple[StageSpec, ...], list_of(low=1, high=MOST_STAGES)]
 
     @classmethod
@@ -170,19 +149,14 @@ class StagedStrategySpec(ManifestModel):
 class ClusterStagedUpdateStrategy(FleetDocument):
     """A whole strategy document."""
 
-    noun: ClassVar[str] = STAGED_STRATEGY_KIND
-
-    kind: Annotated[str, literal(STAGED_STRATEGY_KIND)]
     spec: StagedStrategySpec
 
 
 class StagedRunSpec(ManifestModel):
     """Which placement to bring to which resource snapshot, by which strategy."""
 
-    noun: ClassVar[str] = "staged update run"
-
     placement_name: Name
-    resource_snapshot_index: Annotated[str, pattern(_index_problem, "an integer from 0")] | None = None
+    resource_snapshot_index: Annotated[str, pattern(_INDEX_PROBLEM, "an integer from 0")] | None = None
     staged_rollout_strategy_name: Name
     state: Annotated[RunState, one_of(RunState)] = RunState.INITIALIZE
 
@@ -190,13 +164,10 @@ class StagedRunSpec(ManifestModel):
 class ClusterStagedUpdateRun(FleetDocument):
     """A whole run document."""
 
-    noun: ClassVar[str] = STAGED_RUN_KIND
-
-    kind: Annotated[str, literal(STAGED_RUN_KIND)]
     spec: StagedRunSpec
 
 
-class Condition(ManifestModel):
+class ApprovalCondition(ManifestModel):
     """One condition of a status, as far as it matters."""
 
     allow_unknown: ClassVar[bool] = True
@@ -210,13 +181,11 @@ class ApprovalStatus(ManifestModel):
 
     allow_unknown: ClassVar[bool] = True
 
-    conditions: Annotated[tuple[Condition, ...], list_of()] = ()
+    conditions: Annotated[tuple[ApprovalCondition, ...], list_of()] = ()
 
 
 class ApprovalSpec(ManifestModel):
     """The stage and run that wait."""
-
-    noun: ClassVar[str] = "approval request"
 
     parent_stage_rollout: Name
     target_stage: StageName
@@ -225,10 +194,8 @@ class ApprovalSpec(ManifestModel):
 class ClusterApprovalRequest(FleetDocument):
     """A request to approve a stage; its status holds the answer."""
 
-    noun: ClassVar[str] = APPROVAL_KIND
     ignored_fields: ClassVar[frozenset[str]] = frozenset()
 
-    kind: Annotated[str, literal(APPROVAL_KIND)]
     spec: ApprovalSpec
     status: ApprovalStatus | None = None
 
@@ -238,20 +205,9 @@ class ClusterApprovalRequest(FleetDocument):
         return any((one.type, one.status) == ("Approved", "True") for one in conditions)
 
 
-def parse_staged_strategy(document: object) -> ClusterStagedUpdateStrategy:
-    """Parse a manifest of this kind. Raise Faults."""
-    return parse_document(ClusterStagedUpdateStrategy, document)
-
-
-def parse_staged_run(document: object) -> ClusterStagedUpdateRun:
-    """Parse a manifest of this kind. Raise Faults."""
-    return parse_document(ClusterStagedUpdateRun, document)
-
-
-def parse_approval_request(document: object) -> ClusterApprovalRequest:
-    """Parse a manifest of this kind. Raise Faults."""
-    return parse_document(ClusterApprovalRequest, document)
-
+parse_staged_strategy = partial(parse_document, ClusterStagedUpdateStrategy)
+parse_staged_run = partial(parse_document, ClusterStagedUpdateRun)
+parse_approval_request = partial(parse_document, ClusterApprovalRequest)
 
 _MOVES = {
     RunState.INITIALIZE: (RunState.INITIALIZE, RunState.RUN),

@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from fleetui.apimachinery.errors import ErrorDetail
-from fleetui.apimachinery.fields import INT32_MAX, Flag, integer, one_of
+from fleetui.apimachinery.fields import INT32_MAX, Flag, integer, one_of, refusal
 from fleetui.apimachinery.model import (
     IntOrPercent,
     ManifestModel,
     Raw,
     UnsupportedField,
-    failure,
+    conflict,
     quote_value,
 )
 
@@ -64,21 +64,19 @@ class PropagationPolicy(StrEnum):
 
 
 def amount(value: object) -> IntOrPercent:
-    """Return a number or percentage. Raise an error if it is neither an integer >= 0 nor 0% to 100%."""
+    """Return an integer >= 0, or a percentage from 0 to 100. Raise an error for anything else."""
     if isinstance(value, IntOrPercent):
         return value
     message = f"Invalid value: {quote_value(value)}: must be an integer or a percentage"
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise failure([ErrorDetail((), "wrong-type", message, _ALLOWED_AMOUNT)])
+        raise refusal("wrong-type", message, _ALLOWED_AMOUNT)
     match = _AMOUNT.fullmatch(str(value)) if isinstance(value, str) or value >= 0 else None
     if match is None and isinstance(value, str):
-        raise failure([ErrorDetail((), "bad-format", message, _ALLOWED_AMOUNT)])
+        raise refusal("bad-format", message, _ALLOWED_AMOUNT)
     if match is None or int(match["number"] or 0) > INT32_MAX:
         message = f"Invalid value: {value}: must be from 0 to {INT32_MAX}"
-        raise failure([ErrorDetail((), "out-of-range", message, _ALLOWED_AMOUNT)])
-    if match["percent"]:
-        return IntOrPercent(int(match["percent"]), is_percent=True)
-    return IntOrPercent(int(match["number"]))
+        raise refusal("out-of-range", message, _ALLOWED_AMOUNT)
+    return IntOrPercent(int(match["percent"] or match["number"]), is_percent=bool(match["percent"]))
 
 
 Amount: TypeAlias = Annotated[IntOrPercent, BeforeValidator(amount)]
@@ -87,8 +85,6 @@ _QUARTER = IntOrPercent(25, is_percent=True)
 
 class RollingUpdate(ManifestModel):
     """How many clusters may be unavailable or extra at a time."""
-
-    noun: ClassVar[str] = "rolling update"
 
     max_unavailable: Amount = _QUARTER
     max_surge: Amount = _QUARTER
@@ -105,15 +101,11 @@ class RollingUpdate(ManifestModel):
 class ServerSideApplyConfig(ManifestModel):
     """Options of server-side apply."""
 
-    noun: ClassVar[str] = "server-side apply configuration"
-
     force: Flag = False
 
 
 class ApplyStrategy(ManifestModel):
     """How resources are written; no driver acts on anything but the defaults yet (lifecycle A.17)."""
-
-    noun: ClassVar[str] = "placement's apply strategy"
 
     type: Annotated[ApplyType, one_of(ApplyType)] = ApplyType.CLIENT_SIDE_APPLY
     comparison_option: Annotated[ComparisonOption, one_of(ComparisonOption)] = (
@@ -128,9 +120,7 @@ class ApplyStrategy(ManifestModel):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """Options of server-side apply need that type (lifecycle B.1.4)."""
         if "serverSideApplyConfig" in raw and raw.get("type") != ApplyType.SERVER_SIDE_APPLY:
-            yield ErrorDetail(
-                ("serverSideApplyConfig",), "conflict", "Forbidden: only allowed for type ServerSideApply"
-            )
+            yield conflict("serverSideApplyConfig", "only allowed for type ServerSideApply")
 
     @classmethod
     def complete(cls, raw: Raw) -> Raw:
@@ -149,15 +139,12 @@ class ApplyStrategy(ManifestModel):
 
 
 class DeleteStrategy(ManifestModel):
-    noun: ClassVar[str] = "delete strategy"
-
     propagation_policy: Annotated[PropagationPolicy, one_of(PropagationPolicy)] = PropagationPolicy.DELETE
 
 
 class RolloutStrategy(ManifestModel):
     """How changes reach the clusters; `rolling_update` is there exactly for the type RollingUpdate."""
 
-    noun: ClassVar[str] = "rollout strategy"
     refused: ClassVar[Mapping[str, UnsupportedField]] = {
         "reportBackStrategy": UnsupportedField(
             "not-supported", "Forbidden: reporting status back to the hub is not supported"
@@ -173,9 +160,7 @@ class RolloutStrategy(ManifestModel):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """A staged placement has no rolling update (lifecycle B.1.4)."""
         if "rollingUpdate" in raw and raw.get("type") == StrategyType.EXTERNAL:
-            yield ErrorDetail(
-                ("rollingUpdate",), "conflict", "Forbidden: not allowed for type External", "no value"
-            )
+            yield conflict("rollingUpdate", "not allowed for type External", "no value")
 
     @classmethod
     def complete(cls, raw: Raw) -> Raw:

@@ -5,7 +5,7 @@ from django.db.models import Q
 
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState
-from placements.models.closed_sets import one_of
+from placements.models.closed_sets import known
 from placements.models.decisions import Decision
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot
@@ -61,18 +61,15 @@ class Binding(models.Model):
         ]
         constraints = [
             models.UniqueConstraint(fields=["placement", "cluster_name"], name="binding_once"),
-            models.CheckConstraint(condition=one_of("state", BindingState), name="binding_state_known"),
-            models.CheckConstraint(condition=one_of("phase", Phase), name="binding_phase_known"),
-            models.CheckConstraint(
-                condition=one_of("failure", ("", *FailureKind)), name="binding_failure_known"
-            ),
+            known("state", BindingState, "binding_state_known"),
+            known("phase", Phase, "binding_phase_known"),
+            known("failure", ("", *FailureKind), "binding_failure_known"),
             models.CheckConstraint(
                 condition=~Q(state=BindingState.SCHEDULED.value) | Q(phase=Phase.NOT_STARTED.value),
                 name="binding_scheduled_means_nothing_started",
             ),
-            models.CheckConstraint(
-                condition=one_of("previous_state", (BindingState.SCHEDULED, BindingState.BOUND)),
-                name="binding_previous_state_known",
+            known(
+                "previous_state", (BindingState.SCHEDULED, BindingState.BOUND), "binding_previous_state_known"
             ),
         ]
 

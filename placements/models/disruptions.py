@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 
 from fleetui.fields import OrderedJSONField
-from placements.models.closed_sets import one_of
+from placements.models.closed_sets import known
 from placements.models.placements import LONGEST_NAME, Placement
 
 LONGEST_OBJECT_NAME = 253
@@ -61,10 +61,7 @@ class Drain(models.Model):
             models.UniqueConstraint(
                 fields=["cluster_name"], condition=Q(state="running"), name="one_running_drain"
             ),
-            models.CheckConstraint(
-                condition=one_of("state", ("running", "done", "cancelled", "expired")),
-                name="drain_state_known",
-            ),
+            known("state", ("running", "done", "cancelled", "expired"), "drain_state_known"),
             models.CheckConstraint(
                 condition=Q(state="running", ended_at__isnull=True)
                 | (~Q(state="running") & Q(ended_at__isnull=False)),
@@ -104,9 +101,10 @@ class DrainStep(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["drain", "placement_name"], name="drain_step_once"),
-            models.CheckConstraint(
-                condition=one_of("state", ("waiting", "blocked", "leaving", "next-run", "gone", "stays")),
-                name="drain_step_state_known",
+            known(
+                "state",
+                ("waiting", "blocked", "leaving", "next-run", "gone", "stays"),
+                "drain_step_state_known",
             ),
         ]
 
@@ -140,12 +138,7 @@ class Eviction(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["placement_name", "-id"], name="eviction_of_placement")]
-        constraints = [
-            models.CheckConstraint(
-                condition=one_of("outcome", ("executed", "not-executed", "invalid")),
-                name="eviction_outcome_known",
-            )
-        ]
+        constraints = [known("outcome", ("executed", "not-executed", "invalid"), "eviction_outcome_known")]
 
     def __str__(self) -> str:
         return f"{self.placement_name} from {self.cluster_name}: {self.outcome}"

@@ -4,7 +4,7 @@ from django.db import models
 
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.fields import OrderedJSONField
-from placements.models.closed_sets import one_of
+from placements.models.closed_sets import known
 
 OVERRIDE_KINDS = (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)
 _LONGEST_NAME = 253
@@ -30,7 +30,7 @@ class Override(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["kind", "namespace", "name"], name="override_once"),
-            models.CheckConstraint(condition=one_of("kind", OVERRIDE_KINDS), name="override_kind_known"),
+            known("kind", OVERRIDE_KINDS, "override_kind_known"),
         ]
 
     def __str__(self) -> str:
@@ -91,9 +91,7 @@ class OverrideSnapshot(models.Model):
                 condition=models.Q(is_latest=True),
                 name="one_latest_override_snapshot",
             ),
-            models.CheckConstraint(
-                condition=one_of("kind", OVERRIDE_KINDS), name="override_snapshot_kind_known"
-            ),
+            known("kind", OVERRIDE_KINDS, "override_snapshot_kind_known"),
         ]
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from fleetui.apimachinery.model import Semantics
 from fleetui.fields import OrderedJSONField
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
-from placements.models.closed_sets import one_of
+from placements.models.closed_sets import known
 
 LONGEST_NAME = 63
 
@@ -95,12 +95,8 @@ class Placement(models.Model):
             models.CheckConstraint(
                 condition=Q(observed_generation__lte=F("generation")), name="observed_at_most_generation"
             ),
-            models.CheckConstraint(
-                condition=one_of("placement_type", PlacementType), name="placement_type_known"
-            ),
-            models.CheckConstraint(
-                condition=one_of("semantics", Semantics), name="placement_semantics_known"
-            ),
+            known("placement_type", PlacementType, "placement_type_known"),
+            known("semantics", Semantics, "placement_semantics_known"),
             models.CheckConstraint(
                 condition=Q(placement_type=PlacementType.PICK_N.value, number_of_clusters__isnull=False)
                 | (~Q(placement_type=PlacementType.PICK_N.value) & Q(number_of_clusters__isnull=True)),

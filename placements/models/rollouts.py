@@ -8,7 +8,7 @@ from django.db.models import Q
 from fleetui.apimachinery.kinds import APPROVAL_KIND
 from fleetui.fields import OrderedJSONField
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
-from placements.models.closed_sets import one_of
+from placements.models.closed_sets import known, one_of
 from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.snapshots import ResourceSnapshot
 
@@ -51,10 +51,7 @@ class Rollout(models.Model):
                 | (~Q(state="running") & Q(ended_at__isnull=False)),
                 name="rollout_ended_at",
             ),
-            models.CheckConstraint(
-                condition=one_of("state", ("running", "finished", "superseded", "stopped")),
-                name="rollout_state_known",
-            ),
+            known("state", ("running", "finished", "superseded", "stopped"), "rollout_state_known"),
         ]
 
     def __str__(self) -> str:
@@ -102,7 +99,7 @@ class ClusterUpdate(models.Model):
 class RolloutSample(models.Model):
     """Counts of a rollout's clusters by state at one time.
 
-    The columns are those of `placements.rollout.tally.Tally`; a new row is written when they have changed.
+    The columns are those of `placements.engine.rollout.waves.RolloutProgress`; written when they change.
     """
 
     rollout = models.ForeignKey(Rollout, models.CASCADE, related_name="samples")
@@ -146,9 +143,9 @@ class StagedRun(models.Model):
 
     `strategy` holds the stages as they were when it was created. `plan` is the run as a value
     (`placements.engine.rollout.staged_run`), None until it is initialized; `overrides` the keys of the
-    override snapshots that it froze, by cluster; `answer` what happens next and what it waits for.
-    `skipped_waits` and `retries` are actions of users, by stage and by cluster, and when. `changes` is
-    incremented with every change.
+    override snapshots that it froze, by cluster; `sync_result` what happens next and what it waits for.
+    `skipped_waits` and `retries` are actions of users, by stage and by cluster, and when.
+    `progress_version` is incremented with every change.
     """
 
     name = models.CharField(max_length=_LONGEST_NAME, unique=True)
@@ -175,9 +172,7 @@ class StagedRun(models.Model):
     class Meta:
         indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]
         constraints = [
-            models.CheckConstraint(
-                condition=one_of("status", (INITIALISING, *RunStatus)), name="staged_run_status_known"
-            ),
+            known("status", (INITIALISING, *RunStatus), "staged_run_status_known"),
             models.CheckConstraint(
                 condition=Q(one_of("status", ENDS), ended_at__isnull=False)
                 | (~one_of("status", ENDS) & Q(ended_at__isnull=True)),
@@ -207,7 +202,7 @@ class ApprovalRequest(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["run", "stage", "side"], name="approval_requested_once"),
-            models.CheckConstraint(condition=one_of("side", ApprovalPoint), name="approval_side_known"),
+            known("side", ApprovalPoint, "approval_side_known"),
             models.CheckConstraint(
                 condition=Q(approved_at__isnull=True, approved_by="")
                 | (Q(approved_at__isnull=False) & ~Q(approved_by="")),

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
-from placements.models.closed_sets import one_of
+from placements.models.closed_sets import known
 from placements.models.decisions import DecisionRecord, FleetRecord
 from placements.models.placements import LONGEST_NAME, Placement
 
@@ -86,9 +86,7 @@ class ScenarioDecision(models.Model):
             models.UniqueConstraint(
                 fields=["scenario", "variant", "placement_name"], name="scenario_decision_once"
             ),
-            models.CheckConstraint(
-                condition=one_of("variant", ("leave", "cordon")), name="scenario_decision_variant_known"
-            ),
+            known("variant", ("leave", "cordon"), "scenario_decision_variant_known"),
         ]
 
     def __str__(self) -> str:

@@ -5,7 +5,7 @@ from django.db.models import Q
 
 from fleetui.apimachinery.model import Semantics
 from fleetui.fields import OrderedJSONField
-from placements.models.closed_sets import one_of
+from placements.models.closed_sets import known
 from placements.models.placements import Placement
 
 
@@ -31,9 +31,7 @@ class PolicySnapshot(models.Model):
             models.UniqueConstraint(
                 fields=["placement"], condition=Q(is_latest=True), name="one_latest_policy_snapshot"
             ),
-            models.CheckConstraint(
-                condition=one_of("semantics", Semantics), name="policy_snapshot_semantics_known"
-            ),
+            known("semantics", Semantics, "policy_snapshot_semantics_known"),
         ]
 
     def __str__(self) -> str:

@@ -28,9 +28,8 @@ from fleetui.apimachinery.yaml import Document, attach_lines
 from placements.engine.resource_manifest import parse_hub_object
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
-from placements.manifests.ocm_placement import is_ocm_placement
 from placements.manifests.override import parse_cluster_override, parse_override
-from placements.manifests.placement import parse_placement
+from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
 from placements.models import Override
 from placements.services.disruption.budgets import BUDGET, save_budget
@@ -65,22 +64,10 @@ def apply_documents(
     `confirmed`: the user confirmed which placements are unscheduled everywhere. Raise InvalidManifest with
     the errors of all documents, each with its line, or UnschedulesEverything; nothing is changed then.
     """
-    faults: list[tuple[Document, FieldError]] = []
-    several = len(documents) > 1
-    resources = [one for one in documents if _kind(one) not in _OWN_KINDS]
+    resources = [one for one in documents if _kind(one) not in _PARSERS]
     members = [one for one in documents if _kind(one) == MEMBER_KIND]
-    faults += _faults_of(resources, parse_hub_object, several=several)
-    faults += _faults_of(members, parse_member, several=several)
-    for kind, parse in _PARSERS.items():
-        faults += _faults_of([one for one in documents if _kind(one) == kind], parse, several=several)
-    seen: set[tuple[str, ...]] = set()
-    for one in documents:
-        identity = _identity(one.data)
-        if identity and identity in seen:
-            message = f"Duplicate value: {_called(one)}"
-            faults.append((one, FieldError("metadata.name", "duplicate", message)))
-        seen.add(identity)
-    _raise(faults)
+    in_order = sorted(documents, key=lambda one: _RANKS.get(_kind(one), 0))
+    _validate(in_order, documents)
     if members:  # before any placement, in the order of the scheduler: otherwise a deadlock
         lock_fleet()
     results: dict[int, Result] = {}
@@ -93,32 +80,46 @@ def apply_documents(
         joined = upsert_clusters([ClusterSpec(one.data) for one in members], by=by, now=now)
         for one, member in zip(members, joined, strict=True):
             results[id(one)] = Result(CLUSTER, member.name, member.result)
-    results |= _save_others(documents, by=by, now=now, confirmed=confirmed)
-    return [results[id(one)] for one in documents]
-
-
-def _save_others(
-    documents: Sequence[Document], *, by: User | None, now: datetime, confirmed: bool
-) -> Mapping[int, Result]:
-    """Save the documents of the other kinds one by one, kind after kind."""
-    results: dict[int, Result] = {}
     emptied: list[UnscheduledPlacement] = []
     faults: list[tuple[Document, FieldError]] = []
-    several = len(documents) > 1
-    for kind in _PARSERS:
-        for one in documents:
-            if _kind(one) != kind:
-                continue
-            try:
-                results[id(one)] = _save(one.data, kind, by=by, now=now, confirmed=confirmed)
-            except InvalidManifest as found:
-                faults += _placed(one, found, several=several)
-            except UnschedulesEverything as found:
-                emptied += found.emptied
+    for one in in_order[len(resources) + len(members) :]:
+        try:
+            results[id(one)] = _save(one.data, by=by, now=now, confirmed=confirmed)
+        except InvalidManifest as found:
+            faults += _placed(one, found, several=len(documents) > 1)
+        except UnschedulesEverything as found:
+            emptied += found.emptied
     _raise(faults)
     if emptied:
         raise UnschedulesEverything(emptied)
-    return results
+    return [results[id(one)] for one in documents]
+
+
+def _validate(in_order: Sequence[Document], documents: Sequence[Document]) -> None:
+    """Raise InvalidManifest with the errors of all documents, and of those that are there twice."""
+    faults: list[tuple[Document, FieldError]] = []
+    for one in in_order:
+        try:
+            _PARSERS.get(_kind(one), parse_hub_object)(one.data)
+        except InvalidManifest as found:
+            faults += _placed(one, found, several=len(documents) > 1)
+    seen: set[tuple[str, ...]] = set()
+    for one in documents:
+        metadata = one.data.get("metadata") if isinstance(one.data, dict) else None
+        if isinstance(metadata, dict):
+            group = str(one.data.get("apiVersion")).rpartition("/")[0]
+            names = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
+            identity = (group, str(one.data.get("kind")), *names)
+            if identity in seen:
+                message = f"Duplicate value: {_called(one)}"
+                faults.append((one, FieldError("metadata.name", "duplicate", message)))
+            seen.add(identity)
+    _raise(faults)
+
+
+def _raise(faults: Sequence[tuple[Document, FieldError]]) -> None:
+    if faults:
+        raise InvalidManifest(attach_lines(faults))
 
 
 def _kind(document: Document) -> str | None:
@@ -127,18 +128,6 @@ def _kind(document: Document) -> str | None:
     if kind == OCM_KIND and not is_ocm_placement(document.data):
         return None
     return kind if isinstance(kind, str) else None
-
-
-def _faults_of(
-    documents: Sequence[Document], read: Callable[[Any], object], *, several: bool
-) -> list[tuple[Document, FieldError]]:
-    faults: list[tuple[Document, FieldError]] = []
-    for one in documents:
-        try:
-            read(one.data)
-        except InvalidManifest as found:
-            faults += _placed(one, found, several=several)
-    return faults
 
 
 def _placed(
@@ -158,20 +147,8 @@ def _called(document: Document) -> str:
     return f"{data.get('kind', 'document')} {name or document.number}"
 
 
-def _identity(data: Any) -> tuple[str, ...]:
-    metadata = data.get("metadata") if isinstance(data, dict) else None
-    if not isinstance(metadata, dict):
-        return ()
-    group = str(data.get("apiVersion")).rpartition("/")[0]
-    return group, str(data.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name"))
-
-
-def _raise(faults: list[tuple[Document, FieldError]]) -> None:
-    if faults:
-        raise InvalidManifest(attach_lines(faults))
-
-
-def _save(data: Any, kind: str, *, by: User | None, now: datetime, confirmed: bool) -> Result:
+def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Result:
+    kind = data["kind"]
     if kind == EVICTION_KIND:
         eviction, is_new = apply_eviction(data, by=by, now=now)
         result = eviction.outcome if is_new else UNCHANGED
@@ -186,7 +163,8 @@ def _save(data: Any, kind: str, *, by: User | None, now: datetime, confirmed: bo
 
 
 EVICTION, UNCHANGED = "eviction", "unchanged"
-_PARSERS: Mapping[str, Callable[[Any], object]] = {
+_PARSERS: Mapping[str | None, Callable[[Any], object]] = {
+    MEMBER_KIND: parse_member,
     CLUSTER_OVERRIDE_KIND: parse_cluster_override,
     OVERRIDE_KIND: parse_override,
     PLACEMENT_KIND: parse_placement,
@@ -198,6 +176,7 @@ _PARSERS: Mapping[str, Callable[[Any], object]] = {
     APPROVAL_KIND: parse_approval_request,
 }
 """In the order of saving: what others refer to comes first."""
+_RANKS = {kind: rank for rank, kind in enumerate(_PARSERS, 1)}
 _SAVE: Mapping[str, tuple[str, Callable[..., SaveResult[Any]]]] = {
     CLUSTER_OVERRIDE_KIND: (NOUNS[CLUSTER_OVERRIDE_KIND], save_override),
     OVERRIDE_KIND: (NOUNS[OVERRIDE_KIND], save_override),
@@ -207,4 +186,3 @@ _SAVE: Mapping[str, tuple[str, Callable[..., SaveResult[Any]]]] = {
     STAGED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),
     STAGED_RUN_KIND: (STAGED_RUN, save_run),
 }
-_OWN_KINDS = frozenset({MEMBER_KIND, *_PARSERS})

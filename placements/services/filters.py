@@ -3,14 +3,16 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, F, Model, Q, QuerySet
 
 from fleetui.models import Event
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement, Resource, StalePick
 from placements.services.rollouts.attention import runs_under_way, waiting_runs
+
+Row = TypeVar("Row", bound=Model)
 
 
 class PlacementFilterState(StrEnum):
@@ -37,31 +39,26 @@ class PlacementFilter:
     cluster: str = ""
 
 
-PLACEMENT_ORDERS = (
-    "name",
-    "-name",
-    "updated_at",
-    "-updated_at",
-    "created_at",
-    "-created_at",
-    "placed_count",
-    "-placed_count",
-)
+_COLUMNS = ("name", "updated_at", "created_at", "placed_count")
+PLACEMENT_ORDERS = tuple(f"{sign}{column}" for column in _COLUMNS for sign in ("", "-"))
 
 
 def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
     """Return the placements that match; unordered."""
-    rows = Placement.objects.all()
-    if wanted.text:
-        rows = rows.filter(name__contains=wanted.text.lower())
-    if wanted.placement_type:
-        rows = rows.filter(placement_type=wanted.placement_type)
-    if wanted.semantics:
-        rows = rows.filter(semantics=wanted.semantics)
+    rows = _filtered(
+        Placement.objects.all(),
+        name__contains=wanted.text.lower(),
+        placement_type=wanted.placement_type,
+        semantics=wanted.semantics,
+    )
     if wanted.cluster:
         placed = Binding.objects.filter(cluster_name=wanted.cluster)
         rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
     return rows.filter(_STATES[wanted.state]()) if wanted.state else rows
+
+
+def _filtered(rows: QuerySet[Row], **lookups: str) -> QuerySet[Row]:
+    return rows.filter(**{lookup: value for lookup, value in lookups.items() if value})
 
 
 def _having(runs: Iterable[QuerySet[Any]]) -> Q:
@@ -122,7 +119,7 @@ def _cited(rows: QuerySet[Binding]) -> QuerySet[Binding]:
 def decisions_of(*, placement: str = "") -> QuerySet[Decision]:
     """Return decisions with the ids of their records, of one placement or all; unordered."""
     rows = Decision.objects.select_related("record").defer("record__content")
-    return rows.filter(placement_name=placement) if placement else rows
+    return _filtered(rows, placement_name=placement)
 
 
 def latest_decisions(placements: Collection[Placement]) -> dict[int, Decision]:
@@ -133,16 +130,10 @@ def latest_decisions(placements: Collection[Placement]) -> dict[int, Decision]:
 
 def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -> QuerySet[Resource]:
     """Return the resources on the hub that match; unordered."""
-    rows = Resource.objects.all()
-    rows = rows.filter(kind=kind) if kind else rows
-    rows = rows.filter(namespace=namespace) if namespace else rows
-    return rows.filter(name__contains=text) if text else rows
+    return _filtered(Resource.objects.all(), kind=kind, namespace=namespace, name__contains=text)
 
 
 def events_matching(*, kind: str = "", name: str = "", part: str = "", by: str = "") -> QuerySet[Event]:
     """Return the matching events, unordered; `part` of the name and `by` ignore case."""
     rows = Event.objects.all()
-    rows = rows.filter(kind=kind) if kind else rows
-    rows = rows.filter(name=name) if name else rows
-    rows = rows.filter(name__icontains=part) if part else rows
-    return rows.filter(actor_name__icontains=by) if by else rows
+    return _filtered(rows, kind=kind, name=name, name__icontains=part, actor_name__icontains=by)

@@ -15,26 +15,26 @@ from django.db import transaction
 from clusters.fleet import Fleet
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from placements.engine.rollout.staged_run import StageReason
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.decision import Decision, labels_read, properties_read
 from placements.engine.scheduling.profile import chooses_anew
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.vocabulary import counted, joined
 from placements.manifests.binding import BindingState
-from placements.manifests.ocm import STRATEGY_ANNOTATION, annotation_path
-from placements.manifests.ocm_placement import is_ocm_placement
+from placements.manifests.ocm import STRATEGY_ANNOTATION, annotated, annotation_path
 from placements.manifests.placement import (
     ClusterResourcePlacement,
     OcmPlacement,
+    StatusReportingScope,
+    is_ocm_placement,
     parse_placement,
     placement_caveats,
 )
-from placements.manifests.policy import PlacementType
+from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, PolicySnapshot
 from placements.services.pruning import prune_policy_snapshots
@@ -57,15 +57,6 @@ CONFIRMATION = "unschedule-everything"
 """What every entry point sends to confirm that a placement may leave all of its clusters."""
 _NAMES_SHOWN = 5
 _NEW_PLACEMENT = "create a placement with another name, and delete this one when the new one is in place"
-_COLUMNS_READ_FROM_MANIFEST = [
-    "placement_type",
-    "number_of_clusters",
-    "semantics",
-    "label_keys_read",
-    "property_names_read",
-    "revision_history_limit",
-    "reschedules_on_fleet_change",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +86,7 @@ class UnschedulesEverything(Exception):
         )
 
 
+@retry_on_conflict
 def save_placement(
     document: Mapping[str, Any],
     *,
@@ -104,38 +96,16 @@ def save_placement(
     trigger: str = "",
     is_demo: bool = False,
     confirmed: bool = False,
+    manifest: ClusterResourcePlacement | None = None,
 ) -> SaveResult[Placement]:
     """Create a placement or change it, by its whole manifest; the same manifest again changes nothing.
 
     `expected` is the revision that the edit started from, 0 for a placement that must be new; `trigger` is
-    the trigger of the scheduling cycle that follows. `confirmed`: it may leave all of its clusters. Raises
-    InvalidManifest, RevisionConflict and UnschedulesEverything; then nothing has changed.
+    the trigger of the scheduling cycle that follows. `confirmed`: it may leave all of its clusters.
+    `manifest` is the document, where it is parsed already. Raise InvalidManifest, RevisionConflict and
+    UnschedulesEverything; then nothing has changed.
     """
-    return save_manifest(
-        parse_placement(dict(document)),
-        document,
-        by=by,
-        now=now,
-        expected=expected,
-        trigger=trigger,
-        is_demo=is_demo,
-        confirmed=confirmed,
-    )
-
-
-@retry_on_conflict
-def save_manifest(
-    manifest: ClusterResourcePlacement,
-    document: Mapping[str, Any],
-    *,
-    by: User | None,
-    now: datetime,
-    expected: int | None = None,
-    trigger: str = "",
-    is_demo: bool = False,
-    confirmed: bool = False,
-) -> SaveResult[Placement]:
-    """Save a manifest that was parsed from this document already; otherwise as `save_placement`."""
+    manifest = manifest or parse_placement(dict(document))
     name = manifest.metadata.name
     if errors := reserved_name_errors(name):
         raise InvalidManifest(errors)
@@ -154,8 +124,8 @@ def save_manifest(
             is_demo=is_demo,
             scheduled="Unknown",
             scheduled_since=now,
+            **_columns_of(manifest),
         )
-        _set_columns(created, manifest)
         created.save(force_insert=True)
         _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
         record(AuditEvent("created", PLACEMENT, created.name, revision=1, after=content), by=by, now=now)
@@ -163,12 +133,9 @@ def save_manifest(
         return SaveResult(created, OperationResult.CREATED, caveats)
 
     if current.deleting_since:
-        message = f"the placement {name} is being deleted"
-        raise InvalidManifest(
-            [FieldError("metadata.name", "being-deleted", message, "another name, or try again later")]
-        )
-    before = parse_placement(current.document)
-    if errors := immutable_field_errors(before, manifest, documents=(current.document, content)):
+        message, allowed = f"the placement {name} is being deleted", "another name, or try again later"
+        raise InvalidManifest([FieldError("metadata.name", "being-deleted", message, allowed)])
+    if errors := immutable_field_errors(current, manifest, content):
         raise InvalidManifest(errors)
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED, caveats)
@@ -190,40 +157,38 @@ def _change(
     before = placement.document
     placement.document, placement.updated_at = content, now
     placement.revision += 1
-    _set_columns(placement, manifest)
-    pending = scheduled_columns(placement, "Unknown", now=now)
-    for name, value in pending.items():
+    columns = {**_columns_of(manifest), **scheduled_columns(placement, "Unknown", now=now)}
+    for name, value in columns.items():
         setattr(placement, name, value)
     if manifest.spec.strategy.type is StrategyType.EXTERNAL:  # its runs are stopped, not the placement
         placement.is_stopped = False
-    fields = ["document", "updated_at", "revision", "is_stopped", *_COLUMNS_READ_FROM_MANIFEST, *pending]
-    placement.save(update_fields=fields)
+    placement.save(update_fields=["document", "updated_at", "revision", "is_stopped", *columns])
 
     latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     if latest.content_hash != content_hash(manifest):
         PolicySnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
         _take_policy_snapshot(placement, manifest, number=latest.number + 1, by=by, now=now)
         prune_policy_snapshots(placement)
-    happening = AuditEvent(
-        "changed", PLACEMENT, placement.name, revision=placement.revision, before=before, after=content
-    )
-    record(happening, by=by, now=now)
+    event = AuditEvent("changed", PLACEMENT, placement.name, placement.revision, before=before, after=content)
+    record(event, by=by, now=now)
     enqueue_scheduling([placement.pk], trigger=trigger, by=actor_name(by), resources=True)
     enqueue_rollout([placement.pk])
 
 
-def _set_columns(placement: Placement, manifest: ClusterResourcePlacement) -> None:
-    """Set the columns that lists filter by, and that say which changes of the fleet affect the placement."""
+def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:
+    """Return the columns that lists filter by, and those with which changes of the fleet are compared."""
     policy = manifest.spec.policy
     cycle = Cycle(Fleet(), policy, (), manifest.semantics, manifest.spread_options)
     is_pick_n = policy.placement_type is PlacementType.PICK_N
-    placement.placement_type = policy.placement_type
-    placement.number_of_clusters = policy.number_of_clusters if is_pick_n else None
-    placement.semantics = manifest.semantics
-    placement.label_keys_read = list(labels_read(cycle))
-    placement.property_names_read = list(properties_read(cycle))
-    placement.revision_history_limit = manifest.spec.revision_history_limit
-    placement.reschedules_on_fleet_change = True
+    return {
+        "placement_type": policy.placement_type,
+        "number_of_clusters": policy.number_of_clusters if is_pick_n else None,
+        "semantics": manifest.semantics,
+        "label_keys_read": list(labels_read(cycle)),
+        "property_names_read": list(properties_read(cycle)),
+        "revision_history_limit": manifest.spec.revision_history_limit,
+        "reschedules_on_fleet_change": True,
+    }
 
 
 def _take_policy_snapshot(
@@ -256,10 +221,8 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
             current.deleting_since, current.revision = now, current.revision + 1
             current.deletion_number = current.bindings.exclude(state=BindingState.UNSCHEDULED).count()
             current.save(update_fields=["deleting_since", "deletion_number", "revision"])
-            happening = AuditEvent(
-                "deleted", PLACEMENT, name, revision=current.revision, before=current.document
-            )
-            record(happening, by=by, now=now)
+            event = AuditEvent("deleted", PLACEMENT, name, current.revision, before=current.document)
+            record(event, by=by, now=now)
             end_runs_of(current, StageReason("being-deleted"), by=by, now=now)
         enqueue_rollout([current.pk])
         return finish_deletion(current)
@@ -290,65 +253,64 @@ def has_policy(document: Mapping[str, Any]) -> bool:
 
 
 def immutable_field_errors(
-    before: ClusterResourcePlacement,
-    after: ClusterResourcePlacement,
-    *,
-    documents: tuple[Mapping[str, Any], Mapping[str, Any]],
+    before: Placement, after: ClusterResourcePlacement, document: Mapping[str, Any]
 ) -> list[FieldError]:
-    """Return an error for every forbidden change of a saved manifest; `documents` are both as written."""
-    if before.kind != after.kind:
-        message = f"{before.metadata.name} is a {before.kind} already; names are unique across both kinds"
-        allowed = f"{before.kind}, or another name than {after.metadata.name}"
+    """Return an error for every forbidden change of a saved placement; `document` is the new one as written.
+
+    The saved manifest was parsed when it was saved, so its document is compared as it is.
+    """
+    saved, name = before.document, before.name
+    if saved["kind"] != after.kind:
+        message = f"{name} is a {saved['kind']} already; names are unique across both kinds"
+        allowed = f"{saved['kind']}, or another name than {name}"
         return [FieldError("kind", "immutable", message, allowed)]
     errors: list[FieldError] = []
-    if isinstance(before, OcmPlacement) and isinstance(after, OcmPlacement):
-        if before.namespace != after.namespace:
-            place = f"in namespace {before.namespace}" if before.namespace else "without a namespace"
-            message = (
-                f"a Placement {before.metadata.name} exists already, {place}; "
-                "names are unique across namespaces"
-            )
-            allowed = f"{before.namespace or 'no namespace'}, or another name"
+    if isinstance(after, OcmPlacement):
+        namespace = saved["metadata"].get("namespace") or ""
+        if namespace != after.namespace:
+            place = f"in namespace {namespace}" if namespace else "without a namespace"
+            message = f"a Placement {name} exists already, {place}; names are unique across namespaces"
+            allowed = f"{namespace or 'no namespace'}, or another name"
             errors.append(FieldError("metadata.namespace", "immutable", message, allowed))
-        return [*errors, *_strategy_errors(before, after)]
+    else:
+        errors += _policy_errors(before, after)
+    is_ocm = isinstance(after, OcmPlacement)
+    strategy = annotated(saved, STRATEGY_ANNOTATION) if is_ocm else saved["spec"].get("strategy")
+    was_staged = mapping_at(strategy).get("type") == StrategyType.EXTERNAL
+    if was_staged and after.spec.strategy.type is not StrategyType.EXTERNAL:
+        message = "a staged placement cannot go back to rolling updates"
+        path = f"{annotation_path(STRATEGY_ANNOTATION)}.type" if is_ocm else "spec.strategy.type"
+        errors.append(FieldError(path, "immutable", message, _NEW_PLACEMENT))
+    if is_ocm:
+        return errors
 
-    errors += [*_policy_errors(before, after), *_strategy_errors(before, after)]
-    if has_policy(documents[0]) and not has_policy(documents[1]):
+    if has_policy(saved) and not has_policy(document):
         message = "cannot be removed once it was set"
         allowed = "to pick every cluster: placementType: PickAll"
         errors.append(FieldError("spec.policy", "immutable", message, allowed))
-    if before.spec.status_reporting_scope != after.spec.status_reporting_scope:
-        message = f"cannot change from {before.spec.status_reporting_scope}"
+    scope = saved["spec"].get("statusReportingScope") or StatusReportingScope.CLUSTER_SCOPE_ONLY
+    if scope != after.spec.status_reporting_scope:
+        message = f"cannot change from {scope}"
         errors.append(FieldError("spec.statusReportingScope", "immutable", message, _NEW_PLACEMENT))
     return errors
 
 
-def _policy_errors(before: ClusterResourcePlacement, after: ClusterResourcePlacement) -> Iterator[FieldError]:
-    old, new = before.spec.policy, after.spec.policy
-    if old.placement_type != new.placement_type:
+def _policy_errors(before: Placement, after: ClusterResourcePlacement) -> Iterator[FieldError]:
+    policy = after.spec.policy
+    if before.placement_type != policy.placement_type:
         message = (
-            f"cannot change from {old.placement_type} to {new.placement_type}: "
+            f"cannot change from {before.placement_type} to {policy.placement_type}: "
             "what is placed was chosen in another way"
         )
         yield FieldError("spec.policy.placementType", "immutable", message, _NEW_PLACEMENT)
-    for index, toleration in enumerate(old.tolerations):
-        if toleration not in new.tolerations:
+    saved = mapping_at(before.document, "spec", "policy")
+    for index, raw in enumerate(items_at(saved, "tolerations")):
+        toleration = Toleration.model_validate(raw, context={"semantics": after.semantics})
+        if toleration not in policy.tolerations:
             taint = toleration.key or "every taint"
             message = f"tolerations may only be added: the one for {taint} (number {index + 1}) is missing"
-            yield FieldError(
-                "spec.policy.tolerations", "immutable", message, f"put it back; or {_NEW_PLACEMENT}"
-            )
-
-
-def _strategy_errors(
-    before: ClusterResourcePlacement, after: ClusterResourcePlacement
-) -> Iterator[FieldError]:
-    old, new = before.spec.strategy.type, after.spec.strategy.type
-    if old is StrategyType.EXTERNAL and new is not StrategyType.EXTERNAL:
-        message = "a staged placement cannot go back to rolling updates"
-        is_ocm = isinstance(after, OcmPlacement)
-        path = f"{annotation_path(STRATEGY_ANNOTATION)}.type" if is_ocm else "spec.strategy.type"
-        yield FieldError(path, "immutable", message, _NEW_PLACEMENT)
+            allowed = f"put it back; or {_NEW_PLACEMENT}"
+            yield FieldError("spec.policy.tolerations", "immutable", message, allowed)
 
 
 def changes_scheduling(current: Placement, manifest: ClusterResourcePlacement) -> bool:

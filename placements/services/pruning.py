@@ -39,9 +39,8 @@ def prune_override_snapshots(override: Override, *, keep: int = OVERRIDE_SNAPSHO
     rows = OverrideSnapshot.objects.filter(
         kind=override.kind, namespace=override.namespace, override_name=override.name
     )
-    surplus = rows.filter(is_latest=False).exclude(
-        pk__in=list(rows.order_by("-number").values_list("pk", flat=True)[:keep])
-    )
+    newest = list(rows.order_by("-number").values_list("pk", flat=True)[:keep])
+    surplus = rows.filter(is_latest=False).exclude(pk__in=newest)
     found = set(surplus.values_list("pk", flat=True))
     if not found:
         return 0

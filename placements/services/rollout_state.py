@@ -117,12 +117,8 @@ def is_staged(placement: Placement) -> bool:
     return parse_placement(placement.document).spec.strategy.type is StrategyType.EXTERNAL
 
 
+@collector_paused()
 def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutContext:
-    with collector_paused():
-        return _load(placement, now=now)
-
-
-def _load(placement: Placement, *, now: datetime) -> RolloutContext:
     manifest = parse_placement(placement.document)
     columns = {
         "overrides_text": Cast("override_snapshots", TextField()),
@@ -135,23 +131,17 @@ def _load(placement: Placement, *, now: datetime) -> RolloutContext:
     versions = Versions.of(target, manifest, overrides) if target else None
     members = _members(placement)
 
-    def is_left_behind(binding: BindingColumns) -> bool:
-        member = members.get(binding.cluster_name)
-        is_gone = member is None or member.membership == Membership.LEAVING
-        return is_gone and binding.state == BindingState.UNSCHEDULED
-
-    left_behind = tuple(filter(is_left_behind, bindings))
+    staying = {name for name, member in members.items() if member.membership != Membership.LEAVING}
+    left_behind = tuple(
+        one for one in bindings if one.state == BindingState.UNSCHEDULED and one.cluster_name not in staying
+    )
     bindings = tuple(one for one in bindings if one not in left_behind) if left_behind else bindings
-    wanted = versions if placement.deleting_since is None else None
+    wanted = versions.of_cluster if versions and placement.deleting_since is None else lambda _: None
     clusters = tuple(
-        cluster_state(
-            binding,
-            members.get(binding.cluster_name),
-            wanted.of_cluster(binding.cluster_name) if wanted else None,
-        )
-        for binding in bindings
+        cluster_state(one, members.get(one.cluster_name), wanted(one.cluster_name)) for one in bindings
     )
     suspension = Suspension.STOPPED if placement.is_stopped else Suspension.NONE
+    suspension = Suspension.PAUSED if placement.paused_since else suspension
     deletion = None
     if placement.deleting_since is not None:
         policy = manifest.spec.strategy.delete_strategy.propagation_policy
@@ -162,7 +152,7 @@ def _load(placement: Placement, *, now: datetime) -> RolloutContext:
         manifest.spec.policy,
         manifest.spec.strategy.rolling_update or RollingUpdate(),
         now,
-        Suspension.PAUSED if placement.paused_since else suspension,
+        suspension,
         deletion,
     )
     version = versions.whole if versions else ""

@@ -1,6 +1,5 @@
 """Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
 
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,8 +16,7 @@ from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched, claim_batch
 from placements import models
-from placements.engine.scheduling.decision import ENGINE_VERSION, Decision
-from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.decision import ENGINE_VERSION, Decision, labels_read, properties_read
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
 from placements.manifests.binding import BindingState
@@ -121,7 +119,7 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
             continue
         except PlacementChanged:
             break
-    _release([placement_id])
+    models.Placement.objects.filter(pk=placement_id).update(lease_expires_at=None, lease_token="")
     return None
 
 
@@ -172,22 +170,20 @@ def write_decision(
         _check_fleet_unchanged(result, settle=settle_for_old_fleet)
         placement, decision = result.inputs.placement, result.decision
         digest = decision.cycle.fleet.digest(labels_read(decision.cycle), properties_read(decision.cycle))
-        is_repetition = _is_repetition(result, digest)
         condition = condition_of(decision)
-        columns: dict[str, Any] = scheduled_columns(
-            placement, condition["status"] if condition else "Unknown", now=now
-        )
-        if not is_repetition:
-            columns |= {
-                "decisions_made": placement.decisions_made + 1,
-                "is_fulfilled": decision.is_fulfilled,
-                "reschedules_on_fleet_change": reschedules_when_fulfilled(placement)
-                or not decision.is_fulfilled,
-                "placed_count": sum(binding.is_active for binding in decision.bindings_after),
-            }
-        _observe_generation(placement, columns)
-        if is_repetition:
+        status = condition["status"] if condition else "Unknown"
+        columns: dict[str, Any] = scheduled_columns(placement, status, now=now)
+        if _is_repetition(result, digest):
+            _observe_generation(placement, columns)
             return None
+        reschedules = reschedules_when_fulfilled(placement) or not decision.is_fulfilled
+        columns |= {
+            "decisions_made": placement.decisions_made + 1,
+            "is_fulfilled": decision.is_fulfilled,
+            "reschedules_on_fleet_change": reschedules,
+            "placed_count": sum(binding.is_active for binding in decision.bindings_after),
+        }
+        _observe_generation(placement, columns)
 
         row = _create_decision(result, digest, fleet_record, now=now)
         _write_bindings(result, row, now=now)
@@ -252,10 +248,6 @@ def _observe_generation(placement: models.Placement, columns: dict[str, Any]) ->
         observed_generation=placement.generation, lease_expires_at=None, lease_token="", **columns
     ):
         raise PlacementChanged
-
-
-def _release(placements: Iterable[int]) -> None:
-    models.Placement.objects.filter(pk__in=list(placements)).update(lease_expires_at=None, lease_token="")
 
 
 def _create_decision(

@@ -111,20 +111,15 @@ def _cycle(
 
 def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet) -> Cycle:
     """Return the cycle that would run if the draft were saved over `saved`, or as a new placement."""
-    bindings = bindings_under(draft, saved)
-    return PlacementCounts().balanced(
-        Cycle(fleet, draft.spec.policy, bindings, draft.semantics, draft.spread_options)
-    )
-
-
-def bindings_under(draft: ClusterResourcePlacement, saved: Placement | None) -> tuple[BindingValue, ...]:
-    """Return the bindings as inputs of a draft; obsolete if the draft creates a new policy snapshot."""
-    if saved is None:
-        return ()
-    snapshot = PolicySnapshot.objects.get(placement=saved, is_latest=True)
-    rows = _rows_of(Binding.objects.filter(placement=saved).order_by("cluster_name"))
-    is_same = content_hash(draft) == snapshot.content_hash
-    return binding_values(map(BindingInput._make, rows), snapshot if is_same else None)
+    bindings: tuple[BindingValue, ...] = ()
+    if saved is not None:
+        snapshot = PolicySnapshot.objects.get(placement=saved, is_latest=True)
+        rows = _rows_of(Binding.objects.filter(placement=saved).order_by("cluster_name"))
+        # A draft that creates a new policy snapshot makes every binding obsolete.
+        is_same = content_hash(draft) == snapshot.content_hash
+        bindings = binding_values(map(BindingInput._make, rows), snapshot if is_same else None)
+    cycle = Cycle(fleet, draft.spec.policy, bindings, draft.semantics, draft.spread_options)
+    return PlacementCounts().balanced(cycle)
 
 
 def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
@@ -173,12 +168,8 @@ _STATES = {state.value: state for state in BindingState}
 
 def content_hash(placement: ClusterResourcePlacement) -> str:
     """Return the hash that a new policy snapshot depends on: without numberOfClusters (lifecycle A.16)."""
-    content = {
-        "policy": placement.spec.policy.without_number(),
-        "semantics": placement.semantics,
-        "options": placement.spread_options,
-    }
-    return hash_of(content)
+    content = {"policy": placement.spec.policy.without_number(), "semantics": placement.semantics}
+    return hash_of({**content, "options": placement.spread_options})
 
 
 def hash_of(content: Mapping[str, Any]) -> str:

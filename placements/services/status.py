@@ -1,6 +1,6 @@
 """Manifest and status of a placement as in its API (lifecycle A.8, B.7)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +10,12 @@ from placements.explain import hub_conditions, ocm_status
 from placements.explain.hub_conditions import Condition, Truth
 from placements.explain.hub_status import condition_of, hub_status
 from placements.manifests.binding import BindingState
-from placements.manifests.ocm_placement import is_ocm_placement
-from placements.manifests.placement import ClusterResourcePlacement, OcmPlacement, parse_placement
+from placements.manifests.placement import (
+    ClusterResourcePlacement,
+    OcmPlacement,
+    is_ocm_placement,
+    parse_placement,
+)
 from placements.manifests.strategy import StrategyType
 from placements.models import Binding, Decision, OverrideSnapshot, Placement
 from placements.services.conditions import ConditionReader
@@ -28,7 +32,9 @@ def manifest_of(placement: Placement) -> dict[str, Any]:
 def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str, Any]:
     """Return conditions, selected resources and placed clusters, each with its applied version."""
     manifest, target = parse_placement(placement.document), target_of(placement)
-    bindings, first = list(_selected(placement)), scheduled(placement)
+    rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
+    rows = rows.select_related("resource_snapshot").defer("resource_snapshot__identities")
+    bindings, first = list(rows.order_by("cluster_name")), scheduled(placement)
     versions = Versions.of(target, manifest, applying_to(placement.name, target)) if target else None
     words = waiting_words(latest_run(placement))
     reading = ConditionReader.of(manifest, target, now=now or datetime.now(UTC))
@@ -44,14 +50,19 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     others = hub_conditions.conditions_in_all(each, placement.conditions)
     if manifest.spec.strategy.type is StrategyType.EXTERNAL:
         others = [hub_conditions.controlled_externally(one) for one in others]
-    in_all = [first, *others]
-    status = _decided_status(placement, in_all, is_ocm=isinstance(manifest, OcmPlacement))
+    generation = placement.revision
+    status: dict[str, Any] = {}
+    if isinstance(manifest, OcmPlacement):
+        status["numberOfSelectedClusters"] = len(bindings)
+        found = [*_of_ocm(placement), *others]
+        status["conditions"] = [one.plain(generation=generation) for one in found]
+    else:
+        status["conditions"] = hub_conditions.plain_in_all([first, *others], generation=generation)
     if target:
         status["observedResourceIndex"] = str(target.number)
         status["selectedResources"] = list(map(hub_conditions.resource_identity, target.identities))
     keys = {key for binding in bindings for key in binding.override_snapshots}
-    rows = OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
-    overrides, generation = dict(rows), placement.revision
+    overrides = OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
     status["placementStatuses"] = [
         _cluster(binding, conditions, overrides, generation=generation)
         for binding, conditions in zip(bindings, each, strict=True)
@@ -67,17 +78,6 @@ def _missing(placement: Placement, manifest: ClusterResourcePlacement, selected:
     shown = hub_status(decision_of(latest)) if latest and wanted > selected else None
     reasons = [one["reason"] for one in shown.decisions if not one["selected"]] if shown else []
     return reasons[: max(0, wanted - selected)]
-
-
-def _decided_status(placement: Placement, in_all: Sequence[Condition], *, is_ocm: bool) -> dict[str, Any]:
-    generation = placement.revision
-    if not is_ocm:
-        return {"conditions": hub_conditions.plain_in_all(in_all, generation=generation)}
-    found = [*_of_ocm(placement), *in_all[1:]]
-    return {
-        "numberOfSelectedClusters": sum(1 for _ in _selected(placement)),
-        "conditions": [one.plain(generation=generation) for one in found],
-    }
 
 
 def _of_ocm(placement: Placement) -> list[Condition]:
@@ -121,12 +121,6 @@ def latest_decision(placement: Placement) -> Decision | None:
     found = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
     found = found.select_related("record").defer("record__content")
     return found.order_by("-number").first()
-
-
-def _selected(placement: Placement) -> Iterable[Binding]:
-    rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
-    cited = rows.select_related("resource_snapshot").defer("resource_snapshot__identities")
-    return cited.order_by("cluster_name")
 
 
 def _cluster(

@@ -102,9 +102,8 @@ def refresh_staleness(*, now: datetime) -> int:
     until, done = perf_counter() + STALENESS_PIECE, 0
     while perf_counter() < until:
         view = current_fleet()
-        placements = list(
-            _staleness_due(view.version, view.readings, now=now).order_by("pk")[:_STALENESS_BATCH]
-        )
+        due = _staleness_due(view.version, view.readings, now=now)
+        placements = list(due.order_by("pk")[:_STALENESS_BATCH])
         if not placements:
             break
         for placement, cycle in cycles_of(placements, view.fleet):

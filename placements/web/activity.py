@@ -1,7 +1,5 @@
 """What happened: who did what to which object, newest first, and one event in full."""
 
-from typing import Any
-
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
@@ -11,7 +9,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.models import Event
 from fleetui.permissions import for_readers
-from placements.explain.diff import Piece, line_diff
+from placements.explain.diff import line_diff
 from placements.services.filters import events_matching
 from placements.web.events import event_rows
 from placements.web.request import page_from, unknown_words
@@ -55,17 +53,8 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
     """Show one event with what was there before and after, in full; what a Secret holds is hidden."""
     found = get_object_or_404(Event, pk=number)
     [row] = event_rows([found])
-    sides = (("Before", found.before), ("After", found.after))
-    there = [(title, _text(side)) for title, side in sides if side]
-    context = {"event": found, "row": row, "lines": _lines(found), "texts": ([] if _lines(found) else there)}
+    sides = {"Before": found.before, "After": found.after}
+    texts = {title: dump_yaml(without_secrets(side)) for title, side in sides.items() if side}
+    lines = line_diff(*texts.values(), context=_EVERY_LINE) if len(texts) == 2 else []
+    context = {"event": found, "row": row, "lines": lines, "texts": [] if lines else list(texts.items())}
     return render_page(request, "activity/event.html", context, fragment="activity/event.html")
-
-
-def _lines(found: Event) -> list[Piece] | None:
-    if not found.before or not found.after:
-        return []
-    return line_diff(_text(found.before), _text(found.after), context=_EVERY_LINE)
-
-
-def _text(side: Any) -> str:
-    return dump_yaml(without_secrets(side))

@@ -133,14 +133,14 @@ _PARTS = {
 }
 
 
-def part_state(state: str) -> Badge:
-    """Return the status of a stage or of one of its clusters."""
-    return _PARTS[state]
+def step_state(state: str, phase: str) -> Badge:
+    """Return the status of a cluster of a stage: while it is worked on, the phase of its binding."""
+    return phase_state(phase) if state == "running" and phase else _PARTS[state]
 
 
 def stage_state(state: str, *, is_asking: bool) -> Badge:
     """Return the status of a stage; `is_asking` while it waits for an approval."""
-    return Badge("attention", "Pending approval") if is_asking else part_state(state)
+    return Badge("attention", "Pending approval") if is_asking else _PARTS[state]
 
 
 def outcome_kind(outcome: Outcome) -> str:

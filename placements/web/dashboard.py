@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse
-from django.urls import Resolver404, resolve, reverse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
@@ -25,7 +25,6 @@ from placements.explain.charts.fleet import (
     waffle_chart,
 )
 from placements.explain.vocabulary import measure_word
-from placements.models import Decision
 from placements.services.dashboard import queries
 from placements.services.dashboard.queries import (
     MANY_CLUSTERS,
@@ -76,14 +75,6 @@ def tight_row(tight: PlacementHeadroom) -> TightRow:
 
 
 _KEYS_SHOWN = 50
-
-
-@dataclass(frozen=True, slots=True)
-class LatestDecisionRow:
-    """One decision, and the address of its comparison with the decision before."""
-
-    decision: Decision
-    compare: str
 
 
 @for_readers
@@ -140,7 +131,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "ineligible_counts": ineligible_counts() if is_large else [],
         "ineligible": ineligible,
         "leaving": leaving,
-        "decisions": [LatestDecisionRow(one, _compare(one)) for one in queries.last_decisions()],
+        "decisions": queries.last_decisions(),
         "placements": [tight_row(one) for one in least_headroom()],
     }
     return render_page(request, "dashboard/overview.html", context, fragment="dashboard/_events.html")
@@ -179,16 +170,3 @@ def _leads(by: str, members: Mapping[str | None, Members], chart: Chart) -> Lead
         for label, row in zip(labels, chart.rows, strict=True)
     )
     return Leads(f"{page}?label={{y}}&state={{z}}" if is_large else f"{page}{{customdata}}/", cells)
-
-
-def _compare(decision: Any) -> str:
-    """Return the address of the comparison with the decision before, where comparisons are served."""
-    if not decision.before:
-        return ""
-    page = reverse("web:placement", args=[decision.placement_name])
-    address = f"{page}compare/{decision.before}..{decision.record.decision_id}/"
-    try:
-        resolve(address)
-    except Resolver404:
-        return ""
-    return address

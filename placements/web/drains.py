@@ -1,6 +1,7 @@
 """Drains of a cluster: impact, options, progress, and restoring the evicted placements."""
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,7 +23,7 @@ from fleetui.permissions import for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, cancel_drain, drain
-from placements.services.disruption.impact import DrainImpact, EvictionImpact, drain_impact
+from placements.services.disruption.impact import EvictionImpact, drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence, taken_over
 from placements.services.disruption.restore import bring_back
 from placements.services.rollouts.operations import ActionNotAllowed
@@ -157,6 +158,8 @@ def _page(
     is_running = last is not None and last.state == Drain.State.RUNNING
     is_cordoned = bool(cordoned_among([cluster]))
     may_begin = not is_running and cluster.membership != Membership.LEAVING
+    impact = drain_impact(cluster.name, now=datetime.now(UTC)) if may_begin else None
+    counts = impact.count if impact else Counter[EvictionImpact]()
     defaults = {"how": "drain", "at_once": str(AT_ONCE), "minutes": "", "first": "", "name": ""}
     context = {
         "cluster": cluster,
@@ -165,7 +168,9 @@ def _page(
         "is_cordoned": is_cordoned,
         "progress": _progress(last) if last else None,
         "back": bring_back(cluster.name) if last and not is_running else None,
-        "impact": _impact(drain_impact(cluster.name, now=datetime.now(UTC))) if may_begin else None,
+        "impact": impact,
+        "impact_rows": [(row, _FATES[row.impact]) for row in impact.rows] if impact else [],
+        "impact_totals": [(state, counts[fate]) for fate, state in _FATES.items() if counts[fate]],
         "given": {field: request.POST.get(field, default) for field, default in defaults.items()},
         "most_at_once": MOST_AT_ONCE,
         "faults": faults,
@@ -173,16 +178,6 @@ def _page(
     }
     fragment = "drains/_progress.html" if last and request.method != "POST" else None
     return render_page(request, "drains/drain.html", context, fragment=fragment, status=status)
-
-
-def _impact(impact: DrainImpact) -> dict[str, Any]:
-    counts = impact.count
-    return {
-        "rows": [(row, _FATES[row.impact]) for row in impact.rows],
-        "totals": [(state, counts[fate]) for fate, state in _FATES.items() if counts[fate]],
-        "unlooked": impact.unlooked,
-        "asks_for_the_name": impact.asks_for_the_name,
-    }
 
 
 def _progress(row: Drain) -> dict[str, Any]:

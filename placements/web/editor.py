@@ -1,8 +1,7 @@
-"""The editor of placements: a form and the YAML of a manifest, with a preview of every change; its review."""
+"""The editor of placements: a form and the YAML of a manifest, with a preview of every change."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import unified_diff
 from typing import Any
 
 from django.contrib import messages
@@ -15,47 +14,31 @@ from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retar
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.apimachinery.yaml_edit import UneditableYaml
-from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import wants_fragment
 from fleetui.permissions import for_operators, for_readers, may_operate
-from placements.explain.vocabulary import policy_sentence
 from placements.models import Draft, Placement
 from placements.services.editor.merge import Side
 from placements.services.editor.operations import (
     DraftExists,
-    ReviewedDraft,
     UnknownDraftError,
-    confirm_draft,
     discard_draft,
-    draft_of,
     merge_draft,
     start_draft,
-    text_digest,
     write_draft,
 )
-from placements.services.editor.queries import (
-    DraftPreview,
-    drafts_of,
-    manifest_at,
-    preview_draft,
-    starting_text,
-)
+from placements.services.editor.preview import preview_draft
+from placements.services.editor.queries import drafts_of, manifest_at, starting_text
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft
-from placements.services.placements import UnschedulesEverything
-from placements.services.scheduling import PreviewOutdatedError
 from placements.web.editor_context import (
     EditorMode,
     Submission,
-    conflict_context,
     editor_context,
     is_handed_over,
     parse_submission,
-    preview_context,
 )
-from placements.web.request import current_user, is_confirmed, number_of
-from placements.web.review import names_after, names_changed_since
-from placements.web.semantics import draft_sides
+from placements.web.request import current_user, number_of
+from placements.web.review import conflict_context, own_draft, preview_row
 
 _METHODS = ["GET", "HEAD", "POST"]
 _LATEST_DRAFTS = 5
@@ -134,15 +117,14 @@ def draft(request: HttpRequest, number: int) -> HttpResponseBase:
     row = get_object_or_404(Draft.objects.select_related("placement", "owner"), pk=number)
     if row.owner_id == request.user.pk and may_operate(request.user):
         return _show(request, EditTarget.of_draft(row))
-    preview = _preview(EditTarget.of_draft(row))
-    context = {"draft": row, **editor_context(preview)}
+    context = {"draft": row, **editor_context(preview_row(row))}
     return render(request, "editor/read.html", context)
 
 
 @for_operators("edit drafts")
 def change_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Change one's own draft."""
-    return _edit(request, EditTarget.of_draft(_own_draft(request, number)))
+    return _edit(request, EditTarget.of_draft(own_draft(request, number)))
 
 
 @for_operators("discard drafts")
@@ -159,37 +141,12 @@ def discard(request: HttpRequest, number: int) -> HttpResponse:
     return redirect("web:placements")
 
 
-@for_operators("save placements")
-@require_http_methods(_METHODS)
-def review(request: HttpRequest, number: int) -> HttpResponse:
-    """Show what saving a draft would do, or save it as it was shown."""
-    row = _own_draft(request, number)
-    if request.method != "POST":
-        return _show_review(request, row)
-    reviewed = ReviewedDraft(request.POST.get("digest", ""), request.POST.get("decision", ""))
-    now, confirmed = datetime.now(UTC), is_confirmed(request)
-    try:
-        saved = confirm_draft(
-            number, reviewed=reviewed, by=current_user(request), now=now, confirmed=confirmed
-        )
-    except UnschedulesEverything as error:
-        return _show_review(request, row, status=409, empties=error)
-    except PreviewOutdatedError as error:
-        return _show_review(request, row, status=409, outdated="draft" if error.is_text else "fleet")
-    except RevisionConflict:
-        return _show_review(request, _own_draft(request, number), status=409)
-    except InvalidManifest as found:
-        return _show_review(request, row, status=422, refused=found.faults)
-    messages.success(request, f"Placement {saved.object.name} saved.")
-    return redirect("web:placement", saved.object.name)
-
-
 @for_operators("edit drafts")
 @require_POST
 def rebase(request: HttpRequest, number: int) -> HttpResponse:
-    """Merge what somebody else saved meanwhile into a draft."""
+    """Merge what another user saved meanwhile into a draft."""
     keep = Side(request.POST["keep"]) if request.POST.get("keep") in list(Side) else None
-    row = _own_draft(request, number)
+    row = own_draft(request, number)
     context = {"draft": row, "placement": row.placement, "conflicts": (), "message": ""}
     try:
         result = merge_draft(number, by=current_user(request), now=datetime.now(UTC), keep=keep)
@@ -204,18 +161,11 @@ def rebase(request: HttpRequest, number: int) -> HttpResponse:
     return redirect("web:draft", number)
 
 
-def _own_draft(request: HttpRequest, number: int) -> Draft:
-    try:
-        return draft_of(number, by=current_user(request))
-    except UnknownDraftError as error:
-        raise Http404("You have no draft of that number.") from error
-
-
 def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
     """Apply what was typed, save it in a draft, which the first change starts, and show what follows."""
     started = request.POST.get("draft", "")
     if target.draft is None and started.isdecimal():
-        target = EditTarget.of_draft(_own_draft(request, int(started)))
+        target = EditTarget.of_draft(own_draft(request, int(started)))
     submission = parse_submission(request.POST, PlacementDraft.parse(target.text, name=target.name))
     text, is_new, now = submission.draft.text, target.draft is None, datetime.now(UTC)
     try:
@@ -278,43 +228,3 @@ def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
         **conflict_context(target.draft),
         **editor_context(preview),
     }
-
-
-def _preview(target: EditTarget) -> DraftPreview:
-    draft = PlacementDraft.parse(target.text, name=target.name)
-    return preview_draft(draft, saved=target.placement, now=datetime.now(UTC))
-
-
-def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **results: Any) -> HttpResponse:
-    """Show the review; `results` say why a confirmation was refused: outdated, empties, refused."""
-    placement, preview = row.placement, _preview(EditTarget.of_draft(row))
-    draft, schedule, before = preview.draft, preview.schedule, preview.saved_manifest
-    outdated = results.get("outdated", "")
-    old = dump_yaml(placement.document).splitlines() if placement else []
-    new = dump_yaml(draft.data).splitlines() if draft.document else []
-    kinds = {"+": "added", "-": "removed", "@": "place"}
-    lines = list(unified_diff(old, new, "live", "draft", lineterm="", n=3))
-    context = {
-        **preview_context(preview, preview.waves),
-        "draft": row,
-        "placement": placement,
-        "digest": text_digest(row.text),
-        **conflict_context(row),
-        "outdated": outdated,
-        "empties": results.get("empties"),
-        "refused": results.get("refused", ()),
-        "moved": names_changed_since(request, schedule) if outdated == "fleet" and schedule else [],
-        "after": names_after(schedule) if schedule else "",
-        "sentence_before": "",
-        "manifest_diff": ([(kinds.get(line[:1], "same"), line) for line in lines[2:]]),
-        "rescored": schedule.rescored if schedule else (),
-        "is_unchanged": placement is not None and draft.data == placement.document,
-        "has_rules": False,
-    }
-    if before is not None:
-        context["sentence_before"] = policy_sentence(
-            before.spec.policy, before.semantics, before.spread_options
-        )
-    if "rules" in request.GET and draft.manifest is not None and not preview.errors:
-        context |= {"has_rules": True, **draft_sides(draft.manifest)}
-    return render(request, "editor/review.html", context, status=status)

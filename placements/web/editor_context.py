@@ -9,21 +9,14 @@ from django.http import QueryDict
 from fleetui.apimachinery.errors import Keys, format_path, split_path
 from fleetui.apimachinery.yaml import MEBIBYTE
 from fleetui.apimachinery.yaml_edit import UneditableYaml
-from fleetui.audit import events_since
-from placements.explain.diff import differences
-from placements.explain.preview import beginning
 from placements.explain.vocabulary import counted
 from placements.manifests.placement import OcmPlacement
-from placements.manifests.policy import PlacementType
-from placements.models import Draft
 from placements.services.editor.edits import OutdatedFormError, add_row, apply_form, remove_places, remove_row
 from placements.services.editor.form import POLICY, SEMANTICS, STRATEGY, at
-from placements.services.editor.preview import SchedulePreview
-from placements.services.editor.queries import DraftPreview
+from placements.services.editor.preview import DraftPreview
 from placements.services.editor.validation import PlacementDraft
-from placements.services.results import PLACEMENT
+from placements.web.review import preview_context, rollout_sentence
 
-NAMES_SHOWN, WAVES_SHOWN = 20, 12
 _RESHAPING: tuple[Keys, ...] = ((*POLICY, "placementType"), (*STRATEGY, "type"), SEMANTICS)
 _CHANGED_ELSEWHERE = (
     "The draft was changed in another window and is shown as it is now, without your last input."
@@ -119,7 +112,7 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
 
 def editor_context(preview: DraftPreview) -> dict[str, Any]:
     """Return the context of the editor's templates."""
-    draft, errors = preview.draft, preview.errors
+    draft, errors, waves = preview.draft, preview.errors, preview.waves_while_typing
     lines_with_errors = {error.line for error in errors}
     count = draft.text.count("\n") + (not draft.text.endswith("\n"))
     return {
@@ -137,74 +130,6 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
             or (error.code == "conflict" and error.path.endswith(".rollingUpdate"))
         ],
         "gutter": [(number, number in lines_with_errors) for number in range(1, count + 1)],
-        **preview_context(preview, preview.waves_while_typing),
+        **preview_context(preview),
+        "rollout": rollout_sentence(preview.schedule, waves) if preview.schedule else "",
     }
-
-
-def preview_context(preview: DraftPreview, waves: tuple[int, ...] | None) -> dict[str, Any]:
-    """Return the context that the editor and the review share."""
-    decision = decision_context(preview.schedule, waves) if preview.schedule else {"schedule": None}
-    return {
-        "preview": preview,
-        "errors": preview.errors,
-        "is_saved": preview.saved is not None,
-        **decision,
-    }
-
-
-def decision_context(schedule: SchedulePreview, waves: tuple[int, ...] | None) -> dict[str, Any]:
-    """Return the context of what a preview says of the decision and its rollout."""
-    changes = (
-        ("selected", "joins", schedule.joins),
-        ("deselected", "leaves", schedule.leaves),
-        ("kept", "", schedule.stays),
-    )
-    return {
-        "schedule": schedule,
-        "result": _result(schedule),
-        "beginning": beginning(schedule.decision.cycle, is_incremental=schedule.is_incremental),
-        "changes": [
-            (
-                words,
-                sign,
-                names[:NAMES_SHOWN],
-                max(0, len(names) - NAMES_SHOWN),
-                len(names),
-            )
-            for words, sign, names in changes
-        ],
-        "rollout": _rollout(schedule, waves),
-    }
-
-
-def conflict_context(draft: Draft | None) -> dict[str, Any]:
-    """Return what was saved since a draft was started, and by whom; nothing where nothing was."""
-    placement = draft.placement if draft else None
-    if draft is None or placement is None or placement.revision == draft.revision:
-        return {"is_stale": False, "theirs": [], "savers": []}
-    return {
-        "is_stale": True,
-        "theirs": differences(draft.base, placement.document),
-        "savers": events_since(PLACEMENT, placement.name, draft.revision),
-    }
-
-
-def _result(schedule: SchedulePreview) -> str:
-    policy, placed = schedule.decision.cycle.policy, len(schedule.placed_after)
-    if policy.placement_type is PlacementType.PICK_ALL:
-        return f"{counted(placed, 'cluster')} selected"
-    is_pick_n = policy.placement_type is PlacementType.PICK_N
-    wanted = (policy.number_of_clusters or 0) if is_pick_n else len(policy.cluster_names)
-    return f"{placed:,} of {counted(wanted, 'cluster')} selected"
-
-
-def _rollout(schedule: SchedulePreview, waves: tuple[int, ...] | None) -> str:
-    if schedule.is_staged:
-        return "Changes wait for a staged update run."
-    if waves is None:
-        return "The review shows the rollout plan."
-    if not waves:
-        return "Nothing to roll out."
-    shown = ", ".join(map(str, waves[:WAVES_SHOWN])) + (", …" if len(waves) > WAVES_SHOWN else "")
-    clusters = "cluster" if waves == (1,) else "clusters"
-    return f"Rolls out in {counted(len(waves), 'wave')}: {shown} {clusters}."

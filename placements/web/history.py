@@ -29,7 +29,7 @@ from placements.services.history.queries import (
     PolicyRestore,
     cursor_above,
     history_of,
-    number_under,
+    numbers_under,
     policy_restores,
 )
 from placements.services.snapshots import policy_of
@@ -106,7 +106,7 @@ def _row(placement: Placement, entry: HistoryEntry, restores: Mapping[int, Polic
         before, sentence = entry.before, ""
         changes = differences(_content(before), _content(row)) if isinstance(before, PolicySnapshot) else []
         if not changes:
-            policy = policy_of(row, number_under(placement, row))
+            policy = policy_of(row, numbers_under(placement, [row.number])[row.number])
             sentence = policy_sentence(policy, Semantics(row.semantics), row.options)
         return HistoryRow(
             entry,

@@ -1,13 +1,15 @@
-"""The layout around every page, and the preferences of a browser, which are kept in cookies."""
+"""The layout around every page, its REST counterpart, and the preferences of a browser, kept in cookies."""
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from shlex import quote
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Value
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, QueryDict
 from django.shortcuts import redirect
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -23,7 +25,7 @@ from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.models import Placement
 from placements.services.rollouts.queries import running_count
 from placements.services.waiting_work import waiting_since
-from placements.web.api_links import api_url, curl_command
+from placements.web.request import PAGE_SIZE
 
 PREFERENCES = {
     "theme": ("system", "light", "dark"),
@@ -112,10 +114,14 @@ class AnyName(Container[str]):
 
 
 class PageLayout:
-    """What templates read; everything is lazy, so that a fragment costs no query for the layout."""
+    """What templates read; queries are lazy, so that a fragment costs none for the layout."""
+
+    version, engine = __version__, ENGINE_VERSION
 
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
+        self.here = request.get_full_path()
+        self.theme, self.rows, self.keys = (preference_of(request, name) for name in PREFERENCES)
         self._user = getattr(request, "user", None)
 
     @cached_property
@@ -154,27 +160,8 @@ class PageLayout:
         return worker_state(now=timezone.now(), due_since=waiting_since)
 
     @property
-    def theme(self) -> str:
-        return preference_of(self._request, "theme")
-
-    @property
-    def rows(self) -> str:
-        return preference_of(self._request, "rows")
-
-    @property
-    def keys(self) -> str:
-        return preference_of(self._request, "keys")
-
-    @property
     def choices(self) -> list[tuple[str, str, tuple[str, ...], str]]:
-        return [
-            (name, _CAPTIONS[name], words, preference_of(self._request, name))
-            for name, words in PREFERENCES.items()
-        ]
-
-    @property
-    def here(self) -> str:
-        return self._request.get_full_path()
+        return [(name, _CAPTIONS[name], words, getattr(self, name)) for name, words in PREFERENCES.items()]
 
     @cached_property
     def twin(self) -> str:
@@ -182,19 +169,12 @@ class PageLayout:
 
     @property
     def curl(self) -> str:
-        return curl_command(self._request, self.twin)
+        address = quote(self._request.build_absolute_uri(self.twin))
+        return f'curl -H "Authorization: Token $FLEETUI_TOKEN" {address}'
 
     @property
     def has_no_users(self) -> bool:
         return not User.objects.exists()
-
-    @property
-    def version(self) -> str:
-        return __version__
-
-    @property
-    def engine(self) -> str:
-        return ENGINE_VERSION
 
     @cached_property
     def sections(self) -> list[Section]:
@@ -219,3 +199,105 @@ class PageLayout:
 
 def base_context(request: HttpRequest) -> dict[str, PageLayout]:
     return {"layout": PageLayout(request)}
+
+
+Arguments = Mapping[str, Any]
+Twin = Callable[[Arguments, QueryDict], str]
+
+
+def api_url(request: HttpRequest) -> str:
+    """Return the address of what this page shows as JSON; empty for a page without numbers."""
+    match = request.resolver_match
+    if match is None or match.app_names != ["web"]:
+        return ""
+    exact = _API_URLS.get(match.url_name or "")
+    try:
+        if exact:
+            return exact(match.kwargs, request.GET)
+        noun = next(
+            (noun for start, noun in _API_OBJECTS.items() if request.path.startswith(f"/{start}/")), ""
+        )
+        if noun and "name" in match.kwargs:
+            return _at(noun, match.kwargs["name"])
+        section = request.path.strip("/").partition("/")[0]
+        return _at(section) if section in _API_LISTS else ""
+    except NoReverseMatch:  # a name that no object can have
+        return ""
+
+
+def _at(name: str, *arguments: object, query: Mapping[str, str | list[str]] | None = None) -> str:
+    """Return an address of the API, without empty parameters."""
+    given = QueryDict(mutable=True)
+    for key, value in (query or {}).items():
+        given.setlist(key, [one for one in ([value] if isinstance(value, str) else value) if one])
+    address = reverse(f"api:{name}", args=arguments)
+    return f"{address}?{given.urlencode()}" if given.urlencode() else address
+
+
+def _list(name: str, *words: str, **renamed: str) -> Twin:
+    """Make the twin of a list: the same filters, as many rows to a page."""
+
+    def twin(_: Arguments, asked: QueryDict) -> str:
+        known = {word: word for word in (*words, "after")} | {new: old for old, new in renamed.items()}
+        given = {new: [one.strip() for one in asked.getlist(old)] for new, old in known.items()}
+        return _at(name, query={**given, "limit": str(PAGE_SIZE)})
+
+    return twin
+
+
+def _object(name: str, *keys: str) -> Twin:
+    return lambda arguments, _: _at(name, *(arguments[key] for key in keys))
+
+
+def _clusters(arguments: Arguments, asked: QueryDict) -> str:
+    """Return the list under the same filters; REST has no order by a label."""
+    given = asked.copy()
+    if "label:" in given.get("sort", ""):
+        given.pop("sort")
+    return _list("clusters", "q", "label", "state", sort="order")(arguments, given)
+
+
+def _resource(arguments: Arguments, _: QueryDict) -> str:
+    group, namespace = arguments["group"], arguments["namespace"]
+    return _at(
+        "resource",
+        "core" if group == "_" else group,
+        arguments["kind"],
+        "-" if namespace == "_" else namespace,
+        arguments["name"],
+    )
+
+
+_API_URLS: dict[str, Twin] = {
+    "overview": lambda _, __: _at("overview"),
+    "search": lambda _, query: _at("search", query={"q": query.get("q", "").strip()}),
+    "activity": _list("events", "kind", "name", "q", "by"),
+    "event": _object("event", "number"),
+    "clusters": _clusters,
+    "placements": _list("placements", "q", "state", "type", "semantics", "cluster", sort="order"),
+    "placement-plan": _object("plan", "name"),
+    "placement-reschedule": _object("reschedule", "name"),
+    "placement-history": _object("history", "name"),
+    "comparison": _object("compare", "name", "before", "after"),
+    "rollouts": _list("rollouts", "placement", "state"),
+    "rollout": _object("rollout", "name", "number"),
+    "decision": _object("decision", "prefix"),
+    "decision-semantics": _object("decision-semantics", "prefix"),
+    "decision-cluster": _object("outcome", "prefix", "cluster"),
+    "staged-strategies": _list("staged-strategies"),
+    "staged-strategy-new": _list("staged-strategies"),
+    "topology": _list("clusters"),
+    "what-if": _list("scenarios"),
+    "scenario": _object("scenario", "number"),
+    "resources": _list("resources", "kind", "namespace", "q"),
+    "resource": _resource,
+    "resource-delete": _resource,
+    "help": lambda _, __: "",
+}
+_API_OBJECTS = {
+    "clusters": "cluster",
+    "placements": "placement",
+    "rollouts/staged/runs": "staged-run",
+    "rollouts/staged/strategies": "staged-strategy",
+}
+_API_LISTS = ("clusters", "placements", "rollouts", "resources")

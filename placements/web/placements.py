@@ -21,16 +21,19 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import for_operators, for_readers
 from fleetui.polling import not_modified
+from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.preview import afresh_words
 from placements.explain.rollouts import progress_sentence, wave_counts
+from placements.explain.staged_updates import run_sentences
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
 from placements.manifests.policy import PlacementType
-from placements.models import Binding, Decision, Placement, Rollout
+from placements.models import Binding, Decision, Placement, Rollout, StagedRun
 from placements.services.dashboard.queries import tight_of
 from placements.services.decisions.records import decision_of, fixes_of, outcomes_of, problems_of
+from placements.services.disruption.impact import has_begun_run
 from placements.services.editor.queries import drafts_of, preview_reschedule
 from placements.services.filters import (
     PLACEMENT_ORDERS,
@@ -46,11 +49,11 @@ from placements.services.rescheduling import confirm_reschedule, reschedule_refu
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of, report_of
+from placements.services.rollouts.staged_queries import result_in
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, scheduled_condition
 from placements.web import badges
 from placements.web.dashboard import TightRow, tight_row
-from placements.web.editor_context import decision_context
 from placements.web.events import event_rows, url_of
 from placements.web.outcomes import outcome_table
 from placements.web.request import (
@@ -62,13 +65,13 @@ from placements.web.request import (
     unknown_words,
     word_from,
 )
-from placements.web.review import names_after, names_changed_since
-from placements.web.staged_panel import staged_context
+from placements.web.review import decision_context, names_after, names_changed_since, rollout_sentence
 
 _REVISIONS_SHOWN = 10
 _EVENTS_SHOWN = 15
 _RESOURCES_SHOWN = 100
 _CLUSTERS_SHOWN = 20
+_FAILED_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         "state": badges.placement_state(found),
         "picked": badges.picked_of(found),
         "is_waiting": found.is_due or found.needs_sync or found.deleting_since is not None,
-        **(staged_context(found) if found.is_staged else {}),
+        **(_staged_context(found) if found.is_staged else {}),
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,
         "run_state": badges.run_state(run, str(answer.phase) if answer else None) if run else None,
@@ -169,6 +172,22 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
     if not wants_fragment(request):
         context |= _lasting_context(found) | {"your_draft": drafts_of(request.user, found).first()}
     return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
+
+
+def _staged_context(placement: Placement) -> dict[str, Any]:
+    """Return the newest run, and the failed clusters, which are retried only by a run."""
+    run = StagedRun.objects.filter(placement=placement).select_related("placement").order_by("-pk").first()
+    result = result_in(run) if run and run.ended_at is None else None
+    rows = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
+    failed = list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
+    return {
+        "staged_run": run,
+        "staged_state": badges.staged_state(run) if run else None,
+        "staged_sentences": run_sentences(result) if result else [],
+        "staged_begun": has_begun_run(placement),
+        "staged_failed": failed[:_FAILED_SHOWN],
+        "staged_more": max(0, len(failed) - _FAILED_SHOWN),
+    }
 
 
 def _lasting_context(placement: Placement) -> dict[str, Any]:
@@ -298,7 +317,8 @@ def _show_reschedule(
             context["faults"] = found.faults
         else:
             context |= {
-                **decision_context(schedule, schedule.waves(now=datetime.now(UTC))),
+                **decision_context(schedule),
+                "rollout": rollout_sentence(schedule, schedule.waves(now=datetime.now(UTC))),
                 "explanation": afresh_words(schedule.decision.cycle),
                 "after": names_after(schedule),
                 "moved": names_changed_since(request, schedule),

@@ -83,21 +83,12 @@ def unknown_words(request: HttpRequest, **closed: Iterable[str]) -> list[Unknown
         UnknownWord(
             name,
             given[:_LONGEST_WORD],
-            [(str(one), _address(request, name, str(one))) for one in words],
-            _address(request, name, ""),
+            [(str(one), _with_query(request, after=None, v=None, **{name: one})) for one in words],
+            _with_query(request, after=None, v=None, **{name: None}),
         )
         for name, words in closed.items()
         if (given := request.GET.get(name, "")) and given not in set(map(str, words))
     ]
-
-
-def _address(request: HttpRequest, name: str, word: str) -> str:
-    query = request.GET.copy()
-    for one in (name, "after", "v"):
-        query.pop(one, None)
-    if word:
-        query[name] = word
-    return f"?{query.urlencode()}"
 
 
 def order_from(request: HttpRequest, orders: tuple[str, ...]) -> str:
@@ -133,8 +124,8 @@ def asked_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpResponse |
             "rows": found.lines(start, end),
             "first": start + 1,
             "last": end,
-            "before": _chart_address(request, row=max(0, start - _PAGE)) if start else "",
-            "after": _chart_address(request, row=end) if end < len(found.rows) else "",
+            "before": _with_query(request, row=max(0, start - _PAGE)) if start else "",
+            "after": _with_query(request, row=end) if end < len(found.rows) else "",
             "back": address_with(request),
         },
         fragment="parts/chart_rows.html",
@@ -143,10 +134,10 @@ def asked_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpResponse |
 
 def address_with(request: HttpRequest, **changes: object) -> str:
     """Return the address of the page itself, not of a table on it, with some of its parameters changed."""
-    return _chart_address(request, **{"table": None, "row": None, "v": None, "panel": None, **changes})
+    return _with_query(request, **{"table": None, "row": None, "v": None, "panel": None, **changes})
 
 
-def _chart_address(request: HttpRequest, **changes: object) -> str:
+def _with_query(request: HttpRequest, **changes: object) -> str:
     query = request.GET.copy()
     for name, value in changes.items():
         query.pop(name, None)

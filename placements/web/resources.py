@@ -1,6 +1,5 @@
 """The resources on the hub: list, detail, apply and delete."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
@@ -31,14 +30,6 @@ _EVENTS_SHOWN = 15
 _NAMESPACES_SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceListRow:
-    """One line of the list."""
-
-    resource: Resource
-    url: str
-
-
 @for_readers
 @require_safe
 def resources(request: HttpRequest) -> HttpResponse:
@@ -50,7 +41,7 @@ def resources(request: HttpRequest) -> HttpResponse:
     kinds = Resource.objects.values_list("kind").annotate(count=Count("pk")).order_by("kind")
     namespaces = Resource.objects.exclude(namespace="").order_by("namespace")
     context = {
-        "rows": [ResourceListRow(one, resource_url(one)) for one in page.rows],
+        "rows": [(one, resource_url(one)) for one in page.rows],
         "after": page.after,
         "count": rows.count(),
         "kinds": list(kinds),

@@ -1,15 +1,121 @@
-"""What a review sends along, so that the next one can say which clusters would be placed otherwise."""
+"""The review of a draft: what saving it would do, and saving just that."""
 
-from django.http import HttpRequest
+from datetime import UTC, datetime
+from difflib import unified_diff
+from typing import Any
 
-from placements.services.editor.preview import SchedulePreview
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
 
-_MOST_NAMES = 300
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.audit import events_since
+from fleetui.concurrency import RevisionConflict
+from fleetui.htmx import render_page
+from fleetui.permissions import for_operators
+from placements.explain.diff import differences
+from placements.explain.preview import beginning
+from placements.explain.vocabulary import counted, policy_sentence
+from placements.manifests.policy import PlacementType
+from placements.models import Draft
+from placements.services.editor.operations import ReviewedDraft, confirm_draft
+from placements.services.editor.preview import DraftPreview, SchedulePreview, preview_draft
+from placements.services.editor.validation import PlacementDraft
+from placements.services.placements import UnschedulesEverything
+from placements.services.results import PLACEMENT
+from placements.services.scheduling import PreviewOutdatedError
+from placements.services.snapshots import policy_of
+from placements.web.request import current_user, is_confirmed
+from placements.web.semantics import draft_sides
+
+NAMES_SHOWN, WAVES_SHOWN = 20, 12
+_MOST_NAMES_SENT = 300
+
+
+@for_operators("save placements")
+@require_http_methods(["GET", "HEAD", "POST"])
+def review(request: HttpRequest, number: int) -> HttpResponse:
+    """Show what saving a draft would do, or save it as it was shown."""
+    row = own_draft(request, number)
+    if request.method != "POST":
+        return _show_review(request, row)
+    reviewed = ReviewedDraft(request.POST.get("digest", ""), request.POST.get("decision", ""))
+    now, confirmed = datetime.now(UTC), is_confirmed(request)
+    try:
+        saved = confirm_draft(
+            number, reviewed=reviewed, by=current_user(request), now=now, confirmed=confirmed
+        )
+    except UnschedulesEverything as error:
+        return _show_review(request, row, status=409, empties=error)
+    except PreviewOutdatedError as error:
+        return _show_review(request, row, status=409, outdated="draft" if error.is_text else "fleet")
+    except RevisionConflict:
+        return _show_review(request, own_draft(request, number), status=409)
+    except InvalidManifest as found:
+        return _show_review(request, row, status=422, refused=found.faults)
+    messages.success(request, f"Placement {saved.object.name} saved.")
+    return redirect("web:placement", saved.object.name)
+
+
+def own_draft(request: HttpRequest, number: int) -> Draft:
+    """Return a draft of the user. Raise Http404."""
+    row = Draft.objects.select_related("placement").filter(pk=number, owner=request.user.pk).first()
+    if row is None:
+        raise Http404("You have no draft of that number.")
+    return row
+
+
+def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **results: Any) -> HttpResponse:
+    """Show the review; `results` say why a confirmation was refused: outdated, empties, refused.
+
+    Planning the rollout and finding issues take as long as all the rest: `?panel=rollout`, which the page
+    fetches once it is shown, has them.
+    """
+    placement, preview = row.placement, preview_row(row)
+    draft, schedule = preview.draft, preview.schedule
+    outdated = results.get("outdated", "")
+    old = dump_yaml(placement.document).splitlines() if placement else []
+    new = dump_yaml(draft.data).splitlines() if draft.document else []
+    kinds = {"+": "added", "-": "removed", "@": "place"}
+    lines = list(unified_diff(old, new, "live", "draft", lineterm="", n=3))
+    context = {
+        **preview_context(preview),
+        "draft": row,
+        "placement": placement,
+        **conflict_context(row),
+        "outdated": outdated,
+        "empties": results.get("empties"),
+        "refused": results.get("refused", ()),
+        "moved": names_changed_since(request, schedule) if outdated == "fleet" and schedule else [],
+        "after": names_after(schedule) if schedule else "",
+        "sentence_before": "",
+        "manifest_diff": [(kinds.get(line[:1], "same"), line) for line in lines[2:]],
+        "is_unchanged": placement is not None and draft.data == placement.document,
+        "has_rules": "rules" in request.GET and draft.manifest is not None and not preview.errors,
+    }
+    if placement is not None:
+        saved = placement.policy_snapshots.get(is_latest=True)
+        policy = policy_of(saved, placement.number_of_clusters)
+        context["sentence_before"] = policy_sentence(policy, Semantics(saved.semantics), saved.options)
+    if context["has_rules"] and draft.manifest is not None:
+        context |= draft_sides(draft.manifest)
+    if request.GET.get("panel") != "rollout":
+        return render(request, "editor/review.html", context, status=status)
+    context["rollout"] = rollout_sentence(schedule, preview.waves) if schedule else ""
+    return render_page(request, "editor/review.html", context, fragment="editor/_rollout.html", status=status)
+
+
+def preview_row(row: Draft) -> DraftPreview:
+    draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    return preview_draft(draft, saved=row.placement, now=datetime.now(UTC))
 
 
 def names_after(schedule: SchedulePreview) -> str:
     """Return the clusters that would be placed, for comparing later; nothing where they are too many."""
-    return " ".join(schedule.placed_after) if len(schedule.placed_after) <= _MOST_NAMES else ""
+    return " ".join(schedule.placed_after) if len(schedule.placed_after) <= _MOST_NAMES_SENT else ""
 
 
 def names_changed_since(request: HttpRequest, schedule: SchedulePreview) -> list[tuple[str, list[str]]]:
@@ -19,3 +125,63 @@ def names_changed_since(request: HttpRequest, schedule: SchedulePreview) -> list
         return []
     changes = (("joins", now - before), ("leaves", before - now))
     return [(sign, sorted(names)) for sign, names in changes if names]
+
+
+def preview_context(preview: DraftPreview) -> dict[str, Any]:
+    """Return the context that the editor and the review share."""
+    return {
+        "preview": preview,
+        "errors": preview.errors,
+        "is_saved": preview.saved is not None,
+        **(decision_context(preview.schedule) if preview.schedule else {"schedule": None}),
+    }
+
+
+def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
+    """Return the context of what a preview says of the decision."""
+    policy, placed = schedule.decision.cycle.policy, len(schedule.placed_after)
+    if policy.placement_type is PlacementType.PICK_ALL:
+        result = f"{counted(placed, 'cluster')} selected"
+    else:
+        is_pick_n = policy.placement_type is PlacementType.PICK_N
+        wanted = (policy.number_of_clusters or 0) if is_pick_n else len(policy.cluster_names)
+        result = f"{placed:,} of {counted(wanted, 'cluster')} selected"
+    changes = (
+        ("selected", "joins", schedule.joins),
+        ("deselected", "leaves", schedule.leaves),
+        ("kept", "", schedule.stays),
+    )
+    return {
+        "schedule": schedule,
+        "result": result,
+        "beginning": beginning(schedule.decision.cycle, is_incremental=schedule.is_incremental),
+        "changes": [
+            (words, sign, names[:NAMES_SHOWN], max(0, len(names) - NAMES_SHOWN), len(names))
+            for words, sign, names in changes
+        ],
+    }
+
+
+def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -> str:
+    """Return how the change would roll out; `waves` is None where they were not planned."""
+    if schedule.is_staged:
+        return "Changes wait for a staged update run."
+    if waves is None:
+        return "The review shows the rollout plan."
+    if not waves:
+        return "Nothing to roll out."
+    shown = ", ".join(map(str, waves[:WAVES_SHOWN])) + (", …" if len(waves) > WAVES_SHOWN else "")
+    clusters = "cluster" if waves == (1,) else "clusters"
+    return f"Rolls out in {counted(len(waves), 'wave')}: {shown} {clusters}."
+
+
+def conflict_context(draft: Draft | None) -> dict[str, Any]:
+    """Return what was saved since a draft was started, and by whom; nothing where nothing was."""
+    placement = draft.placement if draft else None
+    if draft is None or placement is None or placement.revision == draft.revision:
+        return {"is_stale": False, "theirs": [], "savers": []}
+    return {
+        "is_stale": True,
+        "theirs": differences(draft.base, placement.document),
+        "savers": events_since(PLACEMENT, placement.name, draft.revision),
+    }

@@ -34,7 +34,6 @@ from placements.services.rollouts.approvals import approvals_waiting, waiting_fo
 from placements.services.rollouts.lists import RunListState, active_runs, newest_run, runs_page
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import (
-    ClusterInRun,
     clusters_in,
     events_of,
     latest_run,
@@ -139,14 +138,6 @@ def _row(run: Any) -> RunRow:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutClusterRow:
-    """One line of the clusters of a rollout."""
-
-    row: ClusterInRun
-    state: badges.Badge
-
-
 @for_readers
 @require_safe
 def newest(_request: HttpRequest, name: str) -> HttpResponse:
@@ -204,7 +195,7 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "why": _waiting_context(result) if result else None,
         "events": event_rows(events_of(run).order_by("-id")[:_EVENTS_SHOWN]),
         "charts": charts,
-        "clusters": [RolloutClusterRow(row, badges.phase_state(row.phase)) for row in rows],
+        "clusters": [(row, badges.phase_state(row.phase)) for row in rows],
         "first": first + 1,
         "last": last,
         "total": len(names),

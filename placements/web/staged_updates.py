@@ -1,8 +1,8 @@
 """Staged updates: one run while it is in progress, starting a run, the staged update strategies."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 from django.contrib import messages
 from django.db.models import TextField
@@ -21,7 +21,7 @@ from fleetui.htmx import render_page
 from fleetui.permissions import for_operators, for_readers, may_operate
 from fleetui.polling import not_modified
 from placements.engine.rollout.staged_run import WaitReason
-from placements.explain.staged_updates import StageWords, run_sentences, stage_words
+from placements.explain.staged_updates import run_sentences, stage_words
 from placements.manifests.staged_update import RunState, parse_staged_strategy
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
@@ -29,8 +29,6 @@ from placements.services.fleet.forms import lines_of, read_strategy
 from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.approvals import why_not_approve
 from placements.services.rollouts.staged_queries import (
-    StageView,
-    StepView,
     Window,
     free_name,
     is_rollback,
@@ -71,23 +69,6 @@ spec:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StageStepRow:
-    """One line of the clusters of a stage."""
-
-    view: StepView
-    state: badges.Badge
-
-
-@dataclass(frozen=True, slots=True)
-class StageRow:
-    """One stage with its badge and its lines."""
-
-    view: StageView
-    state: badges.Badge
-    rows: tuple[StageStepRow, ...]
-
-
 @for_readers
 @require_safe
 def staged_run(request: HttpRequest, name: str) -> HttpResponse:
@@ -118,7 +99,14 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "may_stop": is_active and spec_state is RunState.RUN,
         "is_rollback": is_rollback(run),
         "strategy": run.strategy["metadata"]["name"],
-        "stages": [_stage_row(one) for one in stages],
+        "stages": [
+            (
+                stage,
+                badges.stage_state(stage.state, is_asking=stage.waits_for_approval),
+                [(step, badges.step_state(step.state, step.phase)) for step in stage.rows],
+            )
+            for stage in stages
+        ],
         "skippable": next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""),
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
@@ -138,20 +126,6 @@ _BY_USERS = (
     WaitReason.APPROVAL_AFTER,
 )
 """A run that waits for nothing else continues only after an action of a user."""
-
-
-def _stage_row(view: StageView) -> StageRow:
-    """Return a stage; clusters being worked on show the phase of their binding, others that of the run."""
-    rows = tuple(
-        StageStepRow(
-            one,
-            badges.phase_state(one.phase)
-            if one.state == "running" and one.phase
-            else badges.part_state(one.state),
-        )
-        for one in view.rows
-    )
-    return StageRow(view, badges.stage_state(view.state, is_asking=view.waits_for_approval), rows)
 
 
 @for_operators("manage staged update runs")
@@ -219,34 +193,13 @@ def start_again(run: StagedRun) -> str:
     return f"{reverse('web:staged-run-create', args=[run.placement.name])}?{query}"
 
 
-@dataclass(frozen=True, slots=True)
-class StrategyRow:
-    """One line of the list."""
-
-    strategy: StagedStrategy
-    stages: list[str]
-
-
-@dataclass
-class StrategyEditor:
-    """The state of the page that edits a strategy."""
-
-    text: str
-    revision: int
-    strategy: StagedStrategy | None = None
-    faults: tuple[FieldError, ...] = ()
-    stale: RevisionConflict | None = None
-    stages: tuple[StageWords, ...] = ()
-
-
 @for_readers
 @require_safe
 def strategies(request: HttpRequest) -> HttpResponse:
     """List the staged update strategies, by name."""
     page = page_from(request, StagedStrategy.objects.all(), order="name")
     rows = [
-        StrategyRow(one, [stage.name for stage in parse_staged_strategy(one.document).spec.stages])
-        for one in page.rows
+        (one, [stage.name for stage in parse_staged_strategy(one.document).spec.stages]) for one in page.rows
     ]
     return render(request, "staged_updates/strategies.html", {"rows": rows, "after": page.after})
 
@@ -272,9 +225,7 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_strategy(request: HttpRequest) -> HttpResponse:
     """Create a strategy by its manifest."""
-    if request.method != "POST":
-        return _editor_page(request, StrategyEditor(_TEMPLATE, 0))
-    return _submit(request, StrategyEditor(_text(request), 0))
+    return _edit_strategy(request, None, _TEMPLATE)
 
 
 @for_operators("edit strategies")
@@ -282,39 +233,36 @@ def new_strategy(request: HttpRequest) -> HttpResponse:
 def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Edit a strategy by its manifest."""
     found = get_object_or_404(StagedStrategy, name=name)
+    return _edit_strategy(request, found, dump_yaml(found.document))
+
+
+def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str) -> HttpResponse:
+    """Show a manifest, validate it or save it; errors are shown beside it."""
+    editor: dict[str, Any] = {
+        "strategy": saved,
+        "text": text,
+        "revision": saved.revision if saved else 0,
+        "stages": (),
+    }
+    page = "staged_updates/strategy_edit.html"
     if request.method != "POST":
-        return _editor_page(request, StrategyEditor(dump_yaml(found.document), found.revision, found))
-    number = number_of(request.POST.get("revision", "")) or 0
-    return _submit(request, StrategyEditor(_text(request), number, found))
-
-
-def _text(request: HttpRequest) -> str:
-    return request.POST.get("manifest", "").replace("\r\n", "\n")
-
-
-def _submit(request: HttpRequest, editor: StrategyEditor) -> HttpResponse:
-    """Validate the text, or save it; errors are shown beside it."""
+        return render(request, page, {"editor": editor})
+    editor["text"] = request.POST.get("manifest", "").replace("\r\n", "\n")
+    editor["revision"] = (number_of(request.POST.get("revision", "")) or 0) if saved else 0
     try:
-        document, draft = read_strategy(editor.text, name=editor.strategy.name if editor.strategy else "")
-        editor.stages = tuple(map(stage_words, draft.spec.stages))
+        document, draft = read_strategy(editor["text"], name=saved.name if saved else "")
+        editor["stages"] = tuple(map(stage_words, draft.spec.stages))
         if request.POST.get("do") != "save":
-            return _editor_page(request, editor)
+            return render(request, page, {"editor": editor})
+        now, expected = datetime.now(UTC), editor["revision"]
         with lines_of(document):
-            save_strategy(
-                document.data, by=current_user(request), now=datetime.now(UTC), expected=editor.revision
-            )
+            save_strategy(document.data, by=current_user(request), now=now, expected=expected)
     except InvalidManifest as found:
-        editor.faults = found.faults
-        return _editor_page(request, editor, status=422)
+        return render(request, page, {"editor": editor | {"faults": found.faults}}, status=422)
     except RevisionConflict as stale:
-        editor.stale = stale
-        return _editor_page(request, editor, status=409)
+        return render(request, page, {"editor": editor | {"stale": stale}}, status=409)
     messages.success(request, f"Strategy {draft.metadata.name} saved. Existing runs keep their stages.")
     return redirect("web:staged-strategy", draft.metadata.name)
-
-
-def _editor_page(request: HttpRequest, editor: StrategyEditor, *, status: int = 200) -> HttpResponse:
-    return render(request, "staged_updates/strategy_edit.html", {"editor": editor}, status=status)
 
 
 @for_operators("delete strategies")

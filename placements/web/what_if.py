@@ -1,6 +1,5 @@
 """What-if analyses of cluster loss; every role may create them, as they change nothing on the fleet."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -15,10 +14,9 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.htmx import render_page
 from fleetui.permissions import for_readers
 from fleetui.polling import not_modified
-from placements.explain.charts.figure import Chart
 from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
 from placements.explain.what_if import VARIANT_WORDS, fates_sentence
-from placements.models import Scenario, ScenarioDecision
+from placements.models import Scenario
 from placements.services.what_if.operations import create_scenario
 from placements.services.what_if.queries import (
     PlacementImpact,
@@ -48,29 +46,6 @@ _MARKS = {
     PlacementImpact.STAYS: Badge("ok", "Unchanged"),
 }
 _NAMES_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioRow:
-    """One line of the list: what was supposed, and how both variants come out."""
-
-    scenario: Scenario
-    leave: str
-    cordon: str
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioOutcomeRow:
-    """One placement of a scenario."""
-
-    outcome: ScenarioDecision
-    state: Badge
-
-    @property
-    def semantics(self) -> str:
-        """Return its scheduling rules where they are not the default."""
-        named = self.outcome.placement.semantics if self.outcome.placement else DEFAULT_SEMANTICS
-        return "" if named == DEFAULT_SEMANTICS else named
 
 
 @for_readers
@@ -112,9 +87,7 @@ def _form(
         "faults": faults,
         "keys": label_keys(),
         "rows": [
-            ScenarioRow(
-                one, *(fates_sentence(counts.get((one.pk, of), {})) for of in (Variant.LEAVE, Variant.CORDON))
-            )
+            (one, *(fates_sentence(counts.get((one.pk, of), {})) for of in (Variant.LEAVE, Variant.CORDON)))
             for one in page.rows
         ],
         "after": page.after,
@@ -131,14 +104,21 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
     variant, version = (given if given in Variant.values else str(Variant.LEAVE)), scenario_pulse(number)
     if same := not_modified(request, version, partial(scenario_pulse, number)):
         return same
-    charts = _charts(found, variant) if found.is_answered else []
+    rows, charts = outcomes_in(found, variant), []
+    if found.is_answered:
+        bars = [
+            _bar(one.placement_name, _MARKS[PlacementImpact(one.impact)].words, Totals.of(one))
+            for one in rows[:MOST_BARS]
+        ]
+        total = _bar("All placements", "", totals_in(found, variant))
+        chart = what_if_chart(bars, total=total, in_all=rows.count())
+        charts = [chart] if chart else []
     table = asked_table(request, charts)
     if table:
         return table
     counts, fate = fate_counts([found]), word_from(request, "fate", PlacementImpact)
     mine = counts.get((found.pk, variant), {})
     other = Variant.CORDON if variant == Variant.LEAVE else Variant.LEAVE
-    rows = outcomes_in(found, variant)
     rows = rows.filter(impact=fate) if fate else rows
     start = number_of(request.GET.get("from", "")) or 0
     shown = list(rows[start : start + PAGE_SIZE + 1])
@@ -159,7 +139,8 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "other_sentence": fates_sentence(counts.get((found.pk, other), {})),
         "fates": [(one, _MARKS[one].words, mine[one]) for one in PlacementImpact if mine.get(one)],
         "fate": fate,
-        "rows": [ScenarioOutcomeRow(one, _MARKS[PlacementImpact(one.impact)]) for one in shown[:PAGE_SIZE]],
+        "default_rules": str(DEFAULT_SEMANTICS),
+        "rows": [(one, _MARKS[PlacementImpact(one.impact)]) for one in shown[:PAGE_SIZE]],
         "notes": notes,
         "names": found.clusters[:_NAMES_SHOWN],
         "more_names": max(0, len(found.clusters) - _NAMES_SHOWN),
@@ -167,17 +148,6 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "earlier": max(0, start - PAGE_SIZE) if start else None,
     }
     return render_page(request, "what_if/scenario.html", context, fragment="what_if/_result.html")
-
-
-def _charts(scenario: Scenario, variant: str) -> list[Chart]:
-    rows = list(outcomes_in(scenario, variant)[:MOST_BARS])
-    bars = [
-        _bar(one.placement_name, str(_MARKS[PlacementImpact(one.impact)].words), Totals.of(one))
-        for one in rows
-    ]
-    total = _bar("All placements", "", totals_in(scenario, variant))
-    chart = what_if_chart(bars, total=total, in_all=outcomes_in(scenario, variant).count())
-    return [chart] if chart else []
 
 
 def _bar(name: str, fate: str, totals: Totals) -> Bar:

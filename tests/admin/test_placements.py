@@ -126,4 +126,4 @@ def test_a_drain_says_how_far_it_is_with_each_placement(viewer: Client) -> None:
 def test_an_eviction_says_what_became_of_it(viewer: Client) -> None:
     page = text_of(viewer.get("/admin/placements/eviction/"))
 
-    assert "Carried out: nothing was placed there yet." in page
+    assert "Executed: nothing was placed there yet." in page

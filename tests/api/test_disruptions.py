@@ -128,7 +128,7 @@ def test_apply_takes_budgets_and_evictions(api: APIClient) -> None:
         ("eviction", "off-a", "not-executed"),
         ("budget", "web", "created"),
     ]
-    assert first[0]["message"] == "Not carried out: nothing was placed there yet."
+    assert first[0]["message"] == "Not executed: nothing was placed there yet."
     assert [one["did"] for one in again] == ["unchanged"]
     other = {**eviction, "spec": {"placementName": "web", "clusterName": "b"}}
     assert api.post("/api/v1/apply", other, format="json").status_code == 422

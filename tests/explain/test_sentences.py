@@ -142,7 +142,7 @@ def test_affinity_rows_of_ocm_are_told_as_what_is_preferred() -> None:
 
 def test_a_spread_of_kubernetes_is_told_by_what_it_is_compared_with() -> None:
     hard = {**spread("zone"), "minDomains": 3, "nodeTaintsPolicy": "Honor", "nodeAffinityPolicy": "Ignore"}
-    raw = {**SPREAD.canonical(), "topologySpreadConstraints": [hard, spread("node", hard=False)]}
+    raw = {**SPREAD.to_plain(), "topologySpreadConstraints": [hard, spread("node", hard=False)]}
     policy = parse_policy(raw, semantics=Semantics.KUBERNETES)
 
     assert policy_sentence(policy, Semantics.KUBERNETES) == (
@@ -153,7 +153,7 @@ def test_a_spread_of_kubernetes_is_told_by_what_it_is_compared_with() -> None:
 
 
 def test_one_group_is_told_as_one() -> None:
-    raw = {**pick_n(4).canonical(), "topologySpreadConstraints": [{**spread("zone"), "minDomains": 1}]}
+    raw = {**pick_n(4).to_plain(), "topologySpreadConstraints": [{**spread("zone"), "minDomains": 1}]}
     policy = parse_policy(raw, semantics=Semantics.KUBERNETES)
 
     assert "domains" not in policy_sentence(policy, Semantics.KUBERNETES)

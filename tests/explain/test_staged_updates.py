@@ -97,7 +97,7 @@ def test_every_verdict_has_one_sentence(why: EvictionReason) -> None:
 
 def test_an_eviction_that_a_budget_holds_back_tells_the_numbers() -> None:
     assert eviction_sentence(NotExecuted(EvictionReason.OVER_BUDGET, Numbers(3, 3, 0, 0))) == (
-        "Not carried out: the disruption budget does not allow it (3 of 3 available, 0 may go)."
+        "Not executed: the disruption budget does not allow it (3 of 3 available, 0 may go)."
     )
 
 

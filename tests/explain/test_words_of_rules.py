@@ -110,7 +110,7 @@ def _decisions() -> Iterator[tuple[str, Decision]]:
     for name, options in OF_OCM.items():
         yield f"ocm {name}", schedule(Cycle(_fleet(), _policy(6, *HARD_SOFT), (), OCM, options))
     for name, fields in OF_KUBERNETES.items():
-        raw = {**_policy(9).canonical(), "topologySpreadConstraints": [{**spread("region"), **fields}]}
+        raw = {**_policy(9).to_plain(), "topologySpreadConstraints": [{**spread("region"), **fields}]}
         policy = parse_policy(raw, semantics=KUBERNETES)
         yield f"kubernetes {name}", schedule(Cycle(_fleet(), policy, (), KUBERNETES))
 
@@ -295,7 +295,7 @@ def test_a_label_and_a_claim_of_one_name_have_shares_of_their_own() -> None:
     one = fleet(*(cluster(claim, site="x", properties={"site": claim}) for claim in "pq"))
     by_label = spread("site", hard=False)
     constraints = [by_label, {**by_label, "topologyKeyType": "Claim"}]
-    raw = {**pick_n(1).canonical(), "topologySpreadConstraints": constraints}
+    raw = {**pick_n(1).to_plain(), "topologySpreadConstraints": constraints}
     policy = parse_policy(raw, semantics=OCM)
     decision = schedule(Cycle(one, policy, (), OCM, {"domainWeights": {"site": {"p": 2}}}))
 
@@ -309,7 +309,7 @@ def test_a_label_and_a_claim_of_one_name_have_shares_of_their_own() -> None:
 def test_a_cluster_that_has_the_label_is_not_without_it_in_a_preview() -> None:
     one = fleet(cluster("a", region="east", taints=[taint("gpu")]), cluster("b", region="east"))
     constraint = {**spread("region"), "nodeTaintsPolicy": "Honor"}
-    raw = {**pick_n(2).canonical(), "topologySpreadConstraints": [constraint]}
+    raw = {**pick_n(2).to_plain(), "topologySpreadConstraints": [constraint]}
     decision = schedule(Cycle(one, parse_policy(raw, semantics=KUBERNETES), (binding("a"),), KUBERNETES))
 
     (bars,) = spread_bars(decision)

@@ -22,7 +22,7 @@ import numpy as np
 
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.decision import labels_read, properties_read
 from placements.engine.scheduling.record import pack_fleet
 from placements.engine.scheduling.scheduler import schedule
 from tests.builders import expression, pick_n, spread

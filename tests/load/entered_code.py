@@ -31,8 +31,8 @@ class EnteredCode:
         return sorted({_module(one) for one in self.calls})
 
     def count(self, name: str) -> int:
-        """Return how often functions of this name were called."""
-        return sum(calls for one, calls in self.calls.items() if one.co_name == name)
+        """Return how often functions of this qualified name were called."""
+        return sum(calls for one, calls in self.calls.items() if one.co_qualname == name)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ class Problem:
     def case(self) -> dict[str, Any]:
         """Give the same as a case, for the plain baseline."""
         bindings = [{"cluster": name, "state": "Bound", "policy": "current"} for name in self.placed]
-        return {"clusters": self.rows, "bindings": bindings, "policy": self.policy().canonical()}
+        return {"clusters": self.rows, "bindings": bindings, "policy": self.policy().to_plain()}
 
 
 def _cluster(row: Document) -> Cluster:

@@ -9,70 +9,9 @@ import os
 import re
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from types import CodeType, FrameType
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = tuple(f"{ROOT / name}{os.sep}" for name in ("fleetui", "clusters", "placements"))
-_WITHOUT_A_NAME = {"<module>", "<lambda>", "<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"}
-
-
-class Profile:
-    """The calls of this project's functions, and how often each was entered."""
-
-    def __init__(self) -> None:
-        self.calls: Counter[CodeType] = Counter()
-        self.callers: Counter[tuple[str, str]] = Counter()
-
-    @property
-    def modules(self) -> set[str]:
-        """The modules that were entered, as paths."""
-        return {str(Path(code.co_filename).relative_to(ROOT)) for code in self.calls}
-
-    @property
-    def functions(self) -> set[str]:
-        """Functions and methods; lambdas, comprehensions and generator expressions are part of theirs."""
-        return {
-            f"{Path(code.co_filename).relative_to(ROOT)}:{code.co_qualname}"
-            for code in self.calls
-            if code.co_name not in _WITHOUT_A_NAME
-        }
-
-    def count(self, function: str, *, caller: str = "") -> int:
-        """Return how often the functions of this name were entered; `caller` is a module."""
-        return sum(
-            number
-            for (name, module), number in self.callers.items()
-            if name == function and caller in ("", module)
-        )
-
-
-@contextmanager
-def profiled() -> Iterator[Profile]:
-    """Count the calls made inside the block by a profile hook; nothing is replaced."""
-    profile, known = Profile(), dict[str, bool]()
-
-    def hook(frame: FrameType, event: str, _: object) -> None:
-        if event != "call":
-            return
-        code = frame.f_code
-        if code.co_filename not in known:
-            known[code.co_filename] = code.co_filename.startswith(PACKAGES)
-        if known[code.co_filename]:
-            profile.calls[code] += 1
-            outer = frame.f_back
-            profile.callers[code.co_qualname, Path(outer.f_code.co_filename).stem if outer else ""] += 1
-
-    previous = sys.getprofile()
-    sys.setprofile(hook)
-    try:
-        yield profile
-    finally:
-        sys.setprofile(previous)
+from tests.load.entered_code import EnteredCode, record_entered_code
 
 
 def main() -> None:
@@ -94,10 +33,10 @@ def main() -> None:
             f"{profile.count('parse_placement')} parsed, {profile.count('schedule')} scheduled"
         )
         if "--list" in sys.argv:
-            print(*(f"  {name}" for name in sorted(profile.functions)), sep="\n")
+            print(*(f"  {name}" for name in profile.functions), sep="\n")
 
 
-def profile_review_and_confirmation() -> tuple[Profile, Profile]:
+def profile_review_and_confirmation() -> tuple[EnteredCode, EnteredCode]:
     """Begin a draft of a demo placement with one cluster more, review and confirm it."""
     from django.contrib.auth.models import User  # noqa: PLC0415
     from django.test import Client  # noqa: PLC0415
@@ -116,10 +55,10 @@ def profile_review_and_confirmation() -> tuple[Profile, Profile]:
     client.post("/placements/web/edit/", {"mode": "yaml", "manifest": text})
     address = f"/drafts/{Draft.objects.get().pk}/review/"
     client.get(address)  # imports and caches: the second request is what a person waits for
-    with profiled() as review:
+    with record_entered_code() as review:
         page = client.get(address).content.decode()
     given = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', page.partition('class="bar"')[2]))
-    with profiled() as confirmation:
+    with record_entered_code() as confirmation:
         answer = client.post(address, given)
     assert answer.status_code == 302, answer.content.decode()
     return review, confirmation

@@ -7,7 +7,8 @@ import pytest
 
 from fleetui.apimachinery.secrets import HubObject
 from placements.engine.selection import select
-from placements.manifests.placement import ResourceSelector, parse_placement_spec
+from placements.manifests.placement import ResourceSelector
+from tests.documents import parse_placement_spec
 from tests.hub_objects import manifest
 from tests.load.counting import lines_of
 

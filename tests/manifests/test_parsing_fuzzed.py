@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from clusters.case_manifest import parse_case_cluster, parse_clusters
 from clusters.manifest import parse_member
-from fleetui.apimachinery.errors import CODES, InvalidManifest, format_path, split_path
+from fleetui.apimachinery.errors import InvalidManifest, format_path, split_path
 from fleetui.apimachinery.model import Semantics, parse_semantics
 from fleetui.apimachinery.yaml import load_documents
 from placements.engine.resource_manifest import parse_hub_object
-from placements.manifests.placement import parse_placement, parse_placement_spec, spec_caveats
+from placements.manifests.placement import parse_placement, spec_caveats
 from placements.manifests.policy import parse_policy
+from tests.documents import CODES, OURS, Document, annotated, member, parse_placement_spec, placement
 from tests.documents import DOORS as SMALLER_DOORS
-from tests.documents import OURS, Document, annotated, member, placement
 from tests.hub_objects import manifest
 
 WORDS = """

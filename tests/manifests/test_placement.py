@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fleetui.apimachinery.model import IntOrPercent, Semantics
-from placements.manifests.placement import parse_placement, parse_placement_spec, spec_caveats
+from placements.manifests.placement import parse_placement, spec_caveats
 from placements.manifests.policy import PlacementPolicy
 from placements.manifests.strategy import StrategyType
-from tests.documents import NAMESPACE, annotated, changed, faults_in, placement
+from tests.documents import NAMESPACE, annotated, changed, faults_in, parse_placement_spec, placement
 
 Raw = dict[str, Any]
 

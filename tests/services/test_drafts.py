@@ -19,9 +19,8 @@ from placements.services.editor.operations import (
     discard_draft,
     merge_draft,
     start_draft,
-    text_digest,
 )
-from placements.services.editor.queries import preview_draft
+from placements.services.editor.preview import preview_draft
 from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
@@ -66,7 +65,7 @@ def _draft(web: Placement | None, ana: User, number: int = 3) -> Draft:
 def _reviewed(draft: Draft) -> ReviewedDraft:
     preview = preview_draft(PlacementDraft.parse(draft.text), saved=draft.placement, now=NOW)
     assert preview.decision_id
-    return ReviewedDraft(text_digest(draft.text), preview.decision_id)
+    return ReviewedDraft(PlacementDraft(draft.text).digest, preview.decision_id)
 
 
 def _saved_by_li(number: int, **annotations: str) -> None:
@@ -188,7 +187,9 @@ def test_a_draft_at_fault_is_not_saved(web: Placement, ana: User) -> None:
     )
 
     with pytest.raises(InvalidManifest) as refused:
-        confirm_draft(draft.pk, reviewed=ReviewedDraft(text_digest(draft.text), ""), by=ana, now=NOW)
+        confirm_draft(
+            draft.pk, reviewed=ReviewedDraft(PlacementDraft(draft.text).digest, ""), by=ana, now=NOW
+        )
 
     assert {fault.line for fault in refused.value.faults} == {13}
 
@@ -196,7 +197,7 @@ def test_a_draft_at_fault_is_not_saved(web: Placement, ana: User) -> None:
 def test_a_draft_of_what_is_saved_already_changes_nothing(web: Placement, ana: User) -> None:
     draft = _draft(web, ana, 2)
 
-    confirm_draft(draft.pk, reviewed=ReviewedDraft(text_digest(draft.text), ""), by=ana, now=NOW)
+    confirm_draft(draft.pk, reviewed=ReviewedDraft(PlacementDraft(draft.text).digest, ""), by=ana, now=NOW)
 
     assert Placement.objects.get().revision == 1
     assert not Draft.objects.exists()

@@ -57,17 +57,17 @@ def test_one_resource_is_made() -> None:
 
 def test_beaten_by_a_moment_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     document = placement_document("web", pick_n_spec(2))
-    real = operations._set_columns
+    real = operations._columns_of
     beaten: list[bool] = []
 
-    def create(*arguments: Any, **options: Any) -> None:
+    def create(*arguments: Any, **options: Any) -> dict[str, Any]:
         if not beaten:
             beaten.append(True)
             with ThreadPoolExecutor(1) as other:
                 other.submit(_save_elsewhere, document).result()
-        real(*arguments, **options)
+        return real(*arguments, **options)
 
-    monkeypatch.setattr(operations, "_set_columns", create)
+    monkeypatch.setattr(operations, "_columns_of", create)
 
     assert save_placement(document, by=None, now=NOW).result is OperationResult.UNCHANGED
 

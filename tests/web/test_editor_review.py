@@ -47,8 +47,19 @@ def test_shows_who_moves_the_policy_in_words_and_the_manifest(operator: Client, 
     assert '<span class="removed">-    numberOfClusters: 2</span>' in page
     assert '<span class="added">+    numberOfClusters: 3</span>' in page
     assert "Incremental" in page
-    assert "Rolls out in" in page
+    assert "Rolls out in" in operator.get(f"/drafts/{draft.pk}/review/?panel=rollout").content.decode()
     assert Placement.objects.get().revision == 1
+
+
+def test_fetches_the_rollout_plan_by_itself(operator: Client, draft: Draft) -> None:
+    address = f"/drafts/{draft.pk}/review/?panel=rollout"
+
+    page = _review(operator, draft)
+    panel = operator.get(address, headers={"HX-Request": "true"}).content.decode()
+
+    assert 'hx-get="?panel=rollout" hx-trigger="load"' in page
+    assert panel.startswith('<section id="rollout"')
+    assert "Rolls out in" in panel
 
 
 def test_says_that_another_policy_reschedules_from_scratch(operator: Client, web: Placement) -> None:

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from fleetui.apimachinery.yaml import load_documents
 from placements.models import Decision, Draft, Placement
 from placements.services.history.compare import compare
-from placements.services.history.queries import history_of, manifest_with, policy_restores
+from placements.services.history.queries import history_of, policy_restores
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from tests.builders import spread
@@ -232,7 +232,7 @@ def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
 def test_what_was_restored_is_the_old_policy_to_the_letter(past: Placement) -> None:
     old = past.policy_snapshots.get(number=1)
 
-    restored = manifest_with(past, old)
+    restored = policy_restores(past, [old])[1].manifest
     assert restored
     save_placement(restored, by=None, now=LAST)
 
@@ -278,7 +278,7 @@ def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None
         run_due(after=timedelta(minutes=minute))
     edge = Placement.objects.get(name="edge")
 
-    restored = manifest_with(edge, edge.policy_snapshots.get(number=0))
+    restored = policy_restores(edge, [edge.policy_snapshots.get(number=0)])[0].manifest
 
     assert restored == first
     assert policy_restores(edge, [edge.policy_snapshots.get(number=1)])[1].is_current

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from fleetui.apimachinery.yaml import dump_yaml
-from placements.manifests.placement import SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.models import Decision, Placement
 from tests.web.editing import draft_address, typed
 

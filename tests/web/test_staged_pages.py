@@ -529,7 +529,7 @@ def test_a_strategy_is_written_checked_and_saved(operator: Client, text_of: Fetc
 @pytest.mark.usefixtures("world")
 def test_a_bad_or_stale_strategy_is_refused(operator: Client) -> None:
     address = "/rollouts/staged/strategies/careful/edit/"
-    text = operator.get(address).context["editor"].text
+    text = operator.get(address).context["editor"]["text"]
     spoilt = text.replace("67%", "0%")
 
     bad = operator.post(address, {"manifest": spoilt, "revision": "1", "do": "save"})

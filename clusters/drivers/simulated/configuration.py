@@ -9,7 +9,7 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import Flag, Moment, Text, integer, list_of, one_of
@@ -62,8 +62,6 @@ class SimulatedFault(ManifestModel):
     `lostState` deletes at `since` what was applied before.
     """
 
-    noun: ClassVar[str] = "simulated fault"
-
     kind: Annotated[FaultKind, one_of(FaultKind)]
     since: Moment | None = None
     until: Moment | None = None
@@ -109,8 +107,6 @@ class SimulatedFault(ManifestModel):
 
 class Configuration(ManifestModel):
     """How long calls take, how long objects take to become available, and the faults."""
-
-    noun: ClassVar[str] = "simulated cluster's connection"
 
     apply_milliseconds: Annotated[int, integer(0, _LONGEST_WAIT)] = 50
     observe_milliseconds: Annotated[int, integer(0, _LONGEST_WAIT)] = 0

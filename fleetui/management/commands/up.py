@@ -59,7 +59,7 @@ class Command(BaseCommand):
                 raise CommandError(str(error)) from error
             connections.close_all()
             output = Output(self.stdout, self.stderr, width=len("observer"))  # type: ignore[arg-type]  # writes
-            wishes = ProcessOptions(
+            process_options = ProcessOptions(
                 web_processes=options["workers"],
                 web_threads=options["threads"],
                 worker_slots=options["concurrency"],
@@ -68,7 +68,7 @@ class Command(BaseCommand):
                 beat_file=settings.VAR_DIR / "beat-schedule",
                 listener=listener.fileno() if listener else None,
             )
-            parts = [create(wishes) for name in names for create in PARTS[name]]
+            parts = [create(process_options) for name in names for create in PARTS[name]]
             if listener:
                 _announce_in_background(listener, options["host"], started=started, output=output)
             passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}

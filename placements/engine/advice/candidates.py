@@ -21,8 +21,7 @@ from placements.engine.advice.changes import (
     with_option,
     without_cluster,
 )
-from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.dependencies import labels_read
+from placements.engine.scheduling.decision import Decision, labels_read
 from placements.engine.scheduling.filters.taint_toleration import untolerated
 from placements.engine.scheduling.profile import profile_of, without_failure
 from placements.engine.scheduling.scheduler import schedule
@@ -111,8 +110,12 @@ def _set(plain: dict[str, Any], *, path: Keys, value: object) -> None:
     _at(plain, path[:-1])[path[-1]] = value
 
 
-def _remove(plain: dict[str, Any], *, path: Keys) -> None:
-    del _at(plain, path[:-1])[path[-1]]
+def _remove(plain: dict[str, Any], *, path: Keys, holder: Keys = ()) -> None:
+    """Remove what is at a path, and also its `holder` when nothing else is left beside it."""
+    inside = _at(plain, path[:-1])
+    del inside[path[-1]]
+    if holder and not inside:
+        del _at(plain, holder[:-1])[holder[-1]]
 
 
 def _reports(decision: Decision, cluster: str) -> Iterator[Axis]:
@@ -135,7 +138,8 @@ def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
 
 def _terms(decision: Decision) -> Iterator[Axis]:
     for index, term in enumerate(decision.cycle.policy.required_terms):
-        yield [_edit(decision, ChangeKind.DROP_TERM, {"term": index}, partial(_drop_term, index=index))]
+        drop = partial(_remove, path=(*_TERMS, index), holder=(*_AFFINITY, _REQUIRED))
+        yield [_edit(decision, ChangeKind.DROP_TERM, {"term": index}, drop)]
         plain = term.to_plain()
         labels = plain.get("labelSelector", {}).get("matchLabels", {})
         requirements: list[tuple[Keys, str]] = [
@@ -153,13 +157,6 @@ def _terms(decision: Decision) -> Iterator[Axis]:
             facts = {"term": index, "requirement": name}
             edit = partial(_remove, path=(*_TERMS, index, *path))
             yield [_edit(decision, ChangeKind.DROP_REQUIREMENT, facts, edit)]
-
-
-def _drop_term(plain: dict[str, Any], *, index: int) -> None:
-    """Remove one required term; without the last one nothing is required any more."""
-    _remove(plain, path=(*_TERMS, index))
-    if not _at(plain, _TERMS):
-        _remove(plain, path=(*_AFFINITY, _REQUIRED))
 
 
 def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:

@@ -40,12 +40,8 @@ class ChangeKind(StrEnum):
     NAME = "name"
 
 
-POLICY_CHANGES = frozenset(ChangeKind) - {
-    ChangeKind.NUMBER,
-    ChangeKind.LABEL,
-    ChangeKind.LEAVE,
-    ChangeKind.REPORT,
-}
+_OTHER_CHANGES = {ChangeKind.NUMBER, ChangeKind.LABEL, ChangeKind.LEAVE, ChangeKind.REPORT}
+POLICY_CHANGES = frozenset(ChangeKind) - _OTHER_CHANGES
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ def _under_a_new_snapshot(cycle: Cycle) -> Cycle:
 
 def edited(cycle: Cycle, edit: Edit) -> Cycle:
     """Return the cycle after an edit of the policy's plain form. Raise Faults for an invalid policy."""
-    plain = cycle.policy.canonical()
+    plain = cycle.policy.to_plain()
     edit(plain)
     policy = parse_policy(plain, semantics=cycle.semantics)
     profile_of(cycle).refuse(policy)

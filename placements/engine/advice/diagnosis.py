@@ -166,10 +166,9 @@ def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
     """Return the constraints that the bindings break already, before any pick."""
     if not decision.number_of_rounds:
         return ()
-    bids = decision.round(1).bids
     return tuple(
         OverLimit(bid.constraint.topology_key, bid.imbalance, bid.constraint.max_skew, bid.lacks_domains)
-        for bid in bids
+        for bid in decision.round(1).bids
         if bid.imbalance > bid.constraint.max_skew and is_limit(bid.constraint, bid.outlook)
     )
 

@@ -63,9 +63,7 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
         return Advice(outcome)
     budget = _Budget(_affordable_runs(decision, _ADVICE_EVALUATIONS) if runs is None else runs)
     for axis in candidate_changes(decision, cluster):
-        _try_axis(
-            decision, axis, budget, lambda changed: not changed.is_failed and cluster in _placed(changed)
-        )
+        _try_axis(decision, axis, budget, lambda each: not each.is_failed and cluster in _placed(each))
     return Advice(outcome, tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
 
 
@@ -99,9 +97,17 @@ def _try_axis(decision: Decision, axis: Axis, budget: _Budget, succeeds: Callabl
             budget.not_tried.append(change)
             break
         budget.runs -= 1
-        suggestion = _tried(decision, change, succeeds)
-        if suggestion is None:
+        try:
+            changed = schedule(change.changed())
+        except InvalidManifest:
             continue
+        before, after = _placed(decision), _placed(changed)
+        suggestion = Suggestion(
+            change,
+            helps=succeeds(changed),
+            gains=tuple(name for name in after if name not in before),
+            losses=tuple(name for name in before if name not in after),
+        )
         if suggestion.helps:
             budget.helps.append(suggestion)
             last = None
@@ -110,21 +116,6 @@ def _try_axis(decision: Decision, axis: Axis, budget: _Budget, succeeds: Callabl
     if nearest is not None:
         furthest = last if last is not nearest.change else None
         budget.fails.append(replace(nearest, furthest=furthest))
-
-
-def _tried(decision: Decision, change: Change, succeeds: Callable[[Decision], bool]) -> Suggestion | None:
-    """Run the scheduler with a change; None for an invalid policy."""
-    try:
-        changed = schedule(change.changed())
-    except InvalidManifest:
-        return None
-    before, after = _placed(decision), _placed(changed)
-    return Suggestion(
-        change,
-        helps=succeeds(changed),
-        gains=tuple(name for name in after if name not in before),
-        losses=tuple(name for name in before if name not in after),
-    )
 
 
 def _placed(decision: Decision) -> dict[str, None]:

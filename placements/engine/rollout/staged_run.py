@@ -104,11 +104,9 @@ class ClusterStep:
         return self.failures + 1
 
     def start(self, now: datetime, before: str) -> "ClusterStep":
-        """Return the step after its start."""
         return replace(self, started_at=now, tried_at=now, before=before)
 
     def fail(self, at: datetime) -> "ClusterStep":
-        """Return the step after a failed attempt."""
         return replace(self, failed_at=at, failures=self.failures + 1)
 
 
@@ -150,10 +148,7 @@ class Stage:
         return self.ended_at is not None and not self.steps
 
     def with_steps(self, steps: Mapping[str, ClusterStep]) -> "Stage":
-        """Return the stage with some of its steps replaced, by cluster."""
-        return (
-            replace(self, steps=tuple(steps.get(step.name, step) for step in self.steps)) if steps else self
-        )
+        return replace(self, steps=tuple(steps.get(step.name, step) for step in self.steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +186,6 @@ class StagedRunPlan:
         return tuple(step for stage in (*self.stages, self.deletions) for step in stage.steps)
 
     def with_current(self, stage: Stage) -> "StagedRunPlan":
-        """Return the run with the current stage replaced."""
         position = self.position
         if position == len(self.stages):
             return replace(self, deletions=stage)
@@ -208,7 +202,6 @@ class StagedRunPlan:
 
 
 def run_from_plain(plain: object) -> StagedRunPlan:
-    """Return a stored run."""
     return _RUN.validate_python(plain)
 
 
@@ -344,7 +337,6 @@ class StagedRunState:
     others: tuple[StagedRunPlan, ...] = ()
 
     def cluster(self, name: str) -> ClusterState:
-        """Return the state of a cluster."""
         return self.clusters.get(name, NOT_IN_FLEET)
 
 
@@ -401,5 +393,4 @@ class StagedUpdateResult(SyncResult):
 
 
 def names_waiting_for(waits: Iterable[Wait], reason: WaitReason) -> list[str]:
-    """Return the clusters that a run waits for, for this reason."""
     return [name for wait in waits if wait.reason is reason for name in wait.names]

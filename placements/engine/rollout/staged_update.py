@@ -28,12 +28,6 @@ from placements.engine.rollout.staged_run import (
 from placements.engine.rollout.state import IN_FLIGHT, ClusterState, Phase
 from placements.manifests.staged_update import RunState
 
-_STATUS_OF = {
-    StagedRunOutcome.SUCCEEDED: RunStatus.SUCCEEDED,
-    StagedRunOutcome.FAILED: RunStatus.FAILED,
-    StagedRunOutcome.ABANDONED: RunStatus.ABANDONED,
-}
-
 
 def next_actions(state: StagedRunState) -> StagedUpdateResult:
     """Return what a run does now, and what it waits for."""
@@ -58,8 +52,7 @@ def next_actions(state: StagedRunState) -> StagedUpdateResult:
 
 
 def ended(run: StagedRunPlan) -> StagedUpdateResult:
-    """Return the result of a run that has ended."""
-    return StagedUpdateResult(run, _STATUS_OF[run.outcome or StagedRunOutcome.FAILED])
+    return StagedUpdateResult(run, RunStatus(run.outcome or StagedRunOutcome.FAILED))
 
 
 def _with_updated_at(run: StagedRunPlan) -> StagedRunPlan:
@@ -78,7 +71,6 @@ class StagedPlanner:
     state: StagedRunState
 
     def observe(self, stage: Stage, *, removing: bool) -> Stage:
-        """Return the stage with the results of the clusters that were started."""
         running = [step for step in stage.steps if step.is_running]
         return stage.with_steps({step.name: self.observe_step(step, removing) for step in running})
 
@@ -124,13 +116,9 @@ class StagedPlanner:
         )
         if in_flight:
             reason = WaitReason.REMOVALS if run.is_deleting else WaitReason.CLUSTERS
-            return StagedUpdateResult(
-                run,
-                RunStatus.STOPPING,
-                waits=(Wait(reason, stage.name, in_flight),),
-                concurrency=_concurrency(run),
-                stuck=self._stuck(stage),
-            )
+            waits, concurrency = (Wait(reason, stage.name, in_flight),), _concurrency(run)
+            stopping = StagedUpdateResult(run, RunStatus.STOPPING, waits=waits, concurrency=concurrency)
+            return replace(stopping, stuck=self._stuck(stage))
         if not run.is_stopped:
             run = replace(run, is_stopped=True, stopped_at=self.state.at)
         waits = (Wait(WaitReason.RESUME, stage.name),)
@@ -185,20 +173,12 @@ class StagedPlanner:
         left for later; one that was started keeps its place, so that a bad version does not continue to the
         next.
         """
-        present = [
-            step
-            for step in stage.steps
-            if step.is_waiting and self._is_reachable(step) and self._is_done(step, removing=False)
-        ]
+        waiting = [step for step in stage.steps if step.is_waiting and self._is_reachable(step)]
+        present = [step for step in waiting if self._is_done(step, removing=False)]
         stage = stage.with_steps({step.name: self._done(step) for step in present})
         free = stage.limit - sum(step.is_running for step in stage.steps)
-        ready = [
-            step
-            for step in stage.steps
-            if step.is_waiting
-            and self._is_reachable(step)
-            and self.state.cluster(step.name).phase is not Phase.REMOVING
-        ]
+        reachable = [step for step in stage.steps if step.is_waiting and self._is_reachable(step)]
+        ready = [one for one in reachable if self.state.cluster(one.name).phase is not Phase.REMOVING]
         started = {step.name: self._start(step) for step in ready[: max(0, free)]}
         return self._retry(stage.with_steps(started))
 
@@ -312,11 +292,9 @@ class StagedPlanner:
                 yield step
 
     def _stuck(self, stage: Stage) -> tuple[str, ...]:
-        return tuple(
-            step.name
-            for step in stage.steps
-            if step.is_running and step.started_at and self.state.at - step.started_at >= STUCK_AFTER
-        )
+        running = [step for step in stage.steps if step.is_running and step.started_at]
+        since = self.state.at - STUCK_AFTER
+        return tuple(step.name for step in running if step.started_at and step.started_at <= since)
 
     def _start(self, step: ClusterStep) -> ClusterStep:
         return step.start(self.state.at, self.state.cluster(step.name).running or "")

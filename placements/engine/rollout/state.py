@@ -214,5 +214,4 @@ NO_FAILURE = Failure()
 
 
 def objects_of(plain: Iterable[Mapping[str, str]]) -> tuple[ObjectFault, ...]:
-    """Return objects as `Failure.columns` has stored them."""
     return tuple(ObjectFault(**one) for one in plain)

@@ -1,9 +1,7 @@
 """The preview of a rolling update in waves, and its progress as counts and limits."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from placements.engine.rollout.actions import Action, Remove, RollingUpdateResult, StartUpdate
 from placements.engine.rollout.budget import BudgetKind, Budgets, budgets_of
@@ -98,21 +96,8 @@ def _completed_budgets(budgets: Budgets, started: list[PendingUpdate]) -> Budget
     ready = budgets.updates.ready + added - sum(each.cluster.phase is Phase.AVAILABLE for each in removed)
     holding = budgets.additions.holding + added - len(removed)
     deletion = replace(budgets.deletion, running=0, started=0) if budgets.deletion else None
-    return Budgets(
-        replace(budgets.updates, ready=ready, at_risk=0),
-        replace(budgets.removals, ready=ready, at_risk=0),
-        replace(budgets.additions, holding=holding, added=0),
-        deletion,
-    )
-
-
-class ClusterProgress(StrEnum):
-    """Where a cluster that holds resources is in a rollout."""
-
-    OLD = "old"
-    NEW = "new"
-    UNAVAILABLE = "unavailable"
-    REMOVING = "removing"
+    updates, removals = (replace(one, ready=ready, at_risk=0) for one in (budgets.updates, budgets.removals))
+    return Budgets(updates, removals, replace(budgets.additions, holding=holding, added=0), deletion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,25 +129,17 @@ class RolloutProgress:
 def rollout_progress(state: RolloutState, result: RollingUpdateResult) -> RolloutProgress:
     """Count the clusters as they are once the actions of the result have started."""
     actions = {action.cluster: action for action in result.actions}
-    counts: Counter[ClusterProgress] = Counter()
+    counts = dict.fromkeys(("old", "new", "unavailable", "removing"), 0)
     for cluster in state.clusters:
         action = actions.get(cluster.name)
         if not cluster.has_resources and action is None:
             continue
         if isinstance(action, Remove) or cluster.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
-            counts[ClusterProgress.REMOVING] += 1
+            counts["removing"] += 1
         elif action is not None or not state.is_available(cluster):
-            counts[ClusterProgress.UNAVAILABLE] += 1
+            counts["unavailable"] += 1
         else:
-            is_new = cluster.running == cluster.wanted
-            counts[ClusterProgress.NEW if is_new else ClusterProgress.OLD] += 1
+            counts["new" if cluster.running == cluster.wanted else "old"] += 1
     updates, additions = result.budgets.updates, result.budgets.additions
-    return RolloutProgress(
-        counts[ClusterProgress.OLD],
-        counts[ClusterProgress.NEW],
-        counts[ClusterProgress.UNAVAILABLE],
-        counts[ClusterProgress.REMOVING],
-        updates.number,
-        updates.minimum,
-        additions.maximum,
-    )
+    limits = {"number": updates.number, "min_available": updates.minimum, "max_total": additions.maximum}
+    return RolloutProgress(**counts, **limits)

@@ -42,7 +42,6 @@ class SemanticsComparison:
 
     @property
     def rows(self) -> list[dict[Semantics, str | None]]:
-        """Return the clusters, place by place, under each semantics."""
         columns = [placed(decision) for decision in self.decisions.values()]
         return [dict(zip(self.decisions, row, strict=True)) for row in zip_longest(*columns)]
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from clusters.columns import ABSENT, Codes, Ints
+from clusters.columns import ABSENT, Ints
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
 from placements.engine.scheduling.cells import cells_of, narrow
-from placements.engine.scheduling.cycle import NOBODY
+from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import RoundEvaluation
 from placements.engine.scheduling.spread.base import (
     CellBest,
-    Groups,
     IncrementalRanker,
     OutOfRoomError,
     RankerInput,
@@ -57,7 +56,7 @@ class Cells:
 
     def __init__(self, candidates: Candidates) -> None:
         self.candidates = candidates
-        self.order = preference_order(candidates, candidates.was_here, NOBODY)
+        self.order = preference_order(candidates, candidates.was_here, NO_CLUSTERS)
         cell_of, self.codes = cells_of([groups.codes[self.order] for groups in candidates.groups])
         self.ranks = np.argsort(narrow(cell_of), kind="stable")
         sizes = np.bincount(cell_of, minlength=self.codes.shape[1])
@@ -67,9 +66,14 @@ class Cells:
         self.positions: Ints = self.order[self.ranks[self.heads]]
         self.left = np.ones(len(sizes), dtype=np.bool_)
         self.counts = tuple(candidates.starting_counts())
+        # A cell is in the family of any of its clusters.
         self.groups = tuple(
-            _at(groups, codes, self.positions)
-            for groups, codes in zip(candidates.groups, self.codes, strict=True)
+            replace(
+                one,
+                codes=codes,
+                family_of=None if one.family_of is None else one.family_of[self.positions],
+            )
+            for one, codes in zip(candidates.groups, self.codes, strict=True)
         )
 
     def take(self, cell: int) -> CellBest | None:
@@ -131,14 +135,7 @@ class GenericRanker:
         return int(contenders[best[by_name()]])
 
     def scores(self, cell: int) -> list[float]:
-        """Return the columns of a cell's spread score in the round that was evaluated last."""
         return [column[cell].item() for column in self.evaluation.spread]
 
     def take(self, _cell: int, _successor: CellBest | None) -> None:
         """Do nothing: the next round reads the cells themselves."""
-
-
-def _at(groups: Groups, codes: Codes, leaders: Ints) -> Groups:
-    """Return the domains with cells for entries; a cell is in the family of any of its clusters."""
-    family_of = None if groups.family_of is None else groups.family_of[leaders]
-    return replace(groups, codes=codes, family_of=family_of)

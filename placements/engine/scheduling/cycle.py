@@ -15,7 +15,7 @@ from placements.manifests.binding import BindingsByClass, PlacedBinding, classif
 from placements.manifests.ocm_options import OcmOptions, parse_ocm_options
 from placements.manifests.policy import PlacementPolicy
 
-NOBODY: Codes = np.zeros(0, dtype=np.int32)
+NO_CLUSTERS: Codes = np.zeros(0, dtype=np.int32)
 NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
 
@@ -75,12 +75,11 @@ class Cycle:
 
     @cached_property
     def is_placed(self) -> Bools:
-        """Return the clusters with a current scheduled or bound binding."""
         return self._mask(self.placed)
 
     def _positions(self, bindings: tuple[PlacedBinding, ...]) -> Codes:
         if not bindings:
-            return NOBODY
+            return NO_CLUSTERS
         positions = self.fleet.positions
         return np.array([positions[binding.cluster] for binding in bindings], dtype=np.int32)
 

@@ -6,18 +6,21 @@ computed on demand from the picks and the columns. `ENGINE_VERSION` is part of e
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
 from clusters.columns import Codes
 from placements.engine.scheduling.candidates import Candidates, Picks, Verdicts
-from placements.engine.scheduling.cycle import NOBODY, Cycle
-from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.cycle import NO_CLUSTERS, Cycle
 from placements.engine.scheduling.profile import profile_of
-from placements.engine.scheduling.round import Round, SpreadScore, reported_score
-from placements.engine.scheduling.selectors import Malformed
+from placements.engine.scheduling.round import Round, SpreadScore
+from placements.engine.scheduling.selectors import Malformed, label_requirements, property_requirements
+from placements.engine.scheduling.spread.base import reported_score
+from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.binding import BindingState, PlacedBinding
+from placements.manifests.policy import KeyType, PlacementPolicy
 
 ENGINE_VERSION = "1"
 
@@ -52,7 +55,7 @@ class Decision:
 
     cycle: Cycle
     kind: CycleKind
-    chosen: Codes = field(default_factory=lambda: NOBODY)
+    chosen: Codes = field(default_factory=lambda: NO_CLUSTERS)
     kept: tuple[str, ...] = ()
     unscheduled: tuple[str, ...] = ()
     not_found: tuple[str, ...] = ()
@@ -70,7 +73,7 @@ class Decision:
             "engine": ENGINE_VERSION,
             "semantics": cycle.semantics,
             "options": dict(cycle.options),
-            "policy": cycle.policy.canonical(),
+            "policy": cycle.policy.to_plain(),
             "bindings": [binding_facts(binding) for binding in cycle.live_bindings],
             "fleet": cycle.fleet.digest(labels_read(cycle), properties_read(cycle)),
         }
@@ -80,7 +83,6 @@ class Decision:
 
     @cached_property
     def picked_names(self) -> tuple[str, ...]:
-        """Return the clusters picked in this cycle, in the order of picking."""
         return tuple(map(self.cycle.fleet.names.__getitem__, self.chosen.tolist()))
 
     @cached_property
@@ -98,7 +100,6 @@ class Decision:
 
     @property
     def is_failed(self) -> bool:
-        """Return whether the cycle failed, so that nothing was decided."""
         return self.kind is CycleKind.FAILED
 
     @property
@@ -130,21 +131,16 @@ class Decision:
             binding = before[name]
             after[name] = replace(binding, state=BindingState.UNSCHEDULED, previous_state=binding.state)
         for one in self.picked:
-            after[one.cluster] = _bound_again(before.get(one.cluster), one)
+            old, state = before.get(one.cluster), BindingState.SCHEDULED
+            if old is not None:
+                state = old.state if old.is_active else old.previous_state
+            after[one.cluster] = PlacedBinding(
+                one.cluster,
+                state,
+                topology_spread_score=one.topology_spread_score,
+                affinity_score=one.affinity_score,
+            )
         return tuple(after[name] for name in sorted(after))
-
-
-def _bound_again(before: PlacedBinding | None, picked: Picked) -> PlacedBinding:
-    if before is None:
-        state = BindingState.SCHEDULED
-    else:
-        state = before.state if before.is_active else before.previous_state
-    return PlacedBinding(
-        picked.cluster,
-        state,
-        topology_spread_score=picked.topology_spread_score,
-        affinity_score=picked.affinity_score,
-    )
 
 
 def binding_facts(binding: PlacedBinding) -> dict[str, object]:
@@ -164,3 +160,36 @@ def _score_identity(score: SpreadScore | None) -> SpreadScore | None:
     if isinstance(score, tuple):
         return tuple(float(one) + 0.0 for one in score)
     return None if score is None else float(score) + 0.0
+
+
+def labels_read(cycle: Cycle) -> tuple[str, ...]:
+    """Return the label keys that a policy and its options mention, sorted."""
+    keys = _topology_keys(cycle, KeyType.LABEL)
+    for term in _terms(cycle.policy):
+        keys.update(requirement.key for requirement in label_requirements(term.label_selector))
+    return tuple(sorted(keys))
+
+
+def properties_read(cycle: Cycle) -> tuple[str, ...]:
+    """Return the property names that a policy and its options mention, claims among them, sorted."""
+    names = _topology_keys(cycle, KeyType.CLAIM)
+    for term in _terms(cycle.policy):
+        names.update(requirement.name for requirement in property_requirements(term))
+        names.update(requirement.key for requirement in label_requirements(term.claim_selector))
+        if term.property_sorter is not None:
+            names.add(term.property_sorter.name)
+    return tuple(sorted(names | profile_of(cycle).preference.properties_read()))
+
+
+def _topology_keys(cycle: Cycle, kind: KeyType) -> set[str]:
+    spread = {
+        one.topology_key
+        for one in cycle.policy.topology_spread_constraints
+        if (one.topology_key_type or KeyType.LABEL) is kind
+    }
+    return spread | profile_of(cycle).preference.keys_read(kind)
+
+
+def _terms(policy: PlacementPolicy) -> Iterator[ClusterSelectorTerm]:
+    yield from policy.required_terms
+    yield from (term.preference for term in policy.preferred_terms)

@@ -11,8 +11,7 @@ import numpy as np
 from clusters.columns import Ints
 from placements.engine.scheduling.candidates import Candidates, candidates_of
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.dependencies import labels_read
+from placements.engine.scheduling.decision import Decision, labels_read
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,10 @@ class EquivalenceClasses:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Count the clusters of each class."""
         return np.bincount(self.of, minlength=1).astype(np.int64)
 
     @cached_property
     def members(self) -> list[Ints]:
-        """Return the positions of each class, by name."""
         order = np.argsort(self.of, kind="stable")
         return np.split(order, np.cumsum(self.sizes)[:-1])
 

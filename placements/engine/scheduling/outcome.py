@@ -64,6 +64,9 @@ class Outcomes:
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
         self.cycle = decision.cycle
+        self._pick_of = {name: number for number, name in enumerate(decision.picked_names, start=1)}
+        self._kept, self._unscheduled = frozenset(decision.kept), frozenset(decision.unscheduled)
+        self._bindings = {binding.cluster: binding for binding in decision.cycle.live_bindings}
 
     def __iter__(self) -> Iterator[ClusterOutcome]:
         return (self.of(name) for name in self.cycle.fleet.names)
@@ -101,22 +104,6 @@ class Outcomes:
         return _outcome(cluster, outcomes.get(reasons[0].code, Outcome.FILTERED), *reasons)
 
     @cached_property
-    def _pick_of(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.decision.picked_names, start=1)}
-
-    @cached_property
-    def _kept(self) -> frozenset[str]:
-        return frozenset(self.decision.kept)
-
-    @cached_property
-    def _unscheduled(self) -> frozenset[str]:
-        return frozenset(self.decision.unscheduled)
-
-    @cached_property
-    def _bindings(self) -> dict[str, PlacedBinding]:
-        return {binding.cluster: binding for binding in self.cycle.live_bindings}
-
-    @cached_property
     def _last_round(self) -> Round | None:
         rounds = self.decision.number_of_rounds
         return self.decision.round(rounds) if rounds else None
@@ -145,12 +132,13 @@ class Outcomes:
     def _why_unscheduled(self, cluster: str, position: int) -> tuple[Reason, ...]:
         binding, against = self._bindings[cluster], self._against(position)
         if self.cycle.fleet.clusters[position].is_leaving:
-            return Reason(ReasonCode.CLUSTER_LEFT, _facts(binding)), *against
-        if not binding.is_current:
-            return Reason(ReasonCode.POLICY_CHANGED, _facts(binding)), *against
-        if self.decision.kind is CycleKind.SCALE_DOWN:
-            return Reason(ReasonCode.SCALED_DOWN, _facts(binding)), *against
-        return Reason(ReasonCode.CHOSEN_ANEW, _facts(binding)), *against
+            code = ReasonCode.CLUSTER_LEFT
+        elif not binding.is_current:
+            code = ReasonCode.POLICY_CHANGED
+        else:
+            is_trimmed = self.decision.kind is CycleKind.SCALE_DOWN
+            code = ReasonCode.SCALED_DOWN if is_trimmed else ReasonCode.CHOSEN_AGAIN
+        return Reason(code, _facts(binding)), *against
 
     def _against(self, position: int) -> tuple[Reason, ...]:
         """Return the reasons against the cluster: failing filters, spread last, or that it was outranked."""

@@ -11,7 +11,7 @@ from clusters.columns import Codes, Ints
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
 from placements.engine.scheduling.cells import cells_by_group, cells_of, narrow
 from placements.engine.scheduling.contended_picker import pick_by_round
-from placements.engine.scheduling.cycle import NOBODY
+from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import Round
 from placements.engine.scheduling.spread.base import (
     GroupStrategy,
@@ -26,14 +26,14 @@ from placements.manifests.policy import TopologySpreadConstraint
 _SCORE_UNIT = 1 << 32  # a spread score of 1; ranks, which are below it, break ties
 _FORBIDDEN = -(1 << 55)  # once per hard constraint that a pick would break; 60 of them fit
 _EMPTY = -(1 << 61)  # a cell without a cluster left
-_NOBODY = -(1 << 54)  # no allowed pick is as low as this
+_TOO_LOW = -(1 << 54)  # no allowed pick is as low as this
 _FEW = 2  # up to so many changed domains are updated one by one
 
 
 def pick(candidates: Candidates, wanted: int) -> Picks:
     """Pick up to `wanted` clusters: all at once without spread constraints, else one a round."""
     if not candidates.constraints:
-        best = Round(candidates, 1, NOBODY).ranked[:wanted].astype(np.int32)
+        best = Round(candidates, 1, NO_CLUSTERS).ranked[:wanted].astype(np.int32)
         unspread = candidates.strategy.combine(
             RoundState((), (), (), candidates.passes), [], candidates.passes
         )
@@ -41,14 +41,14 @@ def pick(candidates: Candidates, wanted: int) -> Picks:
     if not isinstance(candidates.strategy, GroupStrategy):
         return pick_by_round(candidates, wanted)
     if candidates.strategy.was_here_in_first_round_only and candidates.was_here.any():
-        first = Round(candidates, 1, NOBODY)
+        first = Round(candidates, 1, NO_CLUSTERS)
         if not len(first.ranked):
-            return Picks(NOBODY, (np.zeros(0, dtype=np.int64),), ran_dry=True)
+            return Picks(NO_CLUSTERS, (np.zeros(0, dtype=np.int64),), ran_dry=True)
         winner = first.ranked[:1].astype(np.int32)
         rest = _Greedy(candidates, candidates.strategy, candidates.was_here_in(2), winner).run(wanted - 1)
         scores = np.concatenate([first.spread[0][winner], rest.spread[0]])
         return Picks(np.concatenate([winner, rest.positions]), (scores,), rest.ran_dry)
-    return _Greedy(candidates, candidates.strategy, candidates.was_here, NOBODY).run(wanted)
+    return _Greedy(candidates, candidates.strategy, candidates.was_here, NO_CLUSTERS).run(wanted)
 
 
 class _Greedy:
@@ -81,7 +81,7 @@ class _Greedy:
         while len(ranks) < wanted and len(total):
             cell = int(total.argmax())
             value = int(total[cell])
-            if value <= _NOBODY:
+            if value <= _TOO_LOW:
                 break
             head = heads[cell]
             rank = members[head]

@@ -17,7 +17,7 @@ from placements.engine.scheduling.filters.base import Filter
 from placements.engine.scheduling.filters.eligibility import EligibilityFilter
 from placements.engine.scheduling.filters.taint_toleration import TaintFilter
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
-from placements.engine.scheduling.scoring import AffinityScore, ScorePlugin, WeightedScore
+from placements.engine.scheduling.scoring import AffinityScore, WeightedScore
 from placements.engine.scheduling.spread.base import SpreadStrategy
 from placements.engine.scheduling.spread.fleet import FleetSpread, KubeFleetSpread
 from placements.engine.scheduling.spread.kubernetes import KubernetesSpread
@@ -47,10 +47,7 @@ def ocm_choices(cycle: Cycle) -> Iterator[Choice]:
     if not constraints:
         return
 
-    columns = (
-        cycle.fleet.topology(one.topology_key, one.topology_key_type)
-        for one in cycle.policy.topology_spread_constraints
-    )
+    columns = (cycle.fleet.topology(one.topology_key, one.topology_key_type) for one in constraints)
     if any(not column.is_present.all() for column in columns):
         today = options.unset_policy
         yield Choice("unsetPolicy", str(today), tuple(str(one) for one in UnsetPolicy if one is not today))
@@ -83,7 +80,7 @@ class Profile:
 
     strategy: SpreadStrategy
     filters: tuple[Filter, ...] = FILTERS
-    preference: ScorePlugin = _TERMS
+    preference: AffinityScore = _TERMS
     fails_on_malformed_property: bool = False
     chooses_anew: bool = False
     reads_other_placements: bool = False
@@ -108,20 +105,16 @@ def _ocm(cycle: Cycle) -> Profile:
     )
 
 
-_FLEET = Profile(FleetSpread())
-_KUBEFLEET = Profile(KubeFleetSpread(), fails_on_malformed_property=True)
-_KUBERNETES = Profile(KubernetesSpread())
-_PROFILES: dict[Semantics, Callable[[Cycle], Profile]] = {
-    Semantics.FLEET: lambda _: _FLEET,
-    Semantics.KUBEFLEET: lambda _: _KUBEFLEET,
-    Semantics.KUBERNETES: lambda _: _KUBERNETES,
-    Semantics.OCM: _ocm,
+_PROFILES = {
+    Semantics.FLEET: Profile(FleetSpread()),
+    Semantics.KUBEFLEET: Profile(KubeFleetSpread(), fails_on_malformed_property=True),
+    Semantics.KUBERNETES: Profile(KubernetesSpread()),
 }
 
 
 def profile_of(cycle: Cycle) -> Profile:
     """Return the profile that a cycle runs under. Raise Faults for invalid options."""
-    return _PROFILES[cycle.semantics](cycle)
+    return _ocm(cycle) if cycle.semantics is Semantics.OCM else _PROFILES[cycle.semantics]
 
 
 @cache

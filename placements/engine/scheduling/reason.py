@@ -16,7 +16,7 @@ class ReasonCode(StrEnum):
     CLUSTER_LEFT = "cluster-left"
     POLICY_CHANGED = "policy-changed"
     SCALED_DOWN = "scaled-down"
-    CHOSEN_ANEW = "chosen-anew"
+    CHOSEN_AGAIN = "chosen-anew"
     NOT_NAMED = "not-named"
     SCALING_DOWN = "scaling-down"
     NOTHING_TO_DO = "nothing-to-do"

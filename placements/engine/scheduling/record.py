@@ -23,7 +23,7 @@ from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import Malformed
 from placements.engine.scheduling.spread.base import Groups, Scores
 from placements.manifests.binding import BindingState, PlacedBinding
-from placements.manifests.policy import parse_policy
+from placements.manifests.policy import PlacementPolicy
 
 Arrays = dict[str, NDArray[Any]]
 _FASTEST = 1
@@ -45,7 +45,7 @@ def pack(decision: Decision) -> bytes:
         "clusters": len(cycle.fleet),
         "semantics": cycle.semantics,
         "options": dict(cycle.options),
-        "policy": cycle.policy.canonical(),
+        "policy": cycle.policy.to_plain(),
         "bindings": [binding_facts(binding) for binding in cycle.live_bindings],
         "kind": decision.kind,
         "kept": decision.kept,
@@ -86,36 +86,32 @@ def unpack(blob: bytes, fleet: Fleet) -> Decision:
 
 def pack_fleet(fleet: Fleet) -> bytes:
     """Write a fleet as bytes: all that a decision on it may ever cite. Equal fleets give equal bytes."""
-    listed = [_cluster_facts(cluster) for cluster in fleet]
+    listed = [
+        [
+            cluster.name,
+            dict(cluster.labels),
+            [[taint.key, taint.value, taint.effect] for taint in cluster.taints],
+            dict(cluster.properties),
+            [dict(usage.capacity), dict(usage.allocatable), dict(usage.available)],
+            [cluster.eligibility.kind, cluster.eligibility.reason],
+        ]
+        for cluster, usage in ((one, one.usage) for one in fleet)
+    ]
     text = json.dumps(listed, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return zlib.compress(text.encode(), _FASTEST)
 
 
 def unpack_fleet(blob: bytes) -> Fleet:
-    return Fleet(_cluster(facts) for facts in json.loads(zlib.decompress(blob)))
-
-
-def _cluster_facts(cluster: Cluster) -> list[Any]:
-    usage, eligibility = cluster.usage, cluster.eligibility
-    return [
-        cluster.name,
-        dict(cluster.labels),
-        [[taint.key, taint.value, taint.effect] for taint in cluster.taints],
-        dict(cluster.properties),
-        [dict(usage.capacity), dict(usage.allocatable), dict(usage.available)],
-        [eligibility.kind, eligibility.reason],
-    ]
-
-
-def _cluster(facts: list[Any]) -> Cluster:
-    name, labels, taints, properties, usage, (kind, reason) = facts
-    return Cluster(
-        name,
-        labels,
-        tuple(Taint(*taint) for taint in taints),
-        properties,
-        ResourceUsage(*usage),
-        Eligibility(None if kind is None else EligibilityKind(kind), reason),
+    return Fleet(
+        Cluster(
+            name,
+            labels,
+            tuple(Taint(*taint) for taint in taints),
+            properties,
+            ResourceUsage(*usage),
+            Eligibility(None if kind is None else EligibilityKind(kind), reason),
+        )
+        for name, labels, taints, properties, usage, (kind, reason) in json.loads(zlib.decompress(blob))
     )
 
 
@@ -152,12 +148,22 @@ def _widen(array: NDArray[Any]) -> Scores:
 
 
 def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decision:
-    semantics = Semantics(header["semantics"])
     cycle = Cycle(
         fleet,
-        parse_policy(header["policy"], semantics=semantics),
-        tuple(_binding(facts) for facts in header["bindings"]),
-        semantics,
+        PlacementPolicy.from_plain(header["policy"]),  # validated before it was stored
+        tuple(
+            PlacedBinding(
+                facts["cluster"],
+                BindingState(facts["state"]),
+                is_current=facts["policy"] == "current",
+                topology_spread_score=tuple(spread) if isinstance(spread, list) else spread,
+                affinity_score=facts["affinityScore"],
+                previous_state=BindingState(facts["previousState"]),
+            )
+            for facts in header["bindings"]
+            for spread in (facts["topologySpreadScore"],)
+        ),
+        Semantics(header["semantics"]),
         header["options"],
     )
 
@@ -190,18 +196,6 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
         candidates=candidates,
         picks=picks,
         malformed=tuple(Malformed(*one) for one in header["malformed"]),
-    )
-
-
-def _binding(facts: Mapping[str, Any]) -> PlacedBinding:
-    spread = facts["topologySpreadScore"]
-    return PlacedBinding(
-        facts["cluster"],
-        BindingState(facts["state"]),
-        is_current=facts["policy"] == "current",
-        topology_spread_score=tuple(spread) if isinstance(spread, list) else spread,
-        affinity_score=facts["affinityScore"],
-        previous_state=BindingState(facts["previousState"]),
     )
 
 

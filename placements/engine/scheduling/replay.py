@@ -48,7 +48,6 @@ class ConstraintCheck:
 
     @property
     def lacks_key(self) -> bool:
-        """Return whether the cluster is in no domain because it lacks the key."""
         return self.group is None and not self.has_key
 
     @property
@@ -211,7 +210,6 @@ class Replay:
         return replace(verdict(bid, index), has_key=bool(has_key))
 
     def _has_key(self, bid: ConstraintScore) -> Bools:
-        """Return the clusters of the fleet that have the key of a constraint."""
         constraint = bid.constraint
         fleet = self.decision.cycle.fleet
         return fleet.topology(constraint.topology_key, constraint.topology_key_type).is_present
@@ -232,7 +230,6 @@ class Replay:
         )
 
     def term_scores(self, position: int) -> tuple[int, ...]:
-        """Return the score of each preferred term for the cluster at a position."""
         return tuple(int(column[position]) for column in self._term_columns)
 
     @cached_property

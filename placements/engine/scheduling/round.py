@@ -24,6 +24,7 @@ from placements.engine.scheduling.spread.base import (
     SpreadStrategy,
     imbalance,
     levels_of,
+    reported_score,
 )
 from placements.manifests.policy import TopologySpreadConstraint
 
@@ -70,7 +71,6 @@ class RoundEvaluation:
 
     @cached_property
     def verdicts(self) -> list[ConstraintVerdict]:
-        """Return every constraint's verdict on every entry."""
         return self.strategy.verdicts(self.race)
 
     @cached_property
@@ -83,12 +83,10 @@ class RoundEvaluation:
 
     @cached_property
     def contends(self) -> Bools:
-        """Return which entries can be picked in this round."""
         return self.race.left & ~self.is_forbidden
 
     @cached_property
     def scores(self) -> list[Scores]:
-        """Return every constraint's score of every entry."""
         return self.strategy.scores(self.race, self.contends)
 
     @cached_property
@@ -107,7 +105,6 @@ class CandidateScore:
 
     @property
     def is_forbidden(self) -> bool:
-        """Return whether a hard constraint rules the entry out."""
         return bool(self.evaluation.is_forbidden[self.index])
 
     @property
@@ -117,18 +114,12 @@ class CandidateScore:
 
 
 def _bids(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
-    race, outlook = evaluation.race, evaluation.strategy.outlook
-    parts = zip(race.constraints, race.groups, race.counts, strict=True)
-    judged = zip(parts, evaluation.scores, evaluation.verdicts, strict=True)
+    outlook = evaluation.strategy.outlook
+    judged = zip(evaluation.race.parts, evaluation.scores, evaluation.verdicts, strict=True)
     return tuple(
         ConstraintScore(*part, score, verdict.violates, verdict.forbids, outlook(*part))
         for part, score, verdict in judged
     )
-
-
-def reported_score(values: list[float], strategy: SpreadStrategy) -> SpreadScore:
-    """Return a spread score as it is reported: a number, or a list with a number per level."""
-    return tuple(values) if strategy.has_score_list else values[0]
 
 
 @dataclass(frozen=True)
@@ -148,18 +139,15 @@ class Round:
 
     @cached_property
     def evaluation(self) -> RoundEvaluation:
-        """Return the evaluation of every cluster of the fleet."""
         candidates = self.candidates
         race = RoundState(candidates.constraints, candidates.groups, self.counts, self.is_left)
         return RoundEvaluation(candidates.strategy, race)
 
     @cached_property
     def bids(self) -> tuple[ConstraintScore, ...]:
-        """Return every constraint's scores and verdicts for every cluster."""
         return _bids(self.evaluation)
 
     def among_all(self, position: int) -> "CandidateScore":
-        """Return one cluster among all of them."""
         return CandidateScore(self.evaluation, self.bids, position)
 
     def alone(self, position: int) -> "CandidateScore":
@@ -174,21 +162,17 @@ class Round:
 
     @property
     def is_forbidden(self) -> Bools:
-        """Return which clusters a hard constraint rules out in this round."""
         return self.evaluation.is_forbidden
 
     @property
     def contends(self) -> Bools:
-        """Return which clusters can be picked in this round."""
         return self.evaluation.contends
 
     @property
     def spread(self) -> tuple[Scores, ...]:
-        """Return every cluster's topology spread score, in one column or several."""
         return self.evaluation.spread
 
     def spread_score(self, position: int) -> SpreadScore:
-        """Return the topology spread score of one cluster as it is reported."""
         return CandidateScore(self.evaluation, (), position).spread_score
 
     @cached_property
@@ -200,7 +184,6 @@ class Round:
 
     @cached_property
     def rank_columns(self) -> tuple[Scores, ...]:
-        """Return the columns that rank the candidates, without the name."""
         return self.candidates.strategy.rank(
             spread=self.spread,
             preference=self.candidates.preference,
@@ -209,7 +192,6 @@ class Round:
 
     @cached_property
     def ranked(self) -> Ints:
-        """Return the positions of the candidates, best first."""
         positions = np.nonzero(self.contends)[0]
         return self.candidates.in_order(positions, [column[positions] for column in self.rank_columns])
 

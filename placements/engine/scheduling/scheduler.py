@@ -1,11 +1,10 @@
 """The entry point `schedule()`: from the inputs of one cycle to a decision (`spec/scheduler.md` 3 and 4)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
 from clusters.columns import Codes
-from clusters.fleet import Fleet
 from placements.engine.scheduling.candidates import candidates_of, verdicts
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
@@ -19,12 +18,13 @@ from placements.manifests.policy import PlacementType
 
 def schedule(cycle: Cycle) -> Decision:
     """Decide which clusters the placement gets. Deterministic: equal inputs result in equal decisions."""
-    deciders: dict[PlacementType, Callable[[Cycle], Decision]] = {
-        PlacementType.PICK_FIXED: _pick_fixed,
-        PlacementType.PICK_ALL: _pick_all,
-        PlacementType.PICK_N: _pick_n,
-    }
-    return deciders[cycle.policy.placement_type](cycle)
+    match cycle.policy.placement_type:
+        case PlacementType.PICK_FIXED:
+            return _pick_fixed(cycle)
+        case PlacementType.PICK_ALL:
+            return _pick_all(cycle)
+        case PlacementType.PICK_N:
+            return _pick_n(cycle)
 
 
 def _pick_fixed(cycle: Cycle) -> Decision:
@@ -32,7 +32,7 @@ def _pick_fixed(cycle: Cycle) -> Decision:
     if not names:
         untouched, dangling = _names(bindings.current), _names(bindings.dangling)
         return Decision(cycle, CycleKind.NO_NAMES, kept=untouched, unscheduled=dangling, is_fulfilled=True)
-    valid = {name for name in names if _is_valid(name, fleet)}
+    valid = {name for name in names if name in fleet.positions and fleet.is_eligible[fleet.positions[name]]}
     kept = _kept(cycle)
     chosen = [fleet.positions[name] for name in names if name in valid and name not in set(kept)]
     at_stake = (binding for binding in _at_stake(cycle) if binding.cluster not in valid)
@@ -45,11 +45,6 @@ def _pick_fixed(cycle: Cycle) -> Decision:
         not_found=tuple(name for name in names if name not in fleet.positions),
         is_fulfilled=len(valid) == len(names),
     )
-
-
-def _is_valid(name: str, fleet: Fleet) -> bool:
-    position = fleet.positions.get(name)
-    return position is not None and bool(fleet.is_eligible[position])
 
 
 def _pick_all(cycle: Cycle) -> Decision:

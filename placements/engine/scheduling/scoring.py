@@ -6,7 +6,6 @@ The profile of a cycle decides which `Preference` it has; picking, recording and
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 import numpy as np
 
@@ -52,52 +51,40 @@ class ScoreComponent:
     weight: float = 1
 
 
-class ScorePlugin(Protocol):
-    """What ranks clusters apart from their spread; `candidates` marks those that pass every filter."""
+class AffinityScore:
+    """What ranks clusters apart from their spread: here the sum of the preferred terms, and nothing else.
+
+    `candidates` marks the clusters that pass every filter.
+    """
 
     @property
     def reads_terms(self) -> bool:
         """Return whether the preferred terms of the policy count."""
+        return True
 
-    def affinity(self, cycle: Cycle, candidates: Bools) -> Scores:
+    def affinity(self, cycle: Cycle, candidates: Bools) -> Scores:  # noqa: ARG002 -- subclasses read it
         """Return the affinity score: the one that is reported."""
+        return affinity(cycle)
 
-    def ranking(self, cycle: Cycle, candidates: Bools, reported: Scores) -> Scores:
+    def ranking(self, cycle: Cycle, candidates: Bools, reported: Scores) -> Scores:  # noqa: ARG002
         """Return the number that ranks, given the affinity score: that very column if nothing is added."""
+        return reported
 
-    def addends(self, cycle: Cycle, candidates: Bools) -> Iterator[ScoreComponent]:
+    def addends(self, cycle: Cycle, candidates: Bools) -> Iterator[ScoreComponent]:  # noqa: ARG002
         """Return what the number that ranks is the sum of, without those of no weight."""
+        return _terms(cycle)
 
-    def keys_read(self, kind: KeyType) -> frozenset[str]:
+    def keys_read(self, kind: KeyType) -> frozenset[str]:  # noqa: ARG002
         """Return the label keys, or the claims, that it reads besides those of the policy."""
+        return frozenset()
 
     def properties_read(self) -> frozenset[str]:
         """Return the properties that it reads besides those of the policy."""
-
-
-class AffinityScore:
-    """The sum of the preferred terms, and nothing else."""
-
-    reads_terms = True
-
-    def affinity(self, cycle: Cycle, _candidates: Bools) -> Scores:
-        return affinity(cycle)
-
-    def ranking(self, _cycle: Cycle, _candidates: Bools, reported: Scores) -> Scores:
-        return reported
-
-    def addends(self, cycle: Cycle, _candidates: Bools) -> Iterator[ScoreComponent]:
-        return _terms(cycle)
-
-    def keys_read(self, _kind: KeyType) -> frozenset[str]:
-        return frozenset()
-
-    def properties_read(self) -> frozenset[str]:
         return frozenset()
 
 
-class WeightedScore:
-    """Affinity rows in the place of the terms where there are any; Steady, Balance and resources on top."""
+class WeightedScore(AffinityScore):
+    """Affinity rows instead of the terms where there are any; Steady, Balance and resources on top."""
 
     def __init__(self, options: OcmOptions) -> None:
         self.options = options

@@ -1,6 +1,6 @@
 """Label and property selectors, evaluated as columns over a fleet (`spec/scheduler.md` 4.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +58,20 @@ def label_requirements(selector: LabelSelector | None) -> tuple[LabelRequirement
         for key, value in selector.match_labels.items()
     )
     return (*exact, *selector.match_expressions)
+
+
+def label_test(requirement: LabelRequirement) -> Callable[[Mapping[str, str]], bool]:
+    """Return the test whether one object or cluster with such labels meets a requirement."""
+    key, values = requirement.key, frozenset(requirement.values)
+    match requirement.operator:
+        case LabelOperator.IN:
+            return lambda labels: labels.get(key) in values
+        case LabelOperator.NOT_IN:
+            return lambda labels: labels.get(key) not in values
+        case LabelOperator.EXISTS:
+            return lambda labels: key in labels
+        case LabelOperator.DOES_NOT_EXIST:
+            return lambda labels: key not in labels
 
 
 def property_requirements(term: ClusterSelectorTerm) -> tuple[PropertyRequirement, ...]:

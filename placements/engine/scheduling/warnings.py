@@ -61,13 +61,10 @@ def decision_caveats(decision: Decision) -> tuple[ManifestWarning, ...]:
         clusters.setdefault(one.property, []).append(one.cluster)
     is_fatal = decision.is_failed and not decision.is_unsatisfiable
     effect = "the cycle fails" if is_fatal else "it counts as absent"
+    places = {format_path(("properties", name)): _some(names) for name, names in clusters.items()}
     return tuple(
-        ManifestWarning(
-            "malformed-property",
-            format_path(("properties", name)),
-            f"no quantity on {_some(names)}: {effect}",
-        )
-        for name, names in clusters.items()
+        ManifestWarning("malformed-property", place, f"no quantity on {names}: {effect}")
+        for place, names in places.items()
     )
 
 
@@ -77,7 +74,7 @@ _WITHOUT_KEY = {
     MissingKeyPolicy.LAST: "picked last",
     MissingKeyPolicy.OWN_GROUP: "together a domain of their own",
 }
-_NOBODY_WITH_KEY = {MissingKeyPolicy.EXCLUDED: "no cluster can be picked"}
+_NONE_WITH_KEY = {MissingKeyPolicy.EXCLUDED: "no cluster can be picked"}
 
 
 def _constraint(
@@ -87,7 +84,7 @@ def _constraint(
     named = f"the {sort} {constraint.topology_key}"
     column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
     if not column.values:
-        effect = _NOBODY_WITH_KEY.get(missing_key, "the constraint has no effect")
+        effect = _NONE_WITH_KEY.get(missing_key, "the constraint has no effect")
         yield ManifestWarning("unknown-key", path, f"no cluster has {named}: {effect}")
         return
     lacking = [fleet.names[position] for position in (~column.is_present).nonzero()[0].tolist()]
@@ -95,9 +92,8 @@ def _constraint(
         message = f"{named} has one value only, {column.values[0]!r}: one domain, so nothing is spread"
         yield ManifestWarning("single-group", path, message)
     if lacking:
-        yield ManifestWarning(
-            "clusters-lack-key", path, f"{_some(lacking)} without {named}: {_WITHOUT_KEY[missing_key]}"
-        )
+        message = f"{_some(lacking)} without {named}: {_WITHOUT_KEY[missing_key]}"
+        yield ManifestWarning("clusters-lack-key", path, message)
 
 
 def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterator[ManifestWarning]:

@@ -1,6 +1,6 @@
 """A chart: a caption, a figure and the rows that it is drawn from; and what all figures share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, repeat, zip_longest
@@ -8,35 +8,37 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-OK = "var(--ok)"
-ATTENTION = "var(--attention)"
-FAILED = "var(--failed)"
-BLOCKED = "var(--blocked)"
-NEUTRAL = "var(--neutral)"
-TEXT = "var(--text)"
-QUIET = "var(--quiet)"
-ACCENT = "var(--accent)"
-ON_OK = "var(--on-ok)"
-ON_ACCENT = "var(--on-accent)"
-DIVIDER = "var(--divider)"
-PAGE = "var(--page)"
-PANEL = "var(--panel)"
-"""Colours by the names of `tokens.css`."""
+
+class Color:
+    """Colors by the names of `tokens.css`."""
+
+    OK = "var(--ok)"
+    ATTENTION = "var(--attention)"
+    FAILED = "var(--failed)"
+    BLOCKED = "var(--blocked)"
+    NEUTRAL = "var(--neutral)"
+    TEXT = "var(--text)"
+    QUIET = "var(--quiet)"
+    ACCENT = "var(--accent)"
+    ON_OK = "var(--on-ok)"
+    ON_ACCENT = "var(--on-accent)"
+    DIVIDER = "var(--divider)"
+    PAGE = "var(--page)"
+    CLEAR = "rgba(0,0,0,0)"
+
 
 RAMP = [[step / 6, f"var(--ramp-{step + 1})"] for step in range(7)]
-"""The colour scale of scores, symmetric about 0."""
+"""The color scale of scores, symmetric about 0."""
 
-CLEAR = "rgba(0,0,0,0)"
-HATCH = {"shape": "/", "fgcolor": QUIET, "bgcolor": CLEAR, "size": 6}
-"""The pattern of bars of clusters that are out of the question."""
+OUTLINED = {"color": Color.CLEAR, "line": {"color": Color.QUIET, "width": 1}}
+HATCHED = {**OUTLINED, "pattern": {"shape": "/", "fgcolor": Color.QUIET, "bgcolor": Color.CLEAR, "size": 6}}
+"""The marker of bars of clusters that cannot be selected."""
 LEGEND_ABOVE: dict[str, Any] = {
     "showlegend": True,
     "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
     "margin": {"l": 8, "r": 16, "t": 32, "b": 8},
 }
-"""Layout of a chart whose colours need a legend."""
-
-_MARGIN = {"l": 8, "r": 16, "t": 8, "b": 8}
+"""Layout of a chart whose colors need a legend."""
 
 Cell = str | int | float | None
 
@@ -110,7 +112,6 @@ class Chart:
 
     @property
     def height(self) -> int:
-        """In CSS pixels."""
         return int(self.figure.layout.height)
 
     @property
@@ -136,13 +137,6 @@ def row_axis(labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def figure_of_panels(drawn: Any, *, height: int, **layout: Any) -> go.Figure:
-    """Return the figure of subplots without Plotly's template."""
-    subplots = drawn.layout.to_plotly_json()
-    subplots.pop("template", None)
-    return figure(*drawn.data, height=height, **layout, **subplots)
-
-
 def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
     """Return a figure of validated traces without Plotly's template; `height` is in CSS pixels.
 
@@ -151,7 +145,7 @@ def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
     base: dict[str, Any] = {
         "template": "none",
         "height": height,
-        "margin": _MARGIN,
+        "margin": {"l": 8, "r": 16, "t": 8, "b": 8},
         "showlegend": False,
         "hovermode": "closest",
         "separators": ".,",
@@ -159,39 +153,79 @@ def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
     return go.Figure(data=list(traces), layout={**base, **layout})
 
 
-_COUNTED_UP_TO = 20
+def figure_of_panels(drawn: Any, *, height: int, **layout: Any) -> go.Figure:
+    """Return the figure of subplots without Plotly's template."""
+    subplots = drawn.layout.to_plotly_json()
+    subplots.pop("template", None)
+    return figure(*drawn.data, height=height, **layout, **subplots)
 
 
-def hatched(colour: str, shape: str) -> dict[str, Any]:
-    """Return the marker of a bar, hatched over its colour; an empty shape leaves it solid."""
-    pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": "var(--page)", "fgopacity": 0.8, "size": 6}
-    return {"color": colour, "pattern": {**pattern, "solidity": 0.3}}
+def heatmap(cells: Any, *, gap: int = 2, **more: Any) -> go.Heatmap:
+    """Return a heatmap with gaps between its cells; where there is no number, a cell stays empty."""
+    return go.Heatmap(z=cells, showscale=False, xgap=gap, ygap=gap, hoverongaps=False, **more)
+
+
+def stacked_bars(
+    names: Sequence[str],
+    parts: Iterable[tuple[str, str, str, Sequence[int]]],
+    *,
+    height: int,
+    bargap: float,
+    **axis: Any,
+) -> go.Figure:
+    """Return a stacked bar of numbers of clusters for each name.
+
+    A part has a name, a color, a hatch and its counts; `axis` adds to the axis of the names.
+    """
+    listed = list(parts)
+    largest = max(map(sum, zip(*(counts for *_, counts in listed), strict=True)), default=0)
+    bars = [
+        go.Bar(
+            name=words,
+            orientation="h",
+            y=names,
+            x=counts,
+            marker=hatched(color, hatch),
+            hovertemplate=f"%{{y}}: %{{x}} {words}<extra></extra>",
+        )
+        for words, color, hatch, counts in listed
+    ]
+    return figure(
+        *bars,
+        height=height,
+        barmode="stack",
+        bargap=bargap,
+        yaxis={"autorange": "reversed", "type": "category", **axis},
+        xaxis={"title": "clusters", "range": [0, largest * 1.04], **round_ticks(largest)},
+        **LEGEND_ABOVE,
+    )
+
+
+def hatched(color: str, shape: str) -> dict[str, Any]:
+    """Return the marker of a bar, hatched over its color; an empty shape leaves it solid."""
+    pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": Color.PAGE, "fgopacity": 0.8, "size": 6}
+    return {"color": color, "pattern": {**pattern, "solidity": 0.3}}
 
 
 def round_ticks(largest: int) -> dict[str, Any]:
     """Return the ticks of an axis of counts: whole numbers while there are few, round ones beyond."""
-    if largest <= _COUNTED_UP_TO:
-        return whole_ticks(largest, most=10)
-    return {"nticks": 10, "tickformat": ",d"}
+    return whole_ticks(largest, most=10) if largest <= 20 else {"nticks": 10, "tickformat": ",d"}
 
 
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
-_MOST_TICKS = 8
-_IN_TENTHS = 10
-"""Spans shorter than so many seconds are written with tenths: "0:00" and "0:00" would not tell them apart."""
 SHORTEST = 1.0
 """An axis is never shorter than this, in seconds."""
 
 
 def seconds_between(since: datetime, until: datetime) -> float:
-    """Return the seconds between two moments; 0 if the second comes first."""
     return max(0.0, (until - since) / timedelta(seconds=1))
 
 
 def clock_words(seconds: float) -> str:
     """Write a span as on a clock: "0:00.4", "0:31", "6:12", "1:02:09"."""
     tenths = int(seconds * 10 + 1e-6)
-    if seconds < _IN_TENTHS and tenths % 10:
+    # Short spans have tenths: "0:00" and "0:00" would be the same.
+    if seconds < 10 and tenths % 10:
         return f"0:0{tenths // 10}.{tenths % 10}"
     whole = tenths // 10
     hours, minutes = whole // 3600, whole // 60 % 60
@@ -201,7 +235,7 @@ def clock_words(seconds: float) -> str:
 def elapsed_axis(longest: float) -> dict[str, Any]:
     """Return an axis from 0 to `longest` seconds with at most eight ticks at whole steps."""
     span = max(longest, SHORTEST)
-    step = next((one for one in _STEPS if span / one <= _MOST_TICKS), int(span // _MOST_TICKS) + 1)
+    step = next((one for one in _STEPS if span / one <= 8), int(span // 8) + 1)
     ticks = [round(place * step, 1) for place in range(int(span / step + 1e-6) + 1)]
     return {
         "range": [0, span],

@@ -10,36 +10,27 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from placements.explain.charts.figure import (
-    ATTENTION,
-    BLOCKED,
-    FAILED,
-    LEGEND_ABOVE,
-    NEUTRAL,
-    OK,
-    ON_OK,
-    Cell,
-    Chart,
-    GroupName,
-    figure,
-    hatched,
-    round_ticks,
-)
+from placements.explain.charts.figure import Cell, Chart, Color, GroupName, figure, heatmap, stacked_bars
 
 MOST_BARS, MOST_SIDE = 40, 40
-NO_LABEL = "no label"
+
+
+class _State(NamedTuple):
+    """How a state of a cluster is drawn, and its word on pages."""
+
+    color: str
+    hatch: str
+    sign: str
+    words: str
+
+
 STATES = {
-    "eligible": (OK, ""),
-    "joining": (NEUTRAL, "."),
-    "cordoned": (ATTENTION, "/"),
-    "not eligible": (FAILED, "x"),
-    "leaving": (BLOCKED, "-"),
+    "eligible": _State(Color.OK, "", "", "ready"),
+    "joining": _State(Color.NEUTRAL, ".", "◔", "joining"),
+    "cordoned": _State(Color.ATTENTION, "/", "▲", "cordoned"),
+    "not eligible": _State(Color.FAILED, "x", "✗", "not ready"),
+    "leaving": _State(Color.BLOCKED, "-", "‖", "leaving"),
 }
-"""Colour and hatch of each state of a cluster."""
-STATE_WORDS = {"eligible": "ready", "not eligible": "not ready"}
-"""States that people read in another word."""
-_COUNTS = [[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)]
-_BAR, _CELL, _AROUND = 26, 28, 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +66,20 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
     if cut:
         words += f". Shown: the largest {' and '.join(cut)}"
 
+    if len(keys) == 1:
+        [kept] = _largest(groups, keys, most)
+        shown = [one for one in groups if one.values[0] in kept]
+        drawn = stacked_bars(
+            [value_words(one.values[0]) for one in shown],
+            [
+                (STATES[state].words, *STATES[state][:2], [one.counts.get(state, 0) for one in shown])
+                for state in states
+            ],
+            height=26 * len(shown) + 72,
+            bargap=0.25,
+        )
+    else:
+        drawn = _matrix(keys, groups)
     rows: list[tuple[Cell, ...]] = []
     for one in groups:
         pairs = zip(keys, one.values, strict=True)
@@ -84,115 +89,63 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
         name="topology",
         title=f"Clusters by {' and '.join(keys)}",
         caption=f"{words}.",
-        figure=_bars(groups, states) if len(keys) == 1 else _matrix(keys, groups),
-        columns=(*keys, "Clusters", *(state_words(state).capitalize() for state in states)),
+        figure=drawn,
+        columns=(*keys, "Clusters", *(STATES[state].words.capitalize() for state in states)),
         rows=tuple(rows),
     )
 
 
 def value_words(value: str | None) -> str:
     """Return a value of a label; one that is absent and one that is empty differ."""
-    return NO_LABEL if value is None else value or "(empty)"
-
-
-def state_words(state: str) -> str:
-    return STATE_WORDS.get(state, state)
-
-
-def _bars(groups: Sequence[Grouped], states: Sequence[str]) -> go.Figure:
-    kept = _largest(groups, 0, MOST_BARS)
-    shown = [one for one in groups if one.values[0] in kept]
-    names = [value_words(one.values[0]) for one in shown]
-    largest = max(one.total for one in shown)
-    traces = [
-        go.Bar(
-            name=state_words(state),
-            orientation="h",
-            y=names,
-            x=[one.counts.get(state, 0) for one in shown],
-            marker=hatched(*STATES[state]),
-            hovertemplate=f"%{{y}}: %{{x}} {state_words(state)}<extra></extra>",
-        )
-        for state in states
-    ]
-    return figure(
-        *traces,
-        height=_BAR * len(shown) + _AROUND,
-        barmode="stack",
-        bargap=0.25,
-        yaxis={"autorange": "reversed", "type": "category"},
-        xaxis={"title": "clusters", "range": [0, largest * 1.04], **round_ticks(largest)},
-        **LEGEND_ABOVE,
-    )
+    return "no label" if value is None else value or "(empty)"
 
 
 def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
-    """Draw counts; where no cluster is, the cell stays empty."""
-    down, across = ([*_largest(groups, place, MOST_SIDE)] for place in (0, 1))
+    down, across = _largest(groups, keys, MOST_SIDE)
     count = {one.values: one.total for one in groups}
-    cells = [[count.get((row, column)) for column in across] for row in down]
+    cells = heatmap(
+        [[count.get((row, column)) for column in across] for row in down],
+        x=[value_words(one) for one in across],
+        y=[value_words(one) for one in down],
+        colorscale=[[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
+        zmin=0,
+        zmax=max(count.values()),
+        texttemplate="%{z:,d}",
+        hovertemplate=f"{keys[0]} %{{y}}, {keys[1]} %{{x}}: %{{z:,d}} clusters<extra></extra>",
+    )
+    names, values = (
+        {"type": "category", "title": {"text": key, "standoff": standoff}, "showgrid": False}
+        for key, standoff in zip(keys, (16, 8), strict=True)
+    )
     return figure(
-        go.Heatmap(
-            z=cells,
-            x=[value_words(one) for one in across],
-            y=[value_words(one) for one in down],
-            colorscale=_COUNTS,
-            zmin=0,
-            zmax=max(count.values()),
-            showscale=False,
-            xgap=2,
-            ygap=2,
-            texttemplate="%{z:,d}",
-            hovertemplate=f"{keys[0]} %{{y}}, {keys[1]} %{{x}}: %{{z:,d}} clusters<extra></extra>",
-            hoverongaps=False,
-        ),
-        height=_CELL * len(down) + _AROUND,
-        yaxis={
-            "autorange": "reversed",
-            "type": "category",
-            "title": {"text": keys[0], "standoff": 16},
-            "showgrid": False,
-        },
-        xaxis={
-            "type": "category",
-            "title": {"text": keys[1], "standoff": 8},
-            "side": "top",
-            "showgrid": False,
-        },
+        cells,
+        height=28 * len(down) + 72,
+        yaxis={"autorange": "reversed", **names},
+        xaxis={"side": "top", **values},
         margin={"l": 16, "r": 16, "t": 48, "b": 8},
     )
 
 
-def _largest(groups: Sequence[Grouped], place: int, most: int) -> dict[str | None, int]:
-    """Return the largest values of one label in the order of the domains."""
-    totals: dict[str | None, int] = {}
-    for one in groups:
-        totals[one.values[place]] = totals.get(one.values[place], 0) + one.total
-    kept = set(sorted(totals, key=lambda value: -totals[value])[:most])
-    ordered = sorted(kept, key=lambda value: (value is None, value or ""))
-    return {value: totals[value] for value in ordered}
+def _largest(groups: Sequence[Grouped], keys: Sequence[str], most: int) -> list[list[str | None]]:
+    """Return the values of each label that most clusters have, in order; no label comes last."""
+    found = []
+    for place in range(len(keys)):
+        totals: Counter[str | None] = Counter()
+        for one in groups:
+            totals[one.values[place]] += one.total
+        kept = [value for value, _ in totals.most_common(most)]
+        found.append(sorted(kept, key=lambda value: (value is None, value or "")))
+    return found
 
 
 NAMED_UP_TO = 12
 MOST_BLOCKS = 24
-_SIGNS = {"eligible": "", "joining": "◔", "cordoned": "▲", "not eligible": "✗", "leaving": "‖"}
-_LIGHT = {"eligible", "cordoned"}
-_NAMED, _FEW, _MANY = (34, 6), (18, 24), (10, 72)
-"""The height of a row in CSS pixels and the cells in it: with names, up to 600 clusters, beyond."""
-_FEW_UP_TO = 600
 OPENED_UP_TO = 200
 """So many clusters are opened each by its cell; of a larger fleet a cell leads to those that are like it."""
-_AROUND_WAFFLE = 24
 
 Members = Sequence[tuple[str, str]]
-
-
-class WaffleBlock(NamedTuple):
-    """Clusters of one block: its name, and the filter of the list of clusters that selects them, if any."""
-
-    words: str
-    label: str | None
-    members: Members
+_Block = tuple[str, str | None, Members]
+"""A name, the filter of the list of clusters that selects the members, if any, and the members."""
 
 
 def waffle_chart(key: str, groups: Mapping[str | None, Members]) -> Chart | None:
@@ -203,30 +156,27 @@ def waffle_chart(key: str, groups: Mapping[str | None, Members]) -> Chart | None
     kept = set(groups)
     if len(groups) > MOST_BLOCKS:
         kept = set(sorted(groups, key=lambda value: -len(groups[value]))[: MOST_BLOCKS - 1])
-    others = [one for value, members in groups.items() if value not in kept for one in members]
-    shown = [
-        WaffleBlock(value_words(value), label_filter(key, value), members)
+    blocks: list[_Block] = [
+        (value_words(value), label_filter(key, value), members)
         for value, members in groups.items()
         if value in kept
     ]
-    blocks = (
-        [*shown, WaffleBlock(f"{len(groups) - len(kept):,} smaller domains", None, others)]
-        if others
-        else shown
-    )
+    others = [one for value, members in groups.items() if value not in kept for one in members]
+    if others:
+        blocks.append((f"{len(groups) - len(kept):,} smaller domains", None, others))
     if not blocks:
         return None
     counts = {value: Counter(state for _, state in members) for value, members in groups.items()}
-    states = [state for state in STATES if any(one[state] for one in counts.values())]
     total: Counter[str] = sum(counts.values(), Counter())
+    states = {state: drawn for state, drawn in STATES.items() if total[state]}
     by = f" in {len(counts):,} domains by {key}" if key else ""
-    parts = ", ".join(f"{total[state]:,} {state_words(state)} {_SIGNS[state]}".rstrip() for state in states)
+    parts = ", ".join(f"{total[state]:,} {one.words} {one.sign}".rstrip() for state, one in states.items())
     return Chart(
         name="waffle",
         title=f"Fleet by {key}" if key else "Fleet",
         caption=f"{total.total():,} clusters{by}: {parts}.",
-        figure=_figure(blocks),
-        columns=(key or "Domain", "Clusters", *(state_words(one).capitalize() for one in states)),
+        figure=_waffle_figure(blocks),
+        columns=(key or "Domain", "Clusters", *(one.words.capitalize() for one in states.values())),
         rows=tuple(
             (value_words(value), one.total(), *(one[state] for state in states))
             for value, one in counts.items()
@@ -235,61 +185,68 @@ def waffle_chart(key: str, groups: Mapping[str | None, Members]) -> Chart | None
 
 
 def label_filter(key: str, value: str | None) -> str:
-    """Return the filter of the list of clusters for a domain; empty without a label."""
     if not key:
         return ""
     return f"!{key}" if value is None else f"{key}:{value}"
 
 
 def state_filter(state: str) -> str:
-    """Return the filter of the list of clusters for a state."""
     return state.replace(" ", "-")
 
 
-def _figure(blocks: Sequence[WaffleBlock]) -> go.Figure:
-    total = sum(len(one.members) for one in blocks)
+def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
+    total = sum(len(members) for *_, members in blocks)
     is_named = total <= NAMED_UP_TO
-    height, width = _NAMED if is_named else _FEW if total <= _FEW_UP_TO else _MANY
-    width = min(width, max(len(one.members) for one in blocks))
-    rows, ticks, labels = _rows(blocks, width, apart=not is_named)
+    # The height of a row in CSS pixels and the cells in it.
+    height, width = (34, 6) if is_named else (18, 24) if total <= 600 else (10, 72)
+    width = min(width, max(len(members) for *_, members in blocks))
+    # The blocks one below the other: cells, the name of each block at its first row, filters by row.
+    rows: list[list[tuple[str, str] | None]] = []
+    ticks: dict[int, str] = {}
+    labels: list[str | None] = []
+    for words, label, members in blocks:
+        if rows and not is_named:
+            rows.append([None] * width)
+        ticks[len(rows)] = f"{words}  {len(members):,}"
+        for start in range(0, len(members), width):
+            cells = members[start : start + width]
+            rows.append([*cells, *[None] * (width - len(cells))])
+        labels += [label] * (len(rows) - len(labels))
+
+    def each(of: Callable[[tuple[str, str]], object], none: object = "") -> npt.NDArray[np.object_]:
+        # Plotly takes an array as it is; it would check lists one by one.
+        return np.array([[none if cell is None else of(cell) for cell in row] for row in rows], dtype=object)
+
     places = {state: place for place, state in enumerate(STATES)}
-    # Dark text where every cell is of a light colour; else Plotly chooses for each.
-    states = {state for block in blocks for _, state in block.members}
-    # A scale of steps, so that each state has exactly its colour.
-    scale = [
-        [edge / len(STATES), colour]
-        for place, (colour, _) in enumerate(STATES.values())
-        for edge in (place, place + 1)
-    ]
-
-    def text(cell: _ClusterCell) -> str:
-        sign = _SIGNS[cell[1]]
-        return f"{sign} {cell[0]}".strip() if is_named else sign
-
+    signs = {state: one.sign for state, one in STATES.items()}
+    # Dark text where every cell is of a light color; else Plotly chooses for each.
+    is_light = {state for *_, members in blocks for _, state in members} <= {"eligible", "cordoned"}
     return figure(
-        go.Heatmap(
-            z=_each(rows, lambda cell: places[cell[1]], none=None),
-            text=_each(rows, text),
-            hovertext=_each(rows, lambda cell: f"{cell[0]}: {state_words(cell[1])}"),
-            customdata=_each(rows, itemgetter(0)) if total <= OPENED_UP_TO else None,
+        heatmap(
+            each(lambda cell: places[cell[1]], none=None),
+            gap=3 if is_named else 1,
+            text=each(lambda cell: f"{signs[cell[1]]} {cell[0]}".strip() if is_named else signs[cell[1]]),
+            hovertext=each(lambda cell: f"{cell[0]}: {STATES[cell[1]].words}"),
+            customdata=each(itemgetter(0)) if total <= OPENED_UP_TO else None,
             meta={"y": labels, "z": [state_filter(state) for state in STATES]},
-            colorscale=scale,
+            # A scale of steps, so that each state has exactly its color.
+            colorscale=[
+                [edge / len(STATES), one.color]
+                for place, one in enumerate(STATES.values())
+                for edge in (place, place + 1)
+            ],
             zmin=-0.5,
             zmax=len(STATES) - 0.5,
-            showscale=False,
-            xgap=3 if is_named else 1,
-            ygap=3 if is_named else 1,
             texttemplate="%{text}",
-            textfont={"color": ON_OK} if states <= _LIGHT else {},
+            textfont={"color": Color.ON_OK} if is_light else {},
             hovertemplate="%{hovertext}<extra></extra>",
-            hoverongaps=False,
         ),
-        height=height * len(rows) + _AROUND_WAFFLE,
+        height=height * len(rows) + 24,
         xaxis={"visible": False},
         yaxis={
             "autorange": "reversed",
-            "tickvals": [place for place, _ in ticks],
-            "ticktext": [words for _, words in ticks],
+            "tickvals": list(ticks),
+            "ticktext": list(ticks.values()),
             "showgrid": False,
             "zeroline": False,
             "showline": False,
@@ -297,32 +254,3 @@ def _figure(blocks: Sequence[WaffleBlock]) -> go.Figure:
             "ticklabelstandoff": 4,
         },
     )
-
-
-_ClusterCell = tuple[str, str]
-_Rows = list[list[_ClusterCell | None]]
-
-
-def _each(
-    rows: _Rows, tell: Callable[[_ClusterCell], object], *, none: object = ""
-) -> npt.NDArray[np.object_]:
-    """Apply a function to each cell. Plotly takes an array as it is; it would check lists one by one."""
-    return np.array([[none if cell is None else tell(cell) for cell in row] for row in rows], dtype=object)
-
-
-def _rows(
-    blocks: Sequence[WaffleBlock], width: int, *, apart: bool
-) -> tuple[_Rows, list[tuple[int, str]], list[str | None]]:
-    """Return the blocks one below the other: cells, the name of each at its first row, filters by row."""
-    rows: _Rows = []
-    ticks = []
-    labels: list[str | None] = []
-    for words, label, members in blocks:
-        if rows and apart:
-            rows.append([None] * width)
-        ticks.append((len(rows), f"{words}  {len(members):,}"))
-        for start in range(0, len(members), width):
-            cells = list(members[start : start + width])
-            rows.append([*cells, *[None] * (width - len(cells))])
-        labels += [label] * (len(rows) - len(labels))
-    return rows, ticks, labels

@@ -13,22 +13,19 @@ from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
 from placements.engine.scheduling.reason import ReasonCode
 from placements.explain.charts.figure import (
-    CLEAR,
-    HATCH,
-    NEUTRAL,
-    OK,
-    QUIET,
+    HATCHED,
     RAMP,
     Chart,
+    Color,
     GroupName,
     figure,
+    heatmap,
     row_axis,
     whole_ticks,
 )
-from placements.explain.vocabulary import TIMES, counted, joined
+from placements.explain.vocabulary import TIMES, counted, first_names, joined
 from placements.manifests.policy import PlacementType
 
-_STAGE, _CELL = 34, 30
 _PLACED = (Outcome.PICKED, Outcome.KEPT)
 
 RULES: dict[ReasonCode, str] = {
@@ -45,17 +42,11 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.TOPOLOGY_SPREAD: "hard spread limit",
     ReasonCode.OUTRANKED: "lower rank",
     ReasonCode.POLICY_CHANGED: "lower rank",
-    ReasonCode.CHOSEN_ANEW: "lower rank",
+    ReasonCode.CHOSEN_AGAIN: "lower rank",
     ReasonCode.SCALED_DOWN: "fewer clusters requested",
 }
 """The rules that remove clusters, in the order in which they apply, and their names on pages."""
-
-_COMPETING = (
-    ReasonCode.TOPOLOGY_SPREAD,
-    ReasonCode.OUTRANKED,
-    ReasonCode.POLICY_CHANGED,
-    ReasonCode.CHOSEN_ANEW,
-)
+_COMPETING = {ReasonCode.TOPOLOGY_SPREAD, *(code for code, words in RULES.items() if words == "lower rank")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +89,7 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
 
     places = list(range(len(found)))
     top = max(1, first.remaining)
-    colours = [OK if stage is last else NEUTRAL for stage in found]
-    hatched = {"color": CLEAR, "line": {"color": QUIET, "width": 1}, "pattern": HATCH}
+    colours = [Color.OK if stage is last else Color.NEUTRAL for stage in found]
     bars = [
         go.Bar(
             orientation="h",
@@ -111,7 +101,7 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
         )
         for what, values, marker in (
             ("remaining", [stage.remaining for stage in found], {"color": colours}),
-            ("removed", [stage.removed for stage in found], hatched),
+            ("removed", [stage.removed for stage in found], HATCHED),
         )
     ]
     labels = go.Scatter(
@@ -131,7 +121,7 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
         figure=figure(
             *bars,
             labels,
-            height=_STAGE * len(found) + 48,
+            height=34 * len(found) + 48,
             barmode="stack",
             bargap=0.35,
             xaxis={"range": [0, top * 1.25], "title": "clusters", **whole_ticks(top)},
@@ -145,25 +135,6 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
 MOST = 40
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The counts of every combination: clusters, candidates with those placed, clusters placed."""
-
-    keys: tuple[str, str]
-    names: tuple[list[str], list[str]]
-    clusters: Ints
-    candidates: Ints
-    placed: Ints
-
-    def drawn(self, axis: int) -> list[int]:
-        """Return the rows or columns to draw: of many, those furthest from the mean."""
-        sums = self.placed.sum(axis=1 - axis)
-        if len(sums) <= MOST:
-            return list(range(len(sums)))
-        order = np.argsort(-np.abs(sums - sums.mean()), kind="stable")
-        return sorted(order[:MOST].tolist())
-
-
 def label_keys(decision: Decision) -> list[str]:
     """Return the label keys of the fleet, those of the policy's spread first, then by name."""
     spread = [one.topology_key for one in decision.cycle.policy.topology_spread_constraints]
@@ -173,22 +144,30 @@ def label_keys(decision: Decision) -> list[str]:
 
 def matrix_chart(decision: Decision, first: str, second: str) -> Chart:
     """Draw how many of the candidates are placed, in every combination of the values of two keys."""
-    table = _count_combinations(decision, first, second)
-    rows, columns = table.drawn(0), table.drawn(1)
+    keys = (first, second)
+    names, (clusters, candidates, placed) = _count_combinations(decision, keys)
     could = [
-        (f"{table.names[0][i]} / {table.names[1][j]}", int(table.placed[i, j]))
-        for i, j in zip(*np.nonzero(table.candidates), strict=True)
+        (f"{names[0][i]} / {names[1][j]}", int(placed[i, j]))
+        for i, j in zip(*np.nonzero(candidates), strict=True)
     ]
-    covered = sum(1 for _, placed in could if placed)
+    covered = sum(1 for _, count in could if count)
     words = f"Placed in {covered} of {counted(len(could), 'combination')} with a candidate"
-    bare = [name for name, placed in could if not placed]
+    bare = [name for name, count in could if not count]
     if bare:
-        words += f"; none in {joined(bare[:3] + ([f'{len(bare) - 3} more'] if len(bare) > 3 else []))}"
+        words += f"; none in {first_names(bare)}"
     words += ". Each cell: placed / candidates; empty without clusters."
+    # Of many rows or columns those furthest from the mean.
+    shown = []
+    for axis in (0, 1):
+        sums = placed.sum(axis=1 - axis)
+        order = (
+            np.argsort(-np.abs(sums - sums.mean()), kind="stable") if len(sums) > MOST else range(len(sums))
+        )
+        shown.append(sorted(int(at) for at in order[:MOST]))
     cut = [
-        f"{len(shown):,} of {len(names):,} values of {key}"
-        for shown, names, key in zip((rows, columns), table.names, table.keys, strict=True)
-        if len(shown) < len(names)
+        f"{len(drawn):,} of {len(values):,} values of {key}"
+        for drawn, values, key in zip(shown, names, keys, strict=True)
+        if len(drawn) < len(values)
     ]
     if cut:
         words += f" Shown: {joined(cut)}, furthest from the mean."
@@ -196,34 +175,37 @@ def matrix_chart(decision: Decision, first: str, second: str) -> Chart:
     def domain(key: str, name: str) -> GroupName:
         return GroupName.of(key, None if name == f"no {key}" else name, name)
 
+    window = np.ix_(*shown)
+    labels = [[values[at] for at in drawn] for values, drawn in zip(names, shown, strict=True)]
     return Chart(
         name="matrix",
         title=f"{first} {TIMES} {second}",
         caption=words,
-        figure=_matrix_figure(table, rows, columns),
+        figure=_matrix_figure(keys, labels, clusters[window], candidates[window], placed[window]),
         columns=(first, second, "Placed", "Candidates", "Clusters"),
         rows=tuple(
             (
                 domain(first, name),
                 domain(second, other),
-                int(table.placed[i, j]),
-                int(table.candidates[i, j]),
-                int(table.clusters[i, j]),
+                *(int(one[i, j]) for one in (placed, candidates, clusters)),
             )
-            for i, name in enumerate(table.names[0])
-            for j, other in enumerate(table.names[1])
-            if table.clusters[i, j]
+            for i, name in enumerate(names[0])
+            for j, other in enumerate(names[1])
+            if clusters[i, j]
         ),
     )
 
 
-def _count_combinations(decision: Decision, first: str, second: str) -> _Table:
+def _count_combinations(
+    decision: Decision, keys: tuple[str, str]
+) -> tuple[list[list[str]], tuple[Ints, Ints, Ints]]:
+    """Return the values of both keys, and of each combination its clusters, candidates and placed ones."""
     cycle = decision.cycle
     fleet, positions = cycle.fleet, cycle.fleet.positions
-    sides = [fleet.label(key) for key in (first, second)]
+    sides = [fleet.label(key) for key in keys]
     names = [
         [*side.values, *([f"no {key}"] if (side.codes == ABSENT).any() else [])]
-        for side, key in zip(sides, (first, second), strict=True)
+        for side, key in zip(sides, keys, strict=True)
     ]
     codes = [np.where(side.codes == ABSENT, len(side.values), side.codes) for side in sides]
 
@@ -240,41 +222,32 @@ def _count_combinations(decision: Decision, first: str, second: str) -> _Table:
         passes: Bools = cycle.fleet.is_eligible
     else:
         passes = (decision.candidates or candidates_of(cycle)).passes
-    everybody = np.ones(len(fleet), dtype=np.bool_)
-    return _Table(
-        (first, second), (names[0], names[1]), counts(everybody), counts(passes | placed), counts(placed)
+    every = np.ones(len(fleet), dtype=np.bool_)
+    return names, (counts(every), counts(passes | placed), counts(placed))
+
+
+def _matrix_figure(
+    keys: Sequence[str], names: Sequence[list[str]], clusters: Ints, candidates: Ints, placed: Ints
+) -> go.Figure:
+    counts = zip(clusters.tolist(), candidates.tolist(), placed.tolist(), strict=True)
+    lines = [list(zip(*line, strict=True)) for line in counts]
+    most = max(1, int(placed.max(initial=0)))
+    down, across = (
+        {"title": key, **row_axis(values), "ticklen": 0, "tickcolor": Color.NEUTRAL}
+        for key, values in zip(keys, names, strict=True)
     )
-
-
-def _matrix_figure(table: _Table, rows: Sequence[int], columns: Sequence[int]) -> go.Figure:
-    window = np.ix_(list(rows), list(columns))
-    clusters, candidates, placed = table.clusters[window], table.candidates[window], table.placed[window]
-    texts = [
-        [f"{p:,} / {c:,}" if n else "" for p, c, n in zip(*line, strict=True)]
-        for line in zip(placed.tolist(), candidates.tolist(), clusters.tolist(), strict=True)
-    ]
-    shades = np.where(clusters > 0, placed, -1).tolist()
-
-    def axis(names: list[str], key: str) -> dict[str, object]:
-        labels = {**row_axis(names), "range": [-0.5, len(names) - 0.5]}
-        return {"title": key, **labels, "ticklen": 0, "tickcolor": NEUTRAL}
-
     return figure(
-        go.Heatmap(
-            z=[[None if value < 0 else value for value in line] for line in shades],
-            text=texts,
+        heatmap(
+            [[p if n else None for n, _, p in line] for line in lines],
+            text=[[f"{p:,} / {c:,}" if n else "" for n, c, p in line] for line in lines],
             texttemplate="%{text}",
             customdata=clusters.tolist(),
-            zmin=-max(1, int(placed.max(initial=0))),
-            zmax=max(1, int(placed.max(initial=0))),
+            zmin=-most,
+            zmax=most,
             colorscale=RAMP,
-            showscale=False,
-            xgap=2,
-            ygap=2,
-            hoverongaps=False,
             hovertemplate="%{text} of %{customdata:,d} clusters<extra></extra>",
         ),
-        height=_CELL * len(rows) + 72,
-        xaxis=axis([table.names[1][j] for j in columns], table.keys[1]),
-        yaxis={**axis([table.names[0][i] for i in rows], table.keys[0]), "range": [len(rows) - 0.5, -0.5]},
+        height=30 * len(names[0]) + 72,
+        xaxis={**across, "range": [-0.5, len(names[1]) - 0.5]},
+        yaxis=down,
     )

@@ -16,22 +16,7 @@ from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
 from placements.engine.scheduling.replay import Replay, verdict
 from placements.engine.scheduling.round import Round
 from placements.engine.scheduling.spread.base import SOFT_VIOLATION_SCORE
-from placements.explain.charts.figure import (
-    ACCENT,
-    ATTENTION,
-    BLOCKED,
-    CLEAR,
-    DIVIDER,
-    NEUTRAL,
-    OK,
-    QUIET,
-    RAMP,
-    TEXT,
-    Cell,
-    Chart,
-    figure,
-    row_axis,
-)
+from placements.explain.charts.figure import OUTLINED, RAMP, Cell, Chart, Color, figure, heatmap, row_axis
 from placements.explain.decision_tables import composition
 from placements.explain.vocabulary import (
     OUTCOME_ORDER,
@@ -44,7 +29,6 @@ from placements.explain.vocabulary import (
 )
 
 MOST_ROWS = 60
-_ROW, _HEAD, _HEADING = 24, 72, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +79,11 @@ def heatmap_chart(
     lines = _lines(decision, outcomes, one, is_small=is_small, has_others=has_others)
 
     policy = decision.cycle.policy
-    constraints = [one.topology_key for one in policy.topology_spread_constraints]
+    columns = [one.topology_key for one in policy.topology_spread_constraints]
+    columns += ["topology"] if len(columns) > 1 else []
     terms = [preference_words(term) for term in policy.preferred_terms]
-    columns = [
-        *constraints,
-        *(["topology"] if len(constraints) > 1 else []),
-        *(terms if len(terms) > 1 else []),
-        "affinity",
-        *(["previously placed"] if has_others else []),
-    ]
+    columns += [*(terms if len(terms) > 1 else []), "affinity"]
+    columns += ["previously placed"] if has_others else []
 
     filtered = sum(line.count for line in lines if line.filtered)
     words = [
@@ -149,42 +129,32 @@ def _lines(
         is_taken = own is not None and own < one.number and not one.is_left[seen]
         round_ = decision.round(own) if is_taken and own else one
         name = names[first] if is_small else f"{classes.words(first)} · {counted(len(group), 'cluster')}"
-        members_of = [outcomes[place] for place in group]
-        counts = Counter(each.outcome for each in members_of)
-        if len(group) == 1:
-            words = OUTCOME_WORDS[members_of[0].outcome]
-            words += f", step {members_of[0].round}" if members_of[0].round else ""
-        else:
-            words = ", ".join(
-                f"{counts[each]:,} {OUTCOME_WORDS[each].lower()}" for each in OUTCOME_ORDER if counts[each]
-            )
-        passes = bool(one.candidates.passes[first])
-        passes = passes or outcomes[first].outcome in (Outcome.PICKED, Outcome.KEPT)
-        lines.append(
-            _Line(
-                name,
-                len(group),
-                tuple(_scores(replay, round_, seen, has_others=has_others)),
-                words,
-                "" if passes else str(outcomes[first].ruled_by).replace("-", " "),
-            )
+        outcome = outcomes[first]
+        counts = Counter(outcomes[place].outcome for place in group)
+        words = ", ".join(
+            f"{counts[each]:,} {OUTCOME_WORDS[each].lower()}" for each in OUTCOME_ORDER if counts[each]
         )
+        if len(group) == 1:
+            words = OUTCOME_WORDS[outcome.outcome] + (f", step {outcome.round}" if outcome.round else "")
+        passes = outcome.outcome in (Outcome.PICKED, Outcome.KEPT) or bool(one.candidates.passes[first])
+        filtered = "" if passes else str(outcome.ruled_by).replace("-", " ")
+        scores = tuple(_scores(replay, round_, seen, has_others=has_others))
+        lines.append(_Line(name, len(group), scores, words, filtered))
     return lines
 
 
 def _scores(replay: Replay, one: Round, position: int, *, has_others: bool) -> Iterator[_Score]:
     verdicts = [verdict(bid, position) for bid in one.bids]
-    is_soft = [each.violates and not each.is_forbidden for each in verdicts]
-    for each, soft in zip(verdicts, is_soft, strict=True):
-        yield (
-            _Score(None, "over the limit")
-            if each.is_forbidden
-            else _Score(each.score, "soft" if soft else "")
-        )
+    is_soft = False
+    for each in verdicts:
+        soft = each.violates and not each.is_forbidden
+        is_soft = is_soft or soft
+        over = _Score(None, "over the limit")
+        yield over if each.is_forbidden else _Score(each.score, "soft" if soft else "")
     if len(verdicts) > 1:
         total = None if one.is_forbidden[position] else one.spread_score(position)
         value = total[0] if isinstance(total, tuple) else total
-        yield _Score(value, "soft" if any(is_soft) and value is not None else "")
+        yield _Score(value, "soft" if is_soft and value is not None else "")
     terms = replay.term_scores(position)
     if len(terms) > 1:
         yield from map(_Score, terms)
@@ -209,11 +179,11 @@ def _heatmap(lines: Sequence[_Line], columns: Sequence[str]) -> go.Figure:
     if any(score.breaks == "soft" for row in scores for score in row):
         marks = [[1.0 if score.breaks == "soft" else None for score in row] for row in scores]
         texts = [[score.words if score.breaks == "soft" else "" for score in row] for row in scores]
-        traces.append(_heat(marks, texts, [[0, BLOCKED], [1, BLOCKED]]))
+        traces.append(_heat(marks, texts, [[0, Color.BLOCKED], [1, Color.BLOCKED]]))
 
     headings = []
     for column in columns:
-        broken = wrap(column, _HEADING, break_on_hyphens=False, break_long_words=True)
+        broken = wrap(column, 16, break_on_hyphens=False, break_long_words=True)
         headings.append("<br>".join(broken if len(broken) <= 3 else [*broken[:2], broken[2][:-1] + "…"]))
     outcome_texts = go.Scatter(
         mode="text",
@@ -228,7 +198,7 @@ def _heatmap(lines: Sequence[_Line], columns: Sequence[str]) -> go.Figure:
         *traces,
         _off_the_ramp(lines, scores),
         outcome_texts,
-        height=_ROW * len(lines) + _HEAD,
+        height=24 * len(lines) + 72,
         barmode="overlay",
         xaxis={
             "tickvals": list(range(width + 1)),
@@ -244,17 +214,14 @@ def _heatmap(lines: Sequence[_Line], columns: Sequence[str]) -> go.Figure:
 
 
 def _heat(shades: list[list[float | None]], texts: list[list[str]], scale: list[list[object]]) -> go.Heatmap:
-    return go.Heatmap(
-        z=shades,
+    return heatmap(
+        shades,
+        gap=1,
         text=texts,
         texttemplate="%{text}",
         zmin=-1,
         zmax=1,
         colorscale=scale,
-        showscale=False,
-        xgap=1,
-        ygap=1,
-        hoverongaps=False,
         hovertemplate="%{text}<extra></extra>",
     )
 
@@ -275,20 +242,24 @@ def _off_the_ramp(lines: Sequence[_Line], scores: Sequence[Sequence[_Score]]) ->
         x=[length for _, _, length, _ in spots],
         width=0.92,
         marker={
-            "color": CLEAR,
-            "line": {"color": QUIET, "width": 1},
-            "pattern": {"shape": "/", "fgcolor": DIVIDER, "bgcolor": CLEAR, "size": 8, "solidity": 0.15},
+            **OUTLINED,
+            "pattern": {
+                "shape": "/",
+                "fgcolor": Color.DIVIDER,
+                "bgcolor": Color.CLEAR,
+                "size": 8,
+                "solidity": 0.15,
+            },
         },
         text=[words for *_, words in spots],
         textposition="inside",
         insidetextanchor="middle",
-        insidetextfont={"color": TEXT},
+        insidetextfont={"color": Color.TEXT},
         hovertemplate="%{text}<extra></extra>",
     )
 
 
 MOST_TERMS = 8
-_BAR, _LONGEST_NAME = 32, 48
 
 
 def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
@@ -316,46 +287,39 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
         shown = [row for row in rows if row in chosen][: MOST_TERMS - 1]
         rest = sum(points for _, points in rows) - sum(points for _, points in shown)
         rows = [*shown, (f"{len(rows) - len(shown)} other terms", rest)]
+    points = [value for _, value in rows]
+    sums = [0, *accumulate(points)]
+    low, high = min(*sums, made.total), max(*sums, made.total)
+    # Room for the numbers beyond the bars; none beyond zero, where no number is written.
+    room = max(1, high - low) * 0.15
+    reach = [low - room if low < 0 else 0, high + room if high > 0 else 0]
+    labels = [words if len(words) <= 48 else f"{words[:47]}…" for words, _ in rows]
     return Chart(
         name="build-up",
         title=f"{made.noun.capitalize()} of {cluster}",
         caption=words,
-        figure=_build_up_figure(rows, made.noun, made.total),
+        figure=figure(
+            go.Bar(
+                orientation="h",
+                y=list(range(len(rows) + 1)),
+                x=[*points, made.total],
+                base=[*sums[:-1], 0],
+                marker={
+                    "color": [*(Color.OK if one >= 0 else Color.ATTENTION for one in points), Color.ACCENT]
+                },
+                text=[minus_signs(score_text(value)) for value in (*points, made.total)],
+                textposition="outside",
+                cliponaxis=False,
+                hovertemplate="%{text}<extra></extra>",
+            ),
+            height=32 * (len(rows) + 1) + 44,
+            bargap=0.35,
+            xaxis={"range": reach, "zeroline": True, "title": "points"},
+            yaxis=row_axis([*labels, made.noun]),
+        ),
         columns=(made.part.capitalize(), "Points"),
         rows=(*made.rows, (made.noun, made.total)),
     )
-
-
-def _build_up_figure(rows: Sequence[tuple[str, float]], noun: str, total: float) -> go.Figure:
-    points = [value for _, value in rows]
-    short = [words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1]}…" for words, _ in rows]
-    ends = [0, *accumulate(points), total]
-    span = max(1, max(ends) - min(ends))
-    # Room for the numbers beyond the bars; none beyond zero, where no number is written.
-    low, high = (
-        end + beyond * 0.15 if end * beyond > 0 else 0
-        for end, beyond in ((min(ends), -span), (max(ends), span))
-    )
-    return figure(
-        go.Bar(
-            orientation="h",
-            y=list(range(len(rows) + 1)),
-            x=[*points, total],
-            base=[*[0, *accumulate(points)][:-1], 0],
-            marker={"color": [*(OK if value >= 0 else ATTENTION for value in points), ACCENT]},
-            text=[minus_signs(score_text(value)) for value in (*points, total)],
-            textposition="outside",
-            cliponaxis=False,
-            hovertemplate="%{text}<extra></extra>",
-        ),
-        height=_BAR * (len(rows) + 1) + 44,
-        bargap=0.35,
-        xaxis={"range": [low, high], "zeroline": True, "title": "points"},
-        yaxis=row_axis([*short, noun]),
-    )
-
-
-_LANE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +376,7 @@ def cloud_chart(decision: Decision, number: int | None = None) -> Chart | None:
 def _cloud_figure(bubbles: list[_Bubble], last: _Bubble) -> go.Figure:
     # Soft violations have a lane beside all others: −1000 would press those together.
     normal = [one.topology for one in bubbles if one.topology > SOFT_VIOLATION_SCORE / 2]
-    lane = min(normal, default=0) - _LANE
+    lane = min(normal, default=0) - 1.5
     places = [one.topology if one.topology > SOFT_VIOLATION_SCORE / 2 else lane for one in bubbles]
     ticks = sorted(set(places))
     ticks = ticks[:: max(1, len(ticks) // 8)]
@@ -424,7 +388,12 @@ def _cloud_figure(bubbles: list[_Bubble], last: _Bubble) -> go.Figure:
     else:
         at = places[bubbles.index(last)]
         ends = {"yref": "paper", "y0": 0, "y1": 1, "x0": at, "x1": at}
-    cut = {"type": "line", "layer": "below", "line": {"color": ATTENTION, "width": 2, "dash": "dash"}, **ends}
+    cut = {
+        "type": "line",
+        "layer": "below",
+        "line": {"color": Color.ATTENTION, "width": 2, "dash": "dash"},
+        **ends,
+    }
     width = sqrt(max(one.count for one in bubbles))
     return figure(
         go.Scatter(
@@ -434,8 +403,11 @@ def _cloud_figure(bubbles: list[_Bubble], last: _Bubble) -> go.Figure:
             text=[f"{one.count:,}" if one.count > 1 else "" for one in bubbles],
             marker={
                 "size": [10 + 30 * sqrt(one.count) / max(width, 3) for one in bubbles],
-                "color": [OK if one.selected else CLEAR for one in bubbles],
-                "line": {"color": [OK if one.selected else NEUTRAL for one in bubbles], "width": 2},
+                "color": [Color.OK if one.selected else Color.CLEAR for one in bubbles],
+                "line": {
+                    "color": [Color.OK if one.selected else Color.NEUTRAL for one in bubbles],
+                    "width": 2,
+                },
             },
             textposition="middle right",
             cliponaxis=False,

@@ -1,42 +1,34 @@
 """Charts of the spread: the domains against their limits, and the skew after each step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from clusters.columns import ABSENT, Codes, Ints
+from clusters.columns import ABSENT
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.spread.base import is_hard
 from placements.explain.charts.figure import (
-    ACCENT,
-    ATTENTION,
-    CLEAR,
-    HATCH,
-    NEUTRAL,
-    OK,
-    ON_ACCENT,
-    ON_OK,
-    QUIET,
-    TEXT,
+    HATCHED,
     Chart,
+    Color,
     GroupName,
     figure_of_panels,
     row_axis,
     whole_ticks,
 )
-from placements.explain.vocabulary import joined, spread_limit, spread_limit_of, verb
+from placements.explain.vocabulary import first_names, joined, limit_words, spread_limit, verb
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 
 MOST_GROUPS, FURTHEST = 24, 12
-_ROW, _HEAD, _NAMED_UP_TO, _ALL_UP_TO = 26, 44, 12, 4
-_BAND = {"fillcolor": ACCENT, "opacity": 0.12, "line": {"width": 0}, "layer": "below"}
+_HEAD, _NAMED_UP_TO = 44, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +62,12 @@ class _Panel:
 
     constraint: TopologySpreadConstraint
     rows: tuple[DomainBar, ...]
-    limits_skew: bool = True
-    has_shares: bool = False
+    limits_skew: bool
+    has_shares: bool
 
     @property
     def has_band(self) -> bool:
         return (is_hard(self.constraint) or self.limits_skew) and not self.has_shares
-
-    @property
-    def smallest(self) -> int:
-        return min((row.placed for row in self.rows), default=0)
-
-    @property
-    def largest(self) -> int:
-        return max((row.placed for row in self.rows), default=0)
 
     @property
     def top(self) -> float:
@@ -91,8 +75,8 @@ class _Panel:
         smallest = max((row.smallest for row in self.rows), default=0)
         allowed = smallest + (self.constraint.max_skew if self.has_band else 0)
         most = max((row.placed + row.left for row in self.rows), default=0)
-        left = min(most, max(allowed + 1, _ALL_UP_TO))
-        return max(1, allowed, self.largest, left) + 0.5
+        largest = max((row.placed for row in self.rows), default=0)
+        return max(1, allowed, largest, min(most, max(allowed + 1, 4))) + 0.5
 
     @property
     def shown(self) -> list[DomainBar]:
@@ -107,15 +91,12 @@ class _Panel:
     @property
     def labels(self) -> list[str]:
         """The labels of the domains drawn, and one for all others."""
-        labels = []
-        shown = self.shown
+        labels, shown = [], self.shown
         for row in shown:
             # The name of a cluster that this step adds is in its bar, where names have room.
             added = f"  (+{row.added:,})" if row.added and not row.names[row.before :] else ""
             labels.append(f"{row.name}  {row.placed:,} of {row.placed + row.left:,}{added}")
-        drawn = set(shown)
-        others = [row.placed for row in self.rows if row not in drawn]
-        if others:
+        if others := [row.placed for row in set(self.rows).difference(shown)]:
             low, high = min(others), max(others)
             span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
             labels.append(f"{len(others):,} domains nearer the mean  {span}")
@@ -130,7 +111,7 @@ def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
     panels = _panels(decision, step)
     if not panels:
         return None
-    heights = [_ROW * max(2, len(panel.labels)) for panel in panels]
+    heights = [26 * max(2, len(panel.labels)) for panel in panels]
     height = sum(heights) + _HEAD * len(panels)
     drawn = make_subplots(
         rows=len(panels),
@@ -147,7 +128,17 @@ def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
             first, *others = [at for at, _ in run]
             high, last = smallest + panel.constraint.max_skew, others[-1] if others else first
             drawn.add_shape(
-                type="rect", x0=smallest, x1=high, y0=first - 0.5, y1=last + 0.5, row=place, col=1, **_BAND
+                type="rect",
+                x0=smallest,
+                x1=high,
+                y0=first - 0.5,
+                y1=last + 0.5,
+                row=place,
+                col=1,
+                fillcolor=Color.ACCENT,
+                opacity=0.12,
+                line={"width": 0},
+                layer="below",
             )
         drawn.update_xaxes(
             row=place, col=1, range=[0, panel.top], zeroline=True, **whole_ticks(int(panel.top))
@@ -175,17 +166,26 @@ def _panels(decision: Decision, step: int | None) -> list[_Panel]:
     if not is_spread or decision.kind is CycleKind.FAILED:
         return []
     candidates = decision.candidates or candidates_of(decision.cycle)
-    placed, added = _placed(decision, step)
+    if step is None:
+        after = {binding.cluster for binding in decision.bindings_after if binding.is_active}
+        positions = decision.cycle.fleet.positions
+        found = sorted(positions[name] for name in after if name in positions)
+        placed, added = np.array(found, dtype=np.int64), decision.chosen[:0]
+    else:
+        # Where every cycle chooses again, no cluster counts before the first step.
+        counted = candidates.placed[:0] if profile_of(decision.cycle).chooses_anew else candidates.placed
+        placed = np.concatenate([counted, decision.round(step).taken]).astype(np.int64)
+        added = decision.chosen[step - 1 : step]
     left = candidates.passes.copy()
     left[placed] = left[added] = False
-    positions = np.concatenate([placed, added]).astype(np.int64)
+    drawn = np.concatenate([placed, added]).astype(np.int64).tolist()
     panels = []
     for constraint, groups in zip(candidates.constraints, candidates.groups, strict=True):
         before, new, remaining = (groups.count(one) for one in (placed, added, np.nonzero(left)[0]))
         everybody = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
         outlook = candidates.strategy.outlook(constraint, groups, before + new)
         names: dict[int, tuple[str, ...]] = {}
-        for position in positions.tolist() if len(positions) <= _NAMED_UP_TO else ():
+        for position in drawn if len(drawn) <= _NAMED_UP_TO else ():
             code = int(groups.codes[position])
             names[code] = (*names.get(code, ()), decision.cycle.fleet.names[position])
         rows = tuple(
@@ -204,31 +204,11 @@ def _panels(decision: Decision, step: int | None) -> list[_Panel]:
     return panels
 
 
-def _placed(decision: Decision, step: int | None) -> tuple[Ints, Codes]:
-    """Return the positions that are placed before a step, and the one that it adds."""
-    if step is None:
-        after = {binding.cluster for binding in decision.bindings_after if binding.is_active}
-        positions = decision.cycle.fleet.positions
-        found = sorted(positions[name] for name in after if name in positions)
-        return np.array(found, dtype=np.int64), decision.chosen[:0]
-    taken = decision.round(step).taken
-    assert decision.candidates is not None  # noqa: S101 -- a decision with rounds has candidates
-    counted = decision.candidates.placed
-    # Where every cycle chooses again, no cluster counts before the first step.
-    if profile_of(decision.cycle).chooses_anew:
-        counted = counted[:0]
-    return np.concatenate([counted, taken]).astype(np.int64), decision.chosen[step - 1 : step]
-
-
 def _spread_caption(panels: Sequence[_Panel]) -> str:
-    def few(names: Sequence[str], most: int = 4) -> str:
-        return joined(
-            list(names) if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} more"]
-        )
-
     sentences = []
     for panel in panels:
-        rows, smallest, largest = panel.rows, panel.smallest, panel.largest
+        rows = panel.rows
+        smallest, largest = (pick((row.placed for row in rows), default=0) for pick in (min, max))
         if not rows:
             counts = "no cluster has the label" if panel.limits_skew else "no domain counts"
         elif smallest == largest:
@@ -236,49 +216,59 @@ def _spread_caption(panels: Sequence[_Panel]) -> str:
             counts = f"{largest:,} in {domains}"
         else:
             fullest, emptiest = (
-                few([row.name for row in rows if row.placed == one]) for one in (largest, smallest)
+                _few([row.name for row in rows if row.placed == one]) for one in (largest, smallest)
             )
             counts = f"most in {fullest} ({largest:,}), fewest in {emptiest} ({smallest:,})"
+        key, most = panel.constraint.topology_key, panel.constraint.max_skew
         far = ""
         if panel.has_band:
             measure = "skew" if panel.limits_skew else "gap"
             gap = max((row.placed - row.smallest for row in rows), default=0)
-            far = f", {measure} {gap} of {panel.constraint.max_skew}"
-        limit = spread_limit_of(panel.constraint, limits_skew=panel.limits_skew)
+            far = f", {measure} {gap} of {most}"
+        limit = limit_words(key, most, hard=is_hard(panel.constraint), limits_skew=panel.limits_skew)
         sentences.append(f"{limit}: {counts}{far}.")
         empty = [row.name for row in rows if row.is_empty_for_good]
         if empty and smallest == 0 and is_hard(panel.constraint):
-            sentences.append(f"{few(empty)} {verb(len(empty), 'stays')} at 0 (no candidates).")
+            sentences.append(f"{_few(empty)} {verb(len(empty), 'stays')} at 0 (no candidates).")
         if len(rows) > MOST_GROUPS:
             sentences.append(f"Shown: the {FURTHEST} of {len(rows):,} domains furthest from the mean.")
 
     # What bars and band mean, and where bars end that are longer than the picture.
     is_cut = any(row.placed + row.left > panel.top for panel in panels for row in panel.shown)
     has_empty = any(row.is_empty_for_good for panel in panels for row in panel.shown)
-    key = "Solid: placed; outlined: candidates" + (" (more of them where open)" if is_cut else "")
-    key += "; hatched: not candidates" if has_empty else ""
-    key += "; shaded: within the limit" if any(panel.has_band for panel in panels) else ""
-    return " ".join([*sentences, f"{key}."])
+    legend = "Solid: placed; outlined: candidates" + (" (more of them where open)" if is_cut else "")
+    legend += "; hatched: not candidates" if has_empty else ""
+    legend += "; shaded: within the limit" if any(panel.has_band for panel in panels) else ""
+    return " ".join([*sentences, f"{legend}."])
+
+
+def _few(names: Sequence[str]) -> str:
+    return joined(names) if len(names) <= 4 else first_names(names)
 
 
 def _bars(panel: _Panel) -> list[go.Bar]:
     rows, top = panel.shown, panel.top
-
-    def bar(
-        what: str,
-        values: Sequence[float],
-        marker: Mapping[str, object],
-        colour: str,
-        texts: Sequence[str] = (),
-    ) -> go.Bar:
-        return go.Bar(
+    names = [", ".join(row.names[: row.before]) for row in rows]
+    new = [f"+ {', '.join(row.names[row.before :])}" if row.names[row.before :] else "" for row in rows]
+    left = [min(row.left, max(0.0, top - row.placed)) for row in rows]
+    outside = [min(row.outside, top) if row.is_empty_for_good else 0 for row in rows]
+    added = {"color": Color.ACCENT, "line": {"color": Color.TEXT, "width": 2}}
+    candidates = {"color": Color.CLEAR, "line": {"color": Color.NEUTRAL, "width": 1}}
+    parts: tuple[tuple[str, list[Any], dict[str, Any], str, list[str] | None], ...] = (
+        ("placed", [row.before for row in rows], {"color": Color.OK}, Color.ON_OK, names),
+        ("placed in this step", [row.added for row in rows], added, Color.ON_ACCENT, new),
+        ("candidates", left, candidates, Color.TEXT, None),
+        ("not candidates: the minimum stays at 0", outside, HATCHED, Color.TEXT, None),
+    )
+    return [
+        go.Bar(
             orientation="h",
             y=list(range(len(rows))),
-            x=list(values),
+            x=values,
             name=what,
             marker=marker,
             text=texts or None,
-            insidetextfont={"color": colour},
+            insidetextfont={"color": color},
             textposition="inside",
             insidetextanchor="start",
             constraintext="inside",
@@ -286,23 +276,10 @@ def _bars(panel: _Panel) -> list[go.Bar]:
             hovertemplate=f"%{{customdata[0]}}: {what}<br>%{{customdata[1]:,d}} placed, %{{customdata[2]:,d}}"
             " candidates, %{customdata[3]:,d} others<extra></extra>",
         )
-
-    names = [", ".join(row.names[: row.before]) for row in rows]
-    new = [f"+ {', '.join(row.names[row.before :])}" if row.names[row.before :] else "" for row in rows]
-    left = [min(row.left, max(0.0, top - row.placed)) for row in rows]
-    outside = [min(row.outside, top) if row.is_empty_for_good else 0 for row in rows]
-    added = {"color": ACCENT, "line": {"color": TEXT, "width": 2}}
-    hatched = {"color": CLEAR, "line": {"color": QUIET, "width": 1}, "pattern": HATCH}
-    return [
-        bar("placed", [row.before for row in rows], {"color": OK}, ON_OK, names),
-        bar("placed in this step", [row.added for row in rows], added, ON_ACCENT, new),
-        bar("candidates", left, {"color": CLEAR, "line": {"color": NEUTRAL, "width": 1}}, TEXT),
-        bar("not candidates: the minimum stays at 0", outside, hatched, TEXT),
+        for what, values, marker, color, texts in parts
     ]
 
 
-_PANEL, _SPACING = 96, 0.24
-_MARKED_UP_TO = 40
 MOST_STEPS = 400
 """Lines are drawn, and rows listed, up to this many steps; a longer decision shows its last ones."""
 
@@ -331,25 +308,25 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
         where = "the last" if last == total else f"steps {steps[0].number} to {last},"
         caption += f" Shown: {where} {len(steps):,} of {total:,} steps."
 
-    drawn = make_subplots(
-        rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=_SPACING / len(spreads)
-    )
+    drawn = make_subplots(rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=0.24 / len(spreads))
     for place, (limit, values) in enumerate(zip(spreads, columns, strict=True), start=1):
         line = go.Scatter(
             x=[step.number for step in steps],
             y=values,
-            mode="lines+markers" if len(steps) <= _MARKED_UP_TO else "lines",
-            line={"shape": "hv", "color": ACCENT, "width": 2},
+            mode="lines+markers" if len(steps) <= 40 else "lines",
+            line={"shape": "hv", "color": Color.ACCENT, "width": 2},
             customdata=[step.winner or "none" for step in steps],
             hovertemplate=f"step %{{x}}: %{{customdata}}<br>{measure} %{{y}}<extra></extra>",
         )
         drawn.add_trace(line, row=place, col=1)
         is_limit = limit.is_hard or limit.limits_skew
         if is_limit:
-            dashes = {"color": ATTENTION, "dash": "dash", "width": 2}
+            dashes = {"color": Color.ATTENTION, "dash": "dash", "width": 2}
             drawn.add_hline(y=limit.max_skew, row=place, col=1, line=dashes)
         if current is not None:
-            drawn.add_vline(x=current, row=place, col=1, line={"color": TEXT, "dash": "dot", "width": 1})
+            drawn.add_vline(
+                x=current, row=place, col=1, line={"color": Color.TEXT, "dash": "dot", "width": 1}
+            )
         top = max(limit.max_skew if is_limit else 1, *values)
         title = f"{limit.topology_key} {measure}"
         drawn.update_yaxes(row=place, col=1, title=title, range=[0, top * 1.15], **whole_ticks(top, most=4))
@@ -358,7 +335,7 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
         name="skews",
         title=f"{measure.capitalize()} by step",
         caption=caption,
-        figure=figure_of_panels(drawn, height=_PANEL * len(spreads) + 48),
+        figure=figure_of_panels(drawn, height=96 * len(spreads) + 48),
         columns=("Step", "Selected", *(f"{one.topology_key}: {measure}" for one in spreads)),
         rows=tuple(
             (step.number, step.winner or "none", *(one.skew_after for one in step.spreads)) for step in steps

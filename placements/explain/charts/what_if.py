@@ -3,23 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
-from placements.explain.charts.figure import (
-    ATTENTION,
-    FAILED,
-    LEGEND_ABOVE,
-    OK,
-    Chart,
-    figure,
-    hatched,
-    round_ticks,
-)
+from placements.explain.charts.figure import Chart, Color, stacked_bars
 from placements.explain.vocabulary import counted, verb
 
 MOST_BARS = 30
-_BAR, _AROUND = 22, 72
-_PARTS = (("stay", OK, "", "stays"), ("move", ATTENTION, "/", "moves"), ("are lost", FAILED, "x", "lost"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +45,22 @@ def what_if_chart(bars: Sequence[Bar], *, total: Bar, in_all: int) -> Chart | No
         parts = [f"{count:,} {verb(count, word)}{more}" for count, word, more in changes if count]
         labels.append(f"{one.placement}  {', '.join(parts)}".rstrip())
     names = [one.placement for one in rows]
-    largest = max(one.stays + one.moves + one.lost for one in rows)
-    traces = [
-        go.Bar(
-            name=words,
-            orientation="h",
-            y=names,
-            x=[getattr(one, field) for one in rows],
-            marker=hatched(colour, hatch),
-            hovertemplate=f"%{{y}}: %{{x}} {words}<extra></extra>",
-        )
-        for words, colour, hatch, field in _PARTS
-    ]
-    axis = {"autorange": "reversed", "type": "category", "showgrid": False}
     return Chart(
         name="what-if",
         title="Placements moved and lost",
         caption=f"{caption}.",
-        figure=figure(
-            *traces,
-            height=_BAR * len(rows) + _AROUND,
-            barmode="stack",
+        figure=stacked_bars(
+            names,
+            [
+                ("stay", Color.OK, "", [one.stays for one in rows]),
+                ("move", Color.ATTENTION, "/", [one.moves for one in rows]),
+                ("are lost", Color.FAILED, "x", [one.lost for one in rows]),
+            ],
+            height=22 * len(rows) + 72,
             bargap=0.3,
-            yaxis={**axis, "tickvals": names, "ticktext": labels},
-            xaxis={"title": "clusters", "range": [0, largest * 1.04], **round_ticks(largest)},
-            **LEGEND_ABOVE,
+            showgrid=False,
+            tickvals=names,
+            ticktext=labels,
         ),
         columns=("Placement", "Impact", "Stays on", "Moves from", "Loses"),
         rows=tuple((one.placement, one.impact, one.stays, one.moves, one.lost) for one in rows),

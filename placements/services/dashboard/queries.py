@@ -9,7 +9,6 @@ from django.db.models import (
     CharField,
     Count,
     F,
-    IntegerField,
     OuterRef,
     Q,
     QuerySet,
@@ -21,7 +20,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Concat, RowNumber
 
-from clusters import filters
+from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.fleet import EligibilityKind
 from clusters.models import FleetState, MemberCluster, Membership
 from fleetui.models import Event
@@ -77,13 +76,12 @@ def pulse() -> str:
 
 
 def _moving() -> QuerySet[Any, Any]:
+    counters = ("generation", "observed_generation", "selection_observed")
     parts = {
         "fleet": FleetState.objects.filter(id=1).values("version"),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
         "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
-        "placements": _summed(
-            Placement.objects.all(), "generation", "observed_generation", "selection_observed"
-        ),
+        "placements": _summed(Placement.objects.all(), *counters),
         "run": Rollout.objects.order_by("-pk").values("pk")[:1],
         "running": _summed(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
         "staged": StagedRun.objects.order_by("-pk").values("pk")[:1],
@@ -108,29 +106,27 @@ def is_untouched() -> bool:
 
 def counts() -> Counts:
     """Return the totals; three queries at most."""
-    (placements, by_state), of_clusters = counts_in_all(), filters.counts_by_state()
+    (placements, by_state), of_clusters = counts_in_all(), counts_by_state()
+    not_eligible = of_clusters[ClusterFilterState.NOT_ELIGIBLE]
+    leaving = of_clusters[ClusterFilterState.LEAVING]
     return Counts(
-        clusters=of_clusters[filters.ClusterFilterState.ELIGIBLE]
-        + of_clusters[filters.ClusterFilterState.NOT_ELIGIBLE],
+        clusters=of_clusters[ClusterFilterState.ELIGIBLE] + not_eligible,
         placements=placements,
         unfulfilled=by_state[PlacementFilterState.UNFULFILLED],
         invalid=by_state[PlacementFilterState.INVALID],
         pending=by_state[PlacementFilterState.PENDING],
-        not_eligible=of_clusters[filters.ClusterFilterState.NOT_ELIGIBLE]
-        - of_clusters[filters.ClusterFilterState.LEAVING],
-        leaving=of_clusters[filters.ClusterFilterState.LEAVING],
+        not_eligible=not_eligible - leaving,
+        leaving=leaving,
     )
 
 
 def faulty_records() -> list[DecisionRecord]:
     """Return the first decisions whose verification gave a different result."""
-    return list(
-        DecisionRecord.objects.filter(fault__gt="").only("decision_id", "fault").order_by("pk")[:MOST]
-    )
+    rows = DecisionRecord.objects.filter(fault__gt="").only("decision_id", "fault")
+    return list(rows.order_by("pk")[:MOST])
 
 
 def short_placements() -> list[UnfulfilledPlacement]:
-    """Return the first placements that are not fulfilled, each with its reason."""
     rows = list(Placement.objects.filter(is_fulfilled=False, selection_faults=[]).order_by("name")[:MOST])
     latest = latest_decisions(rows)
     found = []
@@ -188,15 +184,10 @@ class PlacementHeadroom:
 def least_headroom(*, most: int = 10) -> list[PlacementHeadroom]:
     """Return the placements with most missing clusters first, then those nearest to a limit."""
     missing = F("number_of_clusters") - F("placed_count")
-    is_short = Case(When(is_fulfilled=False, then=Value(0)), default=Value(1), output_field=IntegerField())
+    is_short = Case(When(is_fulfilled=False, then=0), default=1)
     rows = Placement.objects.select_related("staleness_check").annotate(is_short=is_short)
-    order = (
-        "is_short",
-        missing.desc(nulls_last=True),
-        F("staleness_check__headroom").asc(nulls_last=True),
-        "name",
-    )
-    return tight_of(list(rows.order_by(*order)[:most]))
+    headroom = F("staleness_check__headroom").asc(nulls_last=True)
+    return tight_of(list(rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "name")[:most]))
 
 
 def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
@@ -209,13 +200,11 @@ def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     if staged_ids:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
         found = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
-        found = found.select_related("placement").only(
-            "name", "status", "ended_at", "placement__paused_since"
-        )
+        found = found.select_related("placement")
+        found = found.only("name", "status", "ended_at", "placement__paused_since")
         staged = {row.placement_id: row for row in found}
-    rows = runs_to_show().filter(
-        placement__in=[one for one in placements if one.pk not in staged], number=F("placement__runs_made")
-    )
+    others = [one for one in placements if one.pk not in staged]
+    rows = runs_to_show().filter(placement__in=others, number=F("placement__runs_made"))
     runs = {row.placement_id: row for row in rows if row.placement_id}
     return [PlacementHeadroom(one, skews_of(one), runs.get(one.pk), staged.get(one.pk)) for one in placements]
 

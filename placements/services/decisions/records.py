@@ -75,25 +75,16 @@ def fleet_record_of(view: FleetSnapshot) -> FleetRecord:
 def stored_fleet(fleet: Fleet) -> FleetRecord:
     """Return the record of a fleet, stored first if it is new."""
     content = pack_fleet(fleet)
-    stored, _ = FleetRecord.objects.get_or_create(
-        digest=hashlib.sha256(content).hexdigest(),
-        defaults={"content": content, "clusters_count": len(fleet)},
-    )
-    return stored
+    values = {"content": content, "clusters_count": len(fleet)}
+    digest = hashlib.sha256(content).hexdigest()
+    return FleetRecord.objects.get_or_create(digest=digest, defaults=values)[0]
 
 
 def stored_decision(decision: DecisionValue, fleet: FleetRecord, *, now: datetime) -> DecisionRecord:
     """Return the record of a decision on a stored fleet, stored first if it is new."""
-    stored, _ = DecisionRecord.objects.defer("content").get_or_create(
-        decision_id=decision.id,
-        defaults={
-            "content": partial(pack, decision),
-            "engine": ENGINE_VERSION,
-            "fleet": fleet,
-            "verified_at": now,
-        },
-    )
-    return stored
+    values = {"content": partial(pack, decision), "engine": ENGINE_VERSION, "fleet": fleet}
+    rows = DecisionRecord.objects.defer("content")
+    return rows.get_or_create(decision_id=decision.id, defaults={**values, "verified_at": now})[0]
 
 
 @lru_cache(maxsize=4)
@@ -133,8 +124,7 @@ def recorded(given: str) -> tuple[int, DecisionValue]:
         raise UnknownDecisionError(given)
     if len(alike) > 1:
         raise AmbiguousDecisionError(given, tuple(decision_id for _, decision_id in alike))
-    key = alike[0][0]
-    return key, _decision(key)
+    return alike[0][0], _decision(alike[0][0])
 
 
 def fault_of(row: DecisionRecord) -> str:
@@ -196,11 +186,6 @@ def fixes_of(row: AnyDecision) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _advice(record_id: int, cluster: str) -> Advice:
     return why_not(_decision(record_id), cluster)
-
-
-def advice_of(row: AnyDecision, cluster: str) -> Advice:
-    """Return why a cluster has its outcome, and what would change that. Raise KeyError for an unknown one."""
-    return _advice(row.record_id, cluster)
 
 
 def records_named(prefix: str, *, most: int = 20) -> list[int]:
@@ -288,5 +273,8 @@ class DecisionView:
         return None if isinstance(self.row, ScenarioDecision) else run_after(self.row)
 
     def advice(self, cluster: str) -> Advice:
-        """Return why a cluster has its outcome. Raise KeyError for one outside the fleet."""
-        return advice_of(self.row, cluster)
+        """Return why a cluster has its outcome, and what would change that.
+
+        Raise KeyError for one outside the fleet.
+        """
+        return _advice(self.row.record_id, cluster)

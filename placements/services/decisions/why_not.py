@@ -10,8 +10,8 @@ from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.changes import Change
 from placements.engine.scheduling.profile import profile_of
 from placements.manifests import ocm_placement
-from placements.manifests.ocm_placement import is_ocm_placement
-from placements.manifests.placement import SPREAD_OPTIONS_ANNOTATION, parse_placement
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.policy import PlacementPolicy, TopologySpreadConstraint, parse_policy
 from placements.services.decisions.records import DecisionView
 
@@ -32,11 +32,9 @@ def draft_with(view: DecisionView, change: Change) -> Document | None:
     now = parse_placement(document)
     options, decided = ({**one, "balance": None} for one in (now.spread_options, cycle.options))
     has_rules = now.semantics is cycle.semantics and options == decided
-    if not (has_rules and now.spec.policy.canonical() == cycle.policy.canonical()):
+    if not (has_rules and now.spec.policy.to_plain() == cycle.policy.to_plain()):
         return None
-    changed = (
-        with_change(document, change) if change.option is None else with_option(document, *change.option)
-    )
+    changed = with_option(document, *change.option) if change.option else with_change(document, change)
     return changed if _has_change(changed, change) else None
 
 
@@ -48,10 +46,8 @@ def _has_change(document: Document, change: Change) -> bool:
     name, value = change.option or ("", None)
     has_option = change.option is None or parsed.spread_options.get(name) == value
     wanted = change.changed()
-    relevant_fields = profile_of(wanted).strategy.relevant_fields
-    return has_option and _heeded(parsed.spec.policy, relevant_fields) == _heeded(
-        wanted.policy, relevant_fields
-    )
+    heeds = profile_of(wanted).strategy.relevant_fields
+    return has_option and _heeded(parsed.spec.policy, heeds) == _heeded(wanted.policy, heeds)
 
 
 def _heeded(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
@@ -88,5 +84,5 @@ def with_change(document: Document, change: Change) -> Document:
         if change.edit is not None:
             change.edit(policy)
             parsed = parse_policy(policy, semantics=wanted.semantics)
-    spec["policy"] = policy if parsed == wanted.policy else wanted.policy.canonical()
+    spec["policy"] = policy if parsed == wanted.policy else wanted.policy.to_plain()
     return changed

@@ -6,19 +6,14 @@ from functools import partial
 
 from clusters.fleet import collector_paused
 from placements.services.demo.large import large_fleet, large_placements
-from placements.services.demo.model import (
-    SIMULATED_ANNOTATION,
-    Demo,
-    DemoFault,
-    HistoryStep,
-    name_of,
-)
+from placements.services.demo.model import Demo, name_of
 from placements.services.demo.placements import application, cluster_role, custom_kind
 from placements.services.demo.small import four, nine
 
 DEMO_SIZES = (4, 9, 100, 5000)
 
 
+@collector_paused()
 def demo_of(size: int, *, now: datetime) -> Demo:
     """Return the demo of that many clusters, whose last heartbeat is just before `now` (with time zone).
 
@@ -26,8 +21,7 @@ def demo_of(size: int, *, now: datetime) -> Demo:
     """
     if size not in _DEMOS:
         raise ValueError(f"there is no demo of {size} clusters, only of {', '.join(map(str, DEMO_SIZES))}")
-    with collector_paused():
-        return _DEMOS[size](now)
+    return _DEMOS[size](now)
 
 
 def _large(size: int, number: str, now: datetime) -> Demo:
@@ -50,6 +44,3 @@ _DEMOS: Mapping[int, Callable[[datetime], Demo]] = {
     100: partial(_large, 100, "A hundred"),
     5000: partial(_large, 5000, "Five thousand"),
 }
-
-
-__all__ = ["DEMO_SIZES", "SIMULATED_ANNOTATION", "Demo", "DemoFault", "HistoryStep", "demo_of"]

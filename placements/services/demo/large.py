@@ -1,12 +1,12 @@
 """Clusters and placements of the large demo fleets; the same every time, with typical faults."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import StrEnum
 from random import Random
 
-from placements.manifests.placement import SEMANTICS_ANNOTATION, SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.placement import SEMANTICS_ANNOTATION
 from placements.services.demo.model import (
     CORDON,
     CPU_COST,
@@ -44,41 +44,30 @@ _LAB = (("r0", "e0"), ("r2", "e0"), ("r2", "e1"), ("r0", "e1"), ("r0", "e1"))
 """Rack and power feed of the clusters of the lab, in the order of their names (`design/ui.md` 0.2)."""
 
 
-class Blemish(StrEnum):
+@dataclass(frozen=True, slots=True)
+class Blemish:
     """What sets a cluster apart from the ordinary ones; each has at most one."""
 
-    SILENT = "silent"
-    UNHEALTHY = "unhealthy"
-    CORDONED = "cordoned"
-    GPU = "gpu"
-    DEDICATED = "dedicated"
-    NO_REGION = "no region"
-    NO_ENV = "no env"
-    REGION_SPELLED_OTHERWISE = "region spelled otherwise"
-    ENV_SPELLED_OTHERWISE = "env spelled otherwise"
+    per_thousand: int
+    fault: DemoFault | None = None
+    taints: tuple[tuple[str, str], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    missing_labels: tuple[str, ...] = ()
+    has_gpu: bool = False
 
 
-_PER_THOUSAND = {
-    Blemish.SILENT: 12,
-    Blemish.UNHEALTHY: 16,
-    Blemish.CORDONED: 6,
-    Blemish.GPU: 40,
-    Blemish.DEDICATED: 20,
-    Blemish.NO_REGION: 6,
-    Blemish.NO_ENV: 6,
-    Blemish.REGION_SPELLED_OTHERWISE: 3,
-    Blemish.ENV_SPELLED_OTHERWISE: 3,
-}
+_BLEMISHES = (
+    Blemish(12, fault=DemoFault.SILENT),
+    Blemish(16, fault=DemoFault.UNHEALTHY),
+    Blemish(6, taints=(CORDON,)),
+    Blemish(40, taints=(GPU,), labels={"accelerator": "gpu"}, has_gpu=True),
+    Blemish(20, taints=(DEDICATED,), labels={"team": "payments"}),
+    Blemish(6, missing_labels=("region", "zone")),
+    Blemish(6, missing_labels=("env",)),
+    Blemish(3, labels={"provider": "aws", "region": "US-East-1", "zone": "us-east-1a"}),
+    Blemish(3, labels={"env": "Prod"}),
+)
 _FEWEST = 2
-_FAULTS = {Blemish.SILENT: DemoFault.SILENT, Blemish.UNHEALTHY: DemoFault.UNHEALTHY}
-_TAINTS = {Blemish.CORDONED: CORDON, Blemish.GPU: GPU, Blemish.DEDICATED: DEDICATED}
-_OTHER_LABELS: Mapping[Blemish, Mapping[str, str]] = {
-    Blemish.GPU: {"accelerator": "gpu"},
-    Blemish.DEDICATED: {"team": "payments"},
-    Blemish.REGION_SPELLED_OTHERWISE: {"provider": "aws", "region": "US-East-1", "zone": "us-east-1a"},
-    Blemish.ENV_SPELLED_OTHERWISE: {"env": "Prod"},
-}
-_MISSING_LABELS = {Blemish.NO_REGION: ("region", "zone"), Blemish.NO_ENV: ("env",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +110,23 @@ def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
     lab, others = sorted(names[: len(_LAB)]), names[len(_LAB) :]
     count = len(others)
     blemishes: list[Blemish | None] = []
-    for blemish, share in _PER_THOUSAND.items():
-        blemishes += [blemish] * max(_FEWEST, round(count * share / 1000))
+    for one in _BLEMISHES:
+        blemishes += [one] * max(_FEWEST, round(count * one.per_thousand / 1000))
     blemishes += [None] * (count - len(blemishes))
     rng.shuffle(blemishes)
-    return (
-        *(_lab_cluster(name, *place, now) for name, place in zip(lab, _LAB, strict=True)),
-        *(
-            _cluster(name, site, blemish, rng, now)
-            for name, site, blemish in zip(others, _sites(len(others), rng), blemishes, strict=True)
-        ),
-    )
-
-
-def _lab_cluster(name: str, rack: str, power: str, now: datetime) -> Document:
     labels = {"region": "hamburg", "zone": "hamburg-a", "provider": "own", "env": "test", "tier": "lab"}
-    size = Size(nodes=1, cpu=16, busy_percent=5, millicents_per_cpu=1200)
-    of_the_lab = {"team": "platform", "kubernetes-version": "v1.34", "rack": rack, "power": power}
-    return member(name, {**labels, **of_the_lab}, now=now, size=size)
-
-
-def _sites(count: int, rng: Random) -> Iterator[Site]:
-    yield from _SITES
-    yield from rng.choices(_SITES, [site.weight for site in _SITES], k=count - len(_SITES))
+    labels |= {"team": "platform", "kubernetes-version": "v1.34"}
+    small = Size(nodes=1, cpu=16, busy_percent=5, millicents_per_cpu=1200)
+    clusters = [
+        member(name, {**labels, "rack": rack, "power": power}, now=now, size=small)
+        for name, (rack, power) in zip(lab, _LAB, strict=True)
+    ]
+    sites = list(_SITES)  # each once, then by weight
+    for index, (name, blemish) in enumerate(zip(others, blemishes, strict=True)):
+        if index == len(sites):
+            sites += rng.choices(_SITES, [site.weight for site in _SITES], k=count - index)
+        clusters.append(_cluster(name, sites[index], blemish, rng, now))
+    return tuple(clusters)
 
 
 def _cluster(name: str, site: Site, blemish: Blemish | None, rng: Random, now: datetime) -> Document:
@@ -167,13 +150,12 @@ def _cluster(name: str, site: Site, blemish: Blemish | None, rng: Random, now: d
     )
     if blemish is None:
         return member(name, labels, now=now, size=size)
-    labels.update(_OTHER_LABELS.get(blemish, {}))
-    for key in _MISSING_LABELS.get(blemish, ()):
+    labels.update(blemish.labels)
+    for key in blemish.missing_labels:
         del labels[key]
-    if blemish is Blemish.GPU:
+    if blemish.has_gpu:
         size = replace(size, cpu=64, millicents_per_cpu=size.millicents_per_cpu * 6)
-    taints = [_TAINTS[blemish]] if blemish in _TAINTS else []
-    return member(name, labels, now=now, size=size, taints=taints, fault=_FAULTS.get(blemish))
+    return member(name, labels, now=now, size=size, taints=blemish.taints, fault=blemish.fault)
 
 
 def _drawn(weights: Mapping[str, int], rng: Random) -> str:
@@ -195,7 +177,7 @@ _MODERN = expressions(("kubernetes-version", "In", "v1.33", "v1.34"))
 def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
     if len(clusters) < 1000:
         return tuple(_common(clusters, many=1))
-    return (*_common(clusters, many=12), *_spread_ones(), *_preferring_ones(), *_choosing_ones(clusters))
+    return (*_common(clusters, many=12), *_further(clusters))
 
 
 def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
@@ -227,8 +209,11 @@ def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
     yield placement("mobile-api", mobile, annotations=strict)
 
 
-def _spread_ones() -> Iterator[Document]:
-    """Return placements that are mostly about spreading."""
+def _further(clusters: Sequence[Document]) -> Iterator[Document]:
+    """Yield placements that are about spreading, then about preferences, then about required labels.
+
+    One of them names a cluster that left.
+    """
     provider, team = spread("provider", 20), spread("team", 10)
     yield placement("checkout", pick_n(140, required=[_PROD], spread=[provider, team]))
     yield placement("sessions", pick_n(300, spread=[spread("region", 10), spread("env", 5, hard=False)]))
@@ -240,9 +225,6 @@ def _spread_ones() -> Iterator[Document]:
     apart = pick_n(90, required=[_PROD], spread=[spread("zone", hard=False)])
     yield placement("dns", apart, annotations=_KUBERNETES)
 
-
-def _preferring_ones() -> Iterator[Document]:
-    """Return placements that are mostly about what is preferred."""
     yield placement("batch-reports", pick_n(60, prefer=[prefer(100, _CHEAP)], required=[_CORE]))
     rather_data = [prefer(40, labelled(team="data")), prefer(-30, labelled(env="canary")), prefer(20, _ROOMY)]
     yield placement("feature-store", pick_n(80, prefer=rather_data, spread=[spread("provider", 40)]))
@@ -253,9 +235,6 @@ def _preferring_ones() -> Iterator[Document]:
         "smoke-tests", pick_n(40, required=[labelled(env="test"), labelled(env="canary")], prefer=small)
     )
 
-
-def _choosing_ones(clusters: Sequence[Document]) -> Iterator[Document]:
-    """Return placements that are mostly about who may be chosen; one names a cluster that left."""
     yield placement("card-vault", pick_all(required=[_DEDICATED], tolerations=[tolerate(*DEDICATED)]))
     large = {**_CORE, **measured(_CPU_ALL, "Ge", "2000")}
     yield placement("warehouse", pick_all(required=[large]))

@@ -74,7 +74,7 @@ _HEARTBEAT_SECONDS = 15
 
 
 class DemoFault(StrEnum):
-    """InvalidManifest of a simulated cluster: no heartbeat, or unhealthy."""
+    """Fault of a simulated cluster: no heartbeat, or unhealthy."""
 
     SILENT = "silent"
     UNHEALTHY = "unhealthy"
@@ -101,6 +101,8 @@ def member(
 ) -> Document:
     """Return a MemberCluster that has reported lately; taints are keys and values."""
     written = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints]
+    identity = {"kind": "ServiceAccount", "name": f"fleet-member-{name}", "namespace": "fleet-system"}
+    identity["apiGroup"] = ""
     return {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
@@ -110,12 +112,7 @@ def member(
             **({"annotations": {SIMULATED_ANNOTATION: fault.value}} if fault else {}),
         },
         "spec": {
-            "identity": {
-                "kind": "ServiceAccount",
-                "name": f"fleet-member-{name}",
-                "namespace": "fleet-system",
-                "apiGroup": "",
-            },
+            "identity": identity,
             "heartbeatPeriodSeconds": _HEARTBEAT_SECONDS,
             **({"taints": written} if written else {}),
         },
@@ -136,34 +133,21 @@ def _status(size: Size, now: datetime, fault: DemoFault | None) -> Document:
         CPU_COST: f"{size.millicents_per_cpu / 100_000:.5f}",
         MEMORY_COST: f"{size.millicents_per_cpu / 800_000:.5f}",
     }
+    health = {"status": "True" if is_healthy else "False", "reason": "Healthy" if is_healthy else "NotReady"}
+    conditions = [
+        {"type": "Joined", "status": "True", "reason": "Joined", "lastTransitionTime": joined},
+        {"type": "Healthy", **health, "lastTransitionTime": since},
+    ]
+    usage = {
+        name: {"cpu": f"{milli * share // 100}m", "memory": f"{milli * share * 4 // 100_000}Gi"}
+        for name, share in shares.items()
+    }
     return {
-        "agentStatus": [
-            {
-                "type": "MemberAgent",
-                "conditions": [
-                    {"type": "Joined", "status": "True", "reason": "Joined", "lastTransitionTime": joined},
-                    {
-                        "type": "Healthy",
-                        "status": "True" if is_healthy else "False",
-                        "reason": "Healthy" if is_healthy else "NotReady",
-                        "lastTransitionTime": since,
-                    },
-                ],
-                "lastReceivedHeartbeat": reported,
-            }
-        ],
+        "agentStatus": [{"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": reported}],
         "properties": {
             name: {"value": value, "observationTime": reported} for name, value in properties.items()
         },
-        "resourceUsage": {
-            **(
-                {
-                    name: {"cpu": f"{milli * share // 100}m", "memory": f"{milli * share * 4 // 100_000}Gi"}
-                    for name, share in shares.items()
-                }
-            ),
-            "observationTime": reported,
-        },
+        "resourceUsage": {**usage, "observationTime": reported},
     }
 
 

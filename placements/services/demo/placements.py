@@ -18,16 +18,10 @@ def placement(
     strategy: Document | None = None,
 ) -> Document:
     """Return a placement; without selectors it selects the namespace of its own name."""
-    return {
-        "apiVersion": PLACEMENT_VERSIONS[0],
-        "kind": PLACEMENT_KIND,
-        "metadata": {"name": name, **({"annotations": dict(annotations)} if annotations else {})},
-        "spec": {
-            "resourceSelectors": list(selectors) or [selector("Namespace", name)],
-            "policy": policy,
-            **({"strategy": strategy} if strategy else {}),
-        },
-    }
+    spec = {"resourceSelectors": list(selectors) or [selector("Namespace", name)], "policy": policy}
+    spec |= {"strategy": strategy} if strategy else {}
+    metadata: Document = {"name": name, **({"annotations": dict(annotations)} if annotations else {})}
+    return _object(PLACEMENT_VERSIONS[0], PLACEMENT_KIND, metadata, spec=spec)
 
 
 def selector(
@@ -87,12 +81,11 @@ def labelled(**labels: str) -> Document:
 
 
 def expressions(*requirements: tuple[str, ...]) -> Document:
-    found = [_expression(*one) for one in requirements]
-    return {"labelSelector": {"matchExpressions": found}}
-
-
-def _expression(key: str, operator: str, *values: str) -> Document:
-    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+    terms = [
+        {"key": key, "operator": operator, **({"values": values} if values else {})}
+        for key, operator, *values in requirements
+    ]
+    return {"labelSelector": {"matchExpressions": terms}}
 
 
 def measured(name: str, operator: str, value: str) -> Document:
@@ -122,37 +115,15 @@ def application(name: str, *, team: str = "platform", replicas: int = 2, port: i
         "ports": [{"containerPort": port}],
         "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
     }
+    settings = {"LOG_LEVEL": "info", "LISTEN": f":{port}"}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    deployed = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    ports = [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": port}]
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name, "labels": {"app": name, "team": team}},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": _inside(name, f"{name}-settings"),
-            "data": {"LOG_LEVEL": "info", "LISTEN": f":{port}"},
-        },
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": _inside(name, name),
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": _inside(name, name),
-            "spec": {
-                "selector": {"app": name},
-                "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": port}],
-            },
-        },
+        _object("v1", "Namespace", {"name": name, "labels": {"app": name, "team": team}}),
+        _object("v1", "ConfigMap", _inside(name, f"{name}-settings"), data=settings),
+        _object("apps/v1", "Deployment", _inside(name, name), spec=deployed),
+        _object("v1", "Service", _inside(name, name), spec={"selector": {"app": name}, "ports": ports}),
     ]
 
 
@@ -160,28 +131,25 @@ def _inside(namespace: str, name: str) -> Document:
     return {"name": name, "namespace": namespace, "labels": {"app": namespace}}
 
 
+def _object(api_version: str, kind: str, metadata: Document, **fields: object) -> Document:
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
 def cluster_role(name: str, *kinds: str) -> Document:
     """Return a role that may read some kinds in all namespaces."""
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": [{"apiGroups": [""], "resources": list(kinds), "verbs": ["get", "list", "watch"]}],
-    }
+    rules = [{"apiGroups": [""], "resources": list(kinds), "verbs": ["get", "list", "watch"]}]
+    return _object("rbac.authorization.k8s.io/v1", "ClusterRole", {"name": name}, rules=rules)
 
 
 def custom_kind(kind: str, *, group: str, labels: dict[str, str]) -> Document:
     """Return the definition of a kind of its own, whose objects take any field."""
     plural = f"{kind.lower()}s"
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}", "labels": labels},
-        "spec": {
-            "group": group,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "scope": "Namespaced",
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
+    spec = {
+        "group": group,
+        "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+        "scope": "Namespaced",
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
     }
+    metadata: Document = {"name": f"{plural}.{group}", "labels": labels}
+    return _object("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, spec=spec)

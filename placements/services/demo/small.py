@@ -71,25 +71,27 @@ _LAST_TO_JOIN = "palemoth"
 
 def nine(now: datetime) -> Demo:
     """Return the demo of nine with a history of three hours."""
-    clusters = [_cluster(name, region, now) for region, line in _REGIONS.items() for name in line.split()]
+    clusters = []
+    for region, names in _REGIONS.items():
+        for name in names.split():
+            labels = {"region": region, "env": "canary" if name in _CANARIES else "prod"}
+            labels |= {"system": "critical"} if name in _CRITICAL else {}
+            labels |= {"tier": "edge"} if name in _EDGE else {}
+            clusters.append(member(name, labels, now=now))
     role = cluster_role("config-reader", "configmaps")
+    selectors = [
+        selector("Namespace", "config"),
+        selector("ClusterRole", "config-reader", group="rbac.authorization.k8s.io"),
+    ]
+    config = placement("config", pick_fixed("nimblefox", "bravelion", "quietheron"), selectors=selectors)
     applications = (application(name) for name in ("web", "ledger", "cache", "batch", "config"))
     return Demo(
         "Nine clusters in four regions",
         tuple(clusters),
         (*(one for documents in applications for one in documents), role),
-        (_web(), _ledger(4), _cache(), _config(), placement("batch", pick_all())),
+        (_web(), _ledger(4), _cache(), config, placement("batch", pick_all())),
         _history({name_of(one): one for one in clusters}, now),
     )
-
-
-def _cluster(name: str, region: str, now: datetime) -> Document:
-    labels = {"region": region, "env": "canary" if name in _CANARIES else "prod"}
-    if name in _CRITICAL:
-        labels["system"] = "critical"
-    if name in _EDGE:
-        labels["tier"] = "edge"
-    return member(name, labels, now=now)
 
 
 def _history(clusters: dict[str, Document], now: datetime) -> tuple[HistoryStep, ...]:
@@ -126,9 +128,3 @@ def _ledger(number: int) -> Document:
 
 def _cache() -> Document:
     return placement("cache", pick_n(3, required=[labelled(tier="edge")], spread=[spread("region")]))
-
-
-def _config() -> Document:
-    role = selector("ClusterRole", "config-reader", group="rbac.authorization.k8s.io")
-    names = ("nimblefox", "bravelion", "quietheron")
-    return placement("config", pick_fixed(*names), selectors=[selector("Namespace", "config"), role])

@@ -4,7 +4,7 @@ The state of a drain is in the database, so any worker can continue it, also aft
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
@@ -26,7 +26,7 @@ from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, carry_out, judge
 from placements.services.disruption.impact import has_begun_run, is_held, why_stays
 from placements.services.disruption.queries import left_of, numbers_facts
-from placements.services.rollout_state import RolloutContext, is_staged
+from placements.services.rollout_state import is_staged
 from placements.services.rollouts.operations import ActionNotAllowed
 
 TRY_AGAIN = timedelta(seconds=10)
@@ -122,14 +122,15 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
     context, verdict = judged.context, judged.verdict
     if context is None or _is_moving_elsewhere(drain, step.placement_name):
         return 0
-    obstacle = _obstacle(context)
-    if obstacle:
-        _put(step, DrainStep.State.BLOCKED, obstacle, now=now)
+    if is_held(context.placement):
+        _put(step, DrainStep.State.BLOCKED, KeptReason.HELD, now=now)
         return 0
-    is_executed = isinstance(verdict, Executed)
-    if is_executed or verdict.why != step.why:
+    if context.is_staged and has_begun_run(context.placement):
+        _put(step, DrainStep.State.BLOCKED, KeptReason.STAGED_RUN, now=now)
+        return 0
+    if isinstance(verdict, Executed) or verdict.why != step.why:
         carry_out(judged, by=None, now=now, drain=drain, removes=not context.is_staged)
-    if not is_executed:
+    if not isinstance(verdict, Executed):
         _put(step, DrainStep.State.BLOCKED, verdict.why, now=now, judged=judged)
         return 0
     if context.is_staged:
@@ -144,14 +145,6 @@ def _may_evict(drain: Drain, step: DrainStep) -> bool:
     if row is None or not row.steps.filter(pk=step.pk, state__in=_TRIED).exists():
         return False
     return _evictions_in_progress(row, row.steps.all()) < row.at_once
-
-
-def _obstacle(context: RolloutContext) -> KeptReason | None:
-    """Return what prevents the eviction until a user resumes the placement or a staged run ends."""
-    if is_held(context.placement):
-        return KeptReason.HELD
-    is_run_begun = context.is_staged and has_begun_run(context.placement)
-    return KeptReason.STAGED_RUN if is_run_begun else None
 
 
 AT_ONCE, PER_PLACEMENT = 5, 1
@@ -178,12 +171,7 @@ class Pace:
 
     @property
     def columns(self) -> dict[str, object]:
-        values = {
-            "at_once": self.at_once,
-            "per_placement": self.per_placement,
-            "first": None if self.first is None else list(self.first),
-            "deadline": self.deadline,
-        }
+        values = {**asdict(self), "first": None if self.first is None else list(self.first)}
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -239,11 +227,9 @@ def _change_pace(row: Drain, pace: Pace, *, by: User | None, now: datetime) -> N
     before = _pace_facts(row)
     for name, value in pace.columns.items():
         setattr(row, name, value)
-    if _pace_facts(row) != before:
+    if (after := _pace_facts(row)) != before:
         row.save(update_fields=[*pace.columns])
-        event = AuditEvent(
-            "drain pace changed", CLUSTER, row.cluster_name, before=before, after=_pace_facts(row)
-        )
+        event = AuditEvent("drain pace changed", CLUSTER, row.cluster_name, before=before, after=after)
         record(event, by=by, now=now)
 
 
@@ -263,8 +249,7 @@ def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
     running = _running(cluster)
     if running is None:
         raise ActionNotAllowed(f"{cluster} is not being drained; there is nothing to cancel")
-    name = actor_name(by)
-    _end(running, Drain.State.CANCELLED, f"cancelled by {name}", by=by, now=now)
+    _end(running, Drain.State.CANCELLED, f"cancelled by {actor_name(by)}", by=by, now=now)
     return running
 
 
@@ -281,13 +266,9 @@ def advance_drains(*, now: datetime) -> int:
 
 def _continue(row: Drain, *, now: datetime) -> None:
     cluster = MemberCluster.objects.filter(name=row.cluster_name).first()
-    ended = "" if cluster else "the cluster has left the fleet"
-    if (
-        cluster
-        and not ClusterTaint.objects.filter(cluster=cluster, key=CORDON_KEY, value=CORDON_VALUE).exists()
-    ):
-        ended = "the cluster was uncordoned"
-    if ended:
+    taints = ClusterTaint.objects.filter(cluster=cluster, key=CORDON_KEY, value=CORDON_VALUE)
+    if cluster is None or not taints.exists():
+        ended = "the cluster was uncordoned" if cluster else "the cluster has left the fleet"
         _end(row, Drain.State.CANCELLED, ended, by=None, now=now)
         return
     is_expired = row.deadline is not None and row.deadline <= now

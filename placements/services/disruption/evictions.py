@@ -17,20 +17,26 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import retry_on_conflict
 from fleetui.task_queue import enqueue
-from placements.engine.disruption import EvictionReason, Executed, Invalid, Verdict, judge_eviction
-from placements.engine.rollout.state import EMPTY, NO_FAILURE, Phase
+from placements.engine.disruption import (
+    EvictionReason,
+    Executed,
+    Invalid,
+    Verdict,
+    judge_eviction,
+)
+from placements.engine.rollout.state import EMPTY
 from placements.manifests.binding import BindingState
 from placements.manifests.disruption import eviction_change_faults, parse_eviction
 from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
 from placements.services.disruption.queries import budget_for, numbers_facts
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import (
-    BindingColumns,
     RolloutContext,
     eviction_context,
     load_rollout_context,
 )
 from placements.services.rollouts.controller import begin_run, running_rollout
+from placements.services.rollouts.starts import build_updates
 from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout, enqueue_scheduling
 
 
@@ -100,6 +106,8 @@ def carry_out(
     verdict, context = judged.verdict, judged.context
     if context and isinstance(verdict, Executed) and verdict.why is not EvictionReason.LEAVING:
         _unschedule(context, judged.cluster, by=by, now=now, removes=removes)
+    is_executed = isinstance(verdict, Executed)
+    outcome = Eviction.Outcome.EXECUTED if is_executed else Eviction.Outcome.NOT_EXECUTED
     row = Eviction.objects.create(
         name=document["metadata"]["name"] if document else None,
         document=document,
@@ -107,7 +115,7 @@ def carry_out(
         placement_name=judged.placement,
         cluster_name=judged.cluster,
         drain=drain,
-        outcome=outcome_of(verdict),
+        outcome=Eviction.Outcome.INVALID if isinstance(verdict, Invalid) else outcome,
         why=verdict.why,
         numbers=None if isinstance(verdict, Invalid) else numbers_facts(verdict.numbers),
         at=now,
@@ -116,13 +124,6 @@ def carry_out(
     after = {"cluster": judged.cluster, "outcome": row.outcome, "why": row.why}
     record(AuditEvent("evicted", PLACEMENT, judged.placement, after=after), by=by, now=now)
     return row
-
-
-def outcome_of(verdict: Verdict) -> Eviction.Outcome:
-    if isinstance(verdict, Invalid):
-        return Eviction.Outcome.INVALID
-    is_executed = isinstance(verdict, Executed)
-    return Eviction.Outcome.EXECUTED if is_executed else Eviction.Outcome.NOT_EXECUTED
 
 
 def _unschedule(
@@ -141,30 +142,14 @@ def _unschedule(
         row.exclude(state=BindingState.UNSCHEDULED).update(
             state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND
         )
-        if removes:
-            _start_removal(context, binding, now=now)
     enqueue_rollout([placement.pk])
-
-
-def _start_removal(context: RolloutContext, binding: BindingColumns, *, now: datetime) -> None:
-    """Start the removal; a call in progress keeps its lease, and the removal waits for it."""
-    facts: dict[str, Any] = {
-        "phase": Phase.REMOVING,
-        "phase_changed_at": now,
-        "attempts": 1,
-        "retry_at": None,
-        "message": "",
-    }
-    facts |= NO_FAILURE.columns()
-    Binding.objects.filter(pk=binding.pk).update(**facts, untrackable_since=None, next_call_at=now)
-    enqueue(CARRY_OUT_DUE)
-    if context.is_staged:
+    if not removes or binding.phase in EMPTY:
         return
-    cluster = binding.cluster_name
-    run = running_rollout(context.placement) or begin_run(context, [[cluster]], now=now)
-    earlier = ClusterUpdate.objects.filter(
-        rollout__placement=context.placement, cluster_name=cluster, outcome=""
-    )
-    earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
-    ClusterUpdate.objects.create(rollout=run, cluster_name=cluster, what="remove", started_at=now)
-    Rollout.objects.filter(pk=run.pk).update(progress_version=F("progress_version") + 1)
+    row.update(**build_updates(binding, None, attempt=1, now=now).columns)
+    enqueue(CARRY_OUT_DUE)
+    if not context.is_staged:
+        run = running_rollout(placement) or begin_run(context, [[cluster]], now=now)
+        earlier = ClusterUpdate.objects.filter(rollout__placement=placement, cluster_name=cluster, outcome="")
+        earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
+        ClusterUpdate.objects.create(rollout=run, cluster_name=cluster, what="remove", started_at=now)
+        Rollout.objects.filter(pk=run.pk).update(progress_version=F("progress_version") + 1)

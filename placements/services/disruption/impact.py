@@ -96,11 +96,12 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
     fleet = cordoned(current_fleet().fleet, cluster, *beside)
     found = []
     for placement, cycle in cycles_of(looked, fleet):
-        row = _not_eviction_context(placement, cycle)
-        if row is None:
-            context = load_rollout_context(placement, now=now)
-            row = _blocked(context, cycle, cluster) or _evicted(context, cycle, cluster)
-        found.append(row)
+        obstacle = _obstacle(placement, cluster, now=now)
+        if isinstance(obstacle, RolloutContext):
+            found.append(_evicted(obstacle, cycle, cluster))
+        else:
+            placed = _placed(cycle.live_bindings)
+            found.append(DrainRow(placement.name, obstacle[0], (), placed, placed, obstacle[1]))
     found.sort(key=lambda row: (not row.gets_worse, row.placement))
     return DrainImpact(cluster, tuple(found), rows.count() - len(looked))
 
@@ -126,29 +127,25 @@ def has_begun_run(placement: Placement) -> bool:
     return begun.exists()
 
 
-def _not_eviction_context(placement: Placement, cycle: Cycle) -> DrainRow | None:
-    name, placed = placement.name, _placed(cycle.live_bindings)
+def _obstacle(
+    placement: Placement, cluster: str, *, now: datetime
+) -> tuple[EvictionImpact, str] | RolloutContext:
+    """Return why a placement would not be evicted now, or the context of its eviction."""
     if placement.deleting_since:
-        return DrainRow(name, EvictionImpact.LEAVING, (), placed, placed, "Placement is being deleted.")
-    stays = why_stays(parse_placement(placement.document).spec.policy)
-    return DrainRow(name, EvictionImpact.STAYS, (), placed, placed, STAYS_SENTENCES[stays]) if stays else None
-
-
-def _blocked(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow | None:
-    """Return the row of a placement that would not be evicted or is being removed, else None."""
-    name, placed = context.placement.name, _placed(cycle.live_bindings)
-    verdict = judge_eviction(eviction_context(context), cluster, budget_for(name))
+        return EvictionImpact.LEAVING, "Placement is being deleted."
+    if stays := why_stays(parse_placement(placement.document).spec.policy):
+        return EvictionImpact.STAYS, STAYS_SENTENCES[stays]
+    context = load_rollout_context(placement, now=now)
+    verdict = judge_eviction(eviction_context(context), cluster, budget_for(placement.name))
     if verdict.why is EvictionReason.LEAVING:
-        return DrainRow(name, EvictionImpact.LEAVING, (), placed, placed, "Removal in progress.")
-    if is_held(context.placement):
-        return DrainRow(name, EvictionImpact.BLOCKED, (), placed, placed, STAYS_SENTENCES[KeptReason.HELD])
-    if context.is_staged and has_begun_run(context.placement):
-        return DrainRow(
-            name, EvictionImpact.BLOCKED, (), placed, placed, STAYS_SENTENCES[KeptReason.STAGED_RUN]
-        )
+        return EvictionImpact.LEAVING, "Removal in progress."
+    if is_held(placement):
+        return EvictionImpact.BLOCKED, STAYS_SENTENCES[KeptReason.HELD]
+    if context.is_staged and has_begun_run(placement):
+        return EvictionImpact.BLOCKED, STAYS_SENTENCES[KeptReason.STAGED_RUN]
     if isinstance(verdict, Executed) or verdict.why is EvictionReason.PLANNED:
-        return None
-    return DrainRow(name, EvictionImpact.BLOCKED, (), placed, placed, eviction_sentence(verdict))
+        return context
+    return EvictionImpact.BLOCKED, eviction_sentence(verdict)
 
 
 def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:

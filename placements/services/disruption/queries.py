@@ -59,9 +59,8 @@ def taken_over(drain: Drain) -> dict[str, list[Binding]]:
     names = drain.steps.values("placement_name")
     rows = Binding.objects.filter(placement__name__in=names, picked_at__gte=drain.started_at)
     found: dict[str, list[Binding]] = {}
-    for row in (
-        rows.exclude(cluster_name=drain.cluster_name).select_related("placement").order_by("cluster_name")
-    ):
+    rows = rows.exclude(cluster_name=drain.cluster_name).select_related("placement")
+    for row in rows.order_by("cluster_name"):
         found.setdefault(row.placement.name, []).append(row)
     return found
 

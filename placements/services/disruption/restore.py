@@ -80,17 +80,25 @@ def bring_back(cluster: str) -> RestorePlan:
     At most 200 placements are evaluated, by name; none for a cluster that was never drained.
     """
     last, now = latest_drain(cluster), current_fleet().fleet
-    names = (
-        last.steps.exclude(state=DrainStep.State.STAYS).values_list("placement_name", flat=True)
-        if last
-        else ()
-    )
+    steps = DrainStep.objects.filter(drain=last).exclude(state=DrainStep.State.STAYS)
+    names = steps.values_list("placement_name", flat=True) if last else ()
     rows = Placement.objects.filter(name__in=names, deleting_since=None, selection_faults=[])
     looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
-    found = [_row(one, cycle, cluster) for one, cycle in cycles_of(looked, uncordoned(now, cluster))]
+    fleet, found = uncordoned(now, cluster), []
+    for placement, cycle in cycles_of(looked, fleet):
+        fresh = _fresh(placement.name, cycle)
+        if cluster in _active(cycle.live_bindings):
+            how, said = Return.HERE, "Present."
+        elif cluster in schedule(cycle).picked_names:
+            how, said = Return.BY_ITSELF, "Returns automatically once the cluster is uncordoned."
+        elif cluster not in fresh.joins:
+            how, said = Return.ELSEWHERE, "Would not be selected even if rescheduled."
+        else:
+            replaced = f", replacing {joined(fresh.leaves)}" if fresh.leaves else ""
+            how, said = Return.RESCHEDULED, f"Would be selected if rescheduled{replaced}."
+        found.append(BringBackRow(placement.name, how, fresh, said))
     found.sort(key=lambda row: (_ORDER.index(row.how), row.placement))
-    is_cordoned = uncordoned(now, cluster) is not now
-    return RestorePlan(cluster, is_cordoned, tuple(found), rows.count() - len(looked))
+    return RestorePlan(cluster, fleet is not now, tuple(found), rows.count() - len(looked))
 
 
 _ORDER = (Return.RESCHEDULED, Return.BY_ITSELF, Return.ELSEWHERE, Return.HERE)
@@ -106,27 +114,10 @@ def uncordoned(fleet: Fleet, name: str) -> Fleet:
     return fleet if changed == found else with_clusters(fleet, changed)
 
 
-def _row(placement: Placement, cycle: Cycle, cluster: str) -> BringBackRow:
-    fresh = _fresh(placement.name, cycle)
-    if cluster in _active(cycle.live_bindings):
-        return BringBackRow(placement.name, Return.HERE, fresh, "Present.")
-    if cluster in schedule(cycle).picked_names:
-        said = "Returns automatically once the cluster is uncordoned."
-        return BringBackRow(placement.name, Return.BY_ITSELF, fresh, said)
-    if cluster not in fresh.joins:
-        said = "Would not be selected even if rescheduled."
-        return BringBackRow(placement.name, Return.ELSEWHERE, fresh, said)
-    replaced = f", replacing {joined(fresh.leaves)}" if fresh.leaves else ""
-    said = f"Would be selected if rescheduled{replaced}."
-    return BringBackRow(placement.name, Return.RESCHEDULED, fresh, said)
-
-
 def _fresh(name: str, cycle: Cycle) -> Fresh:
     decision = schedule(from_scratch(cycle))
-    before, after = (
-        _active(cycle.live_bindings),
-        _active(decision.cycle.live_bindings if decision.is_failed else decision.bindings_after),
-    )
+    before = _active(cycle.live_bindings)
+    after = before if decision.is_failed else _active(decision.bindings_after)
     return Fresh(
         name,
         joins=tuple(sorted(after - before)),

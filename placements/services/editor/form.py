@@ -6,7 +6,7 @@ is left to the YAML.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any
@@ -82,7 +82,7 @@ class FormField:
     """One field: `keys` is its place in the manifest, `value` what it shows, `name` its name there.
 
     A field that is cleared leaves the manifest, unless it is `kept_empty`. Values of `label_key` are
-    suggested.
+    suggested. In the tables below, `keys` are relative and `value` is what an absent value means.
     """
 
     keys: Keys
@@ -293,38 +293,6 @@ def at(data: object, keys: Sequence[str | int]) -> Any:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class _Spec:
-    """A field of the form wherever its place is; `default` is what an absent value means."""
-
-    keys: Keys
-    label: str
-    type: FieldType = FieldType.TEXT
-    default: str = ""
-    choices: tuple[tuple[str, str], ...] = ()
-    placeholder: str = ""
-    kept_empty: bool = False
-    suggest: Suggest | None = None
-
-    def at(self, data: object, base: Keys, *, label_key: str = "", name: str = "") -> Iterator[FormField]:
-        """Yield the field; nothing where it could not show what is there."""
-        keys = (*base, *self.keys)
-        value = _shown(at(data, keys), self.type)
-        if value is not None:
-            yield FormField(
-                keys,
-                self.label,
-                self.type,
-                value or self.default,
-                self.choices,
-                self.placeholder,
-                self.kept_empty,
-                self.suggest,
-                label_key if self.suggest is Suggest.LABEL_VALUES else "",
-                name or format_path(keys),
-            )
-
-
 def _shown(value: Any, field_type: FieldType) -> str | None:
     """Return the text that shows a value; None where typing it would not give the value back."""
     if value is ABSENT or value is None:
@@ -349,8 +317,19 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _fields(data: object, base: Keys, specs: Sequence[_Spec], **options: str) -> tuple[FormField, ...]:
-    return tuple(field for spec in specs for field in spec.at(data, base, **options))
+def _fields(
+    data: object, base: Keys, specs: Iterable[FormField], *, label_key: str = "", name: str = ""
+) -> tuple[FormField, ...]:
+    """Return the fields below a place, without those that could not show what is there."""
+    fields = []
+    for spec in specs:
+        keys = (*base, *spec.keys)
+        value = _shown(at(data, keys), spec.type)
+        if value is not None:
+            key = label_key if spec.suggest is Suggest.LABEL_VALUES else ""
+            place = name or format_path(keys)
+            fields.append(replace(spec, keys=keys, value=value or spec.value, label_key=key, name=place))
+    return tuple(fields)
 
 
 def _group(
@@ -369,7 +348,7 @@ def _row(keys: Keys, fields: tuple[FormField, ...], *groups: FieldGroup) -> Form
     return FormRow(keys, fields, groups, format_path(keys))
 
 
-def _simple_row(specs: Sequence[_Spec], data: object, keys: Keys) -> FormRow:
+def _simple_row(specs: Sequence[FormField], data: object, keys: Keys) -> FormRow:
     return _row(keys, _fields(data, keys, specs))
 
 
@@ -396,7 +375,7 @@ def _preferred(data: object, keys: Keys) -> FormRow:
     return _row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
 
 
-def _label_groups(data: object, keys: Keys, specs: Sequence[_Spec]) -> tuple[FieldGroup, FieldGroup]:
+def _label_groups(data: object, keys: Keys, specs: Sequence[FormField]) -> tuple[FieldGroup, FieldGroup]:
     """Return the rows of a label selector: those of matchLabels by their place, then the expressions.
 
     A row of matchLabels is named by its place, as its key may be changed.
@@ -404,15 +383,14 @@ def _label_groups(data: object, keys: Keys, specs: Sequence[_Spec]) -> tuple[Fie
     place = (*keys, "matchLabels")
     labels = at(data, place)
     suggests = specs[0].suggest is not None
-    value = _Spec((), "Value", kept_empty=True, suggest=Suggest.LABEL_VALUES if suggests else None)
+    value = FormField((), "Value", kept_empty=True, suggest=Suggest.LABEL_VALUES if suggests else None)
     rows = []
     for index, key in enumerate(labels if isinstance(labels, Mapping) else ()):
         name = f"{format_path(place)}#{index}"
-        label = FormField(
-            (*place, key), "Label", FieldType.KEY, key, suggest=specs[0].suggest, name=f"{name}.key"
-        )
-        values = value.at(data, (*place, key), label_key=key if suggests else "", name=f"{name}.value")
-        rows.append(FormRow((*place, key), (label, *values), name=name))
+        keys_of, label_key = (*place, key), key if suggests else ""
+        label = FormField(keys_of, "Label", FieldType.KEY, key, suggest=specs[0].suggest, name=f"{name}.key")
+        values = _fields(data, keys_of, [value], label_key=label_key, name=f"{name}.value")
+        rows.append(FormRow(keys_of, (label, *values), name=name))
 
     def expression(data: object, keys: Keys) -> FormRow:
         key = at(data, (*keys, "key"))
@@ -431,11 +409,11 @@ def _choice(
     default: str = "",
     *,
     kept_empty: bool = False,
-) -> _Spec:
+) -> FormField:
     """Return a field with a closed set of values, which may have labels of their own."""
     labels = values if isinstance(values, Mapping) else {str(one): str(one) for one in values}
     keys = (key,) if isinstance(key, str) else key
-    return _Spec(keys, label, FieldType.CHOICE, default, tuple(labels.items()), kept_empty=kept_empty)
+    return FormField(keys, label, FieldType.CHOICE, default, tuple(labels.items()), kept_empty=kept_empty)
 
 
 LABEL_ROW: dict[str, Any] = {"key": "", "operator": "In", "values": []}
@@ -446,64 +424,61 @@ _NEW_TOLERATION = {"key": "", "operator": "Equal", "value": ""}
 _STRATEGIES = {"RollingUpdate": "Rolling update", "External": "External (staged update runs)"}
 _WHEN_UNSATISFIABLE = {"DoNotSchedule": "DoNotSchedule (hard)", "ScheduleAnyway": "ScheduleAnyway (soft)"}
 _OPERATOR = _choice("operator", "Operator", LabelOperator, kept_empty=True)
-_PROPERTY_NAME = _Spec(("name",), "Property", kept_empty=True, suggest=Suggest.PROPERTIES)
+_PROPERTY_NAME = FormField(("name",), "Property", kept_empty=True, suggest=Suggest.PROPERTIES)
 
 _BASICS = (
-    _Spec(("metadata", "name"), "Name", kept_empty=True),
+    FormField(("metadata", "name"), "Name", kept_empty=True),
     _choice((*POLICY, "placementType"), "Placement type", PlacementType, "PickAll"),
-    _Spec((*POLICY, "numberOfClusters"), "Number of clusters", FieldType.WHOLE),
-    _Spec((*POLICY, "clusterNames"), "Cluster names, one on each line", FieldType.LINES),
+    FormField((*POLICY, "numberOfClusters"), "Number of clusters", FieldType.WHOLE),
+    FormField((*POLICY, "clusterNames"), "Cluster names, one on each line", FieldType.LINES),
 )
 _RULES = (
     _choice(SEMANTICS, "Scheduling rules", Semantics, DEFAULT_SEMANTICS),
-    _Spec(("spec", "revisionHistoryLimit"), "Revision history limit", FieldType.WHOLE, placeholder="10"),
+    FormField(("spec", "revisionHistoryLimit"), "Revision history limit", FieldType.WHOLE, placeholder="10"),
 )
 _RESOURCE = (
-    _Spec(("group",), "Group", placeholder="core", kept_empty=True),
-    _Spec(("version",), "Version", kept_empty=True),
-    _Spec(("kind",), "Kind", placeholder="Namespace", kept_empty=True),
-    _Spec(("name",), "Name", placeholder="all of this kind", suggest=Suggest.OBJECTS),
+    FormField(("group",), "Group", placeholder="core", kept_empty=True),
+    FormField(("version",), "Version", kept_empty=True),
+    FormField(("kind",), "Kind", placeholder="Namespace", kept_empty=True),
+    FormField(("name",), "Name", placeholder="all of this kind", suggest=Suggest.OBJECTS),
 )
 _SCOPE = _choice("selectionScope", "Selection scope", SelectionScope, SelectionScope.NAMESPACE_WITH_RESOURCES)
 _CLUSTER_LABEL = (
-    _Spec(("key",), "Label", placeholder="label", kept_empty=True, suggest=Suggest.LABEL_KEYS),
+    FormField(("key",), "Label", placeholder="label", kept_empty=True, suggest=Suggest.LABEL_KEYS),
     _OPERATOR,
-    _Spec(("values",), "Values", FieldType.WORDS, placeholder="value, value", suggest=Suggest.LABEL_VALUES),
+    FormField(
+        ("values",), "Values", FieldType.WORDS, placeholder="value, value", suggest=Suggest.LABEL_VALUES
+    ),
 )
 _OBJECT_LABEL = (
-    _Spec(("key",), "Label", kept_empty=True),
+    FormField(("key",), "Label", kept_empty=True),
     _OPERATOR,
-    _Spec(("values",), "Values", FieldType.WORDS),
+    FormField(("values",), "Values", FieldType.WORDS),
 )
 _PROPERTY = (
     _PROPERTY_NAME,
     _choice("operator", "Operator", PropertyOperator, kept_empty=True),
-    _Spec(("values",), "Quantity", FieldType.ONE, kept_empty=True),
+    FormField(("values",), "Quantity", FieldType.ONE, kept_empty=True),
 )
-_PREFERENCE = (_Spec(("weight",), "Weight", FieldType.WHOLE, kept_empty=True),)
+_PREFERENCE = (FormField(("weight",), "Weight", FieldType.WHOLE, kept_empty=True),)
 _SORTER = (_PROPERTY_NAME, _choice("sortOrder", "Order", SortOrder, kept_empty=True))
 _CONSTRAINT = (
-    _Spec(("topologyKey",), "Topology key", kept_empty=True, suggest=Suggest.LABEL_KEYS),
-    _Spec(("maxSkew",), "Max skew", FieldType.WHOLE, placeholder="1"),
+    FormField(("topologyKey",), "Topology key", kept_empty=True, suggest=Suggest.LABEL_KEYS),
+    FormField(("maxSkew",), "Max skew", FieldType.WHOLE, placeholder="1"),
     _choice("whenUnsatisfiable", "When unsatisfiable", _WHEN_UNSATISFIABLE, "DoNotSchedule"),
 )
 _TOLERATION = (
-    _Spec(("key",), "Taint"),
+    FormField(("key",), "Taint"),
     _choice("operator", "Operator", TolerationOperator, "Equal"),
-    _Spec(("value",), "Value"),
-    _Spec(("effect",), "Effect", placeholder="any"),
+    FormField(("value",), "Value"),
+    FormField(("effect",), "Effect", placeholder="any"),
 )
-_ROLLING = "rollingUpdate"
+_ROLLING, _PERIOD = "rollingUpdate", "unavailablePeriodSeconds"
 _STRATEGY = (
     _choice("type", "Rollout strategy", _STRATEGIES, StrategyType.ROLLING_UPDATE),
-    _Spec((_ROLLING, "maxUnavailable"), "Max unavailable", FieldType.AMOUNT, placeholder="25%"),
-    _Spec((_ROLLING, "maxSurge"), "Max surge", FieldType.AMOUNT, placeholder="25%"),
-    _Spec(
-        (_ROLLING, "unavailablePeriodSeconds"),
-        "Unavailable period (seconds)",
-        FieldType.WHOLE,
-        placeholder="60",
-    ),
+    FormField((_ROLLING, "maxUnavailable"), "Max unavailable", FieldType.AMOUNT, placeholder="25%"),
+    FormField((_ROLLING, "maxSurge"), "Max surge", FieldType.AMOUNT, placeholder="25%"),
+    FormField((_ROLLING, _PERIOD), "Unavailable period (seconds)", FieldType.WHOLE, placeholder="60"),
 )
 _APPLYING = (
     _choice("type", "Apply type", ApplyType, ApplyType.CLIENT_SIDE_APPLY),

@@ -1,6 +1,5 @@
 """Drafts: create, write, merge, confirm and discard."""
 
-import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +12,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from placements.models import Draft, Placement
 from placements.services.editor.merge import MergeResult, Side, merge
 from placements.services.editor.validation import PlacementDraft
-from placements.services.placements import changes_scheduling, save_manifest
+from placements.services.placements import changes_scheduling, save_placement
 from placements.services.results import OperationResult, SaveResult
 from placements.services.scheduling import PreviewOutdatedError, schedule_confirmed
 
@@ -32,7 +31,7 @@ class DraftExists(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReviewedDraft:
-    """What somebody read in a review and confirms: the text, and the decision that was previewed."""
+    """What a user confirms after a review: the text, and the decision that was previewed."""
 
     digest: str
     decision_id: str
@@ -110,11 +109,6 @@ def merge_draft(number: int, *, by: User, now: datetime, keep: Side | None = Non
     return result
 
 
-def text_digest(text: str) -> str:
-    """Return a short hash that tells one text from another."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 @transaction.atomic
 def confirm_draft(
     number: int, *, reviewed: ReviewedDraft, by: User, now: datetime, confirmed: bool = False
@@ -127,9 +121,9 @@ def confirm_draft(
     """
     lock_fleet()
     row = draft_of(number, by=by)
-    if text_digest(row.text) != reviewed.digest:
-        raise PreviewOutdatedError(is_text=True)
     draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    if draft.digest != reviewed.digest:
+        raise PreviewOutdatedError(is_text=True)
     if draft.manifest is None:
         raise InvalidManifest(draft.errors)
 
@@ -139,7 +133,9 @@ def confirm_draft(
     )
     expected = row.revision if row.placement else 0
     try:
-        result = save_manifest(draft.manifest, draft.data, by=by, now=now, expected=expected, confirmed=True)
+        result = save_placement(
+            draft.data, manifest=draft.manifest, by=by, now=now, expected=expected, confirmed=True
+        )
     except InvalidManifest as found:
         raise InvalidManifest(draft.with_lines(found.faults)) from found
     if result.result is not OperationResult.UNCHANGED:

@@ -1,13 +1,14 @@
-"""A manifest scheduled on the fleet as it is, without saving anything."""
+"""A manifest or a draft scheduled on the fleet as it is, without saving anything."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from time import perf_counter
 
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
-from fleetui.apimachinery.errors import InvalidManifest, ManifestWarning
-from fleetui.apimachinery.secrets import sanitised
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
+from fleetui.apimachinery.secrets import HubObject, sanitised
 from placements.engine.advice.diagnosis import Bound, feasibility_bound
 from placements.engine.rollout.state import RolloutState
 from placements.engine.rollout.waves import WavePlan, plan_waves
@@ -26,12 +27,17 @@ from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, placement_caveats
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
-from placements.services.placements import reserved_name_errors
-from placements.services.resources.queries import selection_of
+from placements.services.editor.form import PlacementForm, at
+from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions
+from placements.services.editor.validation import PlacementDraft
+from placements.services.placements import immutable_field_errors, reserved_name_errors
+from placements.services.resources.queries import hub_objects, names_among, selection_of
 from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
 from placements.services.snapshots import content_hash, draft_cycle
 
 _MOST_STEPS, _MOST_CLUSTERS_FOR_BOUND = 2_000, 1_000
+_MOST_SELECTORS = 10
+_MOST_PLANNED = 200
 
 
 @dataclass(frozen=True)
@@ -186,3 +192,86 @@ def preview_over(
     )
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=fleet))
     return SchedulePreview(manifest, decision, selection, saved, is_incremental)
+
+
+@dataclass(frozen=True)
+class DraftPreview:
+    """A draft on the fleet and hub as they are: fetched once, scheduled once.
+
+    `schedule` is None where the text says too little; `errors` are those of the draft, with those that only
+    the hub knows.
+    """
+
+    draft: PlacementDraft
+    saved: Placement | None
+    fleet: Fleet
+    objects: tuple[HubObject, ...]
+    errors: tuple[FieldError, ...]
+    schedule: SchedulePreview | None
+    milliseconds: int
+    now: datetime
+
+    @property
+    def form(self) -> PlacementForm | None:
+        return self.draft.form
+
+    @property
+    def decision_id(self) -> str:
+        return self.schedule.decision.id if self.schedule else ""
+
+    @cached_property
+    def waves(self) -> tuple[int, ...] | None:
+        return self.schedule.waves(now=self.now) if self.schedule else None
+
+    @property
+    def waves_while_typing(self) -> tuple[int, ...] | None:
+        """The waves, None for so many clusters that planning would delay who types."""
+        is_small = self.schedule is not None and len(self.schedule.placed_after) <= _MOST_PLANNED
+        return self.waves if is_small else None
+
+    @cached_property
+    def notes(self) -> FormNotes:
+        return notes_of(
+            self.draft,
+            self.errors,
+            self.schedule.warnings if self.schedule else (),
+            fleet=self.fleet,
+            cycle=self.schedule.decision.cycle if self.schedule else None,
+            bound=self.schedule.bound if self.schedule else None,
+        )
+
+    @cached_property
+    def suggestions(self) -> dict[str, Suggestions]:
+        """What every list of suggestions holds, by its id."""
+        if self.form is None:
+            return {}
+        names: dict[Keys, tuple[str, ...]] = {}
+        for row in self.form.resources.rows[:_MOST_SELECTORS]:
+            values = (at(self.draft.data, (*row.keys, key)) for key in ("group", "kind", "name"))
+            group, kind, typed = (one if isinstance(one, str) else "" for one in values)
+            names[row.keys] = names_among(self.objects, group, kind, typed)
+        return suggestions(self.form, self.fleet, names)
+
+
+def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: datetime) -> DraftPreview:
+    """Check a draft against the hub, and schedule what can be."""
+    fleet, objects = current_fleet().fleet, tuple(hub_objects())
+    selection, errors = Selection(()), list(draft.errors)
+    if draft.manifest is not None:
+        name = draft.manifest.metadata.name
+        found = reserved_name_errors(name)
+        if saved is not None:
+            found += immutable_field_errors(saved, draft.manifest, draft.data)
+        elif Placement.objects.filter(name=name).exists():
+            message = f"a placement {name} exists already: edit that one, or give this one another name"
+            found.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
+        try:
+            selection = selection_of(draft.manifest, objects)
+        except InvalidManifest as invalid:
+            found += invalid.faults
+        errors += draft.with_lines(found)
+    started, result = perf_counter(), None
+    if draft.valid_part is not None:
+        result = preview_over(saved, draft.valid_part, selection, fleet)
+    milliseconds = round((perf_counter() - started) * 1000)
+    return DraftPreview(draft, saved, fleet, objects, tuple(errors), result, milliseconds, now)

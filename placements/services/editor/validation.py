@@ -4,7 +4,8 @@ A list row with an error and an unknown field are left out of the preview; after
 preview.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,13 +42,17 @@ class PlacementDraft:
             documents = load_documents(text)
         except InvalidManifest as found:
             return cls(text, name, syntax_errors=found.faults)
-        if not documents:
-            return cls(text, name, syntax_errors=(FieldError("", "required", "Empty manifest", _ALLOWED),))
-        if len(documents) > 1:
-            error = FieldError("", "too-many", f"there are {len(documents)} manifests", _ALLOWED)
+        if len(documents) != 1:
+            message = f"there are {len(documents)} manifests" if documents else "Empty manifest"
+            error = FieldError("", "too-many" if documents else "required", message, _ALLOWED)
             return cls(text, name, syntax_errors=(error,))
         items = items_of(documents[0])
         return cls(text, name, items[0] if len(items) == 1 else documents[0])
+
+    @property
+    def digest(self) -> str:
+        """A short hash that tells one text from another."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
     def data(self) -> Any:
@@ -75,12 +80,10 @@ class PlacementDraft:
             return None, self.with_lines([FieldError("metadata.name", "immutable", message, self.name)])
         return manifest, ()
 
-    def with_lines(self, errors: "tuple[FieldError, ...] | list[FieldError]") -> tuple[FieldError, ...]:
+    def with_lines(self, errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
         """Return the errors with the lines of the text where their places are."""
-        if self.document is None:
-            return tuple(errors)
         document = self.document
-        return tuple(attach_lines((document, error) for error in errors))
+        return tuple(attach_lines((document, error) for error in errors) if document else errors)
 
     @property
     def valid_part(self) -> ClusterResourcePlacement | None:
@@ -93,7 +96,30 @@ class PlacementDraft:
 
     @cached_property
     def _valid(self) -> tuple[ClusterResourcePlacement | None, tuple[str, ...]]:
-        return (self.manifest, ()) if self.manifest else _valid_part(self.data)
+        """Leave out what is half typed, until the rest can be read."""
+        if self.manifest or not isinstance(self.data, Mapping):
+            return self.manifest, ()
+        rest = deepcopy(dict(self.data))
+        origins = dict(_origins(rest, ()))
+        left_out: list[str] = []
+        for _ in range(_ROUNDS):
+            try:
+                return parse_placement(rest), tuple(left_out)
+            except InvalidManifest as found:
+                cuts = [_cut(rest, error) for error in found.faults]
+            if None in cuts:
+                break
+            last_first = sorted(
+                {keys for keys in cuts if keys},
+                key=lambda keys: [(isinstance(key, str), key) for key in keys],
+                reverse=True,
+            )
+            for keys in last_first:
+                if at(rest, keys) is not ABSENT:
+                    around = origins.get(id(at(rest, keys[:-1])), keys[:-1])
+                    left_out.append(format_path(origins.get(id(at(rest, keys)), (*around, keys[-1]))))
+                    _remove(rest, keys)
+        return None, ()
 
     @property
     def form(self) -> PlacementForm | None:
@@ -118,35 +144,6 @@ class PlacementDraft:
         if len(form.fields) > MOST_FIELDS:
             return None, f"The form would have {len(form.fields)} fields. Edit it as YAML."
         return form, ""
-
-
-def _valid_part(data: Any) -> tuple[ClusterResourcePlacement | None, tuple[str, ...]]:
-    """Leave out what is half typed, until the rest can be read."""
-    if not isinstance(data, Mapping):
-        return None, ()
-    rest = deepcopy(dict(data))
-    origins = dict(_origins(rest, ()))
-    left_out: list[str] = []
-    for _ in range(_ROUNDS):
-        try:
-            return parse_placement(rest), tuple(left_out)
-        except InvalidManifest as found:
-            cuts = [_cut(rest, error) for error in found.faults]
-        if None in cuts:
-            return None, ()
-        last_first = sorted(
-            {keys for keys in cuts if keys},
-            key=lambda keys: [(isinstance(key, str), key) for key in keys],
-            reverse=True,
-        )
-        for keys in last_first:
-            if at(rest, keys) is not ABSENT:
-                origin = origins.get(id(at(rest, keys)))
-                if origin is None:
-                    origin = (*origins.get(id(at(rest, keys[:-1])), keys[:-1]), keys[-1])
-                left_out.append(format_path(origin))
-                _remove(rest, keys)
-    return None, ()
 
 
 def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:

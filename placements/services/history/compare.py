@@ -14,7 +14,7 @@ from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementPolicy
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.decisions.records import decision_of, outcomes_of
-from placements.services.history.queries import decisions_under, manifest_with, saved_until
+from placements.services.history.queries import decisions_under, manifest_with, numbers_under, saved_until
 from placements.services.snapshots import policy_of
 
 _SNAPSHOT = re.compile(r"([ps])(\d{1,9})")
@@ -117,65 +117,42 @@ def compare(placement: Placement, before: str, after: str) -> RevisionComparison
 
 def side_of(placement: Placement, key: str) -> RevisionSide:
     """Return the revision that a key of an address names. Raise UnknownRevisionError."""
-    snapshot, decision = _SNAPSHOT.fullmatch(key), _DECISION.fullmatch(key)
-    side: RevisionSide | None = None
-    if snapshot and snapshot[1] == "p":
-        side = _policy_side(placement, int(snapshot[2]))
-    elif snapshot:
-        number = int(snapshot[2])
-        row = placement.resource_snapshots.filter(number=number).first()
-        if row is not None:
-            title = f"resources r{number}"
-            side = RevisionSide(f"s{number}", title, row.created_at, row.created_by, resources=row)
-    elif decision:
-        side = _decision_side(placement, decision[1])
-    if side is None:
-        raise UnknownRevisionError(placement.name, key)
-    return side
-
-
-def _policy_side(placement: Placement, number: int) -> RevisionSide | None:
-    row = placement.policy_snapshots.filter(number=number).first()
-    if row is None:
-        return None
-    decision = decisions_under(placement, number).first()
-    wanted = decision.wanted if decision else placement.number_of_clusters
-    return RevisionSide(
-        f"p{number}",
-        f"policy #{number}",
-        row.created_at,
-        row.created_by,
-        policy=policy_of(row, wanted),
-        manifest=_manifest_at(placement, row, until=row.created_at),
-        decision=decision,
-        snapshot=row,
-    )
-
-
-def _decision_side(placement: Placement, digits: str) -> RevisionSide | None:
-    decisions = placement.decisions.select_related("record").defer("record__content")
-    matches = decisions.filter(record__decision_id__startswith=f"d-{digits}")
-    row = matches.order_by("-number").first()
-    if row is None or matches.exclude(record=row.record_id).exists():
-        return None
-    snapshot = placement.policy_snapshots.filter(number=row.policy_number).first()
-    return RevisionSide(
-        row.record.decision_id,
-        f"decision {row.number}",
-        row.created_at,
-        row.triggered_by,
-        policy=decision_of(row).cycle.policy,
-        manifest=_manifest_at(placement, snapshot, until=row.created_at),
-        decision=row,
-        snapshot=snapshot,
-    )
+    numbered, identified = _SNAPSHOT.fullmatch(key), _DECISION.fullmatch(key)
+    number = int(numbered[2]) if numbered else 0
+    if numbered and numbered[1] == "s":
+        if resources := placement.resource_snapshots.filter(number=number).first():
+            at, by = resources.created_at, resources.created_by
+            return RevisionSide(f"s{number}", f"resources r{number}", at, by, resources=resources)
+    elif numbered:
+        if snapshot := placement.policy_snapshots.filter(number=number).first():
+            at, by = snapshot.created_at, snapshot.created_by
+            decision = decisions_under(placement, number).first()
+            policy = policy_of(snapshot, decision.wanted if decision else placement.number_of_clusters)
+            manifest = _manifest_at(placement, snapshot, until=at)
+            title = f"policy #{number}"
+            return RevisionSide(f"p{number}", title, at, by, policy, manifest, decision, snapshot)
+    elif identified:
+        decisions = placement.decisions.select_related("record").defer("record__content")
+        matches = decisions.filter(record__decision_id__startswith=f"d-{identified[1]}")
+        row = matches.order_by("-number").first()
+        if row and not matches.exclude(record=row.record_id).exists():
+            at, by = row.created_at, row.triggered_by
+            snapshot = placement.policy_snapshots.filter(number=row.policy_number).first()
+            policy = decision_of(row).cycle.policy
+            manifest = _manifest_at(placement, snapshot, until=at)
+            title = f"decision {row.number}"
+            return RevisionSide(row.record.decision_id, title, at, by, policy, manifest, row, snapshot)
+    raise UnknownRevisionError(placement.name, key)
 
 
 def _manifest_at(placement: Placement, snapshot: PolicySnapshot | None, *, until: datetime) -> dict[str, Any]:
     """Return the manifest as it was saved last until then; if not recorded, today's with that policy."""
     if saved := saved_until(placement, until):
         return saved
-    return (manifest_with(placement, snapshot) if snapshot else None) or placement.document
+    if snapshot is None:
+        return placement.document
+    number = numbers_under(placement, [snapshot.number])[snapshot.number]
+    return manifest_with(placement, snapshot, number) or placement.document
 
 
 def _resource_changes(before: ResourceSnapshot, after: ResourceSnapshot) -> list[ResourceChange]:

@@ -9,13 +9,13 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, QuerySet
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.models import Event
 from fleetui.pagination import BadCursorError
-from placements.manifests.ocm_placement import is_ocm_placement
-from placements.manifests.placement import SEMANTICS_ANNOTATION, SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
+from placements.manifests.placement import SEMANTICS_ANNOTATION, is_ocm_placement
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
 
 Document = dict[str, Any]
@@ -84,7 +84,12 @@ def history_of(placement: Placement, *, size: int, after: str | None = None) -> 
     position = None if after is None else _parse_cursor(after)
     entries: list[HistoryEntry] = []
     for kind, rows in tables:
-        below = rows if position is None else rows.filter(_below(position, kind))
+        below = rows
+        if position is not None:
+            at, rank, number = position
+            below = rows.filter(created_at__lte=at)
+            if _RANKS[kind] >= rank:
+                below = below.exclude(created_at=at, number__gte=number if _RANKS[kind] == rank else 0)
         # One more than needed for the row before the last, and one to know whether there is a next page.
         newest = below.order_by("-created_at", "-number")[: size + 2]
         entries += [HistoryEntry(kind, row, before) for row, before in pairwise([*newest, None]) if row]
@@ -97,15 +102,6 @@ def cursor_above(placement: Placement, number: int) -> str | None:
     """Return the cursor of the page that begins with a policy; None where that is no longer kept."""
     row = placement.policy_snapshots.filter(number=number).first()
     return f"{row.created_at.isoformat()}~{_RANKS[EntryKind.POLICY]}~{number + 1}" if row else None
-
-
-def _below(position: tuple[datetime, int, int], kind: EntryKind) -> Q:
-    at, rank, number = position
-    if _RANKS[kind] > rank:
-        return Q(created_at__lt=at)
-    if _RANKS[kind] < rank:
-        return Q(created_at__lte=at)
-    return Q(created_at__lt=at) | Q(created_at=at, number__lt=number)
 
 
 def _parse_cursor(cursor: str) -> tuple[datetime, int, int]:
@@ -126,10 +122,10 @@ def policy_restores(placement: Placement, snapshots: Iterable[PolicySnapshot]) -
     """Return what restoring each of these policy snapshots would bring to the editor, by their numbers."""
     older = list(snapshots)
     latest = placement.policy_snapshots.get(is_latest=True)
-    numbers = _numbers_under(placement, [one.number for one in older])
+    numbers = numbers_under(placement, [one.number for one in older])
     return {
         one.number: PolicyRestore(
-            _manifest(placement, one, numbers[one.number]),
+            manifest_with(placement, one, numbers[one.number]),
             is_current=one.content_hash == latest.content_hash
             and numbers[one.number] == placement.number_of_clusters,
         )
@@ -137,16 +133,12 @@ def policy_restores(placement: Placement, snapshots: Iterable[PolicySnapshot]) -
     }
 
 
-def manifest_with(placement: Placement, snapshot: PolicySnapshot) -> Document | None:
-    """Return today's manifest with the policy of a snapshot; None where it is not recorded any more."""
-    return _manifest(placement, snapshot, number_under(placement, snapshot))
+def manifest_with(placement: Placement, snapshot: PolicySnapshot, number: int | None) -> Document | None:
+    """Return today's manifest with the policy of a snapshot, for a number of clusters.
 
-
-def _manifest(placement: Placement, snapshot: PolicySnapshot, number: int | None) -> Document | None:
-    """Return the manifest for a number of clusters.
-
-    The policy of a ClusterResourcePlacement is one part of it and can be written from the snapshot. That of
-    a Placement of OCM is all of its spec, in other words than the snapshot's, and comes from its last save.
+    None where it is not recorded any more. The policy of a ClusterResourcePlacement is one part of it and can
+    be written from the snapshot. That of a Placement of OCM is all of its spec, in other words than the
+    snapshot's, and comes from its last save.
     """
     document = deepcopy(placement.document)
     if not is_ocm_placement(document):
@@ -181,12 +173,8 @@ def saved_until(placement: Placement, moment: datetime) -> Document | None:
     return event.after if event else None
 
 
-def number_under(placement: Placement, snapshot: PolicySnapshot) -> int | None:
-    """Return numberOfClusters as it was last under a policy; another number makes no policy snapshot."""
-    return _numbers_under(placement, [snapshot.number])[snapshot.number]
-
-
-def _numbers_under(placement: Placement, policies: Sequence[int]) -> dict[int, int | None]:
+def numbers_under(placement: Placement, policies: Sequence[int]) -> dict[int, int | None]:
+    """Return numberOfClusters as it was last under each policy; another number makes no policy snapshot."""
     decisions = placement.decisions.filter(policy_number__in=policies)
     last = decisions.values("policy_number").annotate(last=Max("number")).values("last")
     rows = placement.decisions.filter(number__in=last).values_list("policy_number", "wanted")

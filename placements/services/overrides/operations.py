@@ -72,10 +72,8 @@ def save_override(
     else:
         field, selected = "resourceSelectors", manifest.spec.resource_selectors
     keys: list[TargetKey] = [(namespace, one.group, one.version, one.kind, one.name) for one in selected]
-    faults = _save_errors(
-        current, manifest, namespace, {f"spec.{field}[{at}]": key for at, key in enumerate(keys)}
-    )
-    if faults:
+    targets = {f"spec.{field}[{at}]": key for at, key in enumerate(keys)}
+    if faults := _save_errors(current, manifest, namespace, targets):
         raise InvalidManifest(faults)
     row = current or Override(**place, created_at=now, revision=0)
     row.placement_name = manifest.spec.placement.name if manifest.spec.placement else ""

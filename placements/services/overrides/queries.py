@@ -29,9 +29,8 @@ def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
     rows = {(row.kind, str(row)): row for row in _candidates(placement, target.identities)}
     if not rows:
         return {}
-    found = applicable_to_each(
-        map(frozen_of, rows.values()), placement=placement, fleet=current_fleet().fleet, objects=objects
-    )
+    contents, fleet = map(frozen_of, rows.values()), current_fleet().fleet
+    found = applicable_to_each(contents, placement=placement, fleet=fleet, objects=objects)
     return {
         name: tuple(rows[one.override.kind, one.full_name] for one in several)
         for name, several in found.items()
@@ -79,10 +78,8 @@ KEY = ("namespace", "group", "version", "kind", "name")
 
 
 def frozen_of(row: OverrideSnapshot) -> OverrideContent:
-    is_for_clusters = row.kind == CLUSTER_OVERRIDE_KIND
-    return OverrideContent(
-        row.name, (parse_cluster_override if is_for_clusters else parse_override)(row.document)
-    )
+    parse = parse_cluster_override if row.kind == CLUSTER_OVERRIDE_KIND else parse_override
+    return OverrideContent(row.name, parse(row.document))
 
 
 def overridden(

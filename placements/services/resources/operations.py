@@ -51,9 +51,8 @@ def apply_resources(
 ) -> list[SaveResult[Resource]]:
     """Apply objects to the hub, all or none; what is there already is unchanged. Raise InvalidManifest."""
     wanted = [parse_hub_object(dict(document)) for document in documents]
-    objects = list(wanted)
-    named = {one.namespace for one in objects if one.namespace and not is_reserved_namespace(one.namespace)}
-    brought = {one.name for one in objects if (one.group, one.kind) == ("", "Namespace")}
+    named = {one.namespace for one in wanted if one.namespace and not is_reserved_namespace(one.namespace)}
+    brought = {one.name for one in wanted if (one.group, one.kind) == ("", "Namespace")}
     missing = named - brought - existing_namespaces(named)
     faults = [
         FieldError(
@@ -62,7 +61,7 @@ def apply_resources(
             f"{one}: the namespace {one.namespace} is not on the hub",
             "apply the Namespace first, or with it",
         )
-        for one in objects
+        for one in wanted
         if one.namespace in missing
     ]
     if faults:
@@ -70,13 +69,11 @@ def apply_resources(
     there = _rows(wanted)
     before = {key: HubObject.of(row.content) for key, row in there.items()}
     applied = [_applied(one, there.get(one.key), now=now, is_demo=is_demo) for one in wanted]
-    Resource.objects.bulk_create(
-        (one.object for one in applied if one.result is OperationResult.CREATED), batch_size=200
-    )
+    created = (one.object for one in applied if one.result is OperationResult.CREATED)
+    Resource.objects.bulk_create(created, batch_size=200)
     changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
-    Resource.objects.bulk_update(
-        changed, ["version", "labels", "content", "revision", "updated_at"], batch_size=200
-    )
+    columns = ["version", "labels", "content", "revision", "updated_at"]
+    Resource.objects.bulk_update(changed, columns, batch_size=200)
     moved = [one for one in applied if one.result is not OperationResult.UNCHANGED]
     events = []
     for one in moved:
@@ -115,13 +112,11 @@ def delete_resources(rows: Sequence[Resource], *, by: User | None, now: datetime
     """Delete these objects, inside the caller's transaction."""
     Resource.objects.filter(pk__in=[row.pk for row in rows]).delete()
     objects = [HubObject.of(row.content) for row in rows]
-    happenings = [
-        AuditEvent(
-            "deleted", RESOURCE, name_of(one), revision=row.revision + 1, before=without_secrets(row.content)
-        )
+    events = [
+        AuditEvent("deleted", RESOURCE, name_of(one), row.revision + 1, before=without_secrets(row.content))
         for one, row in zip(objects, rows, strict=True)
     ]
-    record_all(happenings, by=by, now=now)
+    record_all(events, by=by, now=now)
     _enqueue_selecting(objects, by=by)
 
 
@@ -143,21 +138,16 @@ def _rows(wanted: Sequence[HubObject]) -> dict[ObjectKey, Resource]:
 def _applied(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool) -> SaveResult[Resource]:
     if row is None:
         group, kind, namespace, name = one.key
-        row = Resource(
-            group=group, kind=kind, namespace=namespace, name=name, created_at=now, is_demo=is_demo
-        )
+        key = {"group": group, "kind": kind, "namespace": namespace, "name": name}
+        row = Resource(**key, created_at=now, is_demo=is_demo)
         did = OperationResult.CREATED
     elif row.content == one.content:
         return SaveResult(row, OperationResult.UNCHANGED)
     else:
         row.revision += 1
         did = OperationResult.CHANGED
-    row.version, row.labels, row.content, row.updated_at = (
-        one.version,
-        dict(one.labels),
-        dict(one.content),
-        now,
-    )
+    row.version, row.updated_at = one.version, now
+    row.labels, row.content = dict(one.labels), dict(one.content)
     return SaveResult(row, did)
 
 

@@ -47,25 +47,24 @@ class RolloutAction:
         return self.message.format(name=name, value=value, result=result)
 
 
+_rolling = partial(RolloutAction, RolloutKind.ROLLING)
+_staged = partial(RolloutAction, RolloutKind.STAGED)
 _ACTIONS = (
-    RolloutAction(
-        RolloutKind.ROLLING,
+    _rolling(
         "pause",
         "Pause {name}",
         "No new updates start. Running updates finish. New revisions wait.",
         "Rollout of {name} paused.",
         operations.pause,
     ),
-    RolloutAction(
-        RolloutKind.ROLLING,
+    _rolling(
         "resume",
         "Resume {name}",
         "The rollout resumes where it was paused.",
         "Rollout of {name} resumed.",
         operations.resume,
     ),
-    RolloutAction(
-        RolloutKind.ROLLING,
+    _rolling(
         "stop",
         "Stop rollout of {name}",
         "Stops the rollout permanently. Clusters keep their current revision. Start a new rollout to"
@@ -74,8 +73,7 @@ _ACTIONS = (
         operations.stop,
         is_dangerous=True,
     ),
-    RolloutAction(
-        RolloutKind.ROLLING,
+    _rolling(
         "start",
         "Start rollout of {name}",
         "A new rollout continues from the current state of the clusters.",
@@ -83,8 +81,7 @@ _ACTIONS = (
         operations.restart,
         starts_rollout=True,
     ),
-    RolloutAction(
-        RolloutKind.ROLLING,
+    _rolling(
         "unpin",
         "Unpin {name}",
         "Rolls {name} forward to the current hub resources.",
@@ -92,8 +89,7 @@ _ACTIONS = (
         operations.unpin,
         starts_rollout=True,
     ),
-    RolloutAction(
-        RolloutKind.ROLLING,
+    _rolling(
         "roll-back",
         "Roll back {name}",
         "The resources of the selected revision are rolled out as a new revision. {name} is pinned to it: hub"
@@ -105,8 +101,7 @@ _ACTIONS = (
         is_dangerous=True,
         starts_rollout=True,
     ),
-    RolloutAction(
-        RolloutKind.ROLLING,
+    _rolling(
         "retry",
         "Retry {name} on {value}",
         "Retries the failed update on {value} immediately.",
@@ -114,24 +109,21 @@ _ACTIONS = (
         operations.retry,
         argument="cluster",
     ),
-    RolloutAction(
-        RolloutKind.STAGED,
+    _staged(
         "resume",
         "Start or resume run {name}",
         "Starts the run, or resumes it. A timed wait in progress restarts.",
         "Staged update run {name} started.",
         partial(staged_operations.set_state, state=RunState.RUN),
     ),
-    RolloutAction(
-        RolloutKind.STAGED,
+    _staged(
         "stop",
         "Stop run {name}",
         "No new updates start. Running updates finish. The run can be resumed.",
         "Staged update run {name} stopped.",
         partial(staged_operations.set_state, state=RunState.STOP),
     ),
-    RolloutAction(
-        RolloutKind.STAGED,
+    _staged(
         "abandon",
         "Abort run {name}",
         "Ends the run. Clusters keep their current revision. Running updates finish. Failed updates are not"
@@ -140,8 +132,7 @@ _ACTIONS = (
         staged_operations.abandon,
         is_dangerous=True,
     ),
-    RolloutAction(
-        RolloutKind.STAGED,
+    _staged(
         "approve",
         "Approve stage {value} of {name}",
         "Approves stage {value}. Your name and the time are recorded.",
@@ -150,8 +141,7 @@ _ACTIONS = (
         argument="stage",
         permission=Role.APPROVER,
     ),
-    RolloutAction(
-        RolloutKind.STAGED,
+    _staged(
         "skip-wait",
         "Skip the wait of stage {value}",
         "The wait after stage {value} of {name} ends now. An approval cannot be skipped.",
@@ -159,8 +149,7 @@ _ACTIONS = (
         staged_operations.skip_wait,
         argument="stage",
     ),
-    RolloutAction(
-        RolloutKind.STAGED,
+    _staged(
         "retry",
         "Retry {name} on {value}",
         "Retries the failed update on {value} immediately.",

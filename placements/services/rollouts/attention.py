@@ -1,8 +1,7 @@
 """Rollouts that need attention: stalled and stuck ones, blocked removals, failures, pauses, stops."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value, When
 
@@ -10,11 +9,7 @@ from clusters.models import MemberCluster
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.explain.rollouts import (
-    blocked_removals_sentence,
-    result_from_document,
-    unreachable_sentence,
-)
+from placements.explain.rollouts import blocked_removals_sentence, result_from_document, unreachable_sentence
 from placements.explain.vocabulary import counted, first_names
 from placements.models import ApprovalRequest, Binding, Placement, Rollout, StagedRun
 
@@ -32,7 +27,7 @@ _AT_CLUSTERS = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING)
 
 @dataclass(frozen=True, slots=True)
 class AttentionItem:
-    """One rollout that a user should act on: why, in words, and the rollout to open, if there is one.
+    """A rollout that a user should act on: why, in words, and the rollout to open, if there is one.
 
     `run` is the number of a rollout, `staged` the name of a staged run.
     """
@@ -47,13 +42,6 @@ class AttentionItem:
     @property
     def key(self) -> str:  # unique among the items of one page
         return f"{self.sort}-{self.staged or self.placement}"
-
-
-class Failures(NamedTuple):
-    """The failures of a placement: the kind of badge, and where."""
-
-    kind: str
-    words: str
 
 
 def waiting_count() -> int:
@@ -76,51 +64,35 @@ def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
 
 def needs_attention() -> list[AttentionItem]:
     """Return the first items of each kind, the worst kind first; five queries, however many there are."""
-    failed, suspended = _failed_and_suspended(_failures())
+    failed, suspended = _failed_and_suspended()
     rows = Rollout.objects.filter(_RUNNING, _STALLED | _UNREACHABLE | _BLOCKED_REMOVALS)
     rows = rows.order_by("placement_name").select_related("placement")
     rows = rows.only("placement_name", "number", "sync_result", "placement__paused_since")
-    staged, rolling = (
-        _staged_in_progress(),
-        ([(run, result_from_document(run.sync_result)) for run in rows[:_MOST_READ]]),
-    )
-    stalled = []
-    for run, result in rolling:
-        is_paused = run.placement is not None and run.placement.paused_since is not None
-        if result.phase is RunPhase.HALTED and not is_paused:
-            clusters = counted(len(result.blocked), "cluster")
-            words = f"Rollout {run.number} stalled: {clusters} blocked. {unreachable_sentence(result)}"
-            stalled.append(
-                AttentionItem("halted", run.placement_name, "attention", words.rstrip(), run.number)
-            )
-    others = [one for one in rolling if one[1].phase is not RunPhase.HALTED]
-    unreachable = [
-        AttentionItem(
-            "cut-off", run.placement_name, "attention", f"Rollout {run.number}: {words}", run.number
-        )
-        for run, words in ((run, unreachable_sentence(result)) for run, result in others)
-        if words
-    ]
-    blocked_removals = [
-        AttentionItem(
-            "held-back", run.placement_name, "attention", blocked_removals_sentence(removals), run.number
-        )
-        for run, removals in ((run, result.blocked_removals) for run, result in others)
-        if removals
-    ]
-    return [
-        *failed,
-        *_staged_failed(),
-        *stalled[:MOST],
-        *unreachable[:MOST],
-        *staged,
-        *blocked_removals[:MOST],
-        *suspended,
-    ]
+    items: dict[str, list[AttentionItem]] = {"halted": [], "cut-off": [], "held-back": []}
+
+    def add(sort: str, run: Rollout, sentence: str) -> None:
+        items[sort].append(AttentionItem(sort, run.placement_name, "attention", sentence, run.number))
+
+    for run in rows[:_MOST_READ]:
+        result = result_from_document(run.sync_result)
+        unreachable = unreachable_sentence(result)
+        if result.phase is RunPhase.HALTED:
+            if run.placement is None or run.placement.paused_since is None:
+                clusters = counted(len(result.blocked), "cluster")
+                sentence = f"Rollout {run.number} stalled: {clusters} blocked. {unreachable}"
+                add("halted", run, sentence.rstrip())
+            continue
+        if unreachable:
+            add("cut-off", run, f"Rollout {run.number}: {unreachable}")
+        if result.blocked_removals:
+            add("held-back", run, blocked_removals_sentence(result.blocked_removals))
+    stalled, cut_off, blocked_removals = (each[:MOST] for each in items.values())
+    staged = _staged_in_progress()
+    return [*failed, *_staged_failed(), *stalled, *cut_off, *staged, *blocked_removals, *suspended]
 
 
-def _failures() -> dict[str, Failures]:
-    """Return where something failed, or had no answer, for the first placements.
+def _failures() -> dict[str, tuple[str, str]]:
+    """Return the kind of badge, and where something failed or had no answer, for the first placements.
 
     A cluster that the heartbeat rule calls unreachable is listed with the rollout that waits for it.
     """
@@ -131,23 +103,20 @@ def _failures() -> dict[str, Failures]:
         sort=Case(When(has_failed, then=Value(_FAILED)), default=Value(_NO_RESPONSE))
     )
     counts = rows.values("placement__name", "sort").annotate(count=Count("pk"), first=Min("cluster_name"))
-    failures: dict[str, Failures] = {}
+    failures: dict[str, tuple[str, str]] = {}
     for row in counts.order_by("placement__name", "sort")[:MOST]:
         more = f" and {counted(row['count'] - 1, 'more cluster')}" if row["count"] > 1 else ""
         names = f"{row['first']}{more}"
+        found = ("attention", f"{names} {'are' if more else 'is'} not responding.")
         if row["sort"] == _FAILED:
-            found = Failures("failed", f"Failed on {names}.")
-        else:
-            is_are = "are" if more else "is"
-            found = Failures("attention", f"{names} {is_are} not responding.")
+            found = ("failed", f"Failed on {names}.")
         failures.setdefault(row["placement__name"], found)
     return failures
 
 
-def _failed_and_suspended(
-    failures: Mapping[str, Failures],
-) -> tuple[list[AttentionItem], list[AttentionItem]]:
+def _failed_and_suspended() -> tuple[list[AttentionItem], list[AttentionItem]]:
     """Return the items of the placements with failures, and of the first that are paused or stopped."""
+    failures = _failures()
     is_suspended = Q(paused_since__isnull=False) | Q(is_stopped=True)
     has_failed = Q(name__in=failures)
     rolling = Rollout.objects.filter(_RUNNING, placement=OuterRef("pk")).order_by("pk")
@@ -180,17 +149,11 @@ def _staged_failed() -> list[AttentionItem]:
     """Return the staged runs that failed, until there is a newer one of their placement."""
     newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
     rows = StagedRun.objects.filter(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
-    return [
-        AttentionItem(
-            "staged-failed",
-            run.placement_name,
-            "failed",
-            f"Staged run {run.name} failed. Clusters keep their current revision.",
-            None,
-            run.name,
-        )
-        for run in rows.order_by("-pk").only("name", "placement_name")[:MOST]
-    ]
+    items = []
+    for run in rows.order_by("-pk").only("name", "placement_name")[:MOST]:
+        words = f"Staged run {run.name} failed. Clusters keep their current revision."
+        items.append(AttentionItem("staged-failed", run.placement_name, "failed", words, None, run.name))
+    return items
 
 
 def _staged_in_progress() -> list[AttentionItem]:

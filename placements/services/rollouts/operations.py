@@ -18,6 +18,9 @@ from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.workqueue import enqueue_rollout
 
+_STARTED = "begun anew"
+"""The verb of the event, as stored."""
+
 
 class ActionNotAllowed(Exception):
     """The action makes no sense now; the message says why, and what would."""
@@ -66,8 +69,8 @@ def restart(name: str, *, by: User | None, now: datetime, expected: int | None =
     if not placement.is_stopped:
         raise ActionNotAllowed(f"{name} is not stopped; a rollout starts automatically when one is needed")
     placement.is_stopped = False
-    trigger = _set_trigger(placement, "begun anew", by=by)
-    _save(placement, "begun anew", ["is_stopped", *trigger], by=by, now=now)
+    trigger = _set_trigger(placement, _STARTED, by=by)
+    _save(placement, _STARTED, ["is_stopped", *trigger], by=by, now=now)
     return placement
 
 
@@ -138,14 +141,9 @@ def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = N
     placement.pinned_snapshot = None
     placement.selection_generation += 1
     placement.generation += 1
-    trigger = _set_trigger(placement, "released", by=by)
-    _save(
-        placement,
-        "released",
-        ["pinned_snapshot", "selection_generation", "generation", *trigger],
-        by=by,
-        now=now,
-    )
+    fields = ["pinned_snapshot", "selection_generation", "generation"]
+    fields += _set_trigger(placement, "released", by=by)
+    _save(placement, "released", fields, by=by, now=now)
     return placement
 
 

@@ -117,12 +117,8 @@ def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
 def version_names(run: Rollout) -> Mapping[str, str]:
     """Return the names of the versions on the clusters of a rollout, by their resource snapshots: `r4`."""
     rows = Binding.objects.filter(placement=run.placement_id, resource_snapshot__isnull=False)
-    pairs = (
-        rows.values_list("applied_version", "resource_snapshot__number")
-        .distinct()
-        .order_by("resource_snapshot__number")
-    )
-    names = {version: f"r{number}" for version, number in pairs}
+    pairs = rows.values_list("applied_version", "resource_snapshot__number").distinct()
+    names = {version: f"r{number}" for version, number in pairs.order_by("resource_snapshot__number")}
     return names if run.resource_number is None else {**names, run.version: f"r{run.resource_number}"}
 
 

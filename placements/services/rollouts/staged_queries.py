@@ -1,6 +1,6 @@
 """Queries for staged runs: manifest, progress, stages, the preview of a new run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -45,7 +45,6 @@ def run_manifest(run: StagedRun) -> dict[str, Any]:
 
 
 def progress_of(run: StagedRun) -> dict[str, Any]:
-    """Return the progress of a run."""
     result = result_in(run)
     return {
         "name": run.name,
@@ -150,8 +149,7 @@ class StageView:
 
     @property
     def waits_for_approval(self) -> bool:
-        tasks = [*([self.before] if self.before else []), *self.after]
-        return any(task.is_waiting and task.request for task in tasks)
+        return any(task and task.is_waiting and task.request for task in (self.before, *self.after))
 
     @property
     def total(self) -> int:
@@ -185,9 +183,8 @@ def pulse_of(name: str) -> str:
     if found is None:
         return ""
     changes, placement, revision = found
-    bindings = Binding.objects.filter(placement=placement).aggregate(
-        at=Max("phase_changed_at"), tries=Sum("attempts")
-    )
+    rows = Binding.objects.filter(placement=placement)
+    bindings = rows.aggregate(at=Max("phase_changed_at"), tries=Sum("attempts"))
     at = int(bindings["at"].timestamp() * 1000) if bindings["at"] else 0
     return f"{changes}.{revision or 0}.{at}.{bindings['tries'] or 0}"
 
@@ -221,7 +218,6 @@ class _StageBuilder:
 
     def build(self, number: int, stage: Stage, words: StageWords | None) -> StageView:
         """Return the view of one stage."""
-        steps, first = self.rows(stage)
         before, after = None, []
         if stage.needs_approval_before and stage.steps:
             before = self.approval(stage, ApprovalPoint.BEFORE)
@@ -229,21 +225,15 @@ class _StageBuilder:
             after.append(self.timed_wait(stage))
         if stage.needs_approval_after and stage.steps:
             after.append(self.approval(stage, ApprovalPoint.AFTER))
-        rows = tuple(self.step(step, stage) for step in steps)
+        # The rows of the window; otherwise those from the first cluster on that is not done.
+        if self.window and self.window.stage == stage.name:
+            first, most = self.window.first if self.window.first < len(stage.steps) else 0, MORE_ROWS
+        else:
+            first, most = next((at for at, step in enumerate(stage.steps) if not step.done_at), 0), ROWS
+            first = max(0, min(first, len(stage.steps) - ROWS))
+        rows = tuple(self.step(step, stage) for step in stage.steps[first : first + most])
         state = self.stage_state(stage)
         return StageView(number, stage, words, state, before, tuple(after), rows, first)
-
-    def rows(self, stage: Stage) -> tuple[Sequence[ClusterStep], int]:
-        """Return the rows of the window; otherwise those from the first cluster on that is not done."""
-        steps = stage.steps
-        if self.window and self.window.stage == stage.name:
-            first = self.window.first if self.window.first < len(steps) else 0
-            return steps[first : first + MORE_ROWS], first
-        if len(steps) <= ROWS:
-            return steps, 0
-        first = next((index for index, step in enumerate(steps) if not step.done_at), 0)
-        first = min(first, len(steps) - ROWS)
-        return steps[first : first + ROWS], first
 
     def approval(self, stage: Stage, point: ApprovalPoint) -> TaskView:
         request = self.requests.get((stage.name, str(point)))

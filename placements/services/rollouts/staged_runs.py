@@ -106,15 +106,13 @@ def _missing(
         message = f"the placement {placement.name} is being deleted"
         yield FieldError("spec.placementName", "being-deleted", message, "another placement")
     elif parse_placement(placement.document).spec.strategy.type is not StrategyType.EXTERNAL:
-        message = (
-            f"the placement {placement.name} is not updated by staged runs: its strategy is not External"
-        )
+        message = f"the placement {placement.name} is not updated by staged runs"
+        message = f"{message}: its strategy is not External"
         yield FieldError("spec.placementName", "not-staged", message, "a placement with strategy External")
     if strategy is None:
+        path, allowed = "spec.stagedRolloutStrategyName", "a ClusterStagedUpdateStrategy"
         message = f"no strategy is named {spec.staged_rollout_strategy_name!r}"
-        yield FieldError(
-            "spec.stagedRolloutStrategyName", "not-found", message, "a ClusterStagedUpdateStrategy"
-        )
+        yield FieldError(path, "not-found", message, allowed)
     if placement and spec.resource_snapshot_index and snapshot is None:
         numbers = ResourceSnapshot.objects.filter(placement=placement).order_by("number")
         known = ", ".join(map(str, numbers.values_list("number", flat=True))) or "none is there yet"
@@ -133,20 +131,13 @@ def _change(
     before, state = parse_staged_run(run.document), manifest.spec.state
     faults = run_change_faults(before, manifest)
     if run.ended_at and state != before.spec.state:
-        faults.append(
-            FieldError("spec.state", "ended", f"the run has ended ({run.status})", "make a new run")
-        )
+        message = f"the run has ended ({run.status})"
+        faults.append(FieldError("spec.state", "ended", message, "make a new run"))
     if faults:
         raise InvalidManifest(faults)
     _set_started(run, state, by=by, now=now)
-    event = AuditEvent(
-        _VERBS[state] if state != before.spec.state else "changed",
-        STAGED_RUN,
-        run.name,
-        revision=run.revision + 1,
-        before=run.document,
-        after=written,
-    )
+    verb = _VERBS[state] if state != before.spec.state else "changed"
+    event = AuditEvent(verb, STAGED_RUN, run.name, run.revision + 1, before=run.document, after=written)
     run.document, run.revision, run.progress_version = written, run.revision + 1, run.progress_version + 1
     run.save(update_fields=["document", "revision", "progress_version", "started_at", "started_by"])
     record(event, by=by, now=now)
@@ -175,17 +166,15 @@ def start_run(
     Without a snapshot it rolls out what the hub has when it starts. Raise InvalidManifest, also when the name
     exists.
     """
-    index = {} if snapshot is None else {"resourceSnapshotIndex": str(snapshot)}
+    spec = {"placementName": placement, "stagedRolloutStrategyName": strategy}
+    if snapshot is not None:
+        spec["resourceSnapshotIndex"] = str(snapshot)
+    spec["state"] = str(RunState.INITIALIZE if is_prepared else RunState.RUN)
     document = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": STAGED_RUN_KIND,
         "metadata": {"name": name},
-        "spec": {
-            "placementName": placement,
-            "stagedRolloutStrategyName": strategy,
-            **index,
-            "state": str(RunState.INITIALIZE if is_prepared else RunState.RUN),
-        },
+        "spec": spec,
     }
     try:
         return save_run(document, by=by, now=now, expected=0).object

@@ -34,7 +34,7 @@ def run_scenario(case: Raw) -> list[dict[str, Any]]:
     """Run every step of a scenario; return the result of each. Raise InvalidManifest."""
     semantics = parse_semantics(case.get("semantics") or Semantics.KUBEFLEET.value)
     hub = _Hub(semantics, {cluster.name: cluster for cluster in parse_clusters(case.get("clusters"))})
-    return [hub.run(step, f"steps[{index}]") for index, step in enumerate(_objects(case["steps"], "steps"))]
+    return [hub.run(step, f"steps[{index}]") for index, step in enumerate(_items(case["steps"], "steps"))]
 
 
 @dataclass
@@ -67,12 +67,9 @@ class _Hub:
 
     def run(self, step: Raw, path: str) -> dict[str, Any]:
         """Change the fleet, bind, set the policy, and run a cycle; return its result."""
-        for index, change in enumerate(_objects(step.get("fleet"), f"{path}.fleet")):
+        for index, change in enumerate(_items(step.get("fleet"), f"{path}.fleet")):
             self._change(change, f"{path}.fleet[{index}]")
-        for index, name in enumerate(_list(step.get("bind"), f"{path}.bind")):
-            if not isinstance(name, str):
-                message = "Invalid value: must be the name of a cluster"
-                raise _fault(f"{path}.bind[{index}]", "wrong-type", message, "text")
+        for name in _items(step.get("bind"), f"{path}.bind", str, "the name of a cluster", "text"):
             placed = self.placed.get(name)
             if placed is not None and placed.binding.state is BindingState.SCHEDULED:
                 placed.binding = replace(placed.binding, state=BindingState.BOUND)
@@ -99,31 +96,24 @@ class _Hub:
                 self.placed[binding.cluster] = _Placed(binding, self.snapshot)
         self.status = hub_status(decision) or self.status
 
-        answer = {
+        return {
             "bindings": [self.placed[name].plain(self.snapshot) for name in sorted(self.placed)],
             "pickedOrder": list(decision.picked_names),
             "condition": self.status and self.status.condition,
             "decisions": [] if self.status is None else list(self.status.decisions),
+            **({"error": True} if decision.is_failed else {}),
         }
-        return {**answer, "error": True} if decision.is_failed else answer
 
     def _change(self, change: Raw, path: str) -> None:
         operation = change.get("op")
         if operation not in _CHANGES:
-            raise _fault(
-                f"{path}.op",
-                "not-one-of",
-                "Unsupported value: not a change of the fleet",
-                ", ".join(_CHANGES),
-            )
+            message = "Unsupported value: not a change of the fleet"
+            raise _fault(f"{path}.op", "not-one-of", message, ", ".join(_CHANGES))
         if operation == "add":
             cluster = parse_case_cluster(change.get("cluster"), path=f"{path}.cluster")
             if cluster.name in self.clusters:
-                raise _fault(
-                    f"{path}.cluster.name",
-                    "duplicate",
-                    f"Duplicate value: {cluster.name} is in the fleet already",
-                )
+                message = f"Duplicate value: {cluster.name} is in the fleet already"
+                raise _fault(f"{path}.cluster.name", "duplicate", message)
             self.clusters[cluster.name] = cluster
             return
         name = change.get("name")
@@ -138,19 +128,16 @@ class _Hub:
             self.clusters[name] = self.clusters[name]._replace(**{field: getattr(read, field)})
 
 
-def _objects(raw: object, path: str) -> list[Raw]:
-    items = _list(raw, path)
-    for index, item in enumerate(items):
-        if not isinstance(item, Mapping):
-            raise _fault(f"{path}[{index}]", "wrong-type", "Invalid value: must be an object", "an object")
-    return items
-
-
-def _list(raw: object, path: str) -> list[Any]:
+def _items(
+    raw: object, path: str, kind: type = Mapping, noun: str = "an object", allowed: str = "an object"
+) -> list[Any]:
     if raw is None:
         return []
     if not isinstance(raw, list):
         raise _fault(path, "wrong-type", "Invalid value: must be a list", "a list")
+    for index, item in enumerate(raw):
+        if not isinstance(item, kind):
+            raise _fault(f"{path}[{index}]", "wrong-type", f"Invalid value: must be {noun}", allowed)
     return raw
 
 
@@ -191,7 +178,7 @@ def _error(fault: FieldError) -> Answer:
     return {"code": fault.code, "path": fault.path, "message": fault.message}
 
 
-def _single(case: Mapping[str, Any]) -> Answer:
+def _single(case: Raw) -> Answer:
     decision = schedule(_cycle(case))
     if decision.is_failed:
         path = "policy.topologySpreadConstraints" if case.get("placement") is None else "placement.spec"
@@ -205,10 +192,26 @@ def _single(case: Mapping[str, Any]) -> Answer:
     }
 
 
-def _cycle(case: Mapping[str, Any]) -> Cycle:
-    semantics = parse_semantics(case.get("semantics"))
-    if misplaced := list(_misplaced(case, semantics)):
+def _cycle(case: Raw) -> Cycle:
+    semantics, misplaced = parse_semantics(case.get("semantics")), []
+    for key in sorted(case.keys() - _KEYS):  # others, such as a source, are free
+        similar = difflib.get_close_matches(key.lower(), _KEYS - case.keys(), n=1, cutoff=_ALIKE)
+        if similar:
+            message = f'Unknown field. Did you mean "{similar[0]}"?'
+            misplaced.append(FieldError(key, "unknown-field", message))
+    if semantics is not Semantics.OCM:
+        message = f"Forbidden: only allowed for ocm semantics, not for {semantics}"
+        misplaced += [
+            FieldError(key, "field-of-other-semantics", message, "no such field")
+            for key in ("placement", "ocm")
+            if case.get(key) is not None
+        ]
+    elif case.get("placement") is not None and case.get("policy") is not None:
+        message = "Forbidden: not allowed together with placement"
+        misplaced.append(FieldError("policy", "conflict", message, "one of the two"))
+    if misplaced:
         raise InvalidManifest(misplaced)
+
     fleet = Fleet(parse_clusters(case.get("clusters")))
     bindings = parse_case_bindings(case.get("bindings"))
     if semantics is not Semantics.OCM:
@@ -222,33 +225,12 @@ def _cycle(case: Mapping[str, Any]) -> Cycle:
     return Cycle(fleet, policy, bindings, semantics, options.to_plain())
 
 
-def _misplaced(case: Mapping[str, Any], semantics: Semantics) -> Iterator[FieldError]:
-    """Refuse keys that would be ignored silently; other keys, such as a source, are free."""
-    for key in sorted(case.keys() - _KEYS):
-        similar = difflib.get_close_matches(key.lower(), _KEYS - case.keys(), n=1, cutoff=_ALIKE)
-        if similar:
-            yield FieldError(key, "unknown-field", f'Unknown field. Did you mean "{similar[0]}"?')
-    if semantics is not Semantics.OCM:
-        for key in ("placement", "ocm"):
-            if case.get(key) is not None:
-                message = f"Forbidden: only allowed for ocm semantics, not for {semantics}"
-                yield FieldError(key, "field-of-other-semantics", message, "no such field")
-    elif case.get("placement") is not None and case.get("policy") is not None:
-        yield FieldError(
-            "policy", "conflict", "Forbidden: not allowed together with placement", "one of the two"
-        )
-
-
 def failure_fault(decision: Decision, path: str) -> FieldError:
     """Return why the cycle failed, as an error: a malformed property, or what `path` requires."""
     if decision.is_unsatisfiable:
         number = decision.cycle.policy.number_of_clusters
-        message = f"Fewer than {number} clusters can be picked"
-        return FieldError(path, "unsatisfiable", message)
+        return FieldError(path, "unsatisfiable", f"Fewer than {number} clusters can be picked")
     first = decision.malformed[0]
     place = format_path(("clusters", first.cluster, "properties", first.property))
-    return FieldError(
-        place,
-        "malformed-property",
-        f"Invalid value: {first.text[:60]!r}: must be a quantity, since the policy compares it",
-    )
+    message = f"Invalid value: {first.text[:60]!r}: must be a quantity, since the policy compares it"
+    return FieldError(place, "malformed-property", message)

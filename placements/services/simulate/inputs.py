@@ -28,8 +28,7 @@ from placements.manifests.binding import (
     parse_binding,
     parse_case_bindings,
 )
-from placements.manifests.ocm_placement import is_ocm_placement
-from placements.manifests.placement import parse_placement
+from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.services.simulate.translate import PlacementInput, placement_input
 
 Value = TypeVar("Value")
@@ -65,24 +64,19 @@ def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: boo
         raise _fault("", "required", "No member cluster found", "MemberCluster objects, their List, or cases")
     refuse_twice(
         reads,
-        lambda entries: [
-            one.metadata.name if isinstance(one, MemberClusterManifest) else one.name for one in entries
-        ],
+        lambda entries: [one.name if isinstance(one, Cluster) else one.metadata.name for one in entries],
         "metadata.name",
     )
     entries = [one for read in reads for one in read.value]
     members = [one for one in entries if isinstance(one, MemberClusterManifest)]
     moment = now or newest_heartbeat_of(members) or _LONG_AGO
     fleet = Fleet(
-        one.cluster(now=moment, strict_health=strict_health)
-        if isinstance(one, MemberClusterManifest)
-        else one
+        one if isinstance(one, Cluster) else one.cluster(now=moment, strict_health=strict_health)
         for one in entries
     )
     caveats: list[ManifestWarning] = []
-    names = [
-        one.metadata.name for one in members if one.status is None and not one.metadata.deletion_timestamp
-    ]
+    without_status = [one.metadata for one in members if one.status is None]
+    names = [one.name for one in without_status if not one.deletion_timestamp]
     if names and not strict_health:
         more = ", …" if len(names) > 5 else ""
         message = f"{len(names)} without a status, counted as eligible: {', '.join(names[:5])}{more}"
@@ -138,12 +132,10 @@ def read_wish(source: bytes, *, name: str | None = None) -> PlacementInput:
         problem = "found more than once" if found else "not found in this file"
         raise _fault("metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {listed}")
     if not inputs:
-        raise _fault(
-            "", "required", f"No {PLACEMENT_KIND} found", f"one {PLACEMENT_KIND}, or a Placement of OCM"
-        )
-    raise _fault(
-        "metadata.name", "too-many", f"{len(found)} placements found: select one with --name", listed
-    )
+        allowed = f"one {PLACEMENT_KIND}, or a Placement of OCM"
+        raise _fault("", "required", f"No {PLACEMENT_KIND} found", allowed)
+    message = f"{len(found)} placements found: select one with --name"
+    raise _fault("metadata.name", "too-many", message, listed)
 
 
 def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None = None) -> BindingsFile:
@@ -156,12 +148,8 @@ def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None 
     if any("kind" in item.data for item in items if isinstance(item.data, dict)):
         return _hub_bindings(read_each(items, _of_kind(BINDING_KIND, parse_binding)), placement, snapshot)
     if snapshot is not None:
-        raise _fault(
-            "",
-            "conflict",
-            "Forbidden: --snapshot is only allowed with ClusterResourceBinding objects",
-            "no --snapshot",
-        )
+        message = "Forbidden: --snapshot is only allowed with ClusterResourceBinding objects"
+        raise _fault("", "conflict", message, "no --snapshot")
     reads = read_each(items, _plain_bindings)
     refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster")
     return BindingsFile(tuple(one for read in reads for one in read.value))
@@ -190,10 +178,10 @@ def _hub_bindings(
 def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
     if isinstance(data, dict) and "bindings" in data:
         return parse_case_bindings(data["bindings"])
+    prefix = "bindings" if isinstance(data, list) else "bindings[0]"
     try:
         return parse_case_bindings(data if isinstance(data, list) else [data])
     except InvalidManifest as found:
-        prefix = "bindings" if isinstance(data, list) else "bindings[0]"
         raise InvalidManifest(
             replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in found.faults
         ) from found

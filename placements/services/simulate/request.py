@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
@@ -99,39 +99,29 @@ class _Inputs:
 
 
 def _read(request: Request) -> _Inputs:
-    reader = _Reader()
-    fleet = reader.read(
-        request.clusters, lambda text: read_fleet(text, now=request.now, strict_health=request.strict_health)
-    )
-    placement_input = reader.read(request.placement, lambda text: read_wish(text, name=request.name))
+    faults: list[tuple[str, FieldError]] = []
+
+    def read(source: RequestSource, parse: Callable[..., Value], **options: Any) -> Value | None:
+        if isinstance(source.content, OSError):
+            reason = source.content.strerror or str(source.content)
+            faults.append((source.name, FieldError("", "unreadable", f"Cannot read the file: {reason}")))
+            return None
+        try:
+            return parse(source.content, **options)
+        except InvalidManifest as found:
+            faults.extend((source.name, fault) for fault in found.faults)
+            return None
+
+    fleet = read(request.clusters, read_fleet, now=request.now, strict_health=request.strict_health)
+    placement_input = read(request.placement, read_wish, name=request.name)
     bindings: BindingsFile | None = BindingsFile(())
     if request.bindings is not None:
         owner = request.name if placement_input is None else placement_input.name
-        bindings = reader.read(
-            request.bindings, lambda text: read_bindings(text, placement=owner, snapshot=request.snapshot)
-        )
+        bindings = read(request.bindings, read_bindings, placement=owner, snapshot=request.snapshot)
     if fleet is None or placement_input is None or bindings is None:
-        raise BadInputError(reader.faults)
+        raise BadInputError(faults)
     caveats = (*fleet.caveats, *bindings.caveats)
     return _Inputs(fleet.fleet, placement_input, bindings.bindings, caveats, fleet.judged_at)
-
-
-class _Reader:
-    """Reads one file after another and collects the errors of all of them."""
-
-    def __init__(self) -> None:
-        self.faults: list[tuple[str, FieldError]] = []
-
-    def read(self, source: RequestSource, parse: Callable[[bytes], Value]) -> Value | None:
-        if isinstance(source.content, OSError):
-            reason = source.content.strerror or str(source.content)
-            self.faults.append((source.name, FieldError("", "unreadable", f"Cannot read the file: {reason}")))
-            return None
-        try:
-            return parse(source.content)
-        except InvalidManifest as found:
-            self.faults += [(source.name, fault) for fault in found.faults]
-            return None
 
 
 def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:

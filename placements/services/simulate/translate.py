@@ -11,10 +11,11 @@ from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ManifestWarning, format_path
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
+from placements.explain.vocabulary import joined
 from placements.manifests.binding import PlacedBinding
+from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.ocm_options import OcmOptions, parse_ocm_options, refuse_weighted_limits
 from placements.manifests.placement import (
-    SPREAD_OPTIONS_ANNOTATION,
     ClusterResourcePlacement,
     OcmPlacement,
     placement_caveats,
@@ -73,11 +74,9 @@ def placement_input(placement: ClusterResourcePlacement) -> PlacementInput:
 def _checked(policy: PlacementPolicy, options: Mapping[str, Any]) -> Mapping[str, Any]:
     path = format_path(("metadata", "annotations", SPREAD_OPTIONS_ANNOTATION))
     chosen = parse_ocm_options(dict(options), path=path)
-    places = (
-        f"spec.policy.topologySpreadConstraints[{index}]"
-        for index in range(len(policy.topology_spread_constraints))
-    )
-    refuse_weighted_limits(policy, chosen, places=list(places))
+    count = len(policy.topology_spread_constraints)
+    places = [f"spec.policy.topologySpreadConstraints[{index}]" for index in range(count)]
+    refuse_weighted_limits(policy, chosen, places=places)
     return chosen.to_plain()
 
 
@@ -88,7 +87,7 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
     """
     if semantics is placement_input.semantics:
         return placement_input
-    plain = placement_input.policy.canonical()
+    plain = placement_input.policy.to_plain()
     lost = [
         _left_out(f"policy.topologySpreadConstraints[{index}].{name}", semantics)
         for index, constraint in enumerate(plain.get("topologySpreadConstraints", []))
@@ -98,9 +97,7 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
     lost += _leave_out_ocm(plain, placement_input, semantics)
     # The target's own parser would refuse what only its own manifests must not have, such as large weights.
     policy = parse_policy(plain, semantics=Semantics.KUBERNETES)
-    options: Mapping[str, Any] = {}
-    if semantics is Semantics.OCM:
-        options = _checked(policy, placement_input.options)
+    options = _checked(policy, placement_input.options) if semantics is Semantics.OCM else {}
 
     path = f"policy.affinity.clusterAffinity.{_PREFERRED}"
     rows = [term["topologyKey"] for term in _row_terms(placement_input) for _ in term["topologyWeights"]]
@@ -117,9 +114,9 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
 
 def _row_terms(placement_input: PlacementInput) -> list[Mapping[str, Any]]:
     """Return the affinity rows, by topology key, that can be translated: those on labels."""
-    terms = (
-        placement_input.options.get("affinityTerms", ()) if placement_input.semantics is Semantics.OCM else ()
-    )
+    if placement_input.semantics is not Semantics.OCM:
+        return []
+    terms = placement_input.options.get("affinityTerms", ())
     return [one for one in terms if one.get("topologyKeyType") != "Claim"]
 
 
@@ -144,30 +141,25 @@ def _leave_out_ocm(
             yield _left_out(f"{_TERMS}[{index}].claimSelector", semantics, "a claim selector")
 
     yield from _prefer_rows(plain, placement_input, semantics)
-    if lost := list(dict.fromkeys(_options_left_out(placement_input))):
-        *most, last = lost
-        yield _left_out("spec", semantics, f"{', '.join(most)} and {last}" if most else last)
-
-
-def _options_left_out(placement_input: PlacementInput) -> Iterator[str]:
-    """Return what weighs, explicitly or by default, and every other option that is not its default."""
     if placement_input.semantics is not Semantics.OCM:
         return
+    # What weighs, explicitly or by default, and every other option that is not its default.
     defaults = {**OcmOptions().to_plain(), "balance": {}, "domainWeights": {}}
-    for name, default in defaults.items():
-        value = placement_input.options.get(name, default)
-        if value != default or (name in _WEIGHS_BY_DEFAULT and value):
-            yield _WEIGHED.get(name, name)
+    options = {**defaults, **placement_input.options}
+    lost = dict.fromkeys(
+        _WEIGHED.get(name, name)
+        for name, default in defaults.items()
+        if options[name] != default or (name in _WEIGHS_BY_DEFAULT and default)
+    )
+    if lost:
+        yield _left_out("spec", semantics, joined(list(lost)))
 
 
 def _prefer_rows(
     plain: dict[str, Any], placement_input: PlacementInput, semantics: Semantics
 ) -> Iterator[ManifestWarning]:
     """Turn affinity rows on labels into preferred terms of the same weights, which they replace."""
-    has_rows = placement_input.semantics is Semantics.OCM and bool(
-        placement_input.options.get("affinityTerms")
-    )
-    if not has_rows:
+    if placement_input.semantics is not Semantics.OCM or not placement_input.options.get("affinityTerms"):
         return
     affinity, rows = plain.get("affinity", {}).get("clusterAffinity", {}), _row_terms(placement_input)
     if affinity.pop(_PREFERRED, None):

@@ -1,7 +1,7 @@
 """What-if analyses of cluster loss: saved, then evaluated in parts, without effect on placements."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from time import perf_counter
 
@@ -13,7 +13,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.audit import actor_name
 from fleetui.task_queue import enqueue
-from placements.engine.scheduling.dependencies import labels_read, properties_read
+from placements.engine.scheduling.decision import labels_read, properties_read
 from placements.explain.what_if import choice_words
 from placements.models import (
     Decision,
@@ -106,7 +106,7 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
             row.save(update_fields=["without", "cordoned", "fleet_version"])
     fleets = {Variant.LEAVE: row.without, Variant.CORDON: row.cordoned}
     while left := _next(row):
-        without, cordoned = (fleet_of(fleets[variant].pk) for variant in (Variant.LEAVE, Variant.CORDON))
+        without, cordoned = fleet_of(row.without.pk), fleet_of(row.cordoned.pk)
         latest = PolicySnapshot.objects.filter(placement__in=list(left), is_latest=True)
         numbers = dict(latest.values_list("placement_id", "number"))
         for placement, cycle in cycles_of(left, without):
@@ -114,13 +114,21 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
             other = replace(cycle, fleet=cordoned)
             leave = evaluate(cycle, row.clusters, Variant.LEAVE, was_fulfilled=was_fulfilled)
             cordon = evaluate(other, row.clusters, Variant.CORDON, was_fulfilled=was_fulfilled)
-            took = (perf_counter() - started) * 1000 / len(Variant)
-            evaluated = _Evaluated(
-                row, placement, numbers[placement.pk], took, note_on(leave, cordon, row.clusters), now
-            )
+            shared = {
+                "placement": placement,
+                "policy_number": numbers[placement.pk],
+                "milliseconds": (perf_counter() - started) * 1000 / len(Variant),
+                "wanted": placement.number_of_clusters,
+                "note": note_on(leave, cordon, row.clusters),
+            }
             with transaction.atomic():
-                _write(evaluated, leave, Variant.LEAVE, fleets[Variant.LEAVE])
-                _write(evaluated, cordon, Variant.CORDON, fleets[Variant.CORDON])
+                for variant, result in ((Variant.LEAVE, leave), (Variant.CORDON, cordon)):
+                    ScenarioDecision.objects.update_or_create(
+                        scenario=row,
+                        variant=variant,
+                        placement_name=placement.name,
+                        defaults={**shared, **_columns(result, fleets[variant], now=now)},
+                    )
         if perf_counter() > until:
             break
     row.evaluate_at = now if left and _next(row) else None
@@ -134,33 +142,16 @@ def _next(row: Scenario) -> list[Placement]:
     return list(rows.order_by("name")[:_BATCH])
 
 
-@dataclass(frozen=True, slots=True)
-class _Evaluated:
-    """What the results of a placement under both variants share."""
-
-    scenario: Scenario
-    placement: Placement
-    policy_number: int
-    milliseconds: float
-    note: str
-    now: datetime
-
-
-def _write(evaluated: _Evaluated, found: ScenarioResult, variant: str, fleet: FleetRecord) -> None:
+def _columns(found: ScenarioResult, fleet: FleetRecord, *, now: datetime) -> dict[str, object]:
+    """Return the columns of one variant; stores the record of its decision."""
     cycle = found.decision.cycle
-    digest = cycle.fleet.digest(labels_read(cycle), properties_read(cycle))
-    record = stored_decision(found.decision, fleet, now=evaluated.now)
     joins = found.joins[:_SHOWN]
-    values = {
-        "placement": evaluated.placement,
-        "record": record,
-        "policy_number": evaluated.policy_number,
-        "fleet_digest": digest,
-        "milliseconds": evaluated.milliseconds,
+    return {
+        "record": stored_decision(found.decision, fleet, now=now),
+        "fleet_digest": cycle.fleet.digest(labels_read(cycle), properties_read(cycle)),
         "impact": found.impact,
         "rank": RANKS[found.impact],
         "is_fulfilled": found.decision.is_fulfilled,
-        "wanted": evaluated.placement.number_of_clusters,
         "placed_before": found.placed_before,
         "placed_after": found.placed_after,
         "joins_count": len(found.joins),
@@ -169,11 +160,7 @@ def _write(evaluated: _Evaluated, found: ScenarioResult, variant: str, fleet: Fl
         "scores": [[one.topology_spread_score, one.affinity_score] for one in joins],
         "leaves": list(found.leaves[:_SHOWN]),
         "why": found.why,
-        "note": evaluated.note,
     }
-    ScenarioDecision.objects.update_or_create(
-        scenario=evaluated.scenario, variant=variant, placement_name=evaluated.placement.name, defaults=values
-    )
 
 
 def _prune() -> None:

@@ -15,7 +15,6 @@ from clusters.fleet import Fleet
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.bulk import batched
-from placements.engine.disruption import KeptReason
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, Picked
 from placements.engine.scheduling.scheduler import schedule
@@ -82,12 +81,10 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
         for at, name in enumerate(names)
         if name not in known
     ]
-    labelled: set[str] = set()
-    if labels:
-        rows = clusters_matching(ClusterFilter(labels=tuple(labels)))
-        labelled = set(rows.values_list("name", flat=True))
-        if not labelled:
-            faults.append(FieldError("labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"))
+    rows = clusters_matching(ClusterFilter(labels=tuple(labels)))
+    labelled = set(rows.values_list("name", flat=True)) if labels else set()
+    if labels and not labelled:
+        faults.append(FieldError("labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"))
     if not names and not labels:
         allowed = "names, or labels such as region=east"
         faults.append(FieldError("clusters", "required", "Required value", allowed))
@@ -116,44 +113,30 @@ def evaluate(
         if not _changes(following):
             break
         chain.append(following)
-    before, after = _active(cycle.live_bindings), _after(chain[-1])
-    picked = {one.cluster: one for decision in chain for one in decision.picked}
-    supposed = ScenarioResult(
-        chain[-1],
-        PlacementImpact.STAYS,
-        tuple(one for name, one in picked.items() if name in after - before),
-        tuple(sorted(before - after)),
-        len(before),
-        len(after),
-        "",
-    )
+    decision, before, after = chain[-1], _active(cycle.live_bindings), _after(chain[-1])
+    picked = {one.cluster: one for link in chain for one in link.picked}
+    joins = tuple(one for name, one in picked.items() if name in after - before)
+    leaves = tuple(sorted(before - after))
+
     is_there = not before.isdisjoint(clusters)
-    impact, why = _impact(supposed, is_there=is_there, stays=stays, was_fulfilled=was_fulfilled)
-    return replace(supposed, impact=impact, why=why)
+    is_short = decision.is_failed or not decision.is_fulfilled
+    is_worse = len(after) < len(before) or was_fulfilled is True
+    is_touched = is_there or bool(joins or leaves)
+    is_stuck = is_short and is_worse and (is_touched or was_fulfilled)
+    impact, why = PlacementImpact.STAYS, ""
+    if stays and not leaves and (is_stuck or (is_there and not joins)):
+        impact, why = PlacementImpact.CANNOT, stays_words(stays)
+    elif is_stuck:
+        impact, why = PlacementImpact.STUCK, stuck_words(decision)
+    elif joins:
+        impact = PlacementImpact.MOVES
+    elif leaves:
+        impact = PlacementImpact.SHRINKS
+    return ScenarioResult(decision, impact, joins, leaves, len(before), len(after), why)
 
 
 def _changes(decision: Decision) -> bool:
     return not decision.is_failed and bool(_after(decision) != _active(decision.cycle.live_bindings))
-
-
-def _impact(
-    found: ScenarioResult, *, is_there: bool, stays: KeptReason | None, was_fulfilled: bool | None
-) -> tuple[PlacementImpact, str]:
-    decision = found.decision
-    is_short = decision.is_failed or not decision.is_fulfilled
-    is_worse = found.placed_after < found.placed_before or was_fulfilled is True
-    is_touched = is_there or bool(found.joins or found.leaves)
-    if is_short and is_worse and (is_touched or was_fulfilled):
-        return (
-            (PlacementImpact.CANNOT, stays_words(stays))
-            if stays and not found.leaves
-            else (PlacementImpact.STUCK, stuck_words(decision))
-        )
-    if found.joins:
-        return PlacementImpact.MOVES, ""
-    if found.leaves:
-        return PlacementImpact.SHRINKS, ""
-    return (PlacementImpact.CANNOT, stays_words(stays)) if is_there and stays else (PlacementImpact.STAYS, "")
 
 
 def _after(decision: Decision) -> frozenset[str]:

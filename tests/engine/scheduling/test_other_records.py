@@ -163,7 +163,7 @@ def test_a_placed_cluster_that_is_not_chosen_again_is_told_what_decided() -> Non
     outcome = Outcomes(schedule(_ocm(members, {"numberOfClusters": 1}, "b"))).of("b")
 
     assert outcome.outcome is Outcome.UNSCHEDULED
-    assert [one.code for one in outcome.reasons] == [ReasonCode.CHOSEN_ANEW, ReasonCode.UNTOLERATED_TAINT]
+    assert [one.code for one in outcome.reasons] == [ReasonCode.CHOSEN_AGAIN, ReasonCode.UNTOLERATED_TAINT]
 
 
 def test_the_number_that_ranks_is_shown_where_it_is_made_of_several() -> None:

@@ -117,8 +117,7 @@ def test_t7_fewer_groups_than_min_domains_make_the_minimum_zero() -> None:
         " (gap 3 > maxSkew 2)"
     ]
     assert verdict_sentence(verdict) == (
-        "zone=z1 would be 3, 3 above 0, which counts as the smallest while there are fewer than 5 domains"
-        " (maxSkew 2)"
+        "zone=z1 would be 3 vs. minimum 0, as there are fewer than 5 domains (gap 3 > maxSkew 2)"
     )
 
 

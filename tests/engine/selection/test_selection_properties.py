@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, ObjectKey
 from placements.engine.selection import Selection, concerns, select
-from placements.manifests.placement import ResourceSelector, parse_placement_spec
+from placements.manifests.placement import ResourceSelector
+from tests.documents import parse_placement_spec
 from tests.hub_objects import manifest
 
 Draw = st.DrawFn

@@ -34,7 +34,7 @@ ROWS = [
         ],
     }
 ]
-TERMS = pick_n(1, prefer=[prefer(20, labelled(zone="1"))]).canonical()
+TERMS = pick_n(1, prefer=[prefer(20, labelled(zone="1"))]).to_plain()
 
 
 def _weighed(policy: dict[str, Any], **options: Any) -> Decision:

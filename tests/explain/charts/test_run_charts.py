@@ -1,6 +1,7 @@
 """C8 and C9: a run against its safety lines, and its timeline."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -70,17 +71,26 @@ def test_lines_are_drawn_at_n_and_at_the_floor_and_the_ceiling_only_where_someth
             "Lowest: 2 available, 1 below the minimum of 3 (clusters failed or unreachable).",
         ),
         (
-            [RolloutMoment(_at(0), _tally(0, 0, 5))],
-            "Initial deployment: the minimum does not apply until 3 clusters are available.",
+            [RolloutMoment(_at(0), _tally(0, 1, 4))],
+            "The minimum does not apply until 3 clusters are available.",
         ),
         (
-            [RolloutMoment(_at(0), _tally(0, 0, 5)), RolloutMoment(_at(9), _tally(0, 5))],
+            [RolloutMoment(_at(0), _tally(0, 1, 4)), RolloutMoment(_at(9), _tally(0, 5))],
             "Lowest: 5 available (minimum 3).",
         ),
     ],
 )
 def test_the_sentence_says_how_near_the_floor_it_came(moments: list[RolloutMoment], words: str) -> None:
     assert words in _area(moments).caption
+
+
+@pytest.mark.parametrize("later", [[], [RolloutMoment(_at(9), _tally(0, 4, 1))]])
+def test_an_initial_deployment_has_no_minimum(later: list[RolloutMoment]) -> None:
+    chart = _area([RolloutMoment(_at(0), _tally(0, 0, 5)), *later])
+
+    assert "Initial deployment." in chart.caption
+    assert not re.search("minimum|lowest|floor", chart.caption, re.IGNORECASE)
+    assert [shape["y0"] for shape in json.loads(chart.json)["layout"]["shapes"]] == [5]
 
 
 def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:

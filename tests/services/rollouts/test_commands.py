@@ -29,7 +29,7 @@ def test_evict_says_what_became_of_it() -> None:
     world.run(until=world.is_settled)
     save_budget(budget(maxUnavailable=1), by=None, now=NOW)
 
-    assert said("evict", "web", "c000").startswith("Carried out: the disruption budget allows it")
+    assert said("evict", "web", "c000").startswith("Executed: the disruption budget allows it")
     with pytest.raises(CommandError, match="does not allow it") as refused:
         said("evict", "web", "c001")
     assert refused.value.returncode == 1

@@ -50,7 +50,7 @@ def test_a_drain_waits_for_the_run_that_has_still_to_update_the_cluster() -> Non
     world.run(until=lambda: Drain.objects.get().state == "done")
 
     assert (waiting.state, waiting.why) == ("blocked", "staged-run")
-    assert step_sentence(waiting).startswith("Staged: a run is under way")
+    assert step_sentence(waiting).startswith("Staged: a run is in progress")
     assert world.indices() == {"c000": 0, "c001": 0, "c002": 0}
     assert (step().state, step().why) == ("next-run", "next-run")
     assert Binding.objects.get(cluster_name="c002").state == BindingState.UNSCHEDULED
@@ -110,7 +110,7 @@ def test_the_impact_of_a_drain_tells_of_the_run() -> None:
     [row] = drain_impact("c002", now=world.now).rows
 
     assert row.impact is EvictionImpact.BLOCKED
-    assert row.said.startswith("Staged: a run is under way")
+    assert row.said.startswith("Staged: a run is in progress")
 
 
 def test_what_was_stopped_and_is_staged_since_can_be_drained() -> None:

@@ -15,8 +15,8 @@ from clusters.operations.change_log import lock_fleet
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Placement, StagedRun
 from placements.services.apply import apply_documents
-from placements.services.editor.operations import ReviewedDraft, confirm_draft, start_draft, text_digest
-from placements.services.editor.queries import preview_draft
+from placements.services.editor.operations import ReviewedDraft, confirm_draft, start_draft
+from placements.services.editor.preview import preview_draft
 from placements.services.editor.validation import PlacementDraft
 from placements.services.rollouts import staged_operations
 from placements.services.rollouts.controller import sync_rollout
@@ -106,7 +106,7 @@ def test_who_confirms_a_draft_waits_for_the_fleet_first() -> None:
     text = dump_yaml(placement_document("web", pick_n_spec(2)))
     draft = start_draft(text, placement=Placement.objects.get(), by=ana, now=world.now)
     preview = preview_draft(PlacementDraft.parse(text), saved=draft.placement, now=world.now)
-    reviewed = ReviewedDraft(text_digest(text), preview.decision_id)
+    reviewed = ReviewedDraft(PlacementDraft(text).digest, preview.decision_id)
 
     with held(lock_fleet, lambda: confirm_draft(draft.pk, reviewed=reviewed, by=ana, now=world.now)):
         assert Placement.objects.select_for_update(nowait=True).get().number_of_clusters == 1

@@ -8,6 +8,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.engine.scheduling.selectors import (
     label_requirements,
+    label_test,
     match_any_term,
     meets_property,
     property_requirements,
@@ -21,7 +22,6 @@ class AffinityFilter:
     name = "affinity"
 
     def passes(self, cycle: Cycle) -> Bools:
-        """Return which clusters match."""
         return match_any_term(cycle.policy.required_terms, cycle.fleet).passes
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
@@ -58,15 +58,5 @@ def _unmet_texts(
             "actual": texts.get(requirement.key),
         }
         for requirement in label_requirements(selector)
-        if not _holds(requirement.operator, requirement.values, texts.get(requirement.key))
+        if not label_test(requirement)(texts)
     ]
-
-
-def _holds(operator: str, values: tuple[str, ...], actual: str | None) -> bool:
-    answers = {
-        "In": actual in values,
-        "NotIn": actual not in values,
-        "Exists": actual is not None,
-        "DoesNotExist": actual is None,
-    }
-    return answers[operator]

@@ -14,11 +14,9 @@ class AlreadyPlacedFilter:
     name = "already placed"
 
     def passes(self, cycle: Cycle) -> Bools:
-        """Return which clusters can still be picked."""
         return ~cycle.is_placed
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
-        """Return the state of the binding that is there."""
         name = cycle.fleet.names[position]
         current = cycle.standing.current  # sorted by cluster name
         found = bisect_left(current, name, key=attrgetter("cluster"))

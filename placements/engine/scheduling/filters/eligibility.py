@@ -14,11 +14,10 @@ class EligibilityFilter:
         return cycle.fleet.is_eligible
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
-        """Return the first reason for which the cluster is not eligible."""
         return not_eligible(cycle, position)
 
 
 def not_eligible(cycle: Cycle, position: int) -> Reason:
-    """Return why a cluster is not eligible, in the words of whoever judged it."""
+    """Return why a cluster is not eligible, with the kind and text that its eligibility has."""
     eligibility = cycle.fleet.clusters[position].eligibility
     return Reason(ReasonCode.NOT_ELIGIBLE, {"kind": eligibility.kind, "reason": eligibility.reason})

@@ -27,7 +27,6 @@ class TaintFilter:
 
 
 def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> tuple[Taint, ...]:
-    """Return the taints that none of the tolerations tolerates."""
     return tuple(taint for taint in taints if not any(_tolerates(one, taint) for one in tolerations))
 
 

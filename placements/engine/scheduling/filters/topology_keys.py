@@ -13,7 +13,6 @@ class TopologyKeyFilter:
     name = "topology keys"
 
     def passes(self, cycle: Cycle) -> Bools:
-        """Return which clusters lack none of the keys."""
         passes = np.ones(len(cycle.fleet), dtype=np.bool_)
         for one in cycle.policy.topology_spread_constraints:
             passes &= cycle.fleet.topology(one.topology_key, one.topology_key_type).is_present

@@ -10,7 +10,7 @@ import numpy as np
 from clusters.columns import Bools, Floats
 from clusters.fleet import RESOURCE_PREFIX, Fleet
 from placements.engine.scheduling.cycle import Cycle
-from placements.manifests.ocm_options import AffinityTerm, OcmOptions
+from placements.manifests.ocm_options import OcmOptions
 
 _FULL = 100.0
 
@@ -29,21 +29,15 @@ def raw_rows(options: OcmOptions, fleet: Fleet) -> Floats:
     """Return for each cluster the sum of the weights of the rows it matches, not stretched."""
     raw = np.zeros(len(fleet), dtype=np.float64)
     for term in options.affinity_terms:
-        raw += _raw(term, fleet)
-    return raw
-
-
-def _raw(term: AffinityTerm, fleet: Fleet) -> Floats:
-    column = fleet.topology(term.topology_key, term.topology_key_type)
-    raw = np.zeros(len(fleet), dtype=np.float64)
-    for row in term.topology_weights:
-        answers = {
-            "In": column.is_any_of(row.values),
-            "NotIn": ~column.is_any_of(row.values),
-            "Exists": column.is_present,
-            "DoesNotExist": ~column.is_present,
-        }
-        raw[answers[row.operator]] += row.weight
+        column = fleet.topology(term.topology_key, term.topology_key_type)
+        for row in term.topology_weights:
+            answers = {
+                "In": column.is_any_of(row.values),
+                "NotIn": ~column.is_any_of(row.values),
+                "Exists": column.is_present,
+                "DoesNotExist": ~column.is_present,
+            }
+            raw[answers[row.operator]] += row.weight
     return raw
 
 

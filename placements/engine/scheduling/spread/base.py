@@ -5,7 +5,7 @@ the eight methods (`design/architecture.md`); a ranker updates only what one pic
 preference, the greedy loop, the record and its replay are shared by all strategies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -130,6 +130,11 @@ class RoundState:
     counts: tuple[Ints, ...]
     left: Bools
 
+    @property
+    def parts(self) -> Iterator[tuple[TopologySpreadConstraint, Groups, Ints]]:
+        """Return each constraint with its domains and their counts."""
+        return zip(self.constraints, self.groups, self.counts, strict=True)
+
 
 @dataclass(frozen=True, slots=True)
 class SkewProjection:
@@ -183,10 +188,10 @@ class SpreadStrategy(Protocol):
     """
 
     name: str
-    smaller_name_wins: bool
-    has_score_list: bool
-    hard_ones_score: bool
-    was_here_in_first_round_only: bool
+    smaller_name_wins: bool = True
+    has_score_list: bool = False
+    hard_ones_score: bool = True
+    was_here_in_first_round_only: bool = False
 
     @property
     def rank_names(self) -> tuple[str, ...]:
@@ -197,6 +202,7 @@ class SpreadStrategy(Protocol):
 
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
         """2. What are the counts at the start, given the positions of the current bindings?"""
+        return groups.count(placed)
 
     def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
         """Return the fields of a constraint that have an effect, besides its key and `whenUnsatisfiable`."""
@@ -221,6 +227,7 @@ class SpreadStrategy(Protocol):
 
     def stops_without_candidate(self) -> bool:
         """8. No candidate is left: keep what was picked and stop (True), or fail the cycle (False)?"""
+        return True
 
 
 @runtime_checkable
@@ -241,6 +248,11 @@ class GroupStrategy(Protocol):
 
     def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
         """Score one more at each count."""
+
+
+def reported_score(values: list[float], strategy: SpreadStrategy) -> float | tuple[float, ...]:
+    """Return a spread score as it is reported: a number, or a list with a number per level."""
+    return tuple(values) if strategy.has_score_list else values[0]
 
 
 def prefers_missing_key(strategy: SpreadStrategy, constraint: TopologySpreadConstraint) -> bool:
@@ -317,6 +329,13 @@ class StandingsStrategy(Protocol):
 
     def standings(self, field: RankerInput) -> IncrementalRanker | None:
         """Return the ranker of a run; None where only the eight methods can be used."""
+
+
+def is_reached(codes: Codes | Ints, groups: int) -> Bools:
+    """Return which of so many domains have an entry; a code outside them counts for none."""
+    reached = np.zeros(groups + 1, dtype=np.bool_)  # the last is for entries in no domain
+    reached[codes] = True
+    return reached[:-1]
 
 
 def places(codes: Codes, absent: int | Ints) -> NDArray[np.intp]:

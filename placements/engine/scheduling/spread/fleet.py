@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clusters.columns import Bools, Codes, Ints
+from clusters.columns import Bools, Ints
 from placements.engine.scheduling.spread.base import (
     SOFT_VIOLATION_SCORE,
     ConstraintVerdict,
@@ -18,6 +18,7 @@ from placements.engine.scheduling.spread.base import (
     SkewAfterPick,
     SkewProjection,
     SpreadInput,
+    SpreadStrategy,
     at_entries,
     is_hard,
     levels_of,
@@ -25,22 +26,16 @@ from placements.engine.scheduling.spread.base import (
 from placements.manifests.policy import TopologySpreadConstraint
 
 
-class SkewRules:
+class SkewRules(SpreadStrategy):
     """Groups over the whole fleet, −change as score, constraints added, spread before affinity."""
 
     rank_names: tuple[str, ...] = ("topology", "affinity", "was-here")
     smaller_name_wins = False
-    has_score_list = False
-    hard_ones_score = True
 
     def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
         """Form one domain per value that the key has on any cluster, eligible or not."""
         columns = (setting.fleet.label(one.topology_key) for one in setting.constraints)
         return tuple(Groups(column.values, column.codes) for column in columns)
-
-    def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
-        """Count the scheduled and bound bindings of the current policy."""
-        return groups.count(placed)
 
     def relevant_fields(self, _constraint: TopologySpreadConstraint) -> frozenset[str]:
         """A limit forbids, or costs a thousand."""
@@ -52,11 +47,8 @@ class SkewRules:
 
     def missing_key(self, constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
         """Return the meaning of `keyless_score` for such a cluster."""
-        return (
-            MissingKeyPolicy.EXCLUDED
-            if self.keyless_score(constraint) is None
-            else MissingKeyPolicy.UNLIMITED
-        )
+        is_out = self.keyless_score(constraint) is None
+        return MissingKeyPolicy.EXCLUDED if is_out else MissingKeyPolicy.UNLIMITED
 
     def outlook(self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
         """Compare with the smallest domain; what is limited is the skew with one more."""
@@ -69,34 +61,25 @@ class SkewRules:
 
     def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
         """Judge each domain by the skew that one more would make; a hard constraint forbids a violation."""
-        return [
-            self._verdict(constraint, groups, counts)
-            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
-        ]
-
-    def _verdict(
-        self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints
-    ) -> ConstraintVerdict:
-        by_group = self.violates(constraint, SkewAfterPick(counts, levels_of(counts)))
-        violates = at_entries(by_group, groups, missing_key=False)
-        return ConstraintVerdict(violates, violates & is_hard(constraint))
+        verdicts = []
+        for constraint, groups, counts in race.parts:
+            by_group = self.violates(constraint, SkewAfterPick(counts, levels_of(counts)))
+            violates = at_entries(by_group, groups, missing_key=False)
+            verdicts.append(ConstraintVerdict(violates, violates & is_hard(constraint)))
+        return verdicts
 
     def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
-        """Compare the skew that would result with maxSkew."""
         return np.greater(self.after(prospect), constraint.max_skew)
 
     def change(self, prospect: SkewAfterPick) -> Ints:
-        """Return the change of the skew on which the score is based."""
         return prospect.change
 
     def scores(self, race: RoundState, _contends: Bools) -> list[Scores]:
-        """Score each domain, whichever clusters contend."""
-        return [
-            at_entries(
-                self.score(constraint, SkewAfterPick(counts, levels_of(counts))), groups, missing_key=0
-            )
-            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
-        ]
+        scores: list[Scores] = []
+        for constraint, groups, counts in race.parts:
+            by_group = self.score(constraint, SkewAfterPick(counts, levels_of(counts)))
+            scores.append(at_entries(by_group, groups, missing_key=0))
+        return scores
 
     def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
         """Score −change, or −1000 when the limit is broken."""
@@ -115,16 +98,11 @@ class SkewRules:
         """Rank by topology spread, then affinity, then a binding of an older policy."""
         return *spread, preference, was_here
 
-    def stops_without_candidate(self) -> bool:
-        """Keep what was picked; the next change in the fleet tries again."""
-        return True
-
 
 class FleetSpread(SkewRules):
     """Only a pick that increases the skew can break the limit; a single domain has no effect."""
 
     name = "fleet"
-    was_here_in_first_round_only = False
 
     def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
         """Break the limit only by making the skew larger than it is."""

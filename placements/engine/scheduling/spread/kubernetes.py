@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clusters.columns import ABSENT, Bools, Codes, Floats, Ints
+from clusters.columns import ABSENT, Bools, Floats, Ints
 from placements.engine.scheduling.cells import cells_by_group
 from placements.engine.scheduling.spread.base import (
     CellBest,
@@ -24,8 +24,10 @@ from placements.engine.scheduling.spread.base import (
     Scores,
     SkewProjection,
     SpreadInput,
+    SpreadStrategy,
     at_entries,
     is_hard,
+    is_reached,
     places,
 )
 from placements.manifests.policy import InclusionPolicy, TopologySpreadConstraint
@@ -84,7 +86,9 @@ class KubernetesStandings:
         self.unit = _unit(field)
         self.base: Floats = field.preference.astype(np.float64) * self.unit - field.positions
         self.left = np.ones(size, dtype=np.bool_)
-        self.carries = _carry_all([one.groups for one in self.soft], size)
+        self.carries = np.ones(size, dtype=np.bool_)
+        for one in self.soft:
+            self.carries &= one.groups.codes != ABSENT
         self.all_carry = bool(self.carries.all())
         self.top = np.where(self.carries, float(BEST), 0.0)
         self.costs, self.spare = np.zeros(size), np.zeros(size)
@@ -109,7 +113,6 @@ class KubernetesStandings:
         return None if total[cell] == -inf else cell
 
     def scores(self, cell: int) -> list[float]:
-        """Return the normalized score, 0 to 100."""
         return [int(self.score[cell])]
 
     def take(self, cell: int, successor: CellBest | None) -> None:
@@ -167,16 +170,13 @@ class _Soft:
 
     def reach(self, contends: Bools) -> None:
         """Count the domains of those who contend, by which the cost of all is weighed."""
-        is_reached = np.zeros(len(self.counts) + 1, dtype=np.bool_)
-        is_reached[self.places[contends]] = True
-        reached = int(np.count_nonzero(is_reached[:-1]))
+        reached = int(np.count_nonzero(is_reached(self.places[contends], len(self.counts))))
         if reached != self.reached:
             self.reached = reached
             costs = soft_cost(self.constraint, np.array(self.counts, dtype=np.float64), reached)
             self.part = np.append(costs, 0.0)[self.places]
 
     def add(self, cell: int) -> None:
-        """Count one more in the domain of a cell."""
         group = self.place_of[cell]
         if group < len(self.counts):
             self.counts[group] = count = self.counts[group] + 1
@@ -202,35 +202,21 @@ class _Hard:
         np.logical_not(is_too_many(self.constraint, self.counts), out=self.admits[:-1])
 
 
-def _carry_all(groups: list[Groups], size: int) -> NDArray[np.bool_]:
-    carries = np.ones(size, dtype=np.bool_)
-    for one in groups:
-        carries &= one.codes != ABSENT
-    return carries
-
-
 def _unit(field: RankerInput) -> int:
     """Return the value of one point, so that positions only break ties."""
     return 1 << field.size.bit_length()
 
 
-class KubernetesSpread:
+class KubernetesSpread(SpreadStrategy):
     """Hard constraints filter by count + 1 − smallest; soft ones score 0 to 100, weighted by ln."""
 
     name = "kubernetes"
     rank_names: tuple[str, ...] = ("score",)
-    smaller_name_wins = True
-    has_score_list = False
     hard_ones_score = False
-    was_here_in_first_round_only = False
 
     def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
         """Form domains of the clusters that have all keys of their kind and that the policies count."""
         return tuple(_groups(one, setting) for one in setting.constraints)
-
-    def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
-        """Count the bindings of the current policy on the clusters that are counted at all."""
-        return groups.count(placed)
 
     def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
         """All of them; minDomains only where the constraint is hard."""
@@ -250,7 +236,7 @@ class KubernetesSpread:
         """Forbid what would exceed the smallest domain by more than maxSkew, and who lacks a hard key."""
         nothing = np.zeros(len(race.left), dtype=np.bool_)
         verdicts = []
-        for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True):
+        for constraint, groups, counts in race.parts:
             if is_hard(constraint):
                 forbids = at_entries(is_too_many(constraint, counts), groups, missing_key=True)
                 verdicts.append(ConstraintVerdict(forbids, forbids))
@@ -260,10 +246,7 @@ class KubernetesSpread:
 
     def scores(self, race: RoundState, contends: Bools) -> list[Scores]:
         """Return each soft one's cost, count times ln(domains + 2) plus maxSkew - 1, no hard ones."""
-        return [
-            _cost(constraint, groups, counts, contends)
-            for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True)
-        ]
+        return [_cost(constraint, groups, counts, contends) for constraint, groups, counts in race.parts]
 
     def combine(self, race: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
         """Normalize the summed costs to 0 (worst) to 100 over the contenders that carry every soft key."""
@@ -285,12 +268,7 @@ class KubernetesSpread:
         """Rank by twice the spread score plus the affinity score; *was here* plays no part."""
         return (SPREAD_WEIGHT * spread[0] + preference,)
 
-    def stops_without_candidate(self) -> bool:
-        """Return True: the rest stays pending."""
-        return True
-
     def standings(self, field: RankerInput) -> IncrementalRanker | None:
-        """Keep them where their numbers are exact."""
         return KubernetesStandings(field) if KubernetesStandings.holds(field) else None
 
 
@@ -315,7 +293,5 @@ def _groups(constraint: TopologySpreadConstraint, setting: SpreadInput) -> Group
 def _cost(constraint: TopologySpreadConstraint, groups: Groups, counts: Ints, contends: Bools) -> Scores:
     if is_hard(constraint):
         return np.zeros(len(groups.codes), dtype=np.float64)
-    is_reached = np.zeros(len(groups) + 1, dtype=np.bool_)  # the last is for entries in no domain
-    is_reached[groups.codes[contends]] = True
-    domains = int(np.count_nonzero(is_reached[:-1]))
+    domains = int(np.count_nonzero(is_reached(groups.codes[contends], len(groups))))
     return at_entries(soft_cost(constraint, counts.astype(np.float64), domains), groups, missing_key=0)

@@ -17,8 +17,10 @@ from placements.engine.scheduling.spread.base import (
     Scores,
     SkewProjection,
     SpreadInput,
+    SpreadStrategy,
     at_entries,
     is_hard,
+    is_reached,
 )
 from placements.engine.scheduling.spread.ocm_incremental import (
     EXACT_LEVELS,
@@ -41,13 +43,10 @@ _KEYLESS = {
 _LOWEST = -(1 << 62)
 
 
-class OcmSpread:
+class OcmSpread(SpreadStrategy):
     """Even spread by the gap to the emptiest sibling; strictly level by level, or weighed by u."""
 
     name = "ocm"
-    smaller_name_wins = True
-    hard_ones_score = True
-    was_here_in_first_round_only = False
 
     def __init__(self, options: OcmOptions) -> None:
         self.options = options
@@ -68,7 +67,9 @@ class OcmSpread:
             weights = self.options.domain_weights.get(constraint.topology_key, {})
             found.append(self._level(column, family_of, families, passes, weights))
             if self.options.nested:
-                family_of, families = _below(column, family_of, families)
+                # The domains of this level are the families of the next.
+                owners, codes, family_of = _pairs(family_of, column, column.codes)
+                families = [f"{name}/" for name in _names(owners, families, column, codes)]
         return tuple(found)
 
     def _level(
@@ -89,7 +90,10 @@ class OcmSpread:
             codes,
             families=np.array(owners, dtype=np.int64),
             family_of=family_of,
-            weights=tuple(_weight(weights, column, code) for code in found) if weights else (),
+            # By code, since a label may be called "(unset)" and have a weight.
+            weights=tuple(
+                1 if code == ABSENT else weights.get(column.values[code], 1) for code in found if weights
+            ),
         )
 
     def starting_counts(self, groups: Groups, _placed: Codes) -> Ints:
@@ -101,18 +105,16 @@ class OcmSpread:
         return frozenset({"maxSkew"} if is_hard(constraint) else ())
 
     def missing_key(self, _constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
-        """Do as the options say."""
         return _KEYLESS[self.options.unset_policy]
 
     def outlook(self, _constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
-        """Compare with the emptiest sibling."""
         smallest = _smallest_sibling(counts, groups)
         return SkewProjection(smallest, counts + 1 - smallest, is_skew=False)
 
     def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
         """Forbid what would be more than maxSkew above the emptiest sibling."""
         verdicts = []
-        for constraint, groups, counts in zip(race.constraints, race.groups, race.counts, strict=True):
+        for constraint, groups, counts in race.parts:
             too_many = np.greater(self.outlook(constraint, groups, counts).after, constraint.max_skew)
             forbids = at_entries(too_many & is_hard(constraint), groups, missing_key=False)
             verdicts.append(ConstraintVerdict(forbids, forbids))
@@ -120,10 +122,8 @@ class OcmSpread:
 
     def scores(self, race: RoundState, contends: Bools) -> list[Scores]:
         """Return each level's gap: how far a domain is above its emptiest sibling, negative."""
-        return [
-            at_entries(_gaps(groups, counts, contends), groups, missing_key=0)
-            for groups, counts in zip(race.groups, race.counts, strict=True)
-        ]
+        gaps = [(_gaps(groups, counts, contends), groups) for _, groups, counts in race.parts]
+        return [at_entries(gap, groups, missing_key=0) for gap, groups in gaps]
 
     def combine(self, race: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
         """Strict: the gaps level by level. Weighted: one number, −100 to 100, made of the levels' scores."""
@@ -174,25 +174,10 @@ class OcmSpread:
         return WeightedStandings(field, self) if WeightedStandings.holds(field) else None
 
 
-def _weight(weights: dict[str, int], column: LabelColumn, code: int) -> int:
-    # By code, since a label may be called "(unset)" and have a weight.
-    return 1 if code == ABSENT else weights.get(column.values[code], 1)
-
-
-def _named(column: LabelColumn, code: int) -> str:
-    return UNSET if code == ABSENT else column.values[code]
-
-
-def _below(column: LabelColumn, family_of: Ints, families: list[str]) -> tuple[Ints, list[str]]:
-    """Number the families that one level's domains make for the next, and name them with what they share."""
-    owners, found, inverse = _pairs(family_of, column, column.codes)
-    return inverse, [f"{name}/" for name in _names(owners, families, column, found)]
-
-
 def _names(owners: list[int], families: list[str], column: LabelColumn, codes: list[int]) -> tuple[str, ...]:
-    return tuple(
-        f"{families[owner]}{_named(column, code)}" for owner, code in zip(owners, codes, strict=True)
-    )
+    pairs = zip(owners, codes, strict=True)
+    named = ((owner, UNSET if code == ABSENT else column.values[code]) for owner, code in pairs)
+    return tuple(f"{families[owner]}{name}" for owner, name in named)
 
 
 def _pairs(family_of: Ints, column: LabelColumn, codes: Codes) -> tuple[list[int], list[int], Ints]:
@@ -230,11 +215,9 @@ def _gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
 
 def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
     """Return the domains of those who contend, family by family."""
-    is_reached = np.zeros(len(groups) + 1, dtype=np.bool_)  # the last is for entries in no domain
-    is_reached[groups.codes[contends]] = True
     siblings = groups.siblings.tolist()
     families: dict[int, list[int]] = {}
-    for one in np.flatnonzero(is_reached[:-1]).tolist():
+    for one in np.flatnonzero(is_reached(groups.codes[contends], len(groups))).tolist():
         families.setdefault(siblings[one], []).append(one)
     return families.values()
 

@@ -74,7 +74,6 @@ class GapStandings:
         return cell if self.total[cell] > OUT else None
 
     def scores(self, cell: int) -> list[float]:
-        """Return the gaps, level by level."""
         return [-level.above(cell) for level in self.levels]
 
     def take(self, cell: int, successor: CellBest | None) -> None:
@@ -140,7 +139,6 @@ class WeightedStandings:
         return int(best[self.positions[best].argmin()])
 
     def scores(self, cell: int) -> list[float]:
-        """Return `even`, −100 to 100."""
         return [self.even[cell].item()]
 
     def take(self, cell: int, successor: CellBest | None) -> None:

@@ -1,0 +1,94 @@
+"""A storm of edits: clusters are observed all the time, the queue stays short, and everything converges.
+
+The long form: `FLEETUI_STORM="100 100 600" pytest -s tests/runtime/test_storm.py -m nightly` (placements,
+clusters, seconds of storm).
+"""
+
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from threading import Thread
+
+import pytest
+
+from fleetui.apimachinery.yaml import dump_yaml
+from tests.rows import deployment, member_document, namespace, placement_document, spec
+from tests.runtime.processes import eventually, watching
+from tests.runtime.test_survives import Stage, stage
+
+__all__ = ["stage"]
+LONGEST_GAP = 15.0
+"""Seconds between two rounds of observation."""
+MOST_MESSAGES = 200
+CONVERGED = "select count(*) from placements_binding where phase != 'available'"
+STORM = """
+import time
+from datetime import UTC, datetime
+from placements.services.resources.operations import apply_resources
+from tests.rows import deployment
+for number in range({seconds}):
+    started = time.monotonic()
+    apply_resources([deployment("web", f"web:{{number + 1}}")], by=None, now=datetime.now(UTC))
+    time.sleep(max(0.0, 1.0 - (time.monotonic() - started)))
+"""
+
+
+@pytest.mark.nightly
+def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
+    placements, clusters, seconds = map(int, os.environ.get("FLEETUI_STORM", "20 30 20").split())
+    stage.manage("migrate", "-v0")
+    members = [member_document(f"c{number:03}") for number in range(clusters)]
+    stage.manage("import_clusters", "-", "--driver", "simulated", text=_yaml(*members))
+    wanted = [placement_document(f"p{number:03}", spec()) for number in range(placements)]
+    stage.manage("apply", "-f", "-", text=_yaml(namespace("shop"), deployment("web", "web:0"), *wanted))
+    with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
+        up.wait_for("ready in")
+        eventually(lambda: _bound(stage) == placements * clusters, seconds=600)
+        eventually(lambda: stage.ask(CONVERGED)[0][0] == 0, seconds=600)
+        longest_gap, most_messages = 0.0, 0
+        storm = Thread(target=stage.manage, args=("shell", "-v0", "-c", STORM.format(seconds=seconds)))
+        storm.start()
+        while storm.is_alive():
+            longest_gap = max(longest_gap, _gap(stage))
+            most_messages = max(most_messages, _messages(stage))
+            storm.join(timeout=0.5)
+        ended = time.monotonic()
+        eventually(lambda: _is_converged(stage), seconds=300)
+        took = time.monotonic() - ended
+        sys.stdout.write(
+            f"{_edits(stage)} edits: longest gap {longest_gap:.1f} s, most messages {most_messages}, "
+            f"converged after {took:.1f} s\n"
+        )
+        assert longest_gap <= LONGEST_GAP
+        assert most_messages <= MOST_MESSAGES
+        stale = "select count(*) from clusters_membercluster where verdict != ''"
+        assert stage.ask(stale) == [(0,)]
+
+
+def _yaml(*documents: object) -> str:
+    return "---\n".join(map(dump_yaml, documents))
+
+
+def _bound(stage: Stage) -> int:
+    return stage.ask("select count(*) from placements_binding")[0][0]
+
+
+def _is_converged(stage: Stage) -> bool:
+    running = stage.ask("select count(*) from placements_rollout where state = 'running'")[0][0]
+    return running == 0 and stage.ask(CONVERGED)[0][0] == 0
+
+
+def _edits(stage: Stage) -> int:
+    return stage.ask("select max(revision) from placements_resource where kind = 'Deployment'")[0][0]
+
+
+def _gap(stage: Stage) -> float:
+    """Return the seconds since the last round of observation."""
+    at = str(stage.ask("select observed_at from clusters_fleetstate")[0][0])
+    moment = datetime.fromisoformat(at)
+    return (datetime.now(UTC) - moment.replace(tzinfo=moment.tzinfo or UTC)).total_seconds()
+
+
+def _messages(stage: Stage) -> int:
+    return len(list((stage.folder / "queue").glob("*.msg")))
