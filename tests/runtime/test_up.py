@@ -23,7 +23,7 @@ OURS = {"DJANGO_SETTINGS_MODULE": "tests.runtime.up_settings"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder that is empty for the first test, and prepared for the next."""
+    """Return a folder that is empty for the first test, and prepared for the next."""
     return tmp_path_factory.mktemp("var")
 
 

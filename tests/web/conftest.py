@@ -29,19 +29,19 @@ def _browser(name: str, *roles: str) -> Client:
 
 @pytest.fixture
 def stranger() -> Client:
-    """Give the browser of somebody who has an account and no role."""
+    """Return the browser of somebody who has an account and no role."""
     return _browser("stranger")
 
 
 @pytest.fixture
 def viewer() -> Client:
-    """Give the browser of a viewer."""
+    """Return the browser of a viewer."""
     return _browser("vera", "viewer")
 
 
 @pytest.fixture
 def operator() -> Client:
-    """Give the browser of an operator."""
+    """Return the browser of an operator."""
     return _browser("ana", "operator")
 
 
@@ -68,13 +68,13 @@ def nine() -> None:
 
 @pytest.fixture
 def decision_id(web: Placement) -> str:
-    """Give the id of the decision on `web`."""
+    """Return the id of the decision on `web`."""
     return web.decisions.select_related("record").get().record.decision_id
 
 
 @pytest.fixture
 def text_of() -> Callable[[Client, str], str]:
-    """Give a function that fetches a page that must be there."""
+    """Return a function that fetches a page that must be there."""
 
     def fetch(client: Client, address: str) -> str:
         answer = client.get(address)

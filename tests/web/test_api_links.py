@@ -26,7 +26,7 @@ def _carried_out(web: Placement) -> None:
 
 @pytest.fixture
 def decision_id(web: Placement) -> str:
-    """Give the id of a decision, with something of everything beside it."""
+    """Return the id of a decision, with something of everything beside it."""
     return begin_everything(web)
 
 

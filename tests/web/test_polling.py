@@ -32,7 +32,7 @@ def world() -> World:
 
 
 def _asking(client: Client, address: str = RUN) -> str:
-    """Give the address that the living part of the page asks for."""
+    """Return the address that the living part of the page asks for."""
     page = client.get(address).content.decode()
     return address + re.findall(r'id="live" [^>]*hx-get="([^"]*)"', page)[0].replace("&amp;", "&")
 

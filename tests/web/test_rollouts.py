@@ -38,7 +38,7 @@ def world() -> World:
 
 
 def polled(page: str) -> list[str]:
-    """Give the address that the living part asks for, if it does."""
+    """Return the address that the living part asks for, if it does."""
     return re.findall(r'<div id="live" [^>]*hx-get="([^"]*)" hx-trigger="tick from:body"', page)
 
 

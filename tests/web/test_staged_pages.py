@@ -32,7 +32,7 @@ START = "/placements/web/staged-run/"
 
 @pytest.fixture
 def world() -> StagedWorld:
-    """Give a canary with a wait and an approval, then the rest, half at a time."""
+    """Return a canary with a wait and an approval, then the rest, half at a time."""
 
     def make() -> StagedWorld:
         made = StagedWorld(BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="67%"))
@@ -61,14 +61,14 @@ def waiting(world: StagedWorld) -> StagedWorld:
 
 @pytest.fixture
 def approver(world: StagedWorld) -> Client:
-    """Give the browser of an approver."""
+    """Return the browser of an approver."""
     browser = Client()
     browser.force_login(world.approver)
     return browser
 
 
 def text(page: str) -> str:
-    """Give what a page says, without its tags."""
+    """Return what a page says, without its tags."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page))
 
 

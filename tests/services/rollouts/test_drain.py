@@ -36,7 +36,7 @@ class Drained(World):
 
 
 def world_with(clusters: int, **placements: Any) -> Drained:
-    """Give a world with these placements on their clusters."""
+    """Return a world with these placements on their clusters."""
     world = Drained(clusters)
     for name, wanted in placements.items():
         world.place(name, wanted)
@@ -45,7 +45,7 @@ def world_with(clusters: int, **placements: Any) -> Drained:
 
 
 def steps() -> dict[str, tuple[str, str]]:
-    """Give how far the last drain is with every placement, and why."""
+    """Return how far the last drain is with every placement, and why."""
     rows = DrainStep.objects.filter(drain=Drain.objects.latest("pk"))
     return {row.placement_name: (row.state, row.why) for row in rows}
 

@@ -38,7 +38,7 @@ def budget(name: str = "web", **spec: Any) -> dict[str, Any]:
 
 
 def settled(clusters: int, wanted: dict[str, Any], **limit: Any) -> World:
-    """Give a world with a placement that is on its clusters, and a budget where there is one."""
+    """Return a world with a placement that is on its clusters, and a budget where there is one."""
     world = World(clusters)
     world.place("web", wanted)
     world.run(until=world.is_settled)

@@ -33,7 +33,7 @@ def world() -> World:
 
 
 def needs() -> dict[str, str]:
-    """Give what rollouts need, by sort."""
+    """Return what rollouts need, by sort."""
     return {one.sort: one.words for one in needs_attention()}
 
 

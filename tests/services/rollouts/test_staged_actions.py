@@ -34,7 +34,7 @@ ALL = {"prod": ["c000", "c001"]}
 
 
 def waiting_world(**tasks: Any) -> StagedWorld:
-    """Give a world in which the run `one` waits for somebody."""
+    """Return a world in which the run `one` waits for somebody."""
     world = StagedWorld(ALL, stage("prod", most=2, **tasks))
     world.place("web", staged_spec())
     world.begin("one")

@@ -52,7 +52,7 @@ class World:
         apply_resources(documents, by=None, now=self.now)
 
     def change(self) -> None:
-        """Give the shop's Deployment another image, so that every cluster has to take on a new version."""
+        """Change the image of the shop's Deployment, so that every cluster needs a new version."""
         self.tag += 1
         self.apply(deployment("web", f"web:{self.tag}"))
 
@@ -99,12 +99,12 @@ class World:
         return not Rollout.objects.filter(state=Rollout.State.RUNNING).exists()
 
     def phases(self, name: str = "web") -> dict[str, str]:
-        """Give how far every cluster of a placement is."""
+        """Return how far every cluster of a placement is."""
         rows = Binding.objects.filter(placement__name=name).order_by("cluster_name")
         return dict(rows.values_list("cluster_name", "phase"))
 
     def available(self, name: str = "web") -> list[str]:
-        """Give the clusters on which a placement is available."""
+        """Return the clusters on which a placement is available."""
         return [cluster for cluster, phase in self.phases(name).items() if phase == Phase.AVAILABLE]
 
 
@@ -123,7 +123,7 @@ def world_once(name: str, make: Callable[[], AnyWorld]) -> AnyWorld:
 
 
 def starts(name: str = "web") -> list[tuple[int, str, str]]:
-    """Give every start of a placement: the seconds since the beginning, the cluster, what was started."""
+    """Return every start of a placement: the seconds since the beginning, the cluster, what was started."""
     rows = ClusterUpdate.objects.filter(rollout__placement_name=name).order_by("started_at", "cluster_name")
     return [
         (int((at - NOW).total_seconds()), cluster, what)
@@ -132,7 +132,7 @@ def starts(name: str = "web") -> list[tuple[int, str, str]]:
 
 
 def handed_to(cluster: str, name: str = "web") -> dict[str, dict[str, Any]]:
-    """Give the manifests, by kind, that the driver of a cluster gets for what was last started there."""
+    """Return the manifests, by kind, that the driver of a cluster gets for what was last started there."""
     binding = Binding.objects.get(placement__name=name, cluster_name=cluster)
     found = ManifestCache().of(binding, MemberCluster.objects.get(name=cluster))
     assert not isinstance(found, OverrideFailed)
