@@ -31,7 +31,7 @@ class Command:
 
 
 def commands_for(stage: Stage) -> list[Command]:
-    """Return one `up` for everything; with servers three workers and two clocks, each under an `up` of its own.
+    """Return one `up` for everything; with servers three workers and two clocks, each under its own `up`.
 
     A second clock has a folder of its own, as on another machine.
     """
