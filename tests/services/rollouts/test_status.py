@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 
 def reasons(status: dict[str, Any]) -> list[str]:
-    """Give the reasons of the conditions of a status."""
+    """Return the reasons of the conditions of a status."""
     return [one["reason"] for one in status["conditions"]]
 
 
