@@ -1,5 +1,6 @@
 """What all viewsets share: paths, permissions, query parameters, pages of rows, and manifests."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial, wraps
@@ -24,6 +25,7 @@ from placements.api.parsers import read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import Schema, documented, operation, page_serializer
 
+_MOST_WARNINGS, _LONGEST_WARNING = 10, 300
 Params = dict[str, Any]
 Rows = QuerySet[Any]
 
@@ -139,14 +141,21 @@ class BaseViewSet(GenericViewSet[Any]):
         """Raise Faults unless the document has the name that the path has."""
         check_names(document, {"metadata.name": self.kwargs["name"]})
 
-    def put_manifest(self, save: Callable[..., Any], **options: Any) -> tuple[Any, Response]:
-        """Save the document of the body; return the result of the operation and the response."""
+    def put_manifest(self, save: Callable[..., Any], **options: Any) -> Response:
+        """Save the document of the body, and respond with it and with its warnings."""
         exists = self.get_queryset().filter(**self.key()).exists()
         expected = expected_revision(self.request, exists=exists)
         with read_document(self.request) as document:
             self.check_document(document)
             saved = save(document, **actor(self.request), expected=expected, **options)
-        return saved, self.manifest_response(status=201 if saved.result in ("created", "joined") else 200)
+        response = self.manifest_response(status=201 if saved.result in ("created", "joined") else 200)
+        # As in Kubernetes: warnings are headers, which are ASCII.
+        warnings = getattr(saved, "warnings", ())[:_MOST_WARNINGS]
+        texts = [" ".join(f"{one.path}: {one.message}".split()) for one in warnings]
+        quoted = [re.sub(r"[^ !#-\[\]-~]", "?", one[:_LONGEST_WARNING]) for one in texts]
+        if quoted:
+            response.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
+        return response
 
 
 def listed(

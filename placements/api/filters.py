@@ -46,6 +46,10 @@ ConfirmQuery = _query(
         help_text="Required after a 409 `confirmation-needed`: the change unschedules everything.",
     )
 )
+ApplyQuery = _query(
+    ConfirmQuery,
+    strict=_one_of(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
+)
 LimitQuery = _query(limit=_number(100, 1, 500))
 PageQuery = _query(
     after=serializers.CharField(

@@ -1,6 +1,5 @@
 """Placements: manifests, bindings, decisions and snapshots."""
 
-import re
 from typing import Any
 
 from django.http import Http404
@@ -33,8 +32,6 @@ from placements.services.filters import (
 from placements.services.placements import delete_placement, save_placement
 from placements.services.results import UnknownPlacementError, get_placement
 from placements.services.status import status_of
-
-_MOST_WARNINGS, _LONGEST_WARNING = 10, 300
 
 
 class PlacementViewSet(BaseViewSet):
@@ -72,13 +69,7 @@ class PlacementViewSet(BaseViewSet):
         A change that would unschedule everything is refused (409) without `confirm`.
         """
         confirmed = "confirm" in query_params(request, ConfirmQuery)
-        saved, response = self.put_manifest(save_placement, confirmed=confirmed)
-        # As in Kubernetes: warnings are headers, which are ASCII.
-        texts = [" ".join(f"{one.path}: {one.message}".split()) for one in saved.warnings][:_MOST_WARNINGS]
-        quoted = [re.sub(r"[^ !#-\[\]-~]", "?", one[:_LONGEST_WARNING]) for one in texts]
-        if quoted:
-            response.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
-        return response
+        return self.put_manifest(save_placement, confirmed=confirmed)
 
     @documented("delete_placement", None, status=204, also={202: PlacementManifestSerializer}, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:

@@ -16,7 +16,7 @@ from placements.api.base import (
     listed,
     query_params,
 )
-from placements.api.filters import ConfirmQuery, ResourceQuery
+from placements.api.filters import ApplyQuery, ResourceQuery
 from placements.api.parsers import LARGEST_BATCH, documents_of
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put
@@ -80,7 +80,7 @@ class ResourceViewSet(BaseViewSet):
     @documented_put("put_resource", ResourceManifestSerializer)
     def update(self, request: Request, **key: str) -> Response:
         """Apply a resource; the same again changes nothing."""
-        return self.put_manifest(apply_resource)[1]
+        return self.put_manifest(apply_resource)
 
     @documented("delete_resource", DeletedSerializer, is_edit=True)
     def destroy(self, request: Request, **key: str) -> Response:
@@ -96,12 +96,17 @@ class ApplyViewSet(BaseViewSet):
 
     largest_body = LARGEST_BATCH
 
-    @documented("apply", AppliedSerializer, body=ANY_OBJECT, query=ConfirmQuery, problems=(409,))
+    @documented("apply", AppliedSerializer, body=ANY_OBJECT, query=ApplyQuery, problems=(409,))
     def create(self, request: Request) -> Response:
         """Apply documents of every kind, all or none: documents, a List, or an array of them.
 
         A change that would unschedule a placement everywhere is refused (409) without `confirm`.
         """
-        confirmed = "confirm" in query_params(request, ConfirmQuery)
-        results = apply_documents(documents_of(request), **actor(request), confirmed=confirmed)
+        params = query_params(request, ApplyQuery)
+        results = apply_documents(
+            documents_of(request),
+            **actor(request),
+            confirmed="confirm" in params,
+            strict=params.get("strict") == "true",
+        )
         return Response(AppliedSerializer({"items": results}).data)

@@ -22,6 +22,7 @@ from fleetui.apimachinery.kinds import (
     PLACEMENT_KIND,
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
+    no_effect_reason,
 )
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, attach_lines
@@ -57,17 +58,23 @@ class Result:
 
 @transaction.atomic
 def apply_documents(
-    documents: Sequence[Document], *, by: User | None, now: datetime, confirmed: bool = False
+    documents: Sequence[Document],
+    *,
+    by: User | None,
+    now: datetime,
+    confirmed: bool = False,
+    strict: bool = False,
 ) -> list[Result]:
     """Apply resources, then member clusters, then what refers to them; return results in the given order.
 
-    `confirmed`: the user confirmed which placements are unscheduled everywhere. Raise InvalidManifest with
-    the errors of all documents, each with its line, or UnschedulesEverything; nothing is changed then.
+    `confirmed`: the user confirmed which placements are unscheduled everywhere. `strict`: policies and
+    clusters of other systems are errors. Raise InvalidManifest with the errors of all documents, each with
+    its line, or UnschedulesEverything; nothing is changed then.
     """
     resources = [one for one in documents if _kind(one) not in _PARSERS]
     members = [one for one in documents if _kind(one) == MEMBER_KIND]
     in_order = sorted(documents, key=lambda one: _RANKS.get(_kind(one), 0))
-    _validate(in_order, documents)
+    _validate(in_order, documents, strict=strict)
     if members:  # before any placement, in the order of the scheduler: otherwise a deadlock
         lock_fleet()
     results: dict[int, Result] = {}
@@ -75,7 +82,7 @@ def apply_documents(
         applied = apply_resources([one.data for one in resources], by=by, now=now)
         for one, saved in zip(resources, applied, strict=True):
             name = name_of(HubObject.of(saved.object.content))
-            results[id(one)] = Result(RESOURCE, name, saved.result)
+            results[id(one)] = Result(RESOURCE, name, saved.result, saved.warnings)
     if members:
         joined = upsert_clusters([ClusterSpec(one.data) for one in members], by=by, now=now)
         for one, member in zip(members, joined, strict=True):
@@ -95,7 +102,7 @@ def apply_documents(
     return [results[id(one)] for one in documents]
 
 
-def _validate(in_order: Sequence[Document], documents: Sequence[Document]) -> None:
+def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, strict: bool) -> None:
     """Raise InvalidManifest with the errors of all documents, and of those that are there twice."""
     faults: list[tuple[Document, FieldError]] = []
     for one in in_order:
@@ -103,6 +110,11 @@ def _validate(in_order: Sequence[Document], documents: Sequence[Document]) -> No
             _PARSERS.get(_kind(one), parse_hub_object)(one.data)
         except InvalidManifest as found:
             faults += _placed(one, found, several=len(documents) > 1)
+        else:
+            reason = no_effect_reason(one.data) if strict else ""
+            if reason:
+                message = f"{_called(one)}: {reason}"
+                faults.append((one, FieldError("kind", "no-effect", message, "kinds of this console")))
     seen: set[tuple[str, ...]] = set()
     for one in documents:
         metadata = one.data.get("metadata") if isinstance(one.data, dict) else None

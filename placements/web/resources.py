@@ -126,6 +126,7 @@ def apply(request: HttpRequest) -> HttpResponse:
             by=current_user(request),
             now=datetime.now(UTC),
             confirmed=is_confirmed(request),
+            strict="strict" in request.POST,
         )
     except UnschedulesEverything as error:
         shown = given if isinstance(given, str) else given.decode("utf-8-sig")

@@ -34,8 +34,13 @@ class Command(HubCommand):
             choices=[CONFIRMATION],
             help="continue even if a placement would be removed from all clusters",
         )
+        parser.add_argument(
+            "--strict", action="store_true", help="refuse policies and clusters of other systems"
+        )
 
-    def handle(self, *, filename: list[str], confirm: str | None = None, **_options: Any) -> None:
+    def handle(
+        self, *, filename: list[str], confirm: str | None = None, strict: bool = False, **_options: Any
+    ) -> None:
         """Apply the documents and print the result of each."""
         documents: list[Document] = []
         for name in filename:
@@ -51,7 +56,7 @@ class Command(HubCommand):
             raise CommandError(f"{', '.join(filename)}: Empty manifest", returncode=BAD_INPUT)
         try:
             results = apply_documents(
-                documents, by=None, now=datetime.now(UTC), confirmed=confirm is not None
+                documents, by=None, now=datetime.now(UTC), confirmed=confirm is not None, strict=strict
             )
         except InvalidManifest as faults:
             raise CommandError(_error_lines(", ".join(filename), faults), returncode=BAD_INPUT) from faults

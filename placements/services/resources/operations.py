@@ -7,7 +7,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.kinds import no_effect_reason
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import batched
@@ -136,19 +137,21 @@ def _rows(wanted: Sequence[HubObject]) -> dict[ObjectKey, Resource]:
 
 
 def _applied(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool) -> SaveResult[Resource]:
+    reason = no_effect_reason(one.content)
+    warnings = (ManifestWarning("no-effect", "kind", reason),) if reason else ()
     if row is None:
         group, kind, namespace, name = one.key
         key = {"group": group, "kind": kind, "namespace": namespace, "name": name}
         row = Resource(**key, created_at=now, is_demo=is_demo)
         did = OperationResult.CREATED
     elif row.content == one.content:
-        return SaveResult(row, OperationResult.UNCHANGED)
+        return SaveResult(row, OperationResult.UNCHANGED, warnings)
     else:
         row.revision += 1
         did = OperationResult.CHANGED
     row.version, row.updated_at = one.version, now
     row.labels, row.content = dict(one.labels), dict(one.content)
-    return SaveResult(row, did)
+    return SaveResult(row, did, warnings)
 
 
 def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None:
