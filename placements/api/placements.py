@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from placements.api.base import BaseViewSet, Params, Rows, actor, listed, query_params
-from placements.api.filters import ConfirmQuery, PartQuery, PlacementQuery
+from placements.api.filters import PartQuery, PlacementQuery, PutPlacementQuery
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put, operation
 from placements.api.serializers import (
@@ -62,14 +62,14 @@ class PlacementViewSet(BaseViewSet):
         """Get the manifest of a placement with its status."""
         return self.manifest_response()
 
-    @documented_put("put_placement", PlacementManifestSerializer, query=ConfirmQuery, problems=(409,))
+    @documented_put("put_placement", PlacementManifestSerializer, query=PutPlacementQuery, problems=(409,))
     def update(self, request: Request, name: str) -> Response:
         """Create or update a placement; it is scheduled soon after. The same again changes nothing.
 
         A change that would unschedule everything is refused (409) without `confirm`.
         """
-        confirmed = "confirm" in query_params(request, ConfirmQuery)
-        return self.put_manifest(save_placement, confirmed=confirmed)
+        confirmed = "confirm" in query_params(request, PutPlacementQuery)
+        return self.put_manifest(save_placement, query=PutPlacementQuery, confirmed=confirmed)
 
     @documented("delete_placement", None, status=204, also={202: PlacementManifestSerializer}, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:

@@ -28,7 +28,7 @@ from placements.api.serializers import (
     ResourceSerializer,
 )
 from placements.models import Resource
-from placements.services.apply import apply_documents
+from placements.services.apply import apply_documents, preview_documents
 from placements.services.filters import resources_matching
 from placements.services.resources.operations import UnknownResourceError, apply_resource, delete_resource
 
@@ -95,18 +95,22 @@ class ApplyViewSet(BaseViewSet):
     """Many documents at once."""
 
     largest_body = LARGEST_BATCH
+    dry_run_action = "create"
 
     @documented("apply", AppliedSerializer, body=ANY_OBJECT, query=ApplyQuery, problems=(409,))
     def create(self, request: Request) -> Response:
         """Apply documents of every kind, all or none: documents, a List, or an array of them.
 
-        A change that would unschedule a placement everywhere is refused (409) without `confirm`.
+        A change that would unschedule a placement everywhere is refused (409) without `confirm`. With
+        `dryRun=All` nothing is written, and `decisions` are the next decisions of the affected placements.
         """
         params = query_params(request, ApplyQuery)
-        results = apply_documents(
-            documents_of(request),
-            **actor(request),
-            confirmed="confirm" in params,
-            strict=params.get("strict") == "true",
-        )
-        return Response(AppliedSerializer({"items": results}).data)
+        confirmed, strict = "confirm" in params, params.get("strict") == "true"
+        documents, how = documents_of(request), actor(request)
+        if "dryRun" not in params:
+            results = apply_documents(documents, **how, confirmed=confirmed, strict=strict)
+            return Response(AppliedSerializer({"items": results}).data)
+        preview = preview_documents(documents, **how, confirmed=confirmed, strict=strict)
+        impact = preview.impact
+        applied = {"items": preview.results, "decisions": impact.rows, "not_evaluated": impact.unlooked}
+        return Response(AppliedSerializer(applied).data)

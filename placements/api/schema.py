@@ -22,6 +22,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from placements.api.filters import DryRunQuery
 from placements.api.problems import PROBLEM_TYPE, ProblemSerializer
 
 _DESCRIPTIONS = {
@@ -129,9 +130,16 @@ def documented(
     return decorate
 
 
-def documented_put(name: str, manifest: type[serializers.Serializer[Any]], **more: Any) -> Any:
+def documented_put(
+    name: str,
+    manifest: type[serializers.Serializer[Any]],
+    *,
+    query: type[serializers.Serializer[Any]] = DryRunQuery,
+    **more: Any,
+) -> Any:
     """Describe an operation that creates or updates an object by its manifest."""
-    return documented(name, manifest, also={201: manifest}, body=manifest, is_edit=True, has_tag=True, **more)
+    more |= {"also": {201: manifest}, "body": manifest, "is_edit": True, "has_tag": True}
+    return documented(name, manifest, query=query, **more)
 
 
 def operation(

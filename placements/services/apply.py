@@ -11,6 +11,7 @@ from django.db import transaction
 from clusters.manifest import parse_member
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, upsert_clusters
+from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import (
     APPROVAL_KIND,
@@ -26,16 +27,19 @@ from fleetui.apimachinery.kinds import (
 )
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, attach_lines
+from fleetui.models import Event
 from placements.engine.resource_manifest import parse_hub_object
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
-from placements.models import Override
+from placements.models import Override, Placement
 from placements.services.disruption.budgets import BUDGET, save_budget
 from placements.services.disruption.evictions import apply_eviction
 from placements.services.disruption.queries import event_line
+from placements.services.fleet.impact import Impact, impact_on
+from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.overrides.operations import NOUNS, save_override
 from placements.services.placements import UnscheduledPlacement, UnschedulesEverything, save_placement
 from placements.services.resources.operations import RESOURCE, apply_resources, name_of
@@ -100,6 +104,44 @@ def apply_documents(
     if emptied:
         raise UnschedulesEverything(emptied)
     return [results[id(one)] for one in documents]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyPreview:
+    """What applying documents would do: the results, each change of an object, the next decisions."""
+
+    results: tuple[Result, ...]
+    changes: tuple[Event, ...]
+    impact: Impact
+
+
+def preview_documents(
+    documents: Sequence[Document],
+    *,
+    by: User | None,
+    now: datetime,
+    confirmed: bool = False,
+    strict: bool = False,
+) -> ApplyPreview:
+    """Return what `apply_documents` would do. Raise what it raises.
+
+    The documents are applied and the placements scheduled in a transaction that is rolled back: every check
+    is that of the real operation, and nothing is written.
+    """
+    with transaction.atomic():
+        before = dict(Placement.objects.values_list("pk", "generation"))
+        results = apply_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
+        enqueue_affected_placements()
+        after = Placement.objects.values_list("pk", "generation")
+        due = [pk for pk, generation in after if before.get(pk) != generation]
+        named = {one.name for one in results if one.kind == PLACEMENT}
+        preview = ApplyPreview(
+            tuple(results),
+            tuple(Event.objects.filter(at=now).order_by("pk")),
+            impact_on(due, load_fleet(), named=named),
+        )
+        transaction.set_rollback(True)
+    return preview
 
 
 def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, strict: bool) -> None:
