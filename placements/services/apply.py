@@ -10,7 +10,7 @@ from django.db import transaction
 
 from clusters.manifest import parse_member
 from clusters.operations.change_log import lock_fleet
-from clusters.operations.join import CLUSTER, ClusterSpec, upsert_clusters
+from clusters.operations.join import CLUSTER, ClusterSpec, JoinOutcome, dry_run, upsert_clusters
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import (
@@ -42,7 +42,12 @@ from placements.services.fleet.impact import Impact, impact_on
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.overrides.operations import NOUNS, save_override
 from placements.services.placements import UnscheduledPlacement, UnschedulesEverything, save_placement
-from placements.services.resources.operations import RESOURCE, apply_resources, name_of
+from placements.services.resources.operations import (
+    RESOURCE,
+    apply_resources,
+    name_of,
+    unchanged_resources,
+)
 from placements.services.results import PLACEMENT, SaveResult
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
@@ -60,7 +65,6 @@ class Result:
     said: str = ""
 
 
-@transaction.atomic
 def apply_documents(
     documents: Sequence[Document],
     *,
@@ -75,10 +79,50 @@ def apply_documents(
     clusters of other systems are errors. Raise InvalidManifest with the errors of all documents, each with
     its line, or UnschedulesEverything; nothing is changed then.
     """
-    resources = [one for one in documents if _kind(one) not in _PARSERS]
-    members = [one for one in documents if _kind(one) == MEMBER_KIND]
     in_order = sorted(documents, key=lambda one: _RANKS.get(_kind(one), 0))
     _validate(in_order, documents, strict=strict)
+    # Reading takes no lock: where thousands of documents are unchanged, the others hold it for a moment.
+    results, as_of = _unchanged(documents, now=now)
+    in_order = [one for one in in_order if id(one) not in results]
+    if in_order:
+        with transaction.atomic():
+            several = len(documents) > 1
+            results |= _apply(in_order, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several)
+    return [results[id(one)] for one in documents]
+
+
+def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[int, Result], datetime | None]:
+    """Return the results of the resources and clusters that are on the hub as they are written.
+
+    The time is that as of which all reports of clusters in these documents are judged.
+    """
+    results: dict[int, Result] = {}
+    resources = [one for one in documents if _kind(one) not in _PARSERS]
+    for one, unchanged in zip(resources, unchanged_resources([one.data for one in resources]), strict=True):
+        if unchanged:
+            name = name_of(HubObject.of(unchanged.object.content))
+            results[id(one)] = Result(RESOURCE, name, unchanged.result, unchanged.warnings)
+    members = [one for one in documents if _kind(one) == MEMBER_KIND]
+    found = dry_run([ClusterSpec(one.data) for one in members], now=now)
+    for one, (result, row) in zip(members, found, strict=True):
+        if result is JoinOutcome.UNCHANGED:
+            results[id(one)] = Result(CLUSTER, row.name, result)
+    times = [row.as_of for one, (_, row) in zip(members, found, strict=True) if "status" in one.data]
+    return results, max(filter(None, times), default=None)
+
+
+def _apply(
+    in_order: Sequence[Document],
+    *,
+    by: User | None,
+    now: datetime,
+    as_of: datetime | None,
+    confirmed: bool,
+    several: bool,
+) -> dict[int, Result]:
+    """Apply documents that are sorted, inside the caller's transaction; return results by document."""
+    resources = [one for one in in_order if _kind(one) not in _PARSERS]
+    members = [one for one in in_order if _kind(one) == MEMBER_KIND]
     if members:  # before any placement, in the order of the scheduler: otherwise a deadlock
         lock_fleet()
     results: dict[int, Result] = {}
@@ -88,7 +132,7 @@ def apply_documents(
             name = name_of(HubObject.of(saved.object.content))
             results[id(one)] = Result(RESOURCE, name, saved.result, saved.warnings)
     if members:
-        joined = upsert_clusters([ClusterSpec(one.data) for one in members], by=by, now=now)
+        joined = upsert_clusters([ClusterSpec(one.data) for one in members], by=by, now=now, as_of=as_of)
         for one, member in zip(members, joined, strict=True):
             results[id(one)] = Result(CLUSTER, member.name, member.result)
     emptied: list[UnscheduledPlacement] = []
@@ -97,13 +141,13 @@ def apply_documents(
         try:
             results[id(one)] = _save(one.data, by=by, now=now, confirmed=confirmed)
         except InvalidManifest as found:
-            faults += _placed(one, found, several=len(documents) > 1)
+            faults += _placed(one, found, several=several)
         except UnschedulesEverything as found:
             emptied += found.emptied
     _raise(faults)
     if emptied:
         raise UnschedulesEverything(emptied)
-    return [results[id(one)] for one in documents]
+    return results
 
 
 @dataclass(frozen=True, slots=True)
