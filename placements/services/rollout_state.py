@@ -322,7 +322,7 @@ def staged_run_state(
         context.state.at,
         approvals,
         {stage: datetime.fromisoformat(text) for stage, text in run.skipped_waits.items()},
-        {cluster: datetime.fromisoformat(text) for cluster, text in run.retries.items()},
+        run.retries,
         plan_staged_run(run, context, {}),
         tuple(run_from_plain(other.plan) for other in others if other.plan and not other.ended_at),
     )

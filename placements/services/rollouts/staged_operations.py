@@ -88,10 +88,10 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
 def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
     """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
     run = _locked(name)
-    waits = run.sync_result.get("waits", ())
-    if not any((one["reason"], one["stage"]) == (WaitReason.TIME, stage) for one in waits):
+    waits, updated_at = run.sync_result.get("waits", ()), plan_of(run).current.updated_at
+    if not any((one["reason"], one["stage"]) == (WaitReason.TIME, stage) for one in waits) or not updated_at:
         raise ActionNotAllowed(f"stage {stage} of {name} has no timed wait in progress")
-    run.skipped_waits = {**run.skipped_waits, stage: now.isoformat()}
+    run.skipped_waits = {**run.skipped_waits, stage: updated_at.isoformat()}
     _save(run, "wait skipped", {"stage": stage}, by=by, now=now)
     return run
 
@@ -100,10 +100,10 @@ def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> Stage
 def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedRun:
     """Retry a failed cluster immediately. Raise UnknownRunError, ActionNotAllowed where nothing failed."""
     run = _locked(name)
-    steps = plan_of(run).steps
-    if run.ended_at or not any(step.name == cluster and step.failed_at for step in steps):
+    failures = [step.failures for step in plan_of(run).steps if step.name == cluster and step.failed_at]
+    if run.ended_at or not failures:
         raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
-    run.retries = {**run.retries, cluster: now.isoformat()}
+    run.retries = {**run.retries, cluster: failures[-1]}
     _save(run, "retried", {"cluster": cluster}, by=by, now=now)
     return run
 
