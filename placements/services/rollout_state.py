@@ -259,6 +259,7 @@ def eviction_context(context: RolloutContext) -> EvictionContext:
         {one.name: availability(one) for one in state.clusters},
         context.placement.number_of_clusters,
         is_being_deleted=context.placement.deleting_since is not None,
+        is_held=context.placement.paused_since is not None or context.placement.is_stopped,
     )
 
 
