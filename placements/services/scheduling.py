@@ -16,10 +16,10 @@ from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched, claim_batch
 from placements import models
+from placements.engine.rollout.state import EMPTY
 from placements.engine.scheduling.decision import ENGINE_VERSION, Decision, labels_read, properties_read
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
-from placements.engine.rollout.state import EMPTY
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.services.decisions.records import fleet_record_of, stored_decision

@@ -13,7 +13,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
 from placements.engine.rollout.staged_run import StagedRunOutcome, WaitReason
-from placements.manifests.staged_update import parse_approval_request
+from placements.manifests.staged_update import approval_change_faults, parse_approval_request
 from placements.models import ApprovalRequest, StagedRun
 from placements.services.results import OperationResult
 from placements.services.rollouts.approvals import why_not_approve
@@ -68,11 +68,14 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
     """Approve a stage by the status of its request's document (lifecycle B.1.7). Raise InvalidManifest."""
     manifest = parse_approval_request(dict(document))
     run, stage = manifest.spec.parent_stage_rollout, manifest.spec.target_stage
-    requests = ApprovalRequest.objects.filter(run__name=run, stage=stage).select_related("run")
-    request = next((one for one in requests if str(one) == manifest.metadata.name), None)
+    name = manifest.metadata.name
+    requests = ApprovalRequest.objects.filter(stage=name.rpartition("-")[2]).select_related("run")
+    request = next((one for one in requests if str(one) == name), None)
     if request is None:
         message = f"stage {stage} of {run} has no request of this name"
         raise InvalidManifest([FieldError("metadata.name", "not-found", message, "a pending request")])
+    if faults := approval_change_faults(parse_approval_request(request.to_manifest()), manifest):
+        raise InvalidManifest(faults)
     if request.approved_at or not manifest.is_approved:
         return OperationResult.UNCHANGED
     try:

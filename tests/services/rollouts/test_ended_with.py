@@ -44,7 +44,9 @@ def test_the_start_of_a_job_ends_with_the_rollout() -> None:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "once", "namespace": "shop"},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
+        "spec": {
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}
+        },
     }
     world.apply(job)
     world.place("web", spec())
