@@ -9,6 +9,7 @@ from django.db import transaction
 
 from clusters.drivers.simulated.configuration import FaultKind, parse_configuration
 from clusters.models import MemberCluster
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record
@@ -39,7 +40,8 @@ def set_faults(
 
     Raises UnknownClusterError, NotSimulatedError, StaleEditError, Faults.
     """
-    row = MemberCluster.objects.select_for_update().filter(name=name).first()
+    lock_fleet()  # as every operation that counts revisions of clusters
+    row = MemberCluster.objects.filter(name=name).first()
     if row is None:
         raise UnknownClusterError(name)
     check_revision(CLUSTER, name, expected=expected, revision=row.revision)

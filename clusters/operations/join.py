@@ -253,14 +253,20 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
     if not new and not changed:
         return
     MemberCluster.objects.bulk_create([target.row for target in new], batch_size=BATCH_SIZE)
+    by_columns: dict[tuple[str, ...], list[MemberCluster]] = {}
+    for target in changed:
+        names = tuple(name for name in _WRITTEN if getattr(target.before, name) != getattr(target.row, name))
+        by_columns.setdefault(names, []).append(target.row)
     # An upsert, and never an insert under the fleet's lock: bulk_update takes a minute for 5,000 clusters.
-    MemberCluster.objects.bulk_create(
-        [target.row for target in changed],
-        update_conflicts=True,
-        unique_fields=["id"],
-        update_fields=_WRITTEN,
-        batch_size=BATCH_SIZE,
-    )
+    # Only the columns that this operation changes: observations write others meanwhile, without that lock.
+    for names, rows in by_columns.items():
+        MemberCluster.objects.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["id"],
+            update_fields=names,
+            batch_size=BATCH_SIZE,
+        )
     ids = [target.row.pk for target in changed]
     for model in (ClusterLabel, ClusterTaint):
         for part in batched(ids):

@@ -225,7 +225,7 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
             record(event, by=by, now=now)
             end_runs_of(current, StageReason("being-deleted"), by=by, now=now)
         enqueue_rollout([current.pk])
-        return finish_deletion(current)
+        return finish_deletion(current, now=now)
 
 
 def scheduled_columns(placement: Placement, status: str, *, now: datetime) -> dict[str, Any]:

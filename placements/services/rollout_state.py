@@ -259,6 +259,7 @@ def eviction_context(context: RolloutContext) -> EvictionContext:
         {one.name: availability(one) for one in state.clusters},
         context.placement.number_of_clusters,
         is_being_deleted=context.placement.deleting_since is not None,
+        is_held=context.placement.paused_since is not None or context.placement.is_stopped,
     )
 
 
@@ -322,7 +323,7 @@ def staged_run_state(
         context.state.at,
         approvals,
         {stage: datetime.fromisoformat(text) for stage, text in run.skipped_waits.items()},
-        {cluster: datetime.fromisoformat(text) for cluster, text in run.retries.items()},
+        run.retries,
         plan_staged_run(run, context, {}),
         tuple(run_from_plain(other.plan) for other in others if other.plan and not other.ended_at),
     )

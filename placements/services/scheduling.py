@@ -16,6 +16,7 @@ from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched, claim_batch
 from placements import models
+from placements.engine.rollout.state import EMPTY
 from placements.engine.scheduling.decision import ENGINE_VERSION, Decision, labels_read, properties_read
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
@@ -107,7 +108,7 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
         try:
             if placement.deleting_since:
                 with transaction.atomic():
-                    if not finish_deletion(placement):
+                    if not finish_deletion(placement, now=now):
                         _observe_generation(placement, {})
                 return None
             if not refresh_resources(placement, now=now):
@@ -294,10 +295,11 @@ def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime)
         current |= {one.cluster_name: one for one in rows.order_by("pk")}
     ended = {binding.pk for binding in current.values() if binding.state == BindingState.UNSCHEDULED}
     bindings = [current[name] for name in decision.unscheduled if name in current]
-    scheduled = [one.pk for one in bindings if one.state == BindingState.SCHEDULED]
-    bound = [one.pk for one in bindings if one.state == BindingState.BOUND]
-    if scheduled:
-        models.Binding.objects.filter(pk__in=scheduled).delete()
+    # Where nothing is, nothing is to be removed: no rollout would ever end such a binding.
+    empty = [one.pk for one in bindings if one.state == BindingState.SCHEDULED or one.phase in EMPTY]
+    bound = [one.pk for one in bindings if one.state == BindingState.BOUND and one.phase not in EMPTY]
+    if empty:
+        models.Binding.objects.filter(pk__in=empty).delete()
     if bound:
         models.Binding.objects.filter(pk__in=bound).update(
             state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND

@@ -269,6 +269,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
         "snapshots": None,
+        "is_possible": True,
         "refusal": "",
     }
     argument: str | int = value
@@ -287,6 +288,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         if action.name == "roll-back":
             kept = placement.resource_snapshots.defer("identities").order_by("-number")
             context["snapshots"] = kept.filter(is_latest=False)
+            context["is_possible"] = placement.can_roll_back
             number = number_of(request.POST.get("number", ""))
             argument = -1 if number is None else number
     context |= {**crumbs, "here": name, "back": back}
