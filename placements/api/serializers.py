@@ -147,7 +147,7 @@ class EligibilitySerializer(RowSerializer):
 
     class Meta:
         model = MemberCluster
-        fields = ("name", "eligible", "verdict", "reason", "heartbeat_at")
+        fields = ("name", "eligible", "verdict", "reason", "heartbeat_at", "healthy_since")
 
 
 class WarningSerializer(CamelCaseSerializer):

@@ -238,7 +238,9 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "usage": [(name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources],
         "bindings": here[:BINDINGS_SHOWN],
         "placements": here.count(),
-        "events": event_rows(events_matching(kind="cluster", name=name).order_by("-id")[:EVENTS_SHOWN]),
+        "events": event_rows(
+            events_matching(kind="cluster", name=name).order_by("-at", "-id")[:EVENTS_SHOWN]
+        ),
         "manifest": dump_yaml(manifest_of(found)),
     }
     return render_page(request, "clusters/cluster.html", context)

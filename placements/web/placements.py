@@ -196,7 +196,7 @@ def _lasting_context(placement: Placement) -> dict[str, Any]:
     resources = placement.resource_snapshots.order_by("-number")
     latest = resources.filter(is_latest=True).first()
     identities: list[list[str]] = latest.identities if latest else []
-    events = events_matching(kind="placement", name=placement.name).order_by("-id")
+    events = events_matching(kind="placement", name=placement.name).order_by("-at", "-id")
     return {
         "may_reschedule": not reschedule_refusal(placement),
         "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),

@@ -193,7 +193,7 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "latest": latest,
         "sentence": sentence or run.ended_reason,
         "why": _waiting_context(result) if result else None,
-        "events": event_rows(events_of(run).order_by("-id")[:_EVENTS_SHOWN]),
+        "events": event_rows(events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]),
         "charts": charts,
         "clusters": [(row, badges.phase_state(row.phase)) for row in rows],
         "first": first + 1,
