@@ -335,13 +335,23 @@ class DecisionRowSerializer(RowSerializer):
     kept = number("kept_count")
     unscheduled = number("unscheduled_count")
     joins = names(help_text="The first of them.")
-    leaves = names(help_text="The first of them.")
+    leaves = names(help_text="The first of them, evicted clusters included.")
 
     class Meta:
         model = Decision
         fields = (
             *("id", "placement", "number", "kind", "fulfilled", "policy_snapshot", "wanted", "picked"),
-            *("kept", "unscheduled", "joins", "leaves", "milliseconds", "because", "asked_by", "created_at"),
+            *(
+                "kept",
+                "unscheduled",
+                "joins",
+                "leaves",
+                "leaves_count",
+                "milliseconds",
+                "because",
+                "asked_by",
+                "created_at",
+            ),
         )
 
 
