@@ -69,6 +69,7 @@ def observe(*, now: datetime) -> ObservationResult:
         seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
         unanswered = [pk for pk, answer in batch if isinstance(answer, DriverError)]
         _write_observations([(rows[pk], answer) for pk, answer in seen.items()], now=now)
+        _claimed(now).filter(pk__in=unanswered, unanswered_since=None).update(unanswered_since=now)
         _reschedule(unanswered, at=now + timedelta(seconds=USUAL_PERIOD), now=now)
         _reschedule([pk for pk, answer in batch if isinstance(answer, NotCalled)], at=now, now=now)
         observed, silent = observed + len(seen), silent + len(unanswered)
@@ -204,7 +205,9 @@ def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, no
         periods.setdefault(period, []).append(row.pk)
     for period, pks in periods.items():
         next_observation = now + timedelta(seconds=period)
-        _claimed(now).filter(pk__in=pks).update(heartbeat_at=now, observe_at=next_observation)
+        _claimed(now).filter(pk__in=pks).update(
+            heartbeat_at=now, observe_at=next_observation, unanswered_since=None
+        )
 
 
 def _changes_facts(row: MemberCluster, observation: Observation, now: datetime) -> bool:
