@@ -47,12 +47,12 @@ class Channel(virtual.Channel):
         draft = self._drafts / name
         try:
             draft.write_text(dumps(message), encoding="utf-8")
-        except FileNotFoundError:  # somebody removed the folder while we run
+        except FileNotFoundError:  # the folder was removed while this process runs
             self._make_folders()
             draft.write_text(dumps(message), encoding="utf-8")
         draft.rename(self._folder / name)
 
-    def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002  # kombu polls, nobody waits here
+    def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002  # kombu polls, nothing waits here
         for path in self._waiting(queue):
             claim = self._claims / path.name
             try:

@@ -27,13 +27,13 @@ class HubCommand(BaseCommand):
                 "\n".join(map(str, getattr(error, "faults", [error]))), returncode=code
             ) from error
         except DatabaseError as error:
-            if _is_prepared():
+            if is_prepared():
                 raise
             message = "the database is not prepared: run `make up` once, or `manage.py migrate`"
             raise CommandError(message, returncode=NOT_PREPARED) from error
 
 
-def _is_prepared() -> bool:
+def is_prepared() -> bool:
     try:
         return Event._meta.db_table in connection.introspection.table_names()
     except DatabaseError:

@@ -81,12 +81,12 @@ def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
     )
     looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
     unlooked = rows.count() - len(looked) if len(looked) == MOST_LOOKED_AT else 0
-    changed = [row for row in _impact_rows(looked, left) if row.joins or row.leaves or row.gets_worse]
+    changed = [row for row in impact_rows(looked, left) if row.joins or row.leaves or row.gets_worse]
     changed.sort(key=lambda row: (not row.gets_worse, row.placement))
     return Impact(tuple(changed), len(looked), unlooked)
 
 
-def _impact_rows(placements: Collection[Placement], fleet: Fleet) -> Iterable[ImpactRow]:
+def impact_rows(placements: Collection[Placement], fleet: Fleet) -> Iterable[ImpactRow]:
     for placement, cycle in cycles_of(placements, fleet):
         decision = schedule(cycle)
         before = {one.cluster for one in cycle.live_bindings if one.is_active}
