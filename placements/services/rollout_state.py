@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, DateTimeField, F, TextField, When
+from django.db.models import Case, DateTimeField, F, Q, TextField, When
 from django.db.models.functions import Cast
 
+from clusters.drivers.registry import DRIVERS, SIMULATED
 from clusters.fleet import EligibilityKind, collector_paused
 from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet
@@ -85,6 +86,7 @@ class Member(NamedTuple):
     name: str
     membership: str
     unreachable_since: datetime | None
+    driver: str = SIMULATED
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ def _members(placement: Placement) -> Mapping[str, Member]:
     A cluster without a driver counts as unreachable since it joined.
     """
     unreachable_since = Case(
-        When(driver="", then=F("joined_at")),
+        When(~Q(driver__in=DRIVERS), then=F("joined_at")),
         When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
         output_field=DateTimeField(null=True),
     )
@@ -187,6 +189,7 @@ def cluster_state(binding: BindingColumns, member: Member | None, version: str |
         unreachable_since=member.unreachable_since if member else None,
         is_in_fleet=member is not None and member.membership != Membership.LEAVING,
         phase_changed_at=binding.phase_changed_at,
+        has_driver=member is None or member.driver in DRIVERS,
     )
 
 

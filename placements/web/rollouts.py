@@ -19,12 +19,13 @@ from fleetui.permissions import Role, for_approvers, for_operators, for_readers,
 from fleetui.polling import TOKEN, not_modified, shared_fragment
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
 from placements.explain.rollouts import (
-    PHASE_MESSAGES,
     blocked_groups,
     blocked_removals_sentence,
     budget_sentences,
     in_progress_sentence,
+    phase_sentence,
     progress_sentence,
+    with_names,
 )
 from placements.explain.vocabulary import NONE
 from placements.models import Placement, Rollout, StagedRun
@@ -193,7 +194,7 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "latest": latest,
         "sentence": sentence or run.ended_reason,
         "why": _waiting_context(result) if result else None,
-        "events": event_rows(events_of(run).order_by("-id")[:_EVENTS_SHOWN]),
+        "events": event_rows(events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]),
         "charts": charts,
         "clusters": [(row, badges.phase_state(row.phase)) for row in rows],
         "first": first + 1,
@@ -213,7 +214,7 @@ def _waiting_context(result: RollingUpdateResult) -> dict[str, Any]:
     """Return why more does not happen now: the numbers, blocked clusters, clusters in progress."""
     removals = result.blocked_removals
     return {
-        "phase": PHASE_MESSAGES[result.phase],
+        "phase": phase_sentence(result),
         "budgets": budget_sentences(result.budgets),
         "blocked": [
             (one, one.clusters[:_SHOWN], one.count - len(one.clusters[:_SHOWN]))
@@ -232,7 +233,7 @@ def _waiting_context(result: RollingUpdateResult) -> dict[str, Any]:
 def plan(request: HttpRequest, name: str) -> HttpResponse:
     """Show the waves that a placement needs from the current state of its clusters."""
     placement = get_object_or_404(Placement, name=name)
-    planned = plan_now(placement, now=datetime.now(UTC))
+    planned, names = plan_now(placement, now=datetime.now(UTC))
     waves = [
         (wave, wave.actions[:_ROWS], max(0, len(wave.actions) - _ROWS)) for wave in planned.waves[:_ROWS]
     ]
@@ -241,8 +242,9 @@ def plan(request: HttpRequest, name: str) -> HttpResponse:
         "waves": waves,
         "more": max(0, len(planned.waves) - _ROWS),
         "total": len(planned.waves),
-        "why": _waiting_context(planned.rest),
+        "why": _waiting_context(with_names(planned.rest, names)),
         "blocked": len(planned.rest.blocked),
+        "in_progress": len(planned.in_progress),
     }
     return render_page(request, "rollouts/plan.html", context)
 

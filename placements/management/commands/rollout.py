@@ -65,10 +65,10 @@ def _status(name: str, *, now: datetime) -> str:
     result, progress = report_of(run).result, progress_of(run, now=now)
     sentence = progress_sentence(progress, result.budgets if result else None) if progress else None
     document = {
+        "pausedBy": row.paused_by or None,
         "run": run.number,
         "state": run.state,
         "progress": sentence,
-        "pausedBy": row.paused_by or None,
         "stopped": row.is_stopped,
         "heldAt": row.pinned_snapshot,
         "endedBecause": run.ended_reason or None,
