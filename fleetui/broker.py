@@ -10,6 +10,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -124,6 +125,16 @@ class Transport(virtual.Transport):
 
     def driver_version(self) -> str:
         return "1"
+
+
+def messages_before(folder: Path, moment: datetime) -> list[Path]:
+    """Return the files of messages that were written before a moment, whatever queue they are for."""
+    found = []
+    for path in folder.rglob("*.msg"):
+        with suppress(FileNotFoundError):  # a reader has just taken it
+            if path.stat().st_mtime < moment.timestamp():
+                found.append(path)
+    return found
 
 
 def is_folder(url: str) -> bool:

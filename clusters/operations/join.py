@@ -15,11 +15,19 @@ from clusters.drivers.registry import DRIVERS
 from clusters.fleet import RESOURCE_PREFIX
 from clusters.manifest import MemberClusterManifest as Member
 from clusters.manifest import newest_heartbeat_of, parse_member
-from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership
+from clusters.models import (
+    CORDON_KEY,
+    CORDON_VALUE,
+    ClusterLabel,
+    ClusterTaint,
+    FleetState,
+    MemberCluster,
+    Membership,
+)
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.queries import eligibility
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.audit import AuditEvent, record_all
+from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.concurrency import check_revision
 
@@ -85,19 +93,38 @@ def put_cluster(
         return upsert_clusters([wanted], by=by, now=now)[0]
 
 
-def upsert_clusters(wanted: Sequence[ClusterSpec], *, by: User | None, now: datetime) -> list[JoinResult]:
-    """Add clusters or replace their manifests, all or none. Raises Faults."""
+def upsert_clusters(
+    wanted: Sequence[ClusterSpec], *, by: User | None, now: datetime, as_of: datetime | None = None
+) -> list[JoinResult]:
+    """Add clusters or replace their manifests, all or none. Raises Faults.
+
+    Unchanged clusters are sorted out first, so that thousands of them neither take nor hold the lock.
+    Reports are judged as of `as_of`, by default the newest heartbeat among them.
+    """
     members = _read(wanted)
-    with transaction.atomic():
-        targets = _targets(wanted, members, lock_fleet(), now=now)
-        _write(targets, by=by, now=now)
+    as_of = as_of or min(newest_heartbeat_of(members) or now, now)
+    targets = _targets(wanted, members, _state(), now=now, as_of=as_of)
+    moved = [at for at, target in enumerate(targets) if target.did is not JoinOutcome.UNCHANGED]
+    if moved:
+        with transaction.atomic():
+            some, theirs = [wanted[at] for at in moved], [members[at] for at in moved]
+            again = _targets(some, theirs, lock_fleet(), now=now, as_of=as_of)
+            _write(again, by=by, now=now)
+        for at, target in zip(moved, again, strict=True):
+            targets[at] = target
     return [JoinResult(target.row.name, target.did, target.row.revision) for target in targets]
 
 
 def dry_run(wanted: Sequence[ClusterSpec], *, now: datetime) -> list[tuple[JoinOutcome, MemberCluster]]:
     """Return what `upsert_clusters` would do with each cluster, and the resulting row. Raises Faults."""
-    state = FleetState.objects.filter(id=1).first() or FleetState()
-    return [(target.did, target.row) for target in _targets(wanted, _read(wanted), state, now=now)]
+    members = _read(wanted)
+    as_of = min(newest_heartbeat_of(members) or now, now)
+    targets = _targets(wanted, members, _state(), now=now, as_of=as_of)
+    return [(target.did, target.row) for target in targets]
+
+
+def _state() -> FleetState:
+    return FleetState.objects.filter(id=1).first() or FleetState()
 
 
 def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
@@ -122,9 +149,13 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
 
 
 def _targets(
-    wanted: Sequence[ClusterSpec], members: Sequence[Member], state: FleetState, *, now: datetime
+    wanted: Sequence[ClusterSpec],
+    members: Sequence[Member],
+    state: FleetState,
+    *,
+    now: datetime,
+    as_of: datetime,
 ) -> list["_Target"]:
-    as_of = min(newest_heartbeat_of(members) or now, now)
     names = [member.metadata.name for member in members]
     there: dict[str, MemberCluster] = {}
     for part in batched(names):
@@ -205,7 +236,10 @@ def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None
     report, usage = member.report, member.status.resource_usage
     row.properties = dict(member.status.properties)
     row.usage = usage.to_plain() if usage else {}
-    row.has_reported, row.as_of = report is not None, as_of
+    is_known = row.as_of and report and row.heartbeat_at == report.heartbeat
+    # The same report again, of this cluster alone, is judged as before.
+    row.as_of = max(row.as_of, as_of) if is_known and row.as_of else as_of
+    row.has_reported = report is not None
     if report:
         row.heartbeat_at, row.healthy_since = report.heartbeat, report.healthy_since
         row.agent_joined, row.agent_healthy = report.joined or "", report.healthy or ""
@@ -227,14 +261,20 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
     if not new and not changed:
         return
     MemberCluster.objects.bulk_create([target.row for target in new], batch_size=BATCH_SIZE)
+    by_columns: dict[tuple[str, ...], list[MemberCluster]] = {}
+    for target in changed:
+        names = tuple(name for name in _WRITTEN if getattr(target.before, name) != getattr(target.row, name))
+        by_columns.setdefault(names, []).append(target.row)
     # An upsert, and never an insert under the fleet's lock: bulk_update takes a minute for 5,000 clusters.
-    MemberCluster.objects.bulk_create(
-        [target.row for target in changed],
-        update_conflicts=True,
-        unique_fields=["id"],
-        update_fields=_WRITTEN,
-        batch_size=BATCH_SIZE,
-    )
+    # Only the columns that this operation changes: observations write others meanwhile, without that lock.
+    for names, rows in by_columns.items():
+        MemberCluster.objects.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["id"],
+            update_fields=names,
+            batch_size=BATCH_SIZE,
+        )
     ids = [target.row.pk for target in changed]
     for model in (ClusterLabel, ClusterTaint):
         for part in batched(ids):
@@ -268,15 +308,17 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
         for target in written
     )
     record_all(events, by=by, now=now)
-    log_change(_change_log_entry(new, changed))
+    log_change(_change_log_entry(new, changed, by=by))
 
 
-def _change_log_entry(new: list[_Target], changed: list[_Target]) -> ChangeLogEntry:
+def _change_log_entry(new: list[_Target], changed: list[_Target], *, by: User | None) -> ChangeLogEntry:
     """Return what joining and changing these clusters changes for placements."""
     names = [target.row.name for target in (*new, *changed)]
     reason = names[0] if len(names) == 1 else f"{len(names):,} clusters"
-    verb = "joined" if new else "changed"
-    found = ChangeLogEntry(f"{reason} {verb}", opens=bool(new))
+    causes = {_cause(target) for target in changed}
+    cause = f": {causes.pop()}" if len(causes) == 1 and not new else " joined" if new else " changed"
+    user = f" by {actor_name(by)}" if by else ""
+    found = ChangeLogEntry(f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{user}", opens=bool(new))
     for target in changed:
         row, before = target.row, target.before
         if before is not None:
@@ -293,6 +335,39 @@ def _change_log_entry(new: list[_Target], changed: list[_Target]) -> ChangeLogEn
                 gone=(*found.gone, row.name) if is_gone else found.gone,
             )
     return found
+
+
+_LONGEST_NAME, _LONGEST_CAUSE = 63, 90
+
+
+def _cause(target: _Target) -> str:
+    """Return what of a cluster changed, as the cause of what follows: "cordoned", "Ready → Not ready"."""
+    row, before = target.row, target.before
+    if before is None:
+        return ""
+    labels = [(one.document["metadata"].get("labels") or {}) for one in (before, row)]
+    taints = [
+        [
+            (one["key"], one.get("value") or "", one["effect"])
+            for one in each.document["spec"].get("taints") or ()
+        ]
+        for each in (before, row)
+    ]
+    words = []
+    for key in sorted(changed_keys(*labels)):
+        old, new = (f"{each[key]}" if key in each else "(none)" for each in labels)
+        words.append(f"label {key} {old} → {new}")
+    for several, others, cordon, verb in ((taints[1], taints[0], "", "added"), (*taints, "un", "removed")):
+        for taint in several:
+            if taint not in others:
+                is_cordon = taint[:2] == (CORDON_KEY, CORDON_VALUE)
+                words.append(f"{cordon}cordoned" if is_cordon else f"taint {taint[0]} {verb}")
+    if row.verdict != before.verdict:
+        words.append(READY_WORDS[row.is_eligible])
+    return ", ".join(words) or "changed"
+
+
+READY_WORDS = {True: "Not ready → Ready", False: "Ready → Not ready"}
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:

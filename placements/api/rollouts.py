@@ -122,11 +122,21 @@ class RolloutControlsSerializer(RowSerializer):
         allow_null=True,
         help_text="The resource snapshot that the placement is pinned to after a rollback.",
     )
+    can_roll_back = serializers.BooleanField(help_text="Whether there is an older resource snapshot.")
     run = serializers.SerializerMethodField(help_text="The number of the rollout in progress.")
 
     class Meta:
         model = Placement
-        fields = ("placement", "revision", "paused_since", "paused_by", "stopped", "held_at", "run")
+        fields = (
+            "placement",
+            "revision",
+            "paused_since",
+            "paused_by",
+            "stopped",
+            "held_at",
+            "can_roll_back",
+            "run",
+        )
 
     def get_run(self, row: Placement) -> int | None:
         number: int | None = self.context["run"]

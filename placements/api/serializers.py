@@ -1,12 +1,14 @@
 """Fields of requests and responses: the base classes, manifests and their parts, and rows of lists."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from clusters.models import MemberCluster
+from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import Event
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.health import HealthLevel
@@ -145,10 +147,22 @@ class EligibilitySerializer(RowSerializer):
 
     eligible = serializers.BooleanField(source="is_eligible")
     reason = text("verdict_reason")
+    monitored = serializers.BooleanField(
+        source="is_monitored", help_text="Whether a driver or agent reports."
+    )
+    not_ready_at = serializers.SerializerMethodField(
+        help_text="When it becomes not ready if it stays as it is."
+    )
 
     class Meta:
         model = MemberCluster
-        fields = ("name", "eligible", "verdict", "reason", "heartbeat_at")
+        fields = (
+            *("name", "eligible", "verdict", "reason", "heartbeat_at", "healthy_since"),
+            *("unanswered_since", "monitored", "not_ready_at"),
+        )
+
+    def get_not_ready_at(self, row: MemberCluster) -> datetime | None:
+        return not_ready_at(row, now=datetime.now(UTC))
 
 
 class WarningSerializer(CamelCaseSerializer):
@@ -171,10 +185,26 @@ class AppliedDocumentSerializer(CamelCaseSerializer):
     warnings = WarningSerializer(many=True, source="caveats")
 
 
+class NextDecisionSerializer(CamelCaseSerializer):
+    """What the next decision of a placement would change."""
+
+    placement = serializers.CharField()
+    joins = names()
+    leaves = names()
+    placed_before = serializers.IntegerField()
+    placed_after = serializers.IntegerField()
+    was_fulfilled = serializers.BooleanField(allow_null=True)
+    is_fulfilled = serializers.BooleanField()
+
+
 class AppliedSerializer(CamelCaseSerializer):
-    """The results for all documents, in their order."""
+    """The results for all documents, in their order; of a dry run also the next decisions."""
 
     items = AppliedDocumentSerializer(many=True)
+    decisions = NextDecisionSerializer(many=True, required=False)
+    not_evaluated = serializers.IntegerField(
+        required=False, help_text="The number of affected placements beyond the limit of a dry run."
+    )
 
 
 class DeletedSerializer(CamelCaseSerializer):
@@ -363,13 +393,23 @@ class DecisionRowSerializer(RowSerializer):
     kept = number("kept_count")
     unscheduled = number("unscheduled_count")
     joins = names(help_text="The first of them.")
-    leaves = names(help_text="The first of them.")
+    leaves = names(help_text="The first of them, evicted clusters included.")
 
     class Meta:
         model = Decision
         fields = (
             *("id", "placement", "number", "kind", "fulfilled", "policy_snapshot", "wanted", "picked"),
-            *("kept", "unscheduled", "joins", "leaves", "milliseconds", "because", "asked_by", "created_at"),
+            *(
+                "kept",
+                "unscheduled",
+                "joins",
+                "leaves",
+                "leaves_count",
+                "milliseconds",
+                "because",
+                "asked_by",
+                "created_at",
+            ),
         )
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -27,7 +27,7 @@ from placements.explain.vocabulary import counted, first_names, verb
 MOST_LISTED = 200
 """Of thousands of blocked clusters, the document lists so many by name, and counts all of them."""
 MOST_SHOWN = 20
-_HASH_SHOWN = 8
+_UNKNOWN_VERSION = "an older revision"
 Document: TypeAlias = Mapping[str, Any]
 
 
@@ -52,6 +52,15 @@ def finished_reason(state: RolloutState) -> str:
     if len(selected) == available == required:
         return UP_TO_DATE
     return f"{len(selected):,} of {counted(required, 'cluster')} selected; {available:,} available"
+
+
+def phase_sentence(result: RollingUpdateResult) -> str:
+    """Return what a rollout does now; that it is paused or stopped comes before everything else."""
+    reasons = {one.reason for one in result.blocked}
+    if BlockReason.PAUSED in reasons or BlockReason.STOPPED in reasons:
+        word = "Paused" if BlockReason.PAUSED in reasons else "Stopped"
+        return f"{word}: no new updates start{', running updates finish' if result.in_progress else ''}"
+    return PHASE_MESSAGES[result.phase]
 
 
 def min_available_sentence(budget: MinAvailable) -> str:
@@ -145,6 +154,7 @@ _UNBLOCKED_WHEN = {
     BlockReason.PAUSED: "the placement is resumed",
     BlockReason.STOPPED: "a new rollout starts",
     BlockReason.NOT_IN_FLEET: "the placement is scheduled again",
+    BlockReason.NOT_MONITORED: "the cluster gets a driver",
     BlockReason.UNREACHABLE: "the cluster reconnects",
     BlockReason.RETRY_LATER: "the retry succeeds, or a newer version is applied",
     BlockReason.BEING_REMOVED: "the removal completes",
@@ -190,6 +200,7 @@ _WHY_BLOCKED = {
     BlockReason.PAUSED: "{pending} The placement is paused.",
     BlockReason.STOPPED: "{pending} The rollout was stopped.",
     BlockReason.NOT_IN_FLEET: "{pending} No longer in the fleet.",
+    BlockReason.NOT_MONITORED: "Scheduled, not applied. The cluster is not monitored: it has no driver.",
     BlockReason.UNREACHABLE: "{pending} Unreachable{since}.",
     BlockReason.RETRY_LATER: "Failed{attempts}. Next retry{retry_at}.",
     BlockReason.BEING_REMOVED: "Waiting for {wanted}. The previous version is being removed.",
@@ -276,7 +287,16 @@ def wave_counts(waves: Sequence[Sequence[str]]) -> str:
 
 
 def version_name(version: str | None, names: Mapping[str, str]) -> str | None:
-    return None if version is None else names.get(version, version[:_HASH_SHOWN])
+    return None if version is None else names.get(version, _UNKNOWN_VERSION)
+
+
+def with_names(result: RollingUpdateResult, names: Mapping[str, str]) -> RollingUpdateResult:
+    """Return a result with the names of versions in place of the versions."""
+    blocked = [
+        replace(one, running=version_name(one.running, names), wanted=version_name(one.wanted, names))
+        for one in result.blocked
+    ]
+    return replace(result, blocked=tuple(blocked))
 
 
 def result_document(result: RollingUpdateResult) -> dict[str, Any]:
@@ -389,7 +409,7 @@ def budget_document(budgets: Budgets) -> dict[str, Any]:
 def result_sentences(result: RollingUpdateResult, *, is_initial: bool = False) -> dict[str, Any]:
     removals = result.blocked_removals
     return {
-        "verdict": PHASE_MESSAGES[result.phase],
+        "verdict": phase_sentence(result),
         "budgets": budget_sentences(result.budgets, is_initial=is_initial),
         "waiting": [
             {
@@ -416,8 +436,11 @@ def short_result_document(result: RollingUpdateResult) -> dict[str, Any]:
     return {**document, **{key: value[:MOST_LISTED] for key, value in lists.items()}, **counts}
 
 
-def plan_document(plan: WavePlan) -> dict[str, Any]:
-    """Return the waves of a plan, and which clusters would be blocked after them, as plain data."""
+def plan_document(plan: WavePlan, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the waves of a plan, and which clusters would be blocked after them, as plain data.
+
+    `names` are those of the versions, for its sentences.
+    """
     waves = [
         {
             "number": wave.number,
@@ -427,7 +450,8 @@ def plan_document(plan: WavePlan) -> dict[str, Any]:
         }
         for wave in plan.waves
     ]
-    rest = {**short_result_document(plan.rest), "sentences": result_sentences(plan.rest)}
+    sentences = result_sentences(with_names(plan.rest, names or {}))
+    rest = {**short_result_document(plan.rest), "sentences": sentences}
     return {"waves": waves, "rest": rest}
 
 

@@ -137,6 +137,7 @@ _EVICTIONS = {
     EvictionReason.NOT_THERE: "the placement is not on this cluster",
     EvictionReason.LEAVING: "the placement is leaving the cluster already",
     EvictionReason.PLANNED: "nothing was placed there yet",
+    EvictionReason.HELD: "the placement is paused or stopped, and no replacement could start",
     EvictionReason.FAILED: "it had failed there, which no budget protects",
     EvictionReason.NO_BUDGET: "there is no disruption budget",
     EvictionReason.WITHIN_BUDGET: "the disruption budget allows it",

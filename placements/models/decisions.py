@@ -56,6 +56,7 @@ class Decision(models.Model):
     unscheduled_count = models.PositiveIntegerField()
     joins_count = models.PositiveIntegerField(default=0)
     joins = models.JSONField(default=list)
+    leaves_count = models.PositiveIntegerField(default=0)
     leaves = models.JSONField(default=list)
     milliseconds = models.FloatField()
     trigger = models.CharField(max_length=200)

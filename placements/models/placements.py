@@ -118,6 +118,11 @@ class Placement(models.Model):
         return bool(strategy.get("type") == StrategyType.EXTERNAL)
 
     @property
+    def can_roll_back(self) -> bool:  # a staged placement gets a run with an older snapshot instead
+        is_rolling = self.deleting_since is None and not self.is_staged
+        return is_rolling and self.resource_snapshots.filter(is_latest=False).exists()
+
+    @property
     def wants_resources(self) -> bool:
         return self.selection_observed < self.selection_generation
 

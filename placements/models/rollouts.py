@@ -148,8 +148,8 @@ class StagedRun(models.Model):
     `strategy` holds the stages as they were when it was created. `plan` is the run as a value
     (`placements.engine.rollout.staged_run`), None until it is initialized; `overrides` the keys of the
     override snapshots that it froze, by cluster; `sync_result` what happens next and what it waits for.
-    `skipped_waits` and `retries` are actions of users, by stage and by cluster, and when.
-    `progress_version` is incremented with every change.
+    `skipped_waits` and `retries` are actions of users: by stage since when the skipped wait counts, by
+    cluster after how many failures it is to be retried. `progress_version` is incremented with every change.
     """
 
     name = models.CharField(max_length=_LONGEST_NAME, unique=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, DateTimeField, F, TextField, When
+from django.db.models import Case, DateTimeField, F, Q, TextField, When
 from django.db.models.functions import Cast
 
+from clusters.drivers.registry import DRIVERS, SIMULATED
 from clusters.fleet import EligibilityKind, collector_paused
 from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet
@@ -85,6 +86,7 @@ class Member(NamedTuple):
     name: str
     membership: str
     unreachable_since: datetime | None
+    driver: str = SIMULATED
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def _members(placement: Placement) -> Mapping[str, Member]:
     A cluster without a driver counts as unreachable since it joined.
     """
     unreachable_since = Case(
-        When(driver="", then=F("joined_at")),
+        When(~Q(driver__in=DRIVERS), then=F("joined_at")),
         When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
         output_field=DateTimeField(null=True),
     )
@@ -192,6 +194,7 @@ def cluster_state(binding: BindingColumns, member: Member | None, version: str |
         unreachable_since=member.unreachable_since if member else None,
         is_in_fleet=member is not None and member.membership != Membership.LEAVING,
         phase_changed_at=binding.phase_changed_at,
+        has_driver=member is None or member.driver in DRIVERS,
     )
 
 
@@ -273,6 +276,7 @@ def eviction_context(context: RolloutContext) -> EvictionContext:
         {one.name: availability(one) for one in state.clusters},
         context.placement.number_of_clusters,
         is_being_deleted=context.placement.deleting_since is not None,
+        is_held=context.placement.paused_since is not None or context.placement.is_stopped,
     )
 
 
@@ -336,7 +340,7 @@ def staged_run_state(
         context.state.at,
         approvals,
         {stage: datetime.fromisoformat(text) for stage, text in run.skipped_waits.items()},
-        {cluster: datetime.fromisoformat(text) for cluster, text in run.retries.items()},
+        run.retries,
         plan_staged_run(run, context, {}),
         tuple(run_from_plain(other.plan) for other in others if other.plan and not other.ended_at),
     )

@@ -6,11 +6,11 @@ from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
-from placements.engine.rollout.state import Phase
+from placements.engine.rollout.state import EMPTY, Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.health import HealthLevel, PlacementHealth
 from placements.explain.rollouts import REMOVED, UP_TO_DATE
-from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
+from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
 from placements.models.rollouts import INITIALISING
 
 _OUTCOMES = {
@@ -47,10 +47,14 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
         return Badge("blocked", "Leaving")
     if not cluster.is_eligible:
         return Badge("failed", _NOT_READY[EligibilityKind(cluster.verdict)])
+    if cluster.is_late:
+        return Badge("attention", "Heartbeat late")
     if is_cordoned:
         return Badge("attention", "Scheduling disabled (cordoned)")
     if cluster.membership == Membership.JOINING:
         return Badge("progress", "Joining")
+    if not cluster.is_monitored:
+        return Badge("neutral", "Not monitored")
     return Badge("ok", "Ready")
 
 
@@ -83,6 +87,13 @@ _PHASES: dict[str, Badge] = {
 
 def phase_state(phase: str) -> Badge:
     return _PHASES.get(phase, Badge("neutral", phase.replace("-", " ").capitalize()))
+
+
+def binding_state(binding: Binding, *, is_applied: bool) -> Badge:
+    """Return the status of a cluster in a placement; without a driver nothing is applied there."""
+    if not is_applied and binding.phase in EMPTY:
+        return Badge("neutral", "Scheduled, not applied")
+    return phase_state(binding.phase)
 
 
 def run_state(run: Rollout, verdict: str | None) -> Badge:

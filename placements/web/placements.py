@@ -43,6 +43,7 @@ from placements.services.filters import (
     PlacementFilterState,
     counts_by_state,
     events_matching,
+    has_driver,
     latest_decisions,
     placements_matching,
 )
@@ -145,9 +146,8 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
     now = datetime.now(UTC)
     health, latest = health_of(found, now=now), latest_decision(found)
     placed = Binding.objects.filter(placement=found).exclude(state=BindingState.UNSCHEDULED)
-    page = page_from(
-        request, placed.select_related("decision__record"), order="cluster_name", unique="cluster_name"
-    )
+    placed = placed.annotate(has_driver=has_driver()).select_related("decision__record")
+    page = page_from(request, placed, order="cluster_name", unique="cluster_name")
     run = latest_run(found)
     said = report_of(run) if run else None
     answer = said.result if said else None
@@ -170,7 +170,9 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         else "",
         "waves": wave_counts(run.waves) if run else "",
         "condition": scheduled_condition(found),
-        "bindings": [(one, badges.phase_state(one.phase)) for one in page.rows],
+        "bindings": [
+            (one, badges.binding_state(one, is_applied=getattr(one, "has_driver", True))) for one in page.rows
+        ],
         "after": page.after,
         "decision": latest,
         "headline": headline(decision_of(latest)) if latest else "",
@@ -207,7 +209,7 @@ def _lasting_context(placement: Placement) -> dict[str, Any]:
     resources = placement.resource_snapshots.order_by("-number")
     latest = resources.filter(is_latest=True).first()
     identities: list[list[str]] = latest.identities if latest else []
-    events = events_matching(kind="placement", name=placement.name).order_by("-id")
+    events = events_matching(kind="placement", name=placement.name).order_by("-at", "-id")
     return {
         "may_reschedule": not reschedule_refusal(placement),
         "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),

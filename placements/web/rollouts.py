@@ -19,13 +19,14 @@ from fleetui.permissions import Role, for_approvers, for_operators, for_readers,
 from fleetui.polling import TOKEN, not_modified, shared_fragment
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
 from placements.explain.rollouts import (
-    PHASE_MESSAGES,
     UP_TO_DATE,
     blocked_groups,
     blocked_removals_sentence,
     budget_sentences,
     in_progress_sentence,
+    phase_sentence,
     progress_sentence,
+    with_names,
 )
 from placements.explain.vocabulary import NONE
 from placements.models import Placement, Rollout, StagedRun
@@ -200,7 +201,7 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "health": health,
         "health_state": badges.placement_state(health) if health else None,
         "why": _waiting_context(result, is_initial=run.is_initial) if result else None,
-        "events": event_rows(events_of(run).order_by("-id")[:_EVENTS_SHOWN]),
+        "events": event_rows(events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]),
         "charts": charts,
         "clusters": [(row, badges.phase_state(row.phase)) for row in rows],
         "first": first + 1,
@@ -220,7 +221,7 @@ def _waiting_context(result: RollingUpdateResult, *, is_initial: bool = False) -
     """Return why more does not happen now: the numbers, blocked clusters, clusters in progress."""
     removals = result.blocked_removals
     return {
-        "phase": PHASE_MESSAGES[result.phase],
+        "phase": phase_sentence(result),
         "budgets": budget_sentences(result.budgets, is_initial=is_initial),
         "blocked": [
             (one, one.clusters[:_SHOWN], one.count - len(one.clusters[:_SHOWN]))
@@ -239,7 +240,7 @@ def _waiting_context(result: RollingUpdateResult, *, is_initial: bool = False) -
 def plan(request: HttpRequest, name: str) -> HttpResponse:
     """Show the waves that a placement needs from the current state of its clusters."""
     placement = get_object_or_404(Placement, name=name)
-    planned = plan_now(placement, now=datetime.now(UTC))
+    planned, names = plan_now(placement, now=datetime.now(UTC))
     waves = [
         (wave, wave.actions[:_ROWS], max(0, len(wave.actions) - _ROWS)) for wave in planned.waves[:_ROWS]
     ]
@@ -249,8 +250,9 @@ def plan(request: HttpRequest, name: str) -> HttpResponse:
         "waves": waves,
         "more": max(0, len(planned.waves) - _ROWS),
         "total": len(planned.waves),
-        "why": _waiting_context(planned.rest),
+        "why": _waiting_context(with_names(planned.rest, names)),
         "blocked": len(planned.rest.blocked),
+        "in_progress": len(planned.in_progress),
     }
     return render_page(request, "rollouts/plan.html", context)
 
@@ -277,6 +279,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
         "snapshots": None,
+        "is_possible": True,
         "refusal": "",
     }
     argument: str | int = value
@@ -295,6 +298,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         if action.name == "roll-back":
             kept = placement.resource_snapshots.defer("identities").order_by("-number")
             context["snapshots"] = kept.filter(is_latest=False)
+            context["is_possible"] = placement.can_roll_back
             number = number_of(request.POST.get("number", ""))
             argument = -1 if number is None else number
     context |= {**crumbs, "here": name, "back": back}

@@ -70,11 +70,11 @@ def _status(name: str, *, now: datetime) -> str:
         else None
     )
     document = {
+        "pausedBy": row.paused_by or None,
         "run": run.number,
         "state": run.state,
         "health": health_of(row, now=now).summary,
         "progress": sentence,
-        "pausedBy": row.paused_by or None,
         "stopped": row.is_stopped,
         "heldAt": row.pinned_snapshot,
         "endedBecause": run.ended_reason or None,
