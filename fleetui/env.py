@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,22 @@ def read_folder(environ: Mapping[str, str], name: str, *, default: Path) -> Path
     if not (folder.is_absolute() and folder.is_dir()):
         raise SettingRefused(name, value, "name an existing folder by its absolute path")
     return folder
+
+
+_PERIOD = re.compile("0*([1-9][0-9]{0,4})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def read_period(environ: Mapping[str, str], name: str, *, default: timedelta) -> timedelta:
+    """Return a period such as 90d, longer than zero; absent is the default. Raises SettingRefused."""
+    value = environ.get(name)
+    if value is None:
+        return default
+    found = _PERIOD.fullmatch(value.strip())
+    if not found:
+        allowed = "write a number from 1 to 99999 and s, m, h or d, such as 90d"
+        raise SettingRefused(name, value, allowed)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 _SQLITE_OPTIONS = {

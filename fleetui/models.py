@@ -29,8 +29,9 @@ class Event(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["kind", "name", "-id"], name="event_of_object"),
-            models.Index(fields=["actor_name", "-id"], name="event_of_actor"),
+            models.Index(fields=["kind", "name", "-at", "-id"], name="event_of_object"),
+            models.Index(fields=["actor_name", "-at", "-id"], name="event_of_actor"),
+            models.Index(fields=["-at", "-id"], name="event_by_time"),
         ]
         constraints = [
             models.CheckConstraint(condition=~models.Q(verb=""), name="event_has_verb"),
@@ -60,3 +61,13 @@ class WorkerHeartbeat(models.Model):
 
     def __str__(self) -> str:
         return f"{self.queue}: {self.at.isoformat()}"
+
+
+class PeriodicWork(models.Model):
+    """When work that is not due by any row, but from time to time, is due next."""
+
+    name = models.CharField(max_length=40, primary_key=True)
+    due_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.due_at.isoformat()}"

@@ -30,13 +30,13 @@ class HubCommand(BaseCommand):
         except ENVIRONMENT_ERRORS as error:
             if problem := environment_problem(error):
                 raise CommandError(str(problem), returncode=ENVIRONMENT) from error
-            if not isinstance(error, DatabaseError) or _is_prepared():
+            if not isinstance(error, DatabaseError) or is_prepared():
                 raise
             message = "the database is not prepared: run `make up` once, or `manage.py migrate`"
             raise CommandError(message, returncode=NOT_PREPARED) from error
 
 
-def _is_prepared() -> bool:
+def is_prepared() -> bool:
     try:
         return Event._meta.db_table in connection.introspection.table_names()
     except DatabaseError:

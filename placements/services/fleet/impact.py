@@ -87,14 +87,14 @@ def impact_on(placements: Collection[int], fleet: Fleet, *, named: Collection[st
     unlooked = rows.count() - len(looked) if len(looked) == MOST_LOOKED_AT else 0
     changed = [
         row
-        for row in _impact_rows(looked, fleet)
+        for row in impact_rows(looked, fleet)
         if row.joins or row.leaves or row.gets_worse or row.placement in named
     ]
     changed.sort(key=lambda row: (not row.gets_worse, row.placement))
     return Impact(tuple(changed), len(looked), unlooked)
 
 
-def _impact_rows(placements: Collection[Placement], fleet: Fleet) -> Iterable[ImpactRow]:
+def impact_rows(placements: Collection[Placement], fleet: Fleet) -> Iterable[ImpactRow]:
     for placement, cycle in cycles_of(placements, fleet):
         decision = schedule(cycle)
         before = {one.cluster for one in cycle.live_bindings if one.is_active}

@@ -18,7 +18,7 @@ from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.workqueue import enqueue_rollout
 
-_STARTED = "begun anew"
+_STARTED = "started again"
 """The verb of the event, as stored."""
 
 
@@ -81,7 +81,7 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding
     binding = Binding.objects.filter(placement=placement, cluster_name=cluster).first()
     if binding is None or binding.phase not in (Phase.FAILED, Phase.REMOVE_FAILED):
         raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
-    Binding.objects.filter(pk=binding.pk).update(retry_at=now)
+    Binding.objects.filter(pk=binding.pk).update(retry_at=None)
     record(AuditEvent("retried", PLACEMENT, name, after={"cluster": cluster}), by=by, now=now)
     enqueue_rollout([placement.pk])
     return binding
@@ -168,7 +168,7 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
     Binding.objects.filter(placement=row, cluster_name=cluster).delete()
     keep_leftovers(placement, [cluster], now=now)
     after = {"cluster": cluster, "mayStillHold": [cluster]}
-    record(AuditEvent("forgotten", PLACEMENT, placement, after=after), by=by, now=now)
+    record(AuditEvent("force-removed", PLACEMENT, placement, after=after), by=by, now=now)
     enqueue_rollout([row.pk])
 
 

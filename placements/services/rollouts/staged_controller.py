@@ -13,6 +13,7 @@ from placements.engine.rollout.staged_run import (
     RunStatus,
     StagedRunOutcome,
     StagedUpdateResult,
+    StageReason,
     run_from_plain,
 )
 from placements.engine.rollout.staged_update import ended, next_actions
@@ -87,7 +88,7 @@ def _sync_run(
         )
         if is_new:
             after = {"request": str(request)}
-            record(AuditEvent("approval asked", STAGED_RUN, run.name, after=after), by=None, now=now)
+            record(AuditEvent("approval requested", STAGED_RUN, run.name, after=after), by=None, now=now)
     if result.run.outcome is StagedRunOutcome.SUCCEEDED:
         names = [step.name for step in result.run.deletions.steps]
         gone = {binding.cluster_name for binding in context.left_behind}
@@ -128,6 +129,8 @@ def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> St
             target = take_resource_snapshot(placement, selected, by=by, now=now)
         except InvalidManifest:  # invalid resource selectors
             return None
+    if not target.objects_count and all(one.phase in EMPTY for one in context.bindings):
+        return ended(NO_PLAN.end(StagedRunOutcome.FAILED, now, StageReason("no-resources")))
     overrides = applying_to(placement.name, target)
     versions = Versions.of(target, context.manifest, overrides)
     names = [step.name for stage in found.stages for step in stage.steps]

@@ -34,7 +34,7 @@ ALL = {"prod": ["c000", "c001"]}
 
 
 def waiting_world(**tasks: Any) -> StagedWorld:
-    """Give a world in which the run `one` waits for somebody."""
+    """Return a world in which the run `one` waits for somebody."""
     world = StagedWorld(ALL, stage("prod", most=2, **tasks))
     world.place("web", staged_spec())
     world.begin("one")
@@ -108,6 +108,20 @@ def test_a_request_is_approved_by_its_document_too() -> None:
     document["metadata"]["name"] = "one-after-prod"
     with pytest.raises(InvalidManifest, match="has no request of this name"):
         apply_approval(document, by=world.approver, now=world.now)
+
+
+@pytest.mark.parametrize("field", ["parentStageRollout", "targetStage"])
+def test_the_spec_of_a_request_cannot_change(field: str) -> None:
+    world = waiting_world(before=True)
+    document = ApprovalRequest.objects.select_related("run").get().to_manifest()
+    document["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
+    document["spec"][field] = "other"
+
+    with pytest.raises(InvalidManifest) as caught:
+        apply_approval(document, by=world.approver, now=world.now)
+
+    assert [(one.path, one.code) for one in caught.value.faults] == [(f"spec.{field}", "immutable")]
+    assert ApprovalRequest.objects.get().approved_at is None
 
 
 def test_a_timed_wait_can_be_skipped_once_it_is_under_way() -> None:
@@ -237,7 +251,7 @@ def test_an_unreachable_cluster_is_waited_for() -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
     world.place("web", staged_spec())
     world.tell("c001", {"kind": "unreachable"})
-    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600)
+    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
 
     world.begin("one")
     world.go_on(30)
