@@ -89,6 +89,7 @@ def reason_sentence(reason: StageReason) -> str:
 
 _REASONS: dict[str, tuple[str, str]] = {
     "not-decided": ("The placement is not scheduled yet.", ""),
+    "no-snapshot": ("Waits until the resource snapshot {names} exists.", ""),
     "being-deleted": ("The placement is being deleted.", ""),
     "not-staged": ("The placement is not updated by staged runs: its strategy is not External.", ""),
     "no-resources": ("No resources are selected.", ""),

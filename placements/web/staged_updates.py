@@ -31,6 +31,7 @@ from placements.services.rollouts.approvals import why_not_approve
 from placements.services.rollouts.staged_queries import (
     Window,
     free_name,
+    initialising_sentence,
     is_rollback,
     preview_of,
     pulse_of,
@@ -92,7 +93,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "placement": run.placement,
         "now": datetime.now(UTC),
         "state": badges.staged_state(run),
-        "sentences": run_sentences(result) if result else ["The placement is not scheduled yet."],
+        "sentences": run_sentences(result) if result else [initialising_sentence(run)],
         "is_active": is_active,
         "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
         "is_prepared": spec_state is RunState.INITIALIZE,

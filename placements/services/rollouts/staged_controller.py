@@ -20,7 +20,8 @@ from placements.engine.rollout.staged_update import ended, next_actions
 from placements.engine.rollout.state import EMPTY
 from placements.explain.staged_updates import staged_document
 from placements.manifests.binding import BindingState
-from placements.models import ApprovalRequest, Binding, StagedRun
+from placements.manifests.staged_update import parse_staged_run
+from placements.models import ApprovalRequest, Binding, ResourceSnapshot, StagedRun
 from placements.services.overrides.queries import applying_to
 from placements.services.resources.queries import selection_for
 from placements.services.resources.snapshots import take_resource_snapshot
@@ -114,6 +115,13 @@ def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> St
         failed = NO_PLAN.end(StagedRunOutcome.FAILED, now, *found.reasons)
         return ended(failed) if found.is_final else None
     placement, target = context.placement, run.resource_snapshot
+    index = parse_staged_run(run.document).spec.resource_snapshot_index
+    if target is None and index:
+        # Named before it existed. Only runs make snapshots: the first one is made by the run that names it.
+        snapshots = ResourceSnapshot.objects.filter(placement=placement)
+        target = snapshots.filter(number=int(index)).first()
+        if target is None and snapshots.exists():
+            return None
     if target is None:
         by = run.started_by or run.created_by or SYSTEM
         try:

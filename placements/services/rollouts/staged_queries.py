@@ -14,6 +14,7 @@ from placements.engine.rollout.staged_run import (
     RunStatus,
     Stage,
     StagedUpdateResult,
+    StageReason,
     WaitReason,
     initialise,
     names_waiting_for,
@@ -40,8 +41,19 @@ _LONGEST = 63
 def run_manifest(run: StagedRun) -> dict[str, Any]:
     """Return the document of a run as it was written, with its status."""
     result = result_in(run)
-    status = run_status(result, snapshot=run.resource_number) if result else {"conditions": []}
-    return {**run.document, "status": status}
+    if result:
+        return {**run.document, "status": run_status(result, snapshot=run.resource_number)}
+    waiting = {"type": "Initialized", "status": "Unknown", "reason": "UpdateRunInitializing"}
+    return {**run.document, "status": {"conditions": [{**waiting, "message": initialising_sentence(run)}]}}
+
+
+def initialising_sentence(run: StagedRun) -> str:
+    """Return what a run waits for that is not initialized."""
+    index = run.document["spec"].get("resourceSnapshotIndex")
+    placement = run.placement
+    if index and run.resource_snapshot_id is None and placement and not placement.is_due:
+        return reason_sentence(StageReason("no-snapshot", (f"r{index}",)))
+    return reason_sentence(StageReason("not-decided"))
 
 
 def progress_of(run: StagedRun) -> dict[str, Any]:
@@ -62,13 +74,12 @@ def progress_of(run: StagedRun) -> dict[str, Any]:
             }
             for request in run.approvals.order_by("pk")
         ],
-        **(progress_facts(result) if result else _NOT_STARTED),
+        **(progress_facts(result) if result else _NOT_STARTED | {"sentences": [initialising_sentence(run)]}),
     }
 
 
 _NOT_STARTED: dict[str, Any] = {
     "status": INITIALISING,
-    "sentences": ["The placement is not scheduled yet."],
     "stage": None,
     "waits": [],
     "stuck": [],

@@ -114,8 +114,11 @@ def _missing(
         message = f"no strategy is named {spec.staged_rollout_strategy_name!r}"
         yield FieldError(path, "not-found", message, allowed)
     if placement and spec.resource_snapshot_index and snapshot is None:
-        numbers = ResourceSnapshot.objects.filter(placement=placement).order_by("number")
-        known = ", ".join(map(str, numbers.values_list("number", flat=True))) or "none is there yet"
+        rows = ResourceSnapshot.objects.filter(placement=placement).order_by("number")
+        numbers = list(rows.values_list("number", flat=True))
+        if int(spec.resource_snapshot_index) == next(reversed(numbers), -1) + 1:
+            return  # the next one: the run waits until it exists
+        known = ", ".join(map(str, numbers)) or "0, which is the first one"
         message = f"{placement.name} has no resource snapshot {spec.resource_snapshot_index}"
         yield FieldError("spec.resourceSnapshotIndex", "not-found", message, known)
 
