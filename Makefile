@@ -15,8 +15,7 @@ up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make u
 	@exec $(BIN)/python manage.py up --port $(PORT)
 
 test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests again on PostgreSQL and Redis
-	@.ci/suite
-	@.ci/test-on-servers
+	@.ci/test
 
 test-all: test ## `make test`, then what it leaves out: more of the browser, and tests that compare times
 	@.ci/suite -m nightly

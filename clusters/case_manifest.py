@@ -110,7 +110,7 @@ def _map_problems(value: object, types: frozenset[type]) -> Iterator[ErrorDetail
             yield wrong_type(item, "text" if types is _TEXT else "a quantity").under(key)
 
 
-def _taint_problems(value: object) -> Iterator[ErrorDetail]:
+def taint_problems(value: object) -> Iterator[ErrorDetail]:
     if not isinstance(value, list):
         yield wrong_type(value, "a list")
         return
@@ -160,7 +160,7 @@ def _eligible_problems(value: object) -> Iterator[ErrorDetail]:
 
 _PARTS: dict[str, Callable[[object], Iterable[ErrorDetail]]] = {
     "labels": lambda value: _map_problems(value, _TEXT),
-    "taints": _taint_problems,
+    "taints": taint_problems,
     "properties": lambda value: _map_problems(value, _TEXT_OR_NUMBER),
     "resourceUsage": _usage_problems,
     "eligible": _eligible_problems,

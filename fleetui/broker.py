@@ -10,6 +10,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -47,12 +48,12 @@ class Channel(virtual.Channel):
         draft = self._drafts / name
         try:
             draft.write_text(dumps(message), encoding="utf-8")
-        except FileNotFoundError:  # somebody removed the folder while we run
+        except FileNotFoundError:  # the folder was removed while this process runs
             self._make_folders()
             draft.write_text(dumps(message), encoding="utf-8")
         draft.rename(self._folder / name)
 
-    def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002  # kombu polls, nobody waits here
+    def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002  # kombu polls, nothing waits here
         for path in self._waiting(queue):
             claim = self._claims / path.name
             try:
@@ -124,6 +125,16 @@ class Transport(virtual.Transport):
 
     def driver_version(self) -> str:
         return "1"
+
+
+def messages_before(folder: Path, moment: datetime) -> list[Path]:
+    """Return the files of messages that were written before a moment, whatever queue they are for."""
+    found = []
+    for path in folder.rglob("*.msg"):
+        with suppress(FileNotFoundError):  # a reader has just taken it
+            if path.stat().st_mtime < moment.timestamp():
+                found.append(path)
+    return found
 
 
 def is_folder(url: str) -> bool:

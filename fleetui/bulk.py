@@ -31,7 +31,7 @@ def claim_batch(due: QuerySet[Row], *order: str, size: int, **lease: Any) -> lis
     ordered = due.order_by(*order)
     if not connection.features.has_select_for_update_skip_locked:
         return _claim(due, ordered, size, lease)
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         # Never wait for a row while other rows are locked here: that would be half of a deadlock.
         return _claim(due, ordered.select_for_update(skip_locked=True), size, lease)
 

@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,22 @@ def read_folder(environ: Mapping[str, str], name: str, *, default: Path) -> Path
     return folder
 
 
+_PERIOD = re.compile("0*([1-9][0-9]{0,4})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def read_period(environ: Mapping[str, str], name: str, *, default: timedelta) -> timedelta:
+    """Return a period such as 90d, longer than zero; absent is the default. Raises SettingRefused."""
+    value = environ.get(name)
+    if value is None:
+        return default
+    found = _PERIOD.fullmatch(value.strip())
+    if not found:
+        allowed = "write a number from 1 to 99999 and s, m, h or d, such as 90d"
+        raise SettingRefused(name, value, allowed)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
 _SQLITE_OPTIONS = {
     # Without these two more than half of the writes fail while a worker writes as well.
     "transaction_mode": "IMMEDIATE",
@@ -84,9 +101,16 @@ def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> di
         return {**config, **_SQLITE, "OPTIONS": dict(_SQLITE_OPTIONS)}
     if config["ENGINE"] != "django.db.backends.postgresql":
         raise SettingRefused(name, "…", "write postgres://… or sqlite:///…")
-    return {**config, "OPTIONS": {**config.get("OPTIONS", {}), "pool": {"min_size": 1, "max_size": 8}}}
+    return {
+        **config,
+        # Connections of a server that was restarted are replaced before a request gets them.
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {**config.get("OPTIONS", {}), "pool": dict(_POOL)},
+    }
 
 
+# A request fails after 10 s without a server; longer attempts would delay the first one after its return.
+_POOL = {"min_size": 1, "max_size": 8, "timeout": 10.0, "reconnect_timeout": 10.0}
 _BROKERS = frozenset({"atomicfs", "redis", "rediss", "redis+socket", "amqp", "amqps"})
 
 

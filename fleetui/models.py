@@ -60,3 +60,13 @@ class WorkerHeartbeat(models.Model):
 
     def __str__(self) -> str:
         return f"{self.queue}: {self.at.isoformat()}"
+
+
+class PeriodicWork(models.Model):
+    """When work that is not due by any row, but from time to time, is due next."""
+
+    name = models.CharField(max_length=40, primary_key=True)
+    due_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.due_at.isoformat()}"

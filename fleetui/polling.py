@@ -68,7 +68,7 @@ class UnchangedMiddleware:
 
 FRAGMENT_SECONDS = 2.0
 TOKEN = get_random_string(64)
-"""What a shared fragment holds in the place of the token of its forms."""
+"""The placeholder of the token of its forms in a shared fragment."""
 
 _FRAGMENT_MOST = 200
 
@@ -103,7 +103,7 @@ def clear_caches() -> None:
 
 
 PARAMETER = "\0given"
-"""What stands in such a query in the place of a value that it is asked with."""
+"""The placeholder of a parameter in such a query."""
 
 
 class PreparedQuery:

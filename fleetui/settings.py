@@ -1,6 +1,7 @@
 """Settings, each from the environment or a default that is right for one person on one machine."""
 
 import os
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from django.utils.functional import SimpleLazyObject
 from kombu import Queue
 
 from fleetui import broker
+from fleetui.apimachinery.yaml import LARGEST_UPLOAD
 from fleetui.env import (
     keep_secret,
     read_broker,
@@ -16,6 +18,7 @@ from fleetui.env import (
     read_folder,
     read_hosts,
     read_password,
+    read_period,
     read_secret,
     read_text,
 )
@@ -128,6 +131,7 @@ CELERY_TASK_ROUTES = {
     "placements.tasks.sweep": {"queue": broker.PERIODIC},
     "clusters.tasks.observe": {"queue": broker.PERIODIC},
     "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
+    "placements.tasks.prune": {"queue": broker.ANALYSES},
 }
 CELERY_BEAT_SCHEDULER = "fleetui.task_queue:BoundedScheduler"
 # A tick that waited longer than its period is worth nothing: the next one does the same.
@@ -135,6 +139,16 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "placements.tasks.sweep", "schedule": 1.0, "options": {"expires": 1.0}},
     "observe": {"task": "clusters.tasks.observe", "schedule": 5.0, "options": {"expires": 5.0}},
 }
+
+# How long rows are kept that nothing refers to (`placements.services.pruning`).
+_KEEP = timedelta(days=90)
+KEEP_EVENTS = read_period(os.environ, "FLEETUI_KEEP_EVENTS", default=_KEEP)
+KEEP_DECISIONS = read_period(os.environ, "FLEETUI_KEEP_DECISIONS", default=_KEEP)
+KEEP_ROLLOUTS = read_period(os.environ, "FLEETUI_KEEP_ROLLOUTS", default=_KEEP)
+KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP)
+KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
+KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
+KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
@@ -148,8 +162,8 @@ AUTH_PASSWORD_VALIDATORS = [
 FIRST_ADMIN_USER = read_text(os.environ, "FLEETUI_ADMIN_USER", default="admin")
 FIRST_ADMIN_PASSWORD = read_password(os.environ, "FLEETUI_ADMIN_PASSWORD")
 
-# A manifest in a text area is no upload of a file; the fleet of 5,000 has some 4 MB.
-DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024
+# A manifest in a text area has the same limit as a file; a form encodes a character as three at most.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 3 * LARGEST_UPLOAD
 
 LANGUAGE_CODE = "en"
 USE_I18N = False

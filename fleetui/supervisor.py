@@ -151,13 +151,13 @@ class Supervisor:
                         ]
                         self._children[part.name] = _Child(process, time.monotonic(), pumps)
                         threading.Thread(
-                            target=self._report_end, args=(part.name, process), daemon=True
+                            target=self.report_end, args=(part.name, process), daemon=True
                         ).start()
                     self._handle_one_event(until=min(self._due.values(), default=None))
             finally:
                 self._stop()
 
-    def _report_end(self, name: str, process: subprocess.Popen[bytes]) -> None:
+    def report_end(self, name: str, process: subprocess.Popen[bytes]) -> None:
         process.wait()
         self._events.put(partial(self._ended, name))
 
@@ -198,7 +198,7 @@ class Supervisor:
     @contextmanager
     def _listening_to_signals(self) -> Iterator[None]:
         def note(_number: int, _frame: FrameType | None) -> None:
-            self._events.put(self._asked_to_stop)
+            self._events.put(self.count_signal)
 
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -207,7 +207,7 @@ class Supervisor:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _asked_to_stop(self) -> None:
+    def count_signal(self) -> None:
         self._signals += 1
 
 
@@ -229,54 +229,54 @@ class ProcessOptions:
     listener: int | None
 
 
-def web(wishes: ProcessOptions) -> SupervisedProcess:
+def web(options: ProcessOptions) -> SupervisedProcess:
     """Return the web server, which inherits its open port from the supervisor.
 
     The port stays open during a restart, so that browsers wait instead of failing.
     """
-    if wishes.listener is None:
+    if options.listener is None:
         raise ValueError("a web server needs an open port")
     command = (
-        *(sys.executable, "-m", "gunicorn", "fleetui.wsgi", "--bind", f"fd://{wishes.listener}"),
+        *(sys.executable, "-m", "gunicorn", "fleetui.wsgi", "--bind", f"fd://{options.listener}"),
         # Longer than the slow tick of a page: a polling tab keeps its connection.
         *("--keep-alive", "20"),
         *("--worker-class", "gthread", "--no-control-socket", "--graceful-timeout", "5"),
-        *("--workers", str(wishes.web_processes), "--threads", str(wishes.web_threads)),
-        *("--log-level", wishes.log_level),
+        *("--workers", str(options.web_processes), "--threads", str(options.web_threads)),
+        *("--log-level", options.log_level),
     )
-    return SupervisedProcess("web", command, (wishes.listener,))
+    return SupervisedProcess("web", command, (options.listener,))
 
 
-def worker(wishes: ProcessOptions) -> SupervisedProcess:
+def worker(options: ProcessOptions) -> SupervisedProcess:
     """Return the worker for updates and analyses."""
-    return _celery_worker("worker", wishes, [UPDATES, ANALYSES], slots=wishes.worker_slots)
+    return _celery_worker("worker", options, [UPDATES, ANALYSES], slots=options.worker_slots)
 
 
-def observer(wishes: ProcessOptions) -> SupervisedProcess:
+def observer(options: ProcessOptions) -> SupervisedProcess:
     """Return the worker for the sweep and the observation of clusters, which no update delays."""
-    return _celery_worker("observer", wishes, [PERIODIC], slots=_PERIODIC_SLOTS)
+    return _celery_worker("observer", options, [PERIODIC], slots=_PERIODIC_SLOTS)
 
 
 def _celery_worker(
-    name: str, wishes: ProcessOptions, queues: Sequence[str], *, slots: int
+    name: str, options: ProcessOptions, queues: Sequence[str], *, slots: int
 ) -> SupervisedProcess:
     # Threads with the folder broker: a killed pool process would stop the others.
-    pool = "threads" if broker.is_folder(wishes.broker_url) else "prefork"
+    pool = "threads" if broker.is_folder(options.broker_url) else "prefork"
     command = (
         *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "worker"),
         *("--queues", ",".join(queues), "--pool", pool, "--concurrency", str(slots)),
         *("--without-gossip", "--without-mingle", "--hostname", f"{name}-{os.getpid()}@%h"),
-        *("--loglevel", wishes.log_level),
+        *("--loglevel", options.log_level),
     )
     return SupervisedProcess(name, command)
 
 
-def beat(wishes: ProcessOptions) -> SupervisedProcess:
+def beat(options: ProcessOptions) -> SupervisedProcess:
     """Return the Celery beat process."""
     command = (
         *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "beat"),
-        *("--pidfile=", "--schedule", str(wishes.beat_file)),
-        *("--loglevel", wishes.log_level),
+        *("--pidfile=", "--schedule", str(options.beat_file)),
+        *("--loglevel", options.log_level),
     )
     return SupervisedProcess("beat", command)
 

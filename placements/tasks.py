@@ -12,7 +12,7 @@ from django.db import DatabaseError, connections
 
 from fleetui.broker import UPDATES
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
-from placements.services import scheduling, verification
+from placements.services import pruning, scheduling, verification
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.rollouts import controller, orphans, worker
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 LONGEST = 2.0
 """Seconds after which a task starts no further batch and lets others have its place in the worker."""
+
+PRUNING_SECONDS = 0.5
 
 
 @worker_ready.connect
@@ -96,6 +98,12 @@ def remove_orphans(**_newer: Any) -> None:
 
 
 @shared_task(acks_late=True)
+def prune(**_newer: Any) -> None:
+    """Prune for a moment: the sweep sends the next hint while there is more, and others write meanwhile."""
+    pruning.prune(now=datetime.now(UTC), seconds=PRUNING_SECONDS)
+
+
+@shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
     """Send hints for the work that is due, whose own may be lost; take drains a step further."""
     enqueue_affected_placements()
@@ -108,6 +116,7 @@ def sweep(**_newer: Any) -> None:
         evaluate_scenarios: is_due,
         refresh_staleness: verification.freshness_due,
         verify: verification.verification_due,
+        prune: pruning.is_pruning_due,
     }
     for task, is_task_due in due.items():
         if is_task_due(now=datetime.now(UTC)):

@@ -110,7 +110,7 @@ def member(*, status: Document | None = None, metadata: Document | None = None, 
 
 
 def changed(document: Document, *keys: str | int, to: Any) -> Document:
-    """Give a copy of a document with one place changed."""
+    """Return a copy of a document with one place changed."""
     copy = deepcopy(document)
     inner: Any = copy
     for key in keys[:-1]:
@@ -120,7 +120,7 @@ def changed(document: Document, *keys: str | int, to: Any) -> Document:
 
 
 def faults_in(parse: Callable[..., object], *arguments: Any, **options: Any) -> list[tuple[str, str]]:
-    """Give path and code of every fault that parsing finds."""
+    """Return path and code of every fault that parsing finds."""
     with pytest.raises(InvalidManifest) as raised:
         parse(*arguments, **options)
     assert {fault.code for fault in raised.value.faults} <= CODES

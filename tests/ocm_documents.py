@@ -22,19 +22,19 @@ PROVIDERS = {"us-east-1": "aws", "us-west-1": "aws", "cn-hangzhou": "alibaba", "
 
 
 def regional(sizes: Mapping[str, int]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give names and labels of clusters in the proposal's regions."""
+    """Return names and labels of clusters in the proposal's regions."""
     for region, size in sizes.items():
         for number in range(1, size + 1):
             yield f"{region}-{number}", {"provider": PROVIDERS[region], "region": region}
 
 
 def proposed(number: int) -> str:
-    """Give the text of an API example of the proposal, as it stands."""
+    """Return the text of an API example of the proposal, as it stands."""
     return re.findall(r"```yaml\n(.*?)```", PROPOSAL.read_text(), re.DOTALL)[number - 1]
 
 
 def proposed_document(number: int) -> dict[str, Any]:
-    """Give the same as data."""
+    """Return the same as data."""
     found: dict[str, Any] = load_documents(proposed(number))[0].data
     return found
 
@@ -60,6 +60,6 @@ def ocm_document(
 
 
 def with_resources(document: Mapping[str, Any], *selectors: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a document with the annotation that selects resources."""
+    """Return a document with the annotation that selects resources."""
     annotations = {**document["metadata"].get("annotations", {}), RESOURCES: json.dumps(list(selectors))}
     return {**document, "metadata": {**document["metadata"], "annotations": annotations}}

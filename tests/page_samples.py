@@ -95,7 +95,7 @@ NO_PAGE = {
 
 
 def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> dict[str, str]:
-    """Give the address of each page, on a decided demo that begins to be carried out.
+    """Return the address of each page, on a decided demo that begins to be carried out.
 
     `by` is an operator and approver, and has a draft.
     """

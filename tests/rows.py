@@ -96,7 +96,7 @@ def run_due(*, after: timedelta = timedelta()) -> int:
 
 
 def placed(placement: Placement) -> list[str]:
-    """Give the clusters that a placement has, by name."""
+    """Return the clusters that a placement has, by name."""
     rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
     return list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
 

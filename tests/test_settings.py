@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from fleetui.env import (
     read_flag,
     read_folder,
     read_hosts,
+    read_period,
     read_secret,
     read_text,
 )
@@ -38,6 +40,24 @@ def test_flag_refuses_what_is_unclear_and_says_what_is_allowed(text: str) -> Non
 
     assert str(refusal.value) == (
         f"F={text!r} is refused: write 1, true, yes or on, or else 0, false, no or off."
+    )
+
+
+def test_periods_have_a_unit() -> None:
+    given = {"A": "90d", "B": "30s", "C": "36h"}
+
+    periods = [read_period(given, name, default=timedelta(days=1)) for name in "ABCD"]
+
+    assert periods == [timedelta(days=90), timedelta(seconds=30), timedelta(hours=36), timedelta(days=1)]
+
+
+@pytest.mark.parametrize("text", ["", "0d", "90", "-1d", "1.5d", "1w", "100000d", "forever"])
+def test_periods_refuse_what_is_unclear(text: str) -> None:
+    with pytest.raises(SettingRefused) as refusal:
+        read_period({"K": text}, "K", default=timedelta(days=1))
+
+    assert str(refusal.value) == (
+        f"K={text!r} is refused: write a number from 1 to 99999 and s, m, h or d, such as 90d."
     )
 
 

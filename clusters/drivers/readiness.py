@@ -92,7 +92,7 @@ def _service(live: Live) -> ReadinessResult:
     return _not_trackable(f"nothing tells when a Service of type {kind} is available")
 
 
-def _custom_resource_definition(live: Live) -> ReadinessResult:
+def custom_resource_definition(live: Live) -> ReadinessResult:
     missing = [name for name in ("Established", "NamesAccepted") if _condition(live, name) != "True"]
     return _not_yet(f"not {' and not '.join(missing)}") if missing else AVAILABLE
 
@@ -166,6 +166,6 @@ _JUDGES: Mapping[tuple[str, str], Callable[[Live], ReadinessResult]] = {
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,
     ("", "Service"): _service,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _custom_resource_definition,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): custom_resource_definition,
     ("policy", "PodDisruptionBudget"): _disruption_budget,
 }

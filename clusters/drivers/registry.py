@@ -31,11 +31,11 @@ class DriverInfo:
     check: Callable[[Mapping[str, Any]], object]
 
 
-def _simulated(connection: Mapping[str, Any], around: DriverContext) -> Driver:
+def create_simulated(connection: Mapping[str, Any], around: DriverContext) -> Driver:
     return SimulatedDriver(connection, around.store, around.clock)
 
 
-DRIVERS: Mapping[str, DriverInfo] = {SIMULATED: DriverInfo(_simulated, parse_configuration)}
+DRIVERS: Mapping[str, DriverInfo] = {SIMULATED: DriverInfo(create_simulated, parse_configuration)}
 
 
 def driver_named(name: str, connection: Mapping[str, Any], around: DriverContext) -> Driver:

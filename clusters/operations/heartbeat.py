@@ -62,7 +62,7 @@ def observe(*, now: datetime) -> ObservationResult:
     FleetState.objects.filter(unwatched, id=1).update(observing_since=now)
     FleetState.objects.filter(id=1).update(observed_at=now)
     rows, observed, silent = _claim(now), 0, 0
-    questions = {pk: partial(_observe, row, now) for pk, row in rows.items()}
+    questions = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
     answers = call_all(questions, threads=THREADS, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
     while batch := list(islice(answers, _BATCH)):
         seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
@@ -94,7 +94,7 @@ def _claimed(now: datetime) -> QuerySet[MemberCluster]:
     return _watched().filter(observe_at=now + LEASE)
 
 
-def _observe(row: MemberCluster, now: datetime) -> Observation:
+def observe_cluster(row: MemberCluster, now: datetime) -> Observation:
     return driver_for(row, clock=lambda: now).observe(timeout=CALL_SECONDS)
 
 
@@ -175,7 +175,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
 
 @transaction.atomic
 def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, now: datetime) -> None:
-    changed = {row.pk: observation for row, observation in seen if _changes_facts(row, observation, now)}
+    changed = {row.pk: observation for row, observation in seen if changes_facts(row, observation, now)}
     if changed:
         lock_fleet()
         names: set[str] = set()
@@ -200,7 +200,7 @@ def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, no
         _claimed(now).filter(pk__in=pks).update(heartbeat_at=now, observe_at=next_observation)
 
 
-def _changes_facts(row: MemberCluster, observation: Observation, now: datetime) -> bool:
+def changes_facts(row: MemberCluster, observation: Observation, now: datetime) -> bool:
     row = copy(row)
     return _differs(_set_observation(row, observation, now=now), row, _FACTS)
 

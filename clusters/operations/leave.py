@@ -62,7 +62,7 @@ def finish_leaving(*, now: datetime) -> list[str]:
     """Remove the clusters whose agents confirmed, the others after 15 minutes; return their names."""
     candidates = list(MemberCluster.objects.filter(membership=Membership.LEAVING))
     reachable = {row.pk: row for row in candidates if row.driver in DRIVERS}
-    questions = {pk: partial(_notify, row) for pk, row in reachable.items()}
+    questions = {pk: partial(notify_cluster, row) for pk, row in reachable.items()}
     answers = call_all(questions, threads=_THREADS, seconds=_SECONDS, patience=_SECONDS_EACH)
     confirmed = {pk for pk, answer in answers if answer is True}
     confirmed |= {row.pk for row in candidates if row.pk not in reachable}
@@ -92,7 +92,7 @@ def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: 
     )
 
 
-def _notify(row: MemberCluster) -> bool:
+def notify_cluster(row: MemberCluster) -> bool:
     driver_for(row).leave(timeout=_SECONDS_EACH)
     return True
 

@@ -34,6 +34,13 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='PeriodicWork',
+            fields=[
+                ('name', models.CharField(max_length=40, primary_key=True, serialize=False)),
+                ('due_at', models.DateTimeField()),
+            ],
+        ),
+        migrations.CreateModel(
             name='Event',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -1,14 +1,46 @@
-"""Deletion of snapshots beyond `revisionHistoryLimit` that are not in use (lifecycle A.9)."""
+"""Deletion of what is no longer needed: snapshots beyond their limit, and rows older than they are kept.
 
+Snapshots are those beyond `revisionHistoryLimit` that are not in use (lifecycle A.9). How long other rows are
+kept is configured (`KEEP_…` in the settings); what something still refers to is kept as long as that does.
+"""
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.db import IntegrityError, OperationalError, connection
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+
+from clusters.models import MemberCluster
+from fleetui.broker import is_folder, messages_before
+from fleetui.models import Event, PeriodicWork
 from placements.models import (
     Binding,
+    ClusterUpdate,
+    Decision,
+    DecisionRecord,
+    Draft,
+    Drain,
+    Eviction,
+    FleetRecord,
     Override,
     OverrideSnapshot,
     Placement,
     PolicySnapshot,
     ResourceSnapshot,
+    Rollout,
+    RolloutSample,
+    Scenario,
+    ScenarioDecision,
     StagedRun,
 )
+
+log = logging.getLogger(__name__)
 
 OVERRIDE_SNAPSHOTS = 10
 """How many snapshots of an override are kept; the released system has no setting for it (lifecycle B.3.3)."""
@@ -55,3 +87,140 @@ def prune_override_snapshots(override: Override, *, keep: int = OVERRIDE_SNAPSHO
 def _newest(model: type[PolicySnapshot] | type[ResourceSnapshot], placement: Placement) -> list[int]:
     rows = model.objects.filter(placement=placement).order_by("-number")
     return list(rows.values_list("pk", flat=True)[: placement.revision_history_limit])
+
+
+PRUNE_EVERY = timedelta(hours=1)
+_PRUNING = "pruning"
+_BATCH = 500
+_SMALL_BATCH = 10
+"""Of rows with many dependent rows, such as the updates of a rollout."""
+LARGEST_WAL = 64 * 1024 * 1024
+"""Bytes of the write-ahead log of SQLite from which it is truncated at once, and not once an hour."""
+_WAL_PATIENCE = 200
+"""Milliseconds for which truncating it waits for readers, and all writers wait with it."""
+
+
+def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
+    """Yield what may be deleted: a name, the rows, and how many of them in one transaction.
+
+    In this order: what only cites others comes before what it cites.
+    """
+    samples = RolloutSample.objects.filter(at__lt=now - settings.KEEP_ROLLOUTS, rollout__ended_at=None)
+    later_sample = RolloutSample.objects.filter(rollout=OuterRef("rollout"), pk__gt=OuterRef("pk"))
+    yield "rollout samples", samples.filter(Exists(later_sample)), _BATCH
+
+    updates = ClusterUpdate.objects.filter(ended_at__lt=now - settings.KEEP_ROLLOUTS, rollout__ended_at=None)
+    later_update = ClusterUpdate.objects.filter(
+        rollout=OuterRef("rollout"), cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk")
+    )
+    yield "cluster updates", updates.filter(Exists(later_update)), _BATCH
+
+    for name, runs in (("rollouts", Rollout.objects.all()), ("staged update runs", StagedRun.objects.all())):
+        later_run = runs.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
+        ended = runs.filter(ended_at__lt=now - settings.KEEP_ROLLOUTS)
+        yield name, ended.filter(Q(placement=None) | Exists(later_run)), _SMALL_BATCH
+
+    # One that came as a manifest would be carried out again with the same manifest.
+    evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)
+    yield "evictions", evictions.filter(Q(name=None) | Q(placement=None)), _BATCH
+    drains = Drain.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
+    later_drain = Drain.objects.filter(cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk"))
+    member = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    yield "drains", drains.filter(Exists(later_drain) | ~Exists(member)), _SMALL_BATCH
+
+    analyses = Scenario.objects.filter(created_at__lt=now - settings.KEEP_ANALYSES, evaluate_at=None)
+    yield "what-if analyses", analyses, 1
+
+    yield "decisions", _prunable_decisions(now), _BATCH
+    is_cited = Exists(Decision.objects.filter(record=OuterRef("pk")))
+    is_hypothetical = Exists(ScenarioDecision.objects.filter(record=OuterRef("pk")))
+    records = DecisionRecord.objects.filter(~is_cited & ~is_hypothetical)
+    yield "decision records", records, _BATCH
+    is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
+    frozen = Scenario.objects.filter(Q(without=OuterRef("pk")) | Q(cordoned=OuterRef("pk")))
+    yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen)), _BATCH
+
+    yield "drafts", Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS), _BATCH
+    yield "events", Event.objects.filter(at__lt=now - settings.KEEP_EVENTS), _BATCH
+    yield "expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH
+
+
+def _prunable_decisions(now: datetime) -> QuerySet[Decision]:
+    """Return old decisions, except the last of each placement and of each of its policies, and in use."""
+    old = Decision.objects.filter(created_at__lt=now - settings.KEEP_DECISIONS)
+    later = Decision.objects.filter(
+        placement=OuterRef("placement"),
+        policy_number=OuterRef("policy_number"),
+        number__gt=OuterRef("number"),
+    )
+    policy = PolicySnapshot.objects.filter(placement=OuterRef("placement"), number=OuterRef("policy_number"))
+    is_superseded = ~Q(number=F("placement__decisions_made")) & (Exists(later) | ~Exists(policy))
+    in_use = Exists(Binding.objects.filter(decision=OuterRef("pk")))
+    return old.filter(~in_use & (Q(placement=None) | is_superseded))
+
+
+def prunable_messages(*, now: datetime) -> list[Path]:
+    """Return the files of old messages in the queue folder; none if the broker is a server."""
+    if not is_folder(settings.CELERY_BROKER_URL):
+        return []
+    folder = Path(settings.CELERY_BROKER_TRANSPORT_OPTIONS["folder"])
+    return messages_before(folder, now - settings.KEEP_MESSAGES)
+
+
+def is_pruning_due(*, now: datetime) -> bool:
+    """Return whether an hour has passed since the last pruning, or the write-ahead log is large."""
+    row, _ = PeriodicWork.objects.get_or_create(name=_PRUNING, defaults={"due_at": now + PRUNE_EVERY})
+    return row.due_at <= now or wal_bytes() > LARGEST_WAL
+
+
+def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
+    """Delete what may be deleted, in small transactions; return how many rows of what.
+
+    After so many `seconds` it stops, and the rest stays due. Rows that are referred to in the same moment
+    stay until the next time.
+    """
+    counts: dict[str, int] = {}
+    until = monotonic() + seconds
+    for name, rows, size in prunable(now=now):
+        counts[name] = 0
+        while keys := list(rows.order_by("pk").values_list("pk", flat=True)[:size]):
+            if monotonic() >= until:
+                return counts
+            try:
+                rows.model._default_manager.filter(pk__in=keys).delete()
+            except IntegrityError as error:
+                log.warning("%s not pruned: %s", name, error)
+                break
+            counts[name] += len(keys)
+    messages = prunable_messages(now=now)
+    for path in messages:
+        path.unlink(missing_ok=True)
+    counts["messages"] = len(messages)
+    truncate_wal()
+    PeriodicWork.objects.update_or_create(name=_PRUNING, defaults={"due_at": now + PRUNE_EVERY})
+    return counts
+
+
+def wal_bytes() -> int:
+    """Return the size of the write-ahead log of SQLite; 0 for another database, or one in memory."""
+    if connection.vendor != "sqlite":
+        return 0
+    try:
+        return Path(f"{connection.settings_dict['NAME']}-wal").stat().st_size
+    except OSError:
+        return 0
+
+
+def truncate_wal() -> None:
+    """Write the write-ahead log of SQLite into the database and empty it, unless it is in use."""
+    if connection.vendor != "sqlite" or connection.in_atomic_block:
+        return
+    with connection.cursor() as cursor:
+        before = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+        cursor.execute(f"PRAGMA busy_timeout = {_WAL_PATIENCE}")
+        try:
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except OperationalError as error:  # a transaction is open: the next time is soon enough
+            log.info("write-ahead log not truncated: %s", error)
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {before}")

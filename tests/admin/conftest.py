@@ -20,7 +20,7 @@ def _plain_static(settings, tmp_path) -> None:
 
 @pytest.fixture
 def browser_of() -> Callable[[str], Client]:
-    """Give a browser that is logged in with a role; "nobody" has none, "anonymous" is not logged in."""
+    """Return a browser that is logged in with a role; "nobody" has none, "anonymous" is not logged in."""
 
     def browser(role: str) -> Client:
         client = Client()
@@ -35,11 +35,11 @@ def browser_of() -> Callable[[str], Client]:
 
 @pytest.fixture
 def operator(browser_of: Callable[[str], Client]) -> Client:
-    """Give an operator's browser."""
+    """Return an operator's browser."""
     return browser_of("operator")
 
 
 @pytest.fixture
 def viewer(browser_of: Callable[[str], Client]) -> Client:
-    """Give a viewer's browser."""
+    """Return a viewer's browser."""
     return browser_of("viewer")

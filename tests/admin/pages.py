@@ -13,12 +13,12 @@ ADD = f"{CLUSTERS}add/"
 
 
 def act_url(action: str) -> str:
-    """Give the address of an action."""
+    """Return the address of an action."""
     return reverse("admin:clusters_membercluster_act", args=[action])
 
 
 def change_url(name: str) -> str:
-    """Give the address of a cluster's form."""
+    """Return the address of a cluster's form."""
     return f"{CLUSTERS}{MemberCluster.objects.get(name=name).pk}/change/"
 
 
@@ -45,7 +45,7 @@ class _Fields(HTMLParser):
 
 
 def fields_of(answer: Any) -> dict[str, Any]:
-    """Give the fields of a page with their values."""
+    """Return the fields of a page with their values."""
     return _Fields(answer.content.decode()).found
 
 
@@ -57,5 +57,5 @@ def submit(client: Client, url: str, **changes: Any) -> Any:
 
 
 def text_of(answer: Any) -> str:
-    """Give the page as text."""
+    """Return the page as text."""
     return str(answer.content.decode())

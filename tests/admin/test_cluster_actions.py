@@ -28,7 +28,7 @@ def done(client: Client, action: str, *names: str, **given: str) -> Any:
 
 
 def said(answer: Any) -> list[str]:
-    """Give the messages of an answer."""
+    """Return the messages of an answer."""
     return [str(message) for message in get_messages(answer.wsgi_request)]
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def listed(client: Client, query: str = "") -> list[str]:
-    """Give the names in the list."""
+    """Return the names in the list."""
     return [row.name for row in client.get(f"{CLUSTERS}?{query}").context["cl"].result_list]
 
 

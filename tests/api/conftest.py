@@ -1,6 +1,7 @@
 """Callers of the API, each with a role; no attempts remembered from one test to the next."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.core.cache import cache
@@ -11,7 +12,7 @@ from tests.rows import person
 
 
 @pytest.fixture(autouse=True)
-def _served(collected_static: None) -> None:
+def _served(collected_static: Path) -> None:
     """Serve the files as in production: the page of the documentation has some."""
 
 
@@ -23,7 +24,7 @@ def _no_attempts() -> None:
 
 @pytest.fixture
 def caller(db: None) -> Callable[..., APIClient]:  # noqa: ARG001 -- callers have rows
-    """Give a client that sends the token of a user with these roles."""
+    """Return a client that sends the token of a user with these roles."""
 
     def make(*roles: str) -> APIClient:
         token, _ = Token.objects.get_or_create(user=person("-".join(roles) or "nobody", *roles))
@@ -36,11 +37,11 @@ def caller(db: None) -> Callable[..., APIClient]:  # noqa: ARG001 -- callers hav
 
 @pytest.fixture
 def api(caller: Callable[..., APIClient]) -> APIClient:
-    """Give an operator."""
+    """Return an operator."""
     return caller("operator")
 
 
 @pytest.fixture
 def reader(caller: Callable[..., APIClient]) -> APIClient:
-    """Give a viewer."""
+    """Return a viewer."""
     return caller("viewer")

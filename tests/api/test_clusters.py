@@ -23,7 +23,7 @@ pytestmark = pytest.mark.servers
 
 
 def names(answer) -> list[str]:
-    """Give the names on a page."""
+    """Return the names on a page."""
     return [item["name"] for item in answer.json()["items"]]
 
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 @pytest.fixture
 def decision() -> str:
-    """Give the id of a decision: two of three, one in each of two regions."""
+    """Return the id of a decision: two of three, one in each of two regions."""
     joined("a", region="east")
     joined("b", region="east")
     joined("c", region="west")

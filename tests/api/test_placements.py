@@ -14,7 +14,7 @@ EXAMPLES = [OURS / f"placement-{name}.yaml" for name in ("spread", "staged", "st
 
 
 def names(answer) -> list[str]:
-    """Give the names on a page."""
+    """Return the names on a page."""
     return [item["name"] for item in answer.json()["items"]]
 
 

@@ -6,7 +6,7 @@ from rest_framework.test import APIClient
 from placements.models import Binding, Placement
 from tests.rows import pick_n_spec, placement_document
 from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, world_once
 
 pytestmark = pytest.mark.django_db
 WEB = "/api/v1/placements/web"
@@ -15,12 +15,16 @@ WEB = "/api/v1/placements/web"
 @pytest.fixture
 def world() -> World:
     """Make three clusters in the middle of an update, one cluster at a time."""
-    made = World(3)
-    made.place("web", one_at_a_time())
-    made.run(until=made.is_settled)
-    made.change()
-    made.work()
-    return made
+
+    def make() -> World:
+        made = World(3)
+        made.place("web", one_at_a_time())
+        made.run(until=made.is_settled)
+        made.change()
+        made.work()
+        return made
+
+    return world_once("one at a time", make)
 
 
 @pytest.mark.usefixtures("world")

@@ -25,7 +25,7 @@ def work() -> None:
 
 @pytest.fixture
 def waiting(api: APIClient) -> APIClient:
-    """Give an operator whose run waits for an approval."""
+    """Return an operator whose run waits for an approval."""
     joined("a", stage="prod")
     api.put("/api/v1/staged-strategies/careful", strategy_document(stage("prod", before=True)))
     api.put("/api/v1/placements/web", placement_document("web", staged_spec()))

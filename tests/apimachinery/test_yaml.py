@@ -208,7 +208,7 @@ spec:
 
 
 def line_of(document: Document, path: str) -> int | None:
-    """Give the line that a fault at this path would be placed on."""
+    """Return the line that a fault at this path would be placed on."""
     return attach_lines([(document, FieldError(path, "required", "is missing"))])[0].line
 
 

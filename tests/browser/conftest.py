@@ -58,7 +58,7 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
 def empty_hub(
     django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Give a file with the tables and the roles, to be copied for each test."""
+    """Return a file with the tables and the roles, to be copied for each test."""
     made = tmp_path_factory.mktemp("hub") / "empty.sqlite3"
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute("VACUUM INTO %s", [str(made)])
@@ -67,7 +67,7 @@ def empty_hub(
 
 @pytest.fixture(autouse=True)
 def _hub(request: pytest.FixtureRequest, transactional_db: None) -> None:
-    """Give the test a database that several threads may use at once, as the console and its workers do.
+    """Provide a database that several threads may use at once, as the console and its workers do.
 
     In memory the threads of a test share one connection and its transactions, or lock whole tables.
     """
@@ -99,7 +99,7 @@ def console(_hub: None, one_server: list[LiveServer]) -> LiveServer:
 
 
 @pytest.fixture(scope="session")
-def one_server(collected_static: None) -> Iterator[list[LiveServer]]:
+def one_server(collected_static: Path) -> Iterator[list[LiveServer]]:
     """Hold the server of all tests: it starts with the first, once its database is in its place."""
     servers: list[LiveServer] = []
     yield servers
@@ -109,18 +109,18 @@ def one_server(collected_static: None) -> Iterator[list[LiveServer]]:
 
 @pytest.fixture
 def complaints() -> list[str]:
-    """Give what the browser complained of so far; a test that provokes an error clears it."""
+    """Return what the browser complained of so far; a test that provokes an error clears it."""
     return []
 
 
 def _somebody(name: str, roles: tuple[str, ...]) -> User:
-    """Give the person who is there already, or a new one with these roles."""
+    """Return the person who is there already, or a new one with these roles."""
     return User.objects.filter(username=name).first() or person(name, *roles)
 
 
 @pytest.fixture
 def enter(browser: Browser, console: LiveServer, complaints: list[str]) -> Iterator[Enter]:
-    """Give a function that opens a page in a browser of its own, logged in as a person with these roles.
+    """Return a function that opens a page in a browser of its own, logged in as a person with these roles.
 
     `enter("/", "operator", width=390, dark=True, javascript=False)`
     """
@@ -167,7 +167,7 @@ def nine() -> None:
 
 @pytest.fixture
 def work() -> Callable[[], None]:
-    """Give a function that does what the workers would do now, until nothing is left to do at once."""
+    """Return a function that does what the workers would do now, until nothing is left to do at once."""
 
     def run() -> None:
         for _ in range(20):

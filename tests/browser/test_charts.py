@@ -16,7 +16,7 @@ Enter = Callable[..., Page]
 
 @pytest.fixture
 def decision(nine: None) -> str:
-    """Give the address of the decision on `web`."""
+    """Return the address of the decision on `web`."""
     found = Decision.objects.filter(placement_name="web").latest("number")
     return f"/decisions/{found.record.decision_id}/"
 

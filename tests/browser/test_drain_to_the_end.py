@@ -23,7 +23,7 @@ BY_REGION = {
 
 @pytest.fixture
 def world() -> Drained:
-    """Give three clusters, one in the east, where a placement is spread and another is everywhere."""
+    """Return three clusters, one in the east, where a placement is spread and another is everywhere."""
     made = Drained(3)
     for name, region in (("c000", "east"), ("c001", "west"), ("c002", "west")):
         change_labels([name], put={"region": region}, by=None, now=made.now)

@@ -35,7 +35,7 @@ def page(enter: Enter, world: World) -> Page:
 
 
 def _asked(page: Page) -> list[str]:
-    """Give the list in which the questions of the page are gathered from here on."""
+    """Return the list in which the questions of the page are gathered from here on."""
     asked: list[str] = []
 
     def note(request: Request) -> None:

@@ -1,12 +1,21 @@
 """What every driver promises, as tests; a test module inherits them and says how to make its driver."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from clusters.drivers.base import Applied, Driver, DriverRejected, DriverUnavailable, ObjectRef, Version
+from clusters.drivers.base import (
+    Applied,
+    Driver,
+    DriverFenced,
+    DriverRejected,
+    DriverUnavailable,
+    ObjectRef,
+    Version,
+)
 from clusters.drivers.readiness import Readiness
 from tests.rows import NOW, config_map, namespace
 
@@ -51,6 +60,40 @@ class DriverContract:
     `connect(**connection)` makes a driver anew, as a worker that was restarted does; `holds(placement)` gives
     the objects that the cluster has of a placement, past the driver.
     """
+
+    def test_a_call_with_a_lower_fence_is_refused_and_changes_nothing(
+        self, connect: Callable[..., Driver]
+    ) -> None:
+        driver = connect()
+        driver.apply(replace(V2, fence=8))
+
+        with pytest.raises(DriverFenced) as late:
+            driver.apply(replace(V1, fence=7))
+        with pytest.raises(DriverFenced):
+            driver.remove("web", fence=7)
+
+        seen = driver.observe("web").of("web")
+        assert late.value.seen == 8
+        assert seen is not None
+        assert seen.version == V2.id
+
+    def test_a_removed_placement_keeps_its_fence(self, connect: Callable[..., Driver]) -> None:
+        driver = connect()
+        driver.apply(replace(V1, fence=7))
+        driver.remove("web", fence=9)
+
+        with pytest.raises(DriverFenced):
+            driver.apply(replace(V1, fence=8))
+
+        assert driver.observe(inventory=True).held == {}
+
+    def test_the_inventory_has_every_placement_with_its_fence(self, connect: Callable[..., Driver]) -> None:
+        driver = connect()
+        driver.apply(replace(V1, fence=7))
+        driver.apply(Version("x1", "other", (config_map("other"),), fence=3))
+
+        assert driver.observe(inventory=True).held == {"web": 7, "other": 3}
+        assert driver.observe().held is None
 
     def test_a_cluster_that_was_told_nothing_has_nothing(self, connect: Callable[..., Driver]) -> None:
         seen = connect().observe("web")

@@ -40,19 +40,19 @@ class MemoryStore:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Give a clock that moves by sleeping."""
+    """Return a clock that moves by sleeping."""
     return Clock()
 
 
 @pytest.fixture
 def store() -> StateStore:
-    """Give a store in memory; a class of tests may have another."""
+    """Return a store in memory; a class of tests may have another."""
     return MemoryStore()
 
 
 @pytest.fixture
 def connect(store: StateStore, clock: Clock) -> Connect:
-    """Give a maker of drivers of one cluster; applying takes no time unless a test says so."""
+    """Return a maker of drivers of one cluster; applying takes no time unless a test says so."""
 
     def make(**connection: Any) -> SimulatedDriver:
         return SimulatedDriver({"applyMilliseconds": 0, **connection}, store, clock, clock.sleep)
@@ -62,7 +62,7 @@ def connect(store: StateStore, clock: Clock) -> Connect:
 
 @pytest.fixture
 def holds(connect: Connect) -> Callable[[str], set[str]]:
-    """Give a look past the driver at what a placement has."""
+    """Return a look past the driver at what a placement has."""
 
     def look(placement: str) -> set[str]:
         held = connect().state().of(placement)
@@ -82,7 +82,7 @@ class TestInTheDatabase(DriverContract):
 
     @pytest.fixture
     def store(self) -> StateStore:
-        """Give the row of a cluster."""
+        """Return the row of a cluster."""
         return DatabaseStore(simulated("a").pk)
 
 

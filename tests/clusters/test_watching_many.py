@@ -77,14 +77,14 @@ def test_those_that_there_was_no_time_for_stay_due_and_are_not_silent(
 
 def test_who_answered_last_is_asked_before_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    look = heartbeat._observe
+    look = heartbeat.observe_cluster
 
     def noted(row: MemberCluster, now: datetime) -> Observation:
         order.append(row.name)
         return look(row, now)
 
     monkeypatch.setattr(heartbeat, "THREADS", 1)
-    monkeypatch.setattr(heartbeat, "_observe", noted)
+    monkeypatch.setattr(heartbeat, "observe_cluster", noted)
     simulated("a", fault="silent")
     simulated("b")
     observe(now=NOW)

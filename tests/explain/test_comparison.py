@@ -228,7 +228,7 @@ def test_the_same_clusters_in_another_order_are_no_other_choice() -> None:
 
 
 def _told(comparison: SemanticsComparison) -> str:
-    """Give all that is said of where each parts from each."""
+    """Return all that is said of where each parts from each."""
     bases = [SemanticsComparison(comparison.decisions, base) for base in Semantics]
     return "\n".join(one.words for base in bases for one in divergences(base))
 

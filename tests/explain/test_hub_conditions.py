@@ -25,7 +25,7 @@ def on(phase: Phase, *, is_current: bool | None = True, is_ready: bool = False, 
 
 
 def told(one: OnCluster) -> list[tuple[str, str]]:
-    """Give what the conditions of a cluster say, each with its reason."""
+    """Return what the conditions of a cluster say, each with its reason."""
     return [(condition.status.value, condition.reason) for condition in conditions_on(one)]
 
 

@@ -119,7 +119,7 @@ DECIDED = dict(_decisions())
 
 
 def _told(decision: Decision) -> Iterator[str]:
-    """Give all that is said about a decision: its head, each step, each cluster, each chart."""
+    """Return all that is said about a decision: its head, each step, each cluster, each chart."""
     cycle, replay = decision.cycle, Replay(decision)
     yield headline(decision)
     yield policy_sentence(cycle.policy, cycle.semantics, cycle.options)

@@ -27,12 +27,12 @@ class Redecided:
 
     @property
     def placements_a_second(self) -> float:
-        """Give how many placements were decided in a second."""
+        """Return how many placements were decided in a second."""
         return self.placements / self.seconds
 
     @property
     def queries_a_placement(self) -> float:
-        """Give how many statements a placement took, those shared by all spread over them."""
+        """Return how many statements a placement took, those shared by all spread over them."""
         return self.queries / self.placements
 
 

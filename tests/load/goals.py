@@ -27,7 +27,7 @@ class Compared:
     seconds: dict[str, float]
 
     def times_fleet(self, name: str) -> float:
-        """Give the time under other semantics as a multiple of that under `fleet`."""
+        """Return the time under other semantics as a multiple of that under `fleet`."""
         return self.seconds[name] / self.seconds["fleet"]
 
 
@@ -41,7 +41,7 @@ class Results:
     million: Million | None = None
 
     def select(self, name: str, clusters: int, wanted: int | None = None) -> list[Row]:
-        """Give the rows of one kind and size, all semantics and numbers of cells."""
+        """Return the rows of one kind and size, all semantics and numbers of cells."""
         return [
             row
             for row in self.rows
@@ -50,7 +50,7 @@ class Results:
         ]
 
     def growth(self, semantics: str) -> list[Row]:
-        """Give the rows that differ in size only, with N = C/10."""
+        """Return the rows that differ in size only, with N = C/10."""
         main = [row for row in self.rows if row.problem.name == "main" and row.problem.semantics == semantics]
         domains = main[0].problem.domains
         return [
@@ -70,12 +70,12 @@ def exponent(rows: list[Row], seconds: Callable[[Row], float]) -> float:
 
 
 def warm_seconds(row: Row) -> float:
-    """Give the median of the product's warm runs."""
+    """Return the median of the product's warm runs."""
     return row.warm.p50
 
 
 def plain_seconds(row: Row) -> float:
-    """Give what the baseline would take for as many picks."""
+    """Return what the baseline would take for as many picks."""
     return row.plain.seconds_a_pick * row.picks
 
 

@@ -30,12 +30,12 @@ class Times:
 
     @property
     def p50(self) -> float:
-        """Give the median."""
+        """Return the median."""
         return statistics.median(self.seconds)
 
     @property
     def p90(self) -> float:
-        """Give what nine of ten repeats stay below, interpolated between the few there are."""
+        """Return what nine of ten repeats stay below, interpolated between the few there are."""
         return statistics.quantiles(self.seconds, n=10, method="inclusive")[-1]
 
 
@@ -73,22 +73,22 @@ class Row:
 
     @property
     def seconds_a_pick(self) -> float:
-        """Give the product's time for a pick, with its share of all of a warm run."""
+        """Return the product's time for a pick, with its share of all of a warm run."""
         return self.warm.p50 / max(self.picks, 1)
 
     @property
     def ratio(self) -> float:
-        """Give by how much a pick of the product is faster than one of the baseline."""
+        """Return by how much a pick of the product is faster than one of the baseline."""
         return self.plain.seconds_a_pick / self.seconds_a_pick
 
     @property
     def floors(self) -> float:
-        """Give the cold run as a multiple of the floor."""
+        """Return the cold run as a multiple of the floor."""
         return self.cold.p50 / self.floor.p50
 
     @property
     def record_share(self) -> float:
-        """Give what writing the record adds to a warm run."""
+        """Return what writing the record adds to a warm run."""
         return self.record.p50 / self.warm.p50
 
     @property

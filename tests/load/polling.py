@@ -30,12 +30,12 @@ class Polled:
 
     @property
     def share(self) -> float:
-        """Give the part of one core that the web processes took."""
+        """Return the part of one core that the web processes took."""
         return self.cpu_seconds / self.seconds
 
     @property
     def unchanged(self) -> float:
-        """Give the part of the answers that said: nothing is new."""
+        """Return the part of the answers that said: nothing is new."""
         return self.answers[204] / max(self.answers.total(), 1)
 
 
@@ -126,7 +126,7 @@ def poll(
 
 
 def cpu_seconds(processes: list[int]) -> float:
-    """Give what these processes have used so far, of user and system time."""
+    """Return what these processes have used so far, of user and system time."""
     return sum(_ticks(one) for one in processes) / _HZ
 
 
@@ -136,7 +136,7 @@ def _ticks(process_id: int) -> int:
 
 
 def with_children(process_id: int) -> list[int]:
-    """Give a process and all that came of it."""
+    """Return a process and all that came of it."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

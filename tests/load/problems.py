@@ -46,17 +46,17 @@ class Problem:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Give the topology keys."""
+        """Return the topology keys."""
         return SPREAD_KEYS[: len(self.domains)]
 
     @property
     def rows(self) -> list[Document]:
-        """Give the clusters as dictionaries, made once."""
+        """Return the clusters as dictionaries, made once."""
         return _rows(self.clusters, self.domains, self.shape, self.is_selective)
 
     @property
     def placed(self) -> list[str]:
-        """Give the clusters with a bound binding."""
+        """Return the clusters with a bound binding."""
         if self.shape != "bound":
             return []
         return random.Random(SEED).sample([row["name"] for row in self.rows], self.clusters * 3 // 10)
@@ -68,7 +68,7 @@ class Problem:
         return Fleet(Cluster(row["name"], row["labels"]) for row in self.rows)
 
     def policy(self) -> PlacementPolicy:
-        """Give the policy; its number includes what is placed already."""
+        """Return the policy; its number includes what is placed already."""
         return pick_n(
             self.wanted + len(self.placed),
             required=_REQUIRED if self.is_selective else [],
@@ -77,12 +77,12 @@ class Problem:
         )
 
     def cycle(self, fleet: Fleet) -> Cycle:
-        """Give the inputs of a cycle on a fleet of this problem."""
+        """Return the inputs of a cycle on a fleet of this problem."""
         bindings = tuple(PlacedBinding(name, BindingState.BOUND) for name in self.placed)
         return Cycle(fleet, self.policy(), bindings, self.semantics)
 
     def case(self) -> dict[str, Any]:
-        """Give the same as a case, for the plain baseline."""
+        """Return the same as a case, for the plain baseline."""
         bindings = [{"cluster": name, "state": "Bound", "policy": "current"} for name in self.placed]
         return {"clusters": self.rows, "bindings": bindings, "policy": self.policy().to_plain()}
 

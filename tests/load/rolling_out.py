@@ -31,12 +31,12 @@ class RolledOut:
 
     @property
     def steps_a_processor_second(self) -> float:
-        """Give how many starts were carried to their end in a second of the processor."""
+        """Return how many starts were carried to their end in a second of the processor."""
         return self.steps / self.processor_seconds
 
     @property
     def statements_a_step(self) -> float:
-        """Give how many statements one start took, everything counted."""
+        """Return how many statements one start took, everything counted."""
         return self.statements / self.steps
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ def placed_at_once(world: World, placements: int) -> RolledOut:
 
 
 def updated(world: World) -> RolledOut:
-    """Give every cluster a new version of everything, a quarter of them at a time for each placement."""
+    """Change everything on every cluster, a quarter of them at a time for each placement."""
     return _measured(world, world.change)
 
 

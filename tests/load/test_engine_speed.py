@@ -33,7 +33,7 @@ BOTH = pytest.mark.parametrize("semantics", [Semantics.FLEET, Semantics.KUBEFLEE
 
 
 def _best(action: Callable[[], object], repeats: int) -> float:
-    """Give the shortest time of several, which other work on the machine disturbs least."""
+    """Return the shortest time of several, which other work on the machine disturbs least."""
     times = []
     for _ in range(repeats):
         start = perf_counter()
@@ -115,7 +115,7 @@ def _schedule_afresh(cycle: Cycle) -> object:
 
 
 def _best_in_turn(actions: Sequence[Callable[[], object]]) -> list[float]:
-    """Give the shortest time of each, all taking turns, so that other work disturbs them alike."""
+    """Return the shortest time of each, all taking turns, so that other work disturbs them alike."""
     rounds = [[_best(action, 1) for action in actions] for _ in range(20)]
     return [min(times) for times in zip(*rounds, strict=True)]
 

@@ -111,7 +111,7 @@ def _narrowed(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def operator() -> Client:
-    """Give the browser of `ana`, who operates and approves."""
+    """Return the browser of `ana`, who operates and approves."""
     client = Client()
     client.force_login(User.objects.get(username="ana"))
     return client

@@ -20,7 +20,7 @@ from tests.builders import (
 
 
 def _states(decision: Decision) -> dict[str, str]:
-    """Give the state of every binding after the cycle, `old` in front where it stays obsolete."""
+    """Return the state of every binding after the cycle, `old` in front where it stays obsolete."""
     return {
         one.cluster: ("" if one.is_current else "old ") + str(one.state) for one in decision.bindings_after
     }

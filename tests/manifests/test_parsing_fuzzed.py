@@ -133,7 +133,7 @@ SMALLER = [
 
 
 def outcome(door: Callable[[Any], object], raw: object) -> str:
-    """Give what a door makes of raw data, written out as a page would."""
+    """Return what a door makes of raw data, written out as a page would."""
     try:
         return repr(door(raw))
     except InvalidManifest as faults:

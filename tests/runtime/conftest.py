@@ -1,5 +1,6 @@
 """Tests that start consoles take turns: one worker of several runs all of them, beside other tests."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,3 +13,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("consoles"))
+
+
+@pytest.fixture
+def console_folder(tmp_path: Path, collected_static: Path) -> Path:
+    """Return a folder for a console that has only its static files, which take seconds to collect."""
+    shutil.copytree(collected_static, tmp_path / "static")
+    shutil.copy2(collected_static.parent / "static.stamp", tmp_path)
+    return tmp_path

@@ -26,12 +26,12 @@ class Command:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Give the words of the command line."""
+        """Return the words of the command line."""
         return ("manage.py", "up", "--port", "0", *(word for part in self.only for word in ("--only", part)))
 
 
 def commands_for(stage: Stage) -> list[Command]:
-    """Give one `up` for everything; with servers three workers and two clocks, each under an `up` of its own.
+    """Return one `up` for everything; with servers three workers and two clocks, each under its own `up`.
 
     A second clock has a folder of its own, as on another machine.
     """

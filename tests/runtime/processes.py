@@ -41,7 +41,7 @@ class Watched:
                 self._coming.put(line.rstrip("\n"))
 
     def wait_for(self, pattern: str, *, seconds: float = PATIENCE) -> re.Match[str]:
-        """Give the match in the next line that has one."""
+        """Return the match in the next line that has one."""
         deadline = time.monotonic() + seconds
         while True:
             try:

@@ -64,8 +64,8 @@ def test_a_user_of_that_name_does_not_become_administrator() -> None:
 def test_up_prints_the_password_at_the_first_start_only() -> None:
     first, second = StringIO(), StringIO()
 
-    Command(stdout=first)._make_first_administrator()
-    Command(stdout=second)._make_first_administrator()
+    Command(stdout=first).make_administrator()
+    Command(stdout=second).make_administrator()
 
     printed = re.fullmatch(
         r"Administrator admin, password (\S+) \(shown only this once\)\n", first.getvalue()
@@ -79,7 +79,7 @@ def test_up_does_not_print_the_password_of_the_environment(settings: Settings) -
     settings.FIRST_ADMIN_PASSWORD = PASSWORD
     out = StringIO()
 
-    Command(stdout=out)._make_first_administrator()
+    Command(stdout=out).make_administrator()
 
     assert out.getvalue() == "Administrator admin, with the password of FLEETUI_ADMIN_PASSWORD\n"
 

@@ -20,7 +20,6 @@ STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"unavailablePeriodSeconds
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.servers
 def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: Stage) -> None:
     stage.manage("migrate", "-v0")
     members = [member_document(f"c{number}") for number in range(CLUSTERS)]

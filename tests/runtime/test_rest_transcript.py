@@ -14,8 +14,8 @@ GUIDE = (ROOT / "docs" / "guides" / "rest.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
-def test_every_command_of_the_transcript_works(tmp_path: Path) -> None:
-    variables = {"FLEETUI_VAR_DIR": str(tmp_path), "FLEETUI_ADMIN_PASSWORD": PASSWORD}
+def test_every_command_of_the_transcript_works(console_folder: Path) -> None:
+    variables = {"FLEETUI_VAR_DIR": str(console_folder), "FLEETUI_ADMIN_PASSWORD": PASSWORD}
     with watching("manage.py", "up", "--port", "0", **variables) as up:
         address = up.wait_for(r"FleetUI: (http://\S+)/")[1]
         with watching("manage.py", "load_demo", "9", **variables) as demo:

@@ -38,11 +38,11 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
     chance = _chance()
     stage.manage("migrate", "-v0")
-    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), deployment("web", "web:1")))
     stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*_members()))
     stage.manage("shell", "-v0", "-c", SLOWER)
     with kept_running(stage) as console:
-        stage.manage("apply", "-f", "-", text=as_yaml(placement_document("web", spec())))
+        documents = [namespace("shop"), deployment("web", "web:1"), placement_document("web", spec())]
+        stage.manage("apply", "-f", "-", text=as_yaml(*documents))
         eventually(lambda: _available(stage) == CLUSTERS, seconds=180)
         stage.manage("apply", "-f", "-", text=as_yaml(deployment("web", "web:2")))
         _disturb(console, stage, chance)
@@ -114,7 +114,7 @@ def _say(what: str, stage: Stage) -> None:
 
 
 def books_of(stage: Stage) -> list[dict[str, Any]]:
-    """Give the books that the simulated clusters keep of themselves."""
+    """Return the books that the simulated clusters keep of themselves."""
     rows: list[tuple[Any, ...]] = list(stage.ask("select content from clusters_simulatedstate"))
     return [json.loads(row[0]) if isinstance(row[0], str) else row[0] for row in rows]
 
@@ -129,7 +129,7 @@ def _fewest_available(logs: list[list[list[str]]]) -> int:
 
 
 def _changes(log: list[list[str]]) -> Iterator[tuple[datetime, int]]:
-    """Give when a cluster became available, +1, and when it was taken down, −1."""
+    """Return when a cluster became available, +1, and when it was taken down, −1."""
     applied = [datetime.fromisoformat(at) for at, what, *_ in log if what == "applied"]
     yield from ((at + READY_AFTER, 1) for at in applied)
     yield from ((at, -1) for at in applied[1:])

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,11 +18,11 @@ import redis
 
 from fleetui.apimachinery.yaml import dump_yaml
 from tests.rows import member_document, placement_document, spec
-from tests.runtime.processes import ROOT, Watched, eventually, watching
+from tests.runtime.processes import PATIENCE, ROOT, Watched, eventually, watching
 from tests.runtime.test_up import parts_of
 
-PLACEMENTS = 50
-CLUSTERS = 600
+PLACEMENTS = 60
+CLUSTERS = 300
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
@@ -35,6 +36,7 @@ class Stage:
         self.name = f"survives{os.getpid()}"
         if self.server:
             self.variables["DATABASE_URL"] = re.sub(r"/\w+$", f"/{self.name}", self.server)
+        self._connection: psycopg.Connection[tuple[Any, ...]] | sqlite3.Connection | None = None
 
     def make(self) -> None:
         """Make the database."""
@@ -42,6 +44,8 @@ class Stage:
 
     def drop(self) -> None:
         """Drop the database, whoever is still connected."""
+        if self._connection:
+            self._connection.close()
         self._serve(f"drop database if exists {self.name} with (force)")
 
     def _serve(self, statement: str) -> None:
@@ -50,12 +54,16 @@ class Stage:
                 connection.execute(statement.encode())
 
     def ask(self, question: str) -> list[tuple[int, ...]]:
-        """Ask the database of the running console, from outside of it."""
+        """Query the database of the running console from outside of it, over one connection."""
         if self.server:
-            with psycopg.connect(self.variables["DATABASE_URL"]) as connection:
-                return connection.execute(question.encode()).fetchall()
-        with sqlite3.connect(f"file:{self.folder}/fleetui.sqlite3?mode=ro", uri=True) as file:
-            return file.execute(question).fetchall()
+            if not self._connection:
+                self._connection = psycopg.connect(self.variables["DATABASE_URL"], autocommit=True)
+            assert isinstance(self._connection, psycopg.Connection)
+            return self._connection.execute(question.encode()).fetchall()
+        if not self._connection:
+            self._connection = sqlite3.connect(f"file:{self.folder}/fleetui.sqlite3?mode=ro", uri=True)
+        assert isinstance(self._connection, sqlite3.Connection)
+        return self._connection.execute(question).fetchall()
 
     def manage(self, *arguments: str, text: str = "") -> None:
         """Run a command of the console."""
@@ -79,9 +87,9 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    """Give a stage that is gone afterwards."""
-    found = Stage(tmp_path)
+def stage(console_folder: Path) -> Iterator[Stage]:
+    """Create a stage, and remove it afterwards."""
+    found = Stage(console_folder)
     found.make()
     yield found
     found.drop()
@@ -115,9 +123,9 @@ def test_every_placement_is_decided_exactly_once(stage: Stage) -> None:
         eventually(lambda: _decided(stage) >= 3)
         _kill_everything(up, stage)
         killed_at = _decided(stage)
-        eventually(lambda: _due(stage) == 0, seconds=60)
+        eventually(lambda: _due(stage) == 0)
         up.process.terminate()
-        up.process.wait(timeout=15)
+        up.process.wait(timeout=PATIENCE)
 
     assert killed_at < PLACEMENTS
     each = stage.ask("select placement_id, count(*) from placements_decision group by 1")

@@ -26,7 +26,7 @@ class Look:
 
     @property
     def name(self) -> str:
-        """Give the word for it in the name of a file."""
+        """Return the word for it in the name of a file."""
         return f"{'dark' if self.dark else 'light'}-{self.width}"
 
 

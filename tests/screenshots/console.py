@@ -33,7 +33,7 @@ class Console:
         return SUBJECTS[self.size]
 
     def ask(self, path: str) -> dict[str, Any]:
-        """Give what the API answers to a GET."""
+        """Return what the API answers to a GET."""
         answer = self.api.get(f"{self.url}/api/v1/{path}", timeout=60_000)
         assert answer.ok, f"{path}: {answer.status} {answer.text()[:300]}"
         found: dict[str, Any] = answer.json()
@@ -45,7 +45,7 @@ class Console:
         return found
 
     def run(self) -> dict[str, Any] | None:
-        """Give the newest run of the placement, if it has one."""
+        """Return the newest run of the placement, if it has one."""
         runs = self.ask(f"rollouts?placement={self.placement}")["items"]
         return runs[0] if runs else None
 

@@ -69,7 +69,7 @@ def _sorted(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def nginx() -> Path:
-    """Give the example of a web server."""
+    """Return the example of a web server."""
     return OURS / "nginx.yaml"
 
 

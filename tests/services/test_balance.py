@@ -41,12 +41,12 @@ def saved(document: dict[str, Any]) -> Placement:
 
 
 def read(placement: Placement) -> object:
-    """Give the counts that the last decision of a placement read."""
+    """Return the counts that the last decision of a placement read."""
     return last(placement).cycle.options.get("balance")
 
 
 def last(placement: Placement) -> Any:
-    """Give the last decision of a placement, as it was stored."""
+    """Return the last decision of a placement, as it was stored."""
     return decision_of(Decision.objects.filter(placement=placement).latest("number"))
 
 

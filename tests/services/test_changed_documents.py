@@ -35,7 +35,7 @@ def changes(policy: Document, asked: str, members: Fleet = FLEET) -> list[Change
 
 
 def changed(policy: Document, asked: str, kind: ChangeKind, members: Fleet = FLEET) -> Document:
-    """Give the policy of the manifest with the first change of a kind."""
+    """Return the policy of the manifest with the first change of a kind."""
     [change, *_] = [one for one in changes(policy, asked, members) if one.kind is kind]
     document = placement_document("web", spec(policy), note="kept")
     after = with_change(document, change)

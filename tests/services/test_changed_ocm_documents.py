@@ -39,7 +39,7 @@ def asked(key: str, *values: str) -> Spec:
 
 
 def tried(document: Spec, name: str, members: Fleet) -> Iterator[Change]:
-    """Give every change of the policy that advice tries for one cluster."""
+    """Return every change of the policy that advice tries for one cluster."""
     wish = parse_placement(document)
     cycle = Cycle(
         policy=wish.spec.policy, fleet=members, semantics=Semantics.OCM, options=wish.spread_options
@@ -49,7 +49,7 @@ def tried(document: Spec, name: str, members: Fleet) -> Iterator[Change]:
 
 
 def changed(document: Spec, name: str, kind: ChangeKind, members: Fleet = FLEET) -> Spec:
-    """Give the spec with the first change of a kind; nothing else of the document may be another."""
+    """Return the spec with the first change of a kind; nothing else of the document may be another."""
     change = next(one for one in tried(document, name, members) if one.kind is kind)
     before = deepcopy(document)
     after = with_change(document, change)

@@ -180,7 +180,7 @@ def test_four_answers_as_the_guides_do() -> None:
 
 @lru_cache
 def story_of_nine() -> list[dict[str, Decision]]:
-    """Give the decisions of every placement at first and after each step."""
+    """Return the decisions of every placement at first and after each step."""
     one = demo(9)
     state = {(each["kind"], each["metadata"]["name"]): each for each in _documents(one.at_first)}
     told = [_decided(state, {})]
@@ -204,7 +204,7 @@ def _decided(state: Mapping[tuple[str, str], Any], before: Mapping[str, Decision
 
 
 def _bindings(wish: PlacementInput, before: Decision | None) -> tuple[PlacedBinding, ...]:
-    """Give what is placed: under an older policy once more than the number has changed."""
+    """Return what is placed: under an older policy once more than the number has changed."""
     if before is None:
         return ()
     same = before.cycle.policy.without_number() == wish.policy.without_number()
@@ -359,7 +359,7 @@ def test_it_has_so_many_placements(size: int, number: int) -> None:
 
 
 def _shortest(action: Callable[[], object]) -> float:
-    """Give the shortest of three times, which other work on the machine disturbs least."""
+    """Return the shortest of three times, which other work on the machine disturbs least."""
     times = []
     for _ in range(3):
         began = time.perf_counter()

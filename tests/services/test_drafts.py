@@ -43,7 +43,7 @@ NUMBER = ("spec", "policy", "numberOfClusters")
 
 @pytest.fixture
 def ana() -> User:
-    """Give an operator."""
+    """Return an operator."""
     return person("ana", "operator")
 
 

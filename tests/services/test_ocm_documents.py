@@ -61,7 +61,7 @@ def save(document: dict[str, Any]) -> Placement:
 
 
 def faults_of(document: dict[str, Any]) -> list[FieldError]:
-    """Give the faults that saving has, having changed nothing."""
+    """Return the faults that saving has, having changed nothing."""
     before = list(Placement.objects.values("name", "document", "revision"))
     with pytest.raises(InvalidManifest) as caught:
         save_placement(document, by=None, now=NOW)
@@ -75,7 +75,7 @@ def by_region(names: list[str]) -> dict[str, int]:
 
 
 def condition(placement: Placement, sort: str) -> tuple[str, str, str]:
-    """Give status, reason and message of one condition."""
+    """Return status, reason and message of one condition."""
     found = {one["type"]: one for one in manifest_of(placement)["status"]["conditions"]}[sort]
     return found["status"], found["reason"], found["message"]
 

@@ -38,12 +38,12 @@ def applied(*documents: dict[str, Any]) -> list[OperationResult]:
 
 
 def latest_snapshot() -> ResourceSnapshot:
-    """Give the newest resource snapshot."""
+    """Return the newest resource snapshot."""
     return ResourceSnapshot.objects.get(is_latest=True)
 
 
 def names_in(snapshot: ResourceSnapshot) -> list[str]:
-    """Give the names of the objects in a snapshot, in order."""
+    """Return the names of the objects in a snapshot, in order."""
     return [
         manifest["metadata"]["name"]
         for part in snapshot.parts.order_by("position")

@@ -26,7 +26,7 @@ def save(name: str, spec: dict[str, Any], **options: Any) -> OperationResult:
 
 
 def faults_of(name: str, spec: dict[str, Any]) -> list[FieldError]:
-    """Give the faults that saving has, having changed nothing."""
+    """Return the faults that saving has, having changed nothing."""
     before = list(Placement.objects.values("name", "document", "revision"))
     with pytest.raises(InvalidManifest) as caught:
         save(name, spec)

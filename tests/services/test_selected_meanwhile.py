@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def slow() -> Placement:
-    """Give a placement of the namespace `shop` as a slow worker has read it: what it selects is due."""
+    """Return a placement of the namespace `shop` as a slow worker has read it: what it selects is due."""
     apply_resources([namespace("shop"), namespace("bank")], by=None, now=NOW)
     joined("a")
     decided("web", pick_n_spec(1))
@@ -31,7 +31,7 @@ def slow() -> Placement:
 
 
 def latest() -> tuple[int, list[str]]:
-    """Give the number of the latest snapshot, and the names in it."""
+    """Return the number of the latest snapshot, and the names in it."""
     found = ResourceSnapshot.objects.get(is_latest=True)
     return found.number, [name for *_, name in found.identities]
 

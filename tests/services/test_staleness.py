@@ -23,7 +23,7 @@ EDGE = {
 
 
 def skews(name: str) -> list[Skew]:
-    """Give the skews of a placement."""
+    """Return the skews of a placement."""
     return skews_of(Placement.objects.select_related("staleness_check").get(name=name))
 
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from django.core.management import get_commands, load_command_class
 
 from fleetui.management.hub_command import HubCommand
@@ -24,12 +23,11 @@ def test_every_command_of_the_hub_can_say_that() -> None:
     assert {name for name, one in loaded.items() if not isinstance(one, HubCommand)} == OFFLINE
 
 
-@pytest.mark.parametrize("command", [["load_demo", "4"], ["export", "clusters"], ["drain", "a"]])
-def test_without_a_database_a_command_says_how_to_make_one(command: list[str], tmp_path: Path) -> None:
+def test_without_a_database_a_command_says_how_to_make_one(tmp_path: Path) -> None:
     variables = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
 
     run = subprocess.run(
-        [sys.executable, "manage.py", *command],
+        [sys.executable, "manage.py", "export", "clusters"],
         cwd=ROOT,
         env=variables | {"FLEETUI_VAR_DIR": str(tmp_path)},
         capture_output=True,

@@ -103,7 +103,7 @@ def test_the_command_waits_for_another_process_that_writes(file_of_many: Path) -
 
 @pytest.fixture
 def tampered() -> DecisionRecord:
-    """Give a record whose picks stand in another order than they come out."""
+    """Return a record whose picks stand in another order than they come out."""
     all_joined("a", "b", "c")
     decided("web", pick_n_spec(2))
     return tamper()

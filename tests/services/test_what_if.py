@@ -42,13 +42,13 @@ def asked(**chosen: Any) -> Scenario:
 
 
 def fates(row: Scenario) -> Fates:
-    """Give fate and number of clusters by placement and variant."""
+    """Return fate and number of clusters by placement and variant."""
     rows = ScenarioDecision.objects.filter(scenario=row)
     return {(one.placement_name, one.variant): (one.impact, one.placed_after) for one in rows}
 
 
 def outcome(row: Scenario, placement: str, variant: str) -> ScenarioDecision:
-    """Give what one placement would do."""
+    """Return what one placement would do."""
     return ScenarioDecision.objects.get(scenario=row, placement_name=placement, variant=variant)
 
 

@@ -4,6 +4,7 @@ Everyone gets a browser of their own: nobody, a stranger without a role, a viewe
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -16,7 +17,7 @@ from tests.rows import NOW, config_map, decided, joined, namespace, person, pick
 
 
 @pytest.fixture(autouse=True)
-def _served(collected_static: None) -> None:
+def _served(collected_static: Path) -> None:
     """Serve the files as in production."""
 
 
@@ -28,19 +29,19 @@ def _browser(name: str, *roles: str) -> Client:
 
 @pytest.fixture
 def stranger() -> Client:
-    """Give the browser of somebody who has an account and no role."""
+    """Return the browser of somebody who has an account and no role."""
     return _browser("stranger")
 
 
 @pytest.fixture
 def viewer() -> Client:
-    """Give the browser of a viewer."""
+    """Return the browser of a viewer."""
     return _browser("vera", "viewer")
 
 
 @pytest.fixture
 def operator() -> Client:
-    """Give the browser of an operator."""
+    """Return the browser of an operator."""
     return _browser("ana", "operator")
 
 
@@ -67,13 +68,13 @@ def nine() -> None:
 
 @pytest.fixture
 def decision_id(web: Placement) -> str:
-    """Give the id of the decision on `web`."""
+    """Return the id of the decision on `web`."""
     return web.decisions.select_related("record").get().record.decision_id
 
 
 @pytest.fixture
 def text_of() -> Callable[[Client, str], str]:
-    """Give a function that fetches a page that must be there."""
+    """Return a function that fetches a page that must be there."""
 
     def fetch(client: Client, address: str) -> str:
         answer = client.get(address)

@@ -15,7 +15,7 @@ def typed(client: Client, address: str, text: str) -> str:
 
 
 def draft_address() -> str:
-    """Give the address of the latest draft."""
+    """Return the address of the latest draft."""
     return f"/drafts/{Draft.objects.latest('pk').pk}/"
 
 

@@ -51,7 +51,7 @@ class Outline(HTMLParser):
 
     @property
     def problems(self) -> list[str]:
-        """Give everything that is wrong with the page."""
+        """Return everything that is wrong with the page."""
         twice = [f"id {one} stands twice" for one in set(self.ids) if self.ids.count(one) > 1]
         nameless = [f"{tag} {given}" for tag, given in self.fields if given.get("id") not in self.labelled]
         return [*self.faults, *(f"<{tag}> is never closed" for tag in self.open), *twice, *nameless]

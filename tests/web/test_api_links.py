@@ -26,7 +26,7 @@ def _carried_out(web: Placement) -> None:
 
 @pytest.fixture
 def decision_id(web: Placement) -> str:
-    """Give the id of a decision, with something of everything beside it."""
+    """Return the id of a decision, with something of everything beside it."""
     return begin_everything(web)
 
 
@@ -39,12 +39,15 @@ def _twin(client: Client, address: str) -> tuple[str, Any]:
     return page, answer.json()
 
 
-@pytest.mark.parametrize("address", [one for one in (*READ, *WRITE) if not one.startswith(WITHOUT)])
-def test_every_page_has_one_that_answers(operator: Client, decision_id: str, address: str) -> None:
-    page, twin = _twin(operator, address_of(address, decision_id).replace("?cluster=nobody", ""))
+def test_every_page_has_one_that_answers(
+    operator: Client, decision_id: str, subtests: pytest.Subtests
+) -> None:
+    for address in (one for one in (*READ, *WRITE) if not one.startswith(WITHOUT)):
+        with subtests.test(address):
+            page, twin = _twin(operator, address_of(address, decision_id).replace("?cluster=nobody", ""))
 
-    assert twin is not None
-    assert "curl -H &quot;Authorization: Token $FLEETUI_TOKEN&quot; " in page
+            assert twin is not None
+            assert "curl -H &quot;Authorization: Token $FLEETUI_TOKEN&quot; " in page
 
 
 def test_the_overview_counts_alike(viewer: Client) -> None:

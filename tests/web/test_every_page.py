@@ -128,7 +128,7 @@ def begin_everything(web: Placement) -> str:
 
 @pytest.fixture
 def decision_id(web: Placement) -> str:
-    """Give the id of a decision, with something of everything beside it."""
+    """Return the id of a decision, with something of everything beside it."""
     return begin_everything(web)
 
 

@@ -18,6 +18,7 @@ from placements.services.history.queries import history_of, policy_restores
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from tests.builders import spread
+from tests.database import load_once
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
 from tests.rows import NOW, config_map, pick_n_spec, placement_document, run_due
 
@@ -36,10 +37,14 @@ def _save(spec: dict[str, Any], *, at: Any) -> None:
 @pytest.fixture
 def past(web: Placement) -> Placement:
     """Let the placement be spread first, then scaled, and its resources change."""
-    _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LATER)
-    apply_resources([config_map("settings", data={"colour": "blue"})], by=None, now=LATER)
-    run_due(after=LATER - NOW)
-    _save(pick_n_spec(3, topologySpreadConstraints=[spread("region", max_skew=2)]), at=LAST)
+
+    def load() -> None:
+        _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LATER)
+        apply_resources([config_map("settings", data={"colour": "blue"})], by=None, now=LATER)
+        run_due(after=LATER - NOW)
+        _save(pick_n_spec(3, topologySpreadConstraints=[spread("region", max_skew=2)]), at=LAST)
+
+    load_once("past", load)
     return Placement.objects.get(pk=web.pk)
 
 

@@ -28,7 +28,7 @@ NEW = "/placements/new/"
 
 
 def plain(page: str) -> str:
-    """Give the words of a page."""
+    """Return the words of a page."""
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 

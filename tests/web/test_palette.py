@@ -54,7 +54,7 @@ def _luminance(colour: str) -> float:
 
 
 def contrast(one: str, other: str) -> float:
-    """Give the contrast ratio of two colours."""
+    """Return the contrast ratio of two colours."""
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
@@ -87,7 +87,7 @@ def _oklab(colour: str, vision: str) -> Colour:
 
 
 def distance(one: str, other: str, vision: str) -> float:
-    """Give how far apart two colours look."""
+    """Return how far apart two colours look."""
     return 100 * math.dist(_oklab(one, vision), _oklab(other, vision))
 
 

@@ -23,7 +23,7 @@ TEXT = re.compile(r"<[^>]*>|\s+")
 
 
 def rows(page: str) -> dict[str, list[str]]:
-    """Give the cells of each line in words, by the name of its placement."""
+    """Return the cells of each line in words, by the name of its placement."""
     lines = page.partition('id="list"')[2].partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")
     found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
     words = [[TEXT.sub(" ", cell).split() for cell in cells] for cells in found if cells]
@@ -31,7 +31,7 @@ def rows(page: str) -> dict[str, list[str]]:
 
 
 def counts(page: str) -> dict[str, int]:
-    """Give what the facets count."""
+    """Return what the facets count."""
     found = re.findall(r">([\w ]+) <span class=\"count\">(\d+)</span></a>", page)
     return {words: int(count) for words, count in found}
 

@@ -11,7 +11,7 @@ from fleetui import polling
 from fleetui.permissions import Role
 from tests.rows import person
 from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, world_once
 
 pytestmark = pytest.mark.django_db
 
@@ -22,13 +22,17 @@ HTMX = {"HX-Request": "true"}
 @pytest.fixture
 def world() -> World:
     """Make two clusters in the middle of a run."""
-    made = World(2)
-    made.place("web", one_at_a_time())
-    return made
+
+    def make() -> World:
+        made = World(2)
+        made.place("web", one_at_a_time())
+        return made
+
+    return world_once("in the middle", make)
 
 
 def _asking(client: Client, address: str = RUN) -> str:
-    """Give the address that the living part of the page asks for."""
+    """Return the address that the living part of the page asks for."""
     page = client.get(address).content.decode()
     return address + re.findall(r'id="live" [^>]*hx-get="([^"]*)"', page)[0].replace("&amp;", "&")
 

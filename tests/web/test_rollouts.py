@@ -14,7 +14,7 @@ from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from tests.rows import pick_n_spec, placement_document
 from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, world_once
 
 pytestmark = pytest.mark.django_db
 
@@ -25,16 +25,20 @@ RUN = "/rollouts/web/2/"
 @pytest.fixture
 def world() -> World:
     """Make three clusters in the middle of an update, one cluster at a time."""
-    made = World(3)
-    made.place("web", one_at_a_time())
-    made.run(until=made.is_settled)
-    made.change()
-    made.work()
-    return made
+
+    def make() -> World:
+        made = World(3)
+        made.place("web", one_at_a_time())
+        made.run(until=made.is_settled)
+        made.change()
+        made.work()
+        return made
+
+    return world_once("one at a time", make)
 
 
 def polled(page: str) -> list[str]:
-    """Give the address that the living part asks for, if it does."""
+    """Return the address that the living part asks for, if it does."""
     return re.findall(r'<div id="live" [^>]*hx-get="([^"]*)" hx-trigger="tick from:body"', page)
 
 

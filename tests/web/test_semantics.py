@@ -17,7 +17,7 @@ Fetch = Callable[[Client, str], str]
 
 @pytest.fixture
 def web(nine: None) -> str:  # noqa: ARG001 -- it has the placement
-    """Give the id of the latest decision on the demo's placement web."""
+    """Return the id of the latest decision on the demo's placement web."""
     rows = Decision.objects.filter(placement_name="web").select_related("record")
     return rows.latest("number").record.decision_id
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -15,9 +16,10 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_operations import abandon, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.worker import run_cluster_calls
+from tests.database import load_once
 from tests.rows import person, placement_document
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
-from tests.services.rollouts.world import SECOND
+from tests.services.rollouts.world import SECOND, world_once
 from tests.web.test_rollouts import ask, polled
 
 pytestmark = pytest.mark.django_db
@@ -30,30 +32,43 @@ START = "/placements/web/staged-run/"
 
 @pytest.fixture
 def world() -> StagedWorld:
-    """Give a canary with a wait and an approval, then the rest, half at a time."""
-    made = StagedWorld(BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="67%"))
-    made.place("web", staged_spec())
+    """Return a canary with a wait and an approval, then the rest, half at a time."""
+
+    def make() -> StagedWorld:
+        made = StagedWorld(BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="67%"))
+        made.place("web", staged_spec())
+        return made
+
+    made = world_once("staged", make)
+    if not User.objects.filter(username="ann").exists():  # rows of users are not loaded with the world
+        made.approver = person("ann", "approver")
     return made
 
 
 @pytest.fixture
 def waiting(world: StagedWorld) -> StagedWorld:
     """Let a run wait after its canary."""
-    world.begin("one")
-    world.go_on()
+    before = world.now
+
+    def wait() -> None:
+        world.begin("one")
+        world.go_on(10)
+
+    load_once("waiting", wait)
+    world.now = before + 10 * SECOND
     return world
 
 
 @pytest.fixture
 def approver(world: StagedWorld) -> Client:
-    """Give the browser of an approver."""
+    """Return the browser of an approver."""
     browser = Client()
     browser.force_login(world.approver)
     return browser
 
 
 def text(page: str) -> str:
-    """Give what a page says, without its tags."""
+    """Return what a page says, without its tags."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page))
 
 

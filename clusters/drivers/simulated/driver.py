@@ -150,7 +150,7 @@ class SimulatedDriver:
         held = {name: state.of(name) for name in placements}
         return Observation(
             is_healthy=all(fault.kind is not FaultKind.UNHEALTHY for fault in faults),
-            placements=tuple(_seen(name, one, faults, now) for name, one in held.items() if one),
+            placements=tuple(placement_seen(name, one, faults, now) for name, one in held.items() if one),
             held={name: state.fences.get(name, 0) for name in state.held} if inventory else None,
         )
 
@@ -213,7 +213,9 @@ class SimulatedDriver:
         raise DriverUnavailable(f"the simulated cluster gave no answer within {timeout:g} s")
 
 
-def _seen(name: str, held: StoredPlacement, faults: list[SimulatedFault], now: datetime) -> PlacementSeen:
+def placement_seen(
+    name: str, held: StoredPlacement, faults: list[SimulatedFault], now: datetime
+) -> PlacementSeen:
     unready = [_object_seen(one, faults, now) for one in held.objects]
     return PlacementSeen(
         name,

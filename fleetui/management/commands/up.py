@@ -17,6 +17,7 @@ from django.db import connections
 
 from fleetui import bootstrap
 from fleetui.bootstrap import FirstRunError, make_first_administrator
+from fleetui.environment import ENVIRONMENT
 from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
 
 _LAST_PORT = 65535
@@ -26,11 +27,11 @@ _BACKLOG = 2048
 class Command(BaseCommand):
     """Prepares the database and the static files, then runs web server, worker and beat."""
 
-    help = "Run the console: web server, worker and beat, started again when they end. Ctrl-C stops them all."
+    help = "Run web server, worker, observer and beat, started again when they end. Ctrl-C stops all."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
-        parser.add_argument("--port", type=_port, default=8000, help="default 8000; 0 takes any free one")
+        parser.add_argument("--port", type=port, default=8000, help="default 8000; 0 takes a free one")
         parser.add_argument("--only", action="append", choices=list(PARTS), help="only this part; repeatable")
         parser.add_argument(
             "--workers", type=_count, default=1, help="processes of the web server (default 1)"
@@ -45,7 +46,7 @@ class Command(BaseCommand):
         with ExitStack() as stack:
             listener = None
             if "web" in names:
-                listener = stack.enter_context(_listen(options["host"], options["port"]))
+                listener = stack.enter_context(open_listener(options["host"], options["port"]))
             if "beat" in names:  # two clocks would tick twice
                 stack.enter_context(_only_clock(settings.VAR_DIR))
             try:
@@ -54,8 +55,10 @@ class Command(BaseCommand):
                     bootstrap.migrate()
                     stamp = settings.VAR_DIR / "static.stamp"
                     bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
-                    self._make_first_administrator()
-            except (bootstrap.DatabaseMissingError, FirstRunError) as error:
+                    self.make_administrator()
+            except bootstrap.DatabaseMissingError as error:
+                raise CommandError(str(error), returncode=ENVIRONMENT) from error
+            except FirstRunError as error:
                 raise CommandError(str(error)) from error
             connections.close_all()
             output = Output(self.stdout, self.stderr, width=len("observer"))  # type: ignore[arg-type]  # writes
@@ -75,7 +78,7 @@ class Command(BaseCommand):
             environ = passed | {"PYTHONUNBUFFERED": "1"}
             Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
 
-    def _make_first_administrator(self) -> None:
+    def make_administrator(self) -> None:
         made = make_first_administrator(
             username=settings.FIRST_ADMIN_USER, password=settings.FIRST_ADMIN_PASSWORD
         )
@@ -87,7 +90,7 @@ class Command(BaseCommand):
             self.stdout.write(f"Administrator {made.username}, with the password of FLEETUI_ADMIN_PASSWORD")
 
 
-def _port(text: str) -> int:
+def port(text: str) -> int:
     if not text.isdecimal() or int(text) > _LAST_PORT:
         raise ArgumentTypeError(f"write a number, 0 to {_LAST_PORT}")
     return int(text)
@@ -99,7 +102,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """Open the port first, so that a port in use is reported immediately."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

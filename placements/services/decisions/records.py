@@ -64,12 +64,14 @@ class AmbiguousDecisionError(LookupError):
 
 
 def fleet_record_of(view: FleetSnapshot) -> FleetRecord:
-    """Return the record of a fleet, stored first if it is new; one query per fleet version."""
+    """Return the record of a fleet, stored first if it is new or was pruned as no decision cited it."""
     global _latest  # noqa: PLW0603 -- one fleet per process is the point
     with _lock:
-        if _latest is None or _latest[0] is not view:
-            _latest = (view, stored_fleet(view.fleet))
-        return _latest[1]
+        known = _latest[1] if _latest is not None and _latest[0] is view else None
+        if known is None or not FleetRecord.objects.filter(pk=known.pk).exists():
+            known = stored_fleet(view.fleet)
+            _latest = (view, known)
+        return known
 
 
 def stored_fleet(fleet: Fleet) -> FleetRecord:

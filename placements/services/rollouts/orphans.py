@@ -51,7 +51,7 @@ def remove_orphans(
     period = max(SHORTEST_PERIOD, MemberCluster.objects.count() * PERIOD_PER_CLUSTER)
     claimed = claim_batch(_due(now), "inventory_at", "pk", size=BATCH, inventory_at=now + period)
     rows = MemberCluster.objects.in_bulk(claimed)
-    take = {pk: partial(_take_inventory, row, clock, in_thread=threads > 0) for pk, row in rows.items()}
+    take = {pk: partial(take_inventory, row, clock, in_thread=threads > 0) for pk, row in rows.items()}
     answers = call_all(take, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
     held = {pk: one.held for pk, one in answers if isinstance(one, Observation) and one.held is not None}
     orphans = find_orphans({rows[pk].name: placements for pk, placements in held.items()})
@@ -59,7 +59,7 @@ def remove_orphans(
     by_name = {row.name: row for row in rows.values()}
     removals = {
         (cluster, placement): partial(
-            _remove, by_name[cluster], placement, fence, clock, in_thread=threads > 0
+            remove_orphan, by_name[cluster], placement, fence, clock, in_thread=threads > 0
         )
         for (cluster, placement), fence in orphans.items()
     }
@@ -91,7 +91,7 @@ def find_orphans(held: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str],
     return {pair: fence for pair, fence in pairs.items() if pair not in bound and pair not in leftovers}
 
 
-def _take_inventory(row: MemberCluster, clock: Callable[[], datetime], *, in_thread: bool) -> Observation:
+def take_inventory(row: MemberCluster, clock: Callable[[], datetime], *, in_thread: bool) -> Observation:
     try:
         return driver_for(row, clock=clock).observe(inventory=True, timeout=CALL_SECONDS)
     finally:
@@ -99,7 +99,7 @@ def _take_inventory(row: MemberCluster, clock: Callable[[], datetime], *, in_thr
             connections.close_all()
 
 
-def _remove(
+def remove_orphan(
     row: MemberCluster, placement: str, fence: int, clock: Callable[[], datetime], *, in_thread: bool
 ) -> bool:
     try:

@@ -8,7 +8,7 @@ twice, and late results do no harm. Periods count from the answer, not from the 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 from operator import or_
 from queue import SimpleQueue
@@ -67,6 +67,9 @@ LEASE = timedelta(seconds=30)
 OBSERVE_AGAIN = timedelta(seconds=1)
 OBSERVE_IN_ROLLOUT = timedelta(seconds=15)
 OBSERVE_AT_REST = timedelta(minutes=2)
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples modulo 1 are spread evenly, so that the clusters are not observed all at once."""
 MOST_OBJECTS = 100
 """As many objects a hub lists for one cluster (lifecycle B.7.2)."""
 NOT_READY = "ManifestNotAvailableYet"
@@ -203,7 +206,7 @@ def call_clusters(
 ) -> Iterator[Answered]:
     """Call the clusters, and yield each answer with its bindings."""
     questions = {
-        tuple(one.binding.pk for one in group): partial(_call_cluster, group, clock, in_thread=threads > 0)
+        tuple(one.binding.pk for one in group): partial(call_cluster, group, clock, in_thread=threads > 0)
         for group in group_by_cluster(calls.values())
     }
     yield from call_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
@@ -218,12 +221,12 @@ def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterC
     return groups.values()
 
 
-def _call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime], *, in_thread: bool) -> Answer:
+def call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime], *, in_thread: bool) -> Answer:
     first, binding = calls[0], calls[0].binding
     try:
         if isinstance(first.manifests, OverrideFailed):
             return first.manifests
-        # A worker that was stopped goes on here: another one may have made the call since.
+        # A worker that was stopped continues here: another one may have made the call since.
         if binding.call_lease_expires_at is None or clock() >= binding.call_lease_expires_at:
             return NotCalled.LEASE_WAS_OVER
         driver = driver_for(first.cluster, clock=clock)
@@ -307,9 +310,19 @@ def _failed(binding: Binding, message: str, failure: Failure, *, now: datetime) 
     return CallResult(tuple(columns.items()), outcome=ClusterUpdate.Outcome.FAILED, failure=failure)
 
 
+def next_at_rest(cluster: MemberCluster, now: datetime) -> datetime:
+    """Return when a cluster is observed next, in half to one and a half periods: at its place in each period.
+
+    All placements at rest on the cluster are observed with one call then.
+    """
+    place = OBSERVE_AT_REST * (cluster.pk * _GOLDEN % 1)
+    past = (now - place - _EPOCH + OBSERVE_AT_REST / 2) % OBSERVE_AT_REST
+    return now + OBSERVE_AT_REST * 1.5 - past
+
+
 def _observed(call: ClusterCall, observation: Observation, *, now: datetime, is_busy: bool) -> CallResult:
     binding, seen = call.binding, observation.of(call.placement)
-    next_call = now + (OBSERVE_IN_ROLLOUT if is_busy else OBSERVE_AT_REST)
+    next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, now)
     columns: dict[str, Any]
     if seen is None or seen.version != binding.applied_version:
         columns = {

@@ -46,7 +46,7 @@ def _policy(kind: PlacementType, number: int) -> PlacementPolicy:
 
 
 def policy_for(kind: tuple[PlacementType, int], selected: int) -> PlacementPolicy:
-    """Give a policy that has found so many clusters, and misses some where its type can."""
+    """Return a policy that has found so many clusters, and misses some where its type can."""
     return _policy(kind[0], selected + kind[1])
 
 

@@ -62,7 +62,7 @@ def strategy(stages: Iterable[Document]) -> StagedStrategySpec:
 
 
 def placed(*picked: Cluster, **facts: Any) -> PlacementFacts:
-    """Give the facts of a placement whose clusters are all to get the new version."""
+    """Return the facts of a placement whose clusters are all to get the new version."""
     return PlacementFacts(picked, {cluster.name: NEW for cluster in picked}, **facts)
 
 
@@ -175,7 +175,7 @@ class World:
         return answer
 
     def having(self, phase: Phase) -> set[str]:
-        """Give the clusters in a phase."""
+        """Return the clusters in a phase."""
         return {name for name, fact in self.clusters.items() if fact.phase is phase}
 
 

@@ -20,7 +20,7 @@ OLD, NEW = "v1", "v2"
 
 
 def after(seconds: float) -> datetime:
-    """Give the moment that many seconds after noon."""
+    """Return the moment that many seconds after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -88,5 +88,5 @@ def told(actions: tuple[Action, ...]) -> str:
 
 
 def blocks(answer: RollingUpdateResult) -> dict[str, str]:
-    """Give what blocks each waiting cluster."""
+    """Return what blocks each waiting cluster."""
     return {each.cluster: each.reason.value for each in answer.blocked}

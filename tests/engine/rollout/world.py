@@ -45,7 +45,7 @@ class World:
 
     @property
     def clusters(self) -> dict[str, ClusterState]:
-        """Give the clusters by name."""
+        """Return the clusters by name."""
         return {each.name: each for each in self.state.clusters}
 
     def put(self, facts: ClusterState) -> None:
@@ -74,7 +74,7 @@ class World:
         raise AssertionError(f"still going after {steps} steps: {answer}")
 
     def batches(self) -> list[tuple[float, str]]:
-        """Give who started at which second after noon."""
+        """Return who started at which second after noon."""
         times = sorted({second for second, _ in self.starts})
         return [(time, " ".join(one.cluster for at, one in self.starts if at == time)) for time in times]
 

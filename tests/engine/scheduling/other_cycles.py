@@ -82,7 +82,7 @@ def asked(document: object, members: Fleet, *placed: str, **options: Any) -> Cyc
 
 
 def picks(cycle: Cycle) -> list[str]:
-    """Give who is picked, in order."""
+    """Return who is picked, in order."""
     return list(schedule(cycle).picked_names)
 
 
@@ -100,17 +100,17 @@ def per_group(decision: Decision, key: str) -> dict[str, int]:
 
 
 def said(decision: Decision, name: str) -> list[str]:
-    """Give the reasons of one cluster in the words of the screen."""
+    """Return the reasons of one cluster in the words of the screen."""
     return [reason_sentence(reason) for reason in Outcomes(decision).of(name).reasons]
 
 
 def contenders(decision: Decision, number: int = 1) -> dict[str, Candidate]:
-    """Give who could be picked in a round, best first, by name."""
+    """Return who could be picked in a round, best first, by name."""
     return {one.cluster: one for one in Replay(decision).candidates(number) if one.rank}
 
 
 def ranking(decision: Decision, number: int = 1, column: str = "preference") -> dict[str, float]:
-    """Give a rank column of all who could be picked in a round."""
+    """Return a rank column of all who could be picked in a round."""
     return {name: one.combined[column] for name, one in contenders(decision, number).items()}
 
 
@@ -134,7 +134,7 @@ def allowed(evaluation: RoundEvaluation, cycle: Cycle) -> list[str]:
 
 
 def scores(evaluation: RoundEvaluation, cycle: Cycle) -> dict[str, float]:
-    """Give the spread score of the nodes that one more pod may go to."""
+    """Return the spread score of the nodes that one more pod may go to."""
     by_name = dict(zip(cycle.fleet.names, evaluation.spread[0].tolist(), strict=True))
     return {name: by_name[name] for name in allowed(evaluation, cycle)}
 

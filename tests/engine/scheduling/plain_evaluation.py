@@ -204,7 +204,7 @@ def plain_picks(case: Case, *, wanted: int, kubefleet: bool = False) -> list[Ran
 
 
 def placed_on(case: Case, policy: str) -> set[str]:
-    """Give the clusters with a scheduled or bound binding; one whose cluster leaves or is gone dangles."""
+    """Return the clusters with a scheduled or bound binding; one whose cluster leaves or is gone dangles."""
     there = {one["name"] for one in case["clusters"] if not _is_leaving(one)}
     return {
         one["cluster"]
@@ -281,7 +281,7 @@ def _judge_groups(constraint: Case, counts: Mapping[str, int], *, kubefleet: boo
 
 
 def _one_more(count: int, ascending: list[int], *, kubefleet: bool) -> tuple[int, int]:
-    """Give the change of the skew, and the skew after it, when a group of `count` gets one more."""
+    """Return the change of the skew, and the skew after it, when a group of `count` gets one more."""
     if len(ascending) == 1:
         return (1, 1) if kubefleet else (0, 0)
     smallest, largest = ascending[0], ascending[-1]

@@ -45,7 +45,7 @@ def _is_hard(constraint: Case) -> bool:
 
 
 def _value(cluster: Case, term: Case) -> str | None:
-    """Give the value that a topology key has on a cluster; claims are properties."""
+    """Return the value that a topology key has on a cluster; claims are properties."""
     place = "properties" if term.get("topologyKeyType") == "Claim" else "labels"
     found: str | None = cluster[place].get(term["topologyKey"])
     return found
@@ -171,7 +171,7 @@ def _stretched(raw: Mapping[str, int], counted: Iterable[str]) -> dict[str, Frac
 
 
 def _preferences(case: Case, candidates: list[Case]) -> tuple[Mapping[str, Any], dict[str, Fraction]]:
-    """Give what is told, Affinity rows or preferred terms, and P, which adds the prioritizers."""
+    """Return what is told, Affinity rows or preferred terms, and P, which adds the prioritizers."""
     options, names = case["ocm"], [one["name"] for one in candidates]
     told: Mapping[str, Any] = affinity_scores(case["clusters"], case["policy"])
     if options["affinityTerms"]:

@@ -51,7 +51,7 @@ CACHE = pick_n(3, required=[labelled(tier="edge")], spread=[REGION])
 
 
 def _placed(decision: Decision, *lost: str) -> list[PlacedBinding]:
-    """Give the bindings after a decision, as bound, without those that were evicted."""
+    """Return the bindings after a decision, as bound, without those that were evicted."""
     return [binding(name) for name in decision.picked_names if name not in lost]
 
 

@@ -13,7 +13,7 @@ BOTH = pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
 
 
 def _placed(decision: Decision, *lost: str) -> list[PlacedBinding]:
-    """Give the bindings after a decision, as bound, without those that were evicted."""
+    """Return the bindings after a decision, as bound, without those that were evicted."""
     return [binding(name) for name in decision.picked_names if name not in lost]
 
 

@@ -60,7 +60,7 @@ def _open_zones(decision: Decision) -> list[str]:
 
 
 def _score_of(decision: Decision) -> dict[str, SpreadScore | None]:
-    """Give the normalised score of each zone that one more may go to, best first."""
+    """Return the normalised score of each zone that one more may go to, best first."""
     found = contenders(decision).items()
     return {name.partition("-")[0]: one.topology_spread_score for name, one in found}
 

@@ -238,7 +238,7 @@ def test_no_pick_of_ocm_is_too_far_above_its_emptiest_sibling(case: Case) -> Non
 
 
 def _domains(case: Case, constraints: list[Case]) -> dict[str, tuple[str, str | None]]:
-    """Give the group above and the own group of every candidate; None is outside the spread."""
+    """Return the group above and the own group of every candidate; None is outside the spread."""
     options, own = case["ocm"], constraints[-1]
     found = {}
     for one in case["clusters"]:

@@ -31,7 +31,7 @@ def _of(decision: Decision, name: str) -> ClusterOutcome:
 
 
 def _codes(outcome: ClusterOutcome) -> list[str]:
-    """Give the codes of the reasons, the deciding one with an asterisk."""
+    """Return the codes of the reasons, the deciding one with an asterisk."""
     return [f"{reason.code}*" if reason.is_deciding else str(reason.code) for reason in outcome.reasons]
 
 

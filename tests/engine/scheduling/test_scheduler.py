@@ -26,7 +26,7 @@ BOTH = pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
 
 
 def _states(decision: Decision) -> dict[str, str]:
-    """Give the state of every binding after the cycle, `old` in front where it stays obsolete."""
+    """Return the state of every binding after the cycle, `old` in front where it stays obsolete."""
     return {
         one.cluster: ("" if one.is_current else "old ") + str(one.state) for one in decision.bindings_after
     }

@@ -12,7 +12,7 @@ STRATEGY = KubeFleetSpread()
 
 
 def _judged(counts: list[int], max_skew: int = 1) -> list[tuple[int, bool]]:
-    """Give score and violation for one more cluster in each of the groups."""
+    """Return score and violation for one more cluster in each of the groups."""
     constraint = TopologySpreadConstraint(
         topology_key="region", max_skew=max_skew, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY
     )

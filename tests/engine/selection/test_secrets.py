@@ -24,7 +24,7 @@ def put(path: str, value: Any, op: str = "add") -> dict[str, Any]:
 
 
 def shown(*patches: dict[str, Any], before: tuple[dict[str, Any], ...] | None = None) -> list[Any]:
-    """Give the values that stay of the patches to a Secret."""
+    """Return the values that stay of the patches to a Secret."""
     document = for_resource("door", rule(*patches), of=SECRET)
     older = None if before is None else for_resource("door", rule(*before), of=SECRET)
     [one] = without_secrets(document, older)["spec"]["policy"]["overrideRules"]

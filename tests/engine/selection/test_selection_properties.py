@@ -92,7 +92,7 @@ def hubs(draw: Draw) -> Hub:
 
 @st.composite
 def changes(draw: Draw) -> tuple[Hub, Hub]:
-    """Give a hub before and after one object came, went or was changed."""
+    """Return a hub before and after one object came, went or was changed."""
     before = draw(hubs())
     chosen = draw(st.sampled_from(list(before.values())) | hub_objects())
     match draw(st.sampled_from(["come", "go", "relabel", "upgrade"])):

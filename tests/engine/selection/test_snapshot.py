@@ -19,7 +19,7 @@ def names(objects: tuple[HubObject, ...]) -> list[str]:
 
 
 def secret(name: str, size: int) -> HubObject:
-    """Give a secret that takes about so many bytes."""
+    """Return a secret that takes about so many bytes."""
     return hub_object("Secret", name, "shop", data={"a": "x" * size})
 
 

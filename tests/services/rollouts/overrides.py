@@ -9,18 +9,18 @@ WEB = {"group": "apps", "version": "v1", "kind": "Deployment", "name": "web"}
 
 
 def annotate(**annotations: str) -> dict[str, Any]:
-    """Give a patch that sets annotations."""
+    """Return a patch that sets annotations."""
     return {"op": "add", "path": "/metadata/annotations", "value": annotations}
 
 
 def rule(*patches: Mapping[str, Any], **labels: str) -> dict[str, Any]:
-    """Give a rule for the clusters with these labels, without labels for all."""
+    """Return a rule for the clusters with these labels, without labels for all."""
     terms = [{"labelSelector": {"matchLabels": labels}}] if labels else []
     return {"clusterSelector": {"clusterSelectorTerms": terms}, "jsonPatchOverrides": list(patches)}
 
 
 def leaving_out(**labels: str) -> dict[str, Any]:
-    """Give a rule that leaves the resources out."""
+    """Return a rule that leaves the resources out."""
     return {**rule(**labels), "overrideType": "Delete", "jsonPatchOverrides": []}
 
 

@@ -95,22 +95,22 @@ class StagedWorld(World):
         self.work()
 
     def status(self, run: str) -> str:
-        """Give where a run stands."""
+        """Return where a run stands."""
         return StagedRun.objects.get(name=run).status
 
     def plan(self, run: str) -> StagedRunPlan:
-        """Give a run as a value."""
+        """Return a run as a value."""
         return run_from_plain(StagedRun.objects.get(name=run).plan)
 
     def why(self, run: str) -> list[str]:
-        """Give why a run failed."""
+        """Return why a run failed."""
         return [reason.code for reason in self.plan(run).reasons]
 
     def waits(self, run: str) -> list[str]:
-        """Give what a run waits for."""
+        """Return what a run waits for."""
         return [one["reason"] for one in StagedRun.objects.get(name=run).sync_result["waits"]]
 
     def indices(self) -> dict[str, int | None]:
-        """Give the number of the resource snapshot that each cluster runs."""
+        """Return the number of the resource snapshot that each cluster runs."""
         rows = Binding.objects.order_by("cluster_name")
         return dict(rows.values_list("cluster_name", "resource_snapshot__number"))

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 
 def said(*words: str) -> str:
-    """Give what a command writes."""
+    """Return what a command writes."""
     out = StringIO()
     call_command(*words, stdout=out)
     return out.getvalue()

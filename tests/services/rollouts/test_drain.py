@@ -36,7 +36,7 @@ class Drained(World):
 
 
 def world_with(clusters: int, **placements: Any) -> Drained:
-    """Give a world with these placements on their clusters."""
+    """Return a world with these placements on their clusters."""
     world = Drained(clusters)
     for name, wanted in placements.items():
         world.place(name, wanted)
@@ -45,7 +45,7 @@ def world_with(clusters: int, **placements: Any) -> Drained:
 
 
 def steps() -> dict[str, tuple[str, str]]:
-    """Give how far the last drain is with every placement, and why."""
+    """Return how far the last drain is with every placement, and why."""
     rows = DrainStep.objects.filter(drain=Drain.objects.latest("pk"))
     return {row.placement_name: (row.state, row.why) for row in rows}
 
@@ -143,7 +143,7 @@ def test_two_drains_take_a_placement_off_one_cluster_at_a_time() -> None:
 def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(3)})
     world.tell("c001", {"kind": "unreachable"})
-    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600)
+    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
 
     drain("c001", by=None, now=world.now, pace=Pace(at_once=1))
     world.pass_time(8)

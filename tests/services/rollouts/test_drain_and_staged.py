@@ -28,14 +28,14 @@ class Drained(StagedWorld):
 
 
 def world_of_three(*, before: bool = False) -> Drained:
-    """Give a world with a run of one cluster after another."""
+    """Return a world with a run of one cluster after another."""
     world = Drained(THREE, stage("prod", before=before))
     world.place("web", staged_spec())
     return world
 
 
 def step() -> DrainStep:
-    """Give how far the drain is with the placement."""
+    """Return how far the drain is with the placement."""
     return DrainStep.objects.get()
 
 

@@ -25,7 +25,7 @@ def evicted() -> list[str]:
 
 
 def sentences() -> dict[str, str]:
-    """Give what is said of every placement of the last drain."""
+    """Return what is said of every placement of the last drain."""
     last = Drain.objects.latest("pk")
     return {step.placement_name: step_sentence(step) for step in last.steps.all()}
 

@@ -38,7 +38,7 @@ def budget(name: str = "web", **spec: Any) -> dict[str, Any]:
 
 
 def settled(clusters: int, wanted: dict[str, Any], **limit: Any) -> World:
-    """Give a world with a placement that is on its clusters, and a budget where there is one."""
+    """Return a world with a placement that is on its clusters, and a budget where there is one."""
     world = World(clusters)
     world.place("web", wanted)
     world.run(until=world.is_settled)
@@ -221,7 +221,7 @@ def test_a_deletion_may_forget_a_cluster_out_of_reach_after_a_quarter_of_an_hour
     with pytest.raises(ActionNotAllowed, match="not being deleted"):
         abandon_cluster("web", "c001", by=None, now=world.now)
     world.tell("c001", {"kind": "unreachable"})
-    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600)
+    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
     delete_placement("web", by=None, now=world.now)
     world.work()
     with pytest.raises(ActionNotAllowed, match="may come back"):
@@ -237,4 +237,4 @@ def test_a_deletion_may_forget_a_cluster_out_of_reach_after_a_quarter_of_an_hour
 
     assert not Placement.objects.exists()
     after = {"cluster": "c001", "mayStillHold": ["c001"]}
-    assert Event.objects.get(verb="forgotten").after == after
+    assert Event.objects.get(verb="force-removed").after == after

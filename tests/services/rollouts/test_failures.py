@@ -22,7 +22,7 @@ WRONG = {"op": "remove", "path": "/spec/nowhere"}
 
 
 def placed(clusters: int = 2) -> World:
-    """Give a world in which the shop is on every cluster."""
+    """Return a world in which the shop is on every cluster."""
     world = World(clusters)
     world.place("web", spec())
     world.run(until=world.is_settled)
@@ -30,24 +30,24 @@ def placed(clusters: int = 2) -> World:
 
 
 def on(cluster: str, world: World) -> dict[str, Any]:
-    """Give the status of one cluster."""
+    """Return the status of one cluster."""
     status = status_of(Placement.objects.get(name="web"), now=world.now)
     return next(one for one in status["placementStatuses"] if one.get("clusterName") == cluster)
 
 
 def last(status: dict[str, Any]) -> tuple[str, str, str]:
-    """Give the last condition: its type, its value and its reason."""
+    """Return the last condition: its type, its value and its reason."""
     condition = status["conditions"][-1]
     return condition["type"], condition["status"], condition["reason"]
 
 
 def since(status: dict[str, Any]) -> dict[str, datetime]:
-    """Give since when each condition is so."""
+    """Return since when each condition is so."""
     return {one["type"]: datetime.fromisoformat(one["lastTransitionTime"]) for one in status["conditions"]}
 
 
 def binding(cluster: str) -> Binding:
-    """Give the row of one cluster."""
+    """Return the row of one cluster."""
     return Binding.objects.get(placement__name="web", cluster_name=cluster)
 
 

@@ -69,7 +69,7 @@ def lock_placement() -> Placement:
 
 
 def waiting_run() -> StagedWorld:
-    """Give a staged run that waits for an approval."""
+    """Return a staged run that waits for an approval."""
     world = StagedWorld({"prod": ["c000"]}, stage("prod", before=True))
     world.place("web", staged_spec())
     world.begin("one")

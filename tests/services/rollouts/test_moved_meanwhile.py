@@ -37,7 +37,7 @@ def meanwhile(patched: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
 
 
 def rolling() -> World:
-    """Give a placement that is on four clusters, one of which may be down, and the next version."""
+    """Return a placement that is on four clusters, one of which may be down, and the next version."""
     world = World(4)
     world.place("web", spec(strategy=CAREFUL))
     world.run(until=world.is_settled)
@@ -98,7 +98,7 @@ def test_an_answer_of_another_cluster_does_not_keep_a_look_from_starting(
 
 
 def staged() -> StagedWorld:
-    """Give a staged placement whose run is about to start on its two clusters."""
+    """Return a staged placement whose run is about to start on its two clusters."""
     world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", before=True, most=2))
     world.place("web", staged_spec())
     world.begin("one")

@@ -45,7 +45,7 @@ def at_once(*wishes: Callable[[], Any]) -> list[str]:
 
 @pytest.fixture
 def world() -> World:
-    """Give two placements, each on both clusters."""
+    """Return two placements, each on both clusters."""
     made = World(2)
     made.place("web", pick_n_spec(2))
     made.place("shop", pick_n_spec(2))

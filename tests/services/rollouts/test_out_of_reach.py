@@ -19,7 +19,7 @@ def cut_off(world: World, *names: str) -> str:
     for name in names:
         world.tell(name, {"kind": "unreachable"})
     rows = MemberCluster.objects.filter(name__in=names)
-    world.run(until=lambda: "" not in rows.values_list("verdict", flat=True), seconds=600)
+    world.run(until=lambda: "" not in rows.values_list("verdict", flat=True), seconds=600, step=10)
     return f"{rows.earliest('verdict_since').verdict_since:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -33,7 +33,7 @@ def world() -> World:
 
 
 def needs() -> dict[str, str]:
-    """Give what rollouts need, by sort."""
+    """Return what rollouts need, by sort."""
     return {one.sort: one.words for one in needs_attention()}
 
 

@@ -22,7 +22,7 @@ WRONG = {"op": "remove", "path": "/spec/nowhere"}
 
 
 def placed(clusters: int = 3, **strategy: Any) -> World:
-    """Give a world in which the shop is on every cluster; c000 is in the east."""
+    """Return a world in which the shop is on every cluster; c000 is in the east."""
     world = World(clusters)
     set_labels("c000", {"region": "east"}, by=None, now=world.now)
     given = {"strategy": {"type": "RollingUpdate", "rollingUpdate": strategy}} if strategy else {}
@@ -39,12 +39,12 @@ def save(world: World, document: dict[str, Any]) -> None:
 
 
 def annotations(cluster: str) -> dict[str, dict[str, str]]:
-    """Give the annotations of what a cluster has, by kind."""
+    """Return the annotations of what a cluster has, by kind."""
     return {kind: one["metadata"].get("annotations", {}) for kind, one in handed_to(cluster).items()}
 
 
 def runs_with(cluster: str) -> list[str]:
-    """Give the override snapshots that belong to what a cluster runs."""
+    """Return the override snapshots that belong to what a cluster runs."""
     keys = Binding.objects.get(cluster_name=cluster).override_snapshots
     return [str(OverrideSnapshot.objects.get(pk=key)) for key in keys]
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 
 def settled() -> World:
-    """Give a placement that is on its two clusters."""
+    """Return a placement that is on its two clusters."""
     world = World(2)
     world.place("web", spec())
     world.run(until=world.is_settled)

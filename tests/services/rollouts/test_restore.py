@@ -22,7 +22,7 @@ BY_REGION = {
 
 
 def drained() -> Drained:
-    """Give a world of three clusters, one in the east, after that one was drained."""
+    """Return a world of three clusters, one in the east, after that one was drained."""
     world = Drained(3)
     for name, region in (("c000", "east"), ("c001", "west"), ("c002", "west")):
         change_labels([name], put={"region": region}, by=None, now=world.now)
@@ -40,7 +40,7 @@ def drained() -> Drained:
 
 
 def found() -> dict[str, tuple[str, str]]:
-    """Give how every placement would come back to c000, and what is said of it."""
+    """Return how every placement would come back to c000, and what is said of it."""
     return {row.placement: (row.how, row.said) for row in bring_back("c000").rows}
 
 

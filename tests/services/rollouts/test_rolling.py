@@ -150,7 +150,7 @@ def test_a_cluster_that_cannot_be_reached_is_skipped_until_it_returns() -> None:
     world.place("web", one_at_a_time(maxUnavailable=2))
     world.run(until=world.is_settled)
     world.tell("c001", {"kind": "unreachable"})
-    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600)
+    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
 
     world.change()
     world.work()

@@ -34,7 +34,7 @@ ALL = {"prod": ["c000", "c001"]}
 
 
 def waiting_world(**tasks: Any) -> StagedWorld:
-    """Give a world in which the run `one` waits for somebody."""
+    """Return a world in which the run `one` waits for somebody."""
     world = StagedWorld(ALL, stage("prod", most=2, **tasks))
     world.place("web", staged_spec())
     world.begin("one")
@@ -251,7 +251,7 @@ def test_an_unreachable_cluster_is_waited_for() -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
     world.place("web", staged_spec())
     world.tell("c001", {"kind": "unreachable"})
-    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600)
+    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
 
     world.begin("one")
     world.go_on(30)

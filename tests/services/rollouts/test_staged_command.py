@@ -23,7 +23,7 @@ def staged(*words: str) -> str:
 
 @pytest.fixture
 def world() -> StagedWorld:
-    """Give a placement with a canary, an approval, and the rest half at a time."""
+    """Return a placement with a canary, an approval, and the rest half at a time."""
     made = StagedWorld(BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="50%"))
     made.place("web", staged_spec())
     return made

@@ -6,8 +6,9 @@ world.run(until=world.is_settled)   time passes, a second at a time, until that 
 """
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from clusters.models import MemberCluster
 from clusters.operations.heartbeat import observe
@@ -21,6 +22,7 @@ from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.worker import ManifestCache, run_cluster_calls
 from placements.services.scheduling import schedule_due
+from tests.database import load_once
 from tests.rows import NOW, deployment, member_document, namespace, placement_document
 
 SECOND = timedelta(seconds=1)
@@ -50,7 +52,7 @@ class World:
         apply_resources(documents, by=None, now=self.now)
 
     def change(self) -> None:
-        """Give the shop's Deployment another image, so that every cluster has to take on a new version."""
+        """Change the image of the shop's Deployment, so that every cluster needs a new version."""
         self.tag += 1
         self.apply(deployment("web", f"web:{self.tag}"))
 
@@ -72,19 +74,19 @@ class World:
     def _answered(self) -> datetime:
         return self.now + self.call_takes
 
-    def pass_time(self, seconds: int = 1) -> None:
-        """Let time pass, and the workers work in each second of it."""
-        for _ in range(seconds):
-            self.now += SECOND
+    def pass_time(self, seconds: int = 1, *, step: int = 1) -> None:
+        """Let time pass, and the workers work each `step` seconds."""
+        for _ in range(0, seconds, step):
+            self.now += step * SECOND
             observe(now=self.now)
             self.work()
 
-    def run(self, *, until: Callable[[], bool], seconds: int = 300) -> int:
-        """Let time pass until something is so; give how many seconds that took."""
-        for passed in range(seconds):
+    def run(self, *, until: Callable[[], bool], seconds: int = 300, step: int = 1) -> int:
+        """Let time pass until a condition holds, and return how many seconds that took."""
+        for passed in range(0, seconds, step):
             if until():
                 return passed
-            self.pass_time()
+            self.pass_time(step, step=step)
         raise AssertionError(f"still not so after {seconds} s: {self.phases()}")
 
     def tell(self, cluster: str, *faults: Mapping[str, Any]) -> None:
@@ -97,17 +99,31 @@ class World:
         return not Rollout.objects.filter(state=Rollout.State.RUNNING).exists()
 
     def phases(self, name: str = "web") -> dict[str, str]:
-        """Give how far every cluster of a placement is."""
+        """Return how far every cluster of a placement is."""
         rows = Binding.objects.filter(placement__name=name).order_by("cluster_name")
         return dict(rows.values_list("cluster_name", "phase"))
 
     def available(self, name: str = "web") -> list[str]:
-        """Give the clusters on which a placement is available."""
+        """Return the clusters on which a placement is available."""
         return [cluster for cluster, phase in self.phases(name).items() if phase == Phase.AVAILABLE]
 
 
+AnyWorld = TypeVar("AnyWorld", bound=World)
+_worlds: dict[str, Any] = {}
+
+
+def world_once(name: str, make: Callable[[], AnyWorld]) -> AnyWorld:
+    """Return a world as `make` builds it; after the first time in this process with the rows of that one."""
+
+    def build() -> None:
+        _worlds[name] = copy(make())
+
+    load_once(name, build)
+    return cast(AnyWorld, copy(_worlds[name]))
+
+
 def starts(name: str = "web") -> list[tuple[int, str, str]]:
-    """Give every start of a placement: the seconds since the beginning, the cluster, what was started."""
+    """Return every start of a placement: the seconds since the beginning, the cluster, what was started."""
     rows = ClusterUpdate.objects.filter(rollout__placement_name=name).order_by("started_at", "cluster_name")
     return [
         (int((at - NOW).total_seconds()), cluster, what)
@@ -116,7 +132,7 @@ def starts(name: str = "web") -> list[tuple[int, str, str]]:
 
 
 def handed_to(cluster: str, name: str = "web") -> dict[str, dict[str, Any]]:
-    """Give the manifests, by kind, that the driver of a cluster gets for what was last started there."""
+    """Return the manifests, by kind, that the driver of a cluster gets for what was last started there."""
     binding = Binding.objects.get(placement__name=name, cluster_name=cluster)
     found = ManifestCache().of(binding, MemberCluster.objects.get(name=cluster))
     assert not isinstance(found, OverrideFailed)

@@ -1,0 +1,242 @@
+"""Rows are kept as long as configured, and as long as something refers to them."""
+
+import os
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.db import connection
+from django.db.utils import ConnectionHandler
+
+from clusters.operations.heartbeat import observe
+from fleetui.models import Event
+from placements.models import (
+    Binding,
+    ClusterUpdate,
+    Decision,
+    DecisionRecord,
+    Drain,
+    Eviction,
+    FleetRecord,
+    Placement,
+    Rollout,
+    Scenario,
+)
+from placements.services import pruning
+from placements.services.disruption.drains import Pace, drain
+from placements.services.disruption.evictions import apply_eviction, evict
+from placements.services.placements import delete_placement, save_placement
+from placements.services.pruning import prune
+from placements.services.what_if.operations import create_scenario
+from tests.rows import NOW, config_map, pick_n_spec, placement_document
+from tests.services.rollouts.world import World
+
+KEPT = timedelta(days=90)
+EVICTION = {
+    "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+    "kind": "ClusterResourcePlacementEviction",
+    "metadata": {"name": "kept"},
+    "spec": {"placementName": "web", "clusterName": "c002"},
+}
+
+
+@pytest.fixture
+def world(db: None) -> World:  # noqa: ARG001
+    """Return a world of three clusters, with a placement on two of them."""
+    made = World(3)
+    made.place("web", pick_n_spec(2))
+    made.run(until=made.is_settled)
+    return made
+
+
+def edited(world: World, times: int) -> None:
+    """Change the number of clusters, and let each change end."""
+    for number in range(times):
+        save_placement(placement_document("web", pick_n_spec(1 + number % 2)), by=None, now=world.now)
+        world.work()
+        world.run(until=world.is_settled)
+
+
+@pytest.mark.django_db
+def test_nothing_young_is_deleted(world: World) -> None:
+    edited(world, 3)
+
+    assert not any(count for name, count in prune(now=world.now + KEPT - timedelta(hours=1)).items())
+
+
+def test_what_is_old_goes_and_the_last_of_each_stays(world: World) -> None:
+    edited(world, 6)
+    bound = set(Binding.objects.values_list("decision", flat=True))
+
+    counts = prune(now=world.now + KEPT + timedelta(hours=1))
+
+    assert not Event.objects.exists()
+    assert counts["rollouts"] == 6
+    assert Rollout.objects.count() == 1
+    assert ClusterUpdate.objects.exists()
+    latest = Decision.objects.get(number=Placement.objects.get().decisions_made)
+    assert set(Decision.objects.values_list("pk", flat=True)) == bound | {latest.pk}
+    assert DecisionRecord.objects.count() == Decision.objects.values("record").distinct().count()
+    assert FleetRecord.objects.count() == DecisionRecord.objects.values("fleet").distinct().count()
+
+
+def test_what_a_deleted_placement_leaves_goes_completely(world: World) -> None:
+    delete_placement("web", by=None, now=world.now)
+    world.run(until=lambda: not Placement.objects.exists())
+
+    prune(now=world.now + KEPT + timedelta(hours=1))
+
+    left = [model.objects.count() for model in (Decision, DecisionRecord, FleetRecord, Rollout, Event)]
+    assert left == [0, 0, 0, 0, 0]
+
+
+def test_a_placement_is_decided_after_the_record_of_its_fleet_was_pruned(world: World) -> None:
+    delete_placement("web", by=None, now=world.now)
+    world.run(until=lambda: not Placement.objects.exists())
+    prune(now=world.now + KEPT + timedelta(hours=1))
+
+    world.place("web", pick_n_spec(2))
+
+    assert Decision.objects.get().record.fleet_id in FleetRecord.objects.values_list("pk", flat=True)
+
+
+def test_a_run_that_does_not_end_keeps_its_last_sample_and_updates(world: World) -> None:
+    run = Rollout.objects.get()
+    Rollout.objects.update(state=Rollout.State.RUNNING, ended_at=None)
+    ClusterUpdate.objects.create(
+        rollout=run,
+        cluster_name=world.available()[0],
+        what="update",
+        started_at=NOW,
+        ended_at=NOW,
+        outcome="failed",
+    )
+    samples, updates = run.samples.count(), run.updates.count()
+    assert (samples > 1, updates) == (True, 3)
+
+    prune(now=world.now + KEPT + timedelta(hours=1))
+
+    assert (run.samples.count(), run.updates.count()) == (1, 2)
+
+
+def test_drains_and_evictions(world: World) -> None:
+    evict("web", Binding.objects.first().cluster_name, by=None, now=world.now)  # type: ignore[union-attr]
+    apply_eviction(EVICTION, by=None, now=world.now)
+    drain("c000", by=None, now=world.now, pace=Pace())
+
+    prune(now=world.now + KEPT + timedelta(hours=1))
+
+    assert list(Eviction.objects.values_list("name", flat=True)) == ["kept"]
+    assert Drain.objects.count() == 1
+
+
+def test_an_old_analysis_goes_with_its_decisions(world: World) -> None:
+    create_scenario(names=["c000"], labels=[], by=None, now=world.now)
+
+    prune(now=world.now + KEPT + timedelta(hours=1))
+
+    assert not Scenario.objects.exists()
+
+
+def test_pruning_stops_after_its_time_and_stays_due(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "_BATCH", 1)
+    later = world.now + KEPT + timedelta(hours=1)
+    before = Event.objects.count()
+
+    assert not pruning.is_pruning_due(now=world.now)
+    assert pruning.is_pruning_due(now=later)
+    prune(now=later, seconds=0)
+    assert Event.objects.count() == before
+    assert pruning.is_pruning_due(now=later)
+    prune(now=later)
+    assert not pruning.is_pruning_due(now=later)
+    assert pruning.is_pruning_due(now=later + timedelta(hours=1))
+
+
+def test_the_command_counts_and_then_deletes(world: World) -> None:
+    Event.objects.update(at=NOW - timedelta(days=3650))
+    events = Event.objects.count()
+
+    def said(*arguments: str) -> str:
+        out = StringIO()
+        call_command("prune", *arguments, stdout=out)
+        return out.getvalue()
+
+    assert f"{events:>8} events" in said("--dry-run")
+    assert Event.objects.count() == events
+    assert f"{events:>8} events" in said()
+    assert not Event.objects.exists()
+    del world
+
+
+@pytest.mark.django_db
+def test_old_messages_leave_the_queue_folder(tmp_path: Path, settings: Any) -> None:
+    settings.CELERY_BROKER_URL = "atomicfs://"
+    settings.CELERY_BROKER_TRANSPORT_OPTIONS = {"folder": tmp_path}
+    (tmp_path / "claims").mkdir()
+    for name in ("old.celery.msg", "claims/old.of-no-worker.msg", "young.celery.msg"):
+        (tmp_path / name).write_text("{}")
+        written = NOW - timedelta(minutes=59 if name.startswith("young") else 61)
+        os.utime(tmp_path / name, (written.timestamp(), written.timestamp()))
+
+    counts = prune(now=NOW)
+
+    assert counts["messages"] == 2
+    assert [path.name for path in tmp_path.rglob("*.msg")] == ["young.celery.msg"]
+
+
+def soak(hours: int) -> list[int]:
+    """Make a hundred changes each hour, and prune; return how many rows there were after each time."""
+    world, totals = World(2), []
+    world.place("web", pick_n_spec(1))
+    for hour in range(hours):
+        world.apply(*(config_map(f"settings-{number}", data={"hour": str(hour)}) for number in range(98)))
+        save_placement(placement_document("web", pick_n_spec(1 + hour % 2)), by=None, now=world.now)
+        world.work()
+        evict("web", Binding.objects.latest("pk").cluster_name, by=None, now=world.now)
+        world.now += timedelta(hours=1)
+        observe(now=world.now)
+        world.work()
+        prune(now=world.now)
+        totals.append(row_count())
+    return totals
+
+
+def row_count() -> int:
+    """Count the rows of all tables of this project."""
+    models = [
+        one for app in ("fleetui", "clusters", "placements") for one in apps.get_app_config(app).get_models()
+    ]
+    return sum(model._default_manager.count() for model in models)
+
+
+@pytest.mark.parametrize("hours", [20, pytest.param(1000, marks=pytest.mark.timing)])
+def test_a_soak_ends_with_a_bounded_database(hours: int, settings: Any, db: None) -> None:  # noqa: ARG001
+    for name in ("EVENTS", "DECISIONS", "ROLLOUTS", "EVICTIONS"):
+        setattr(settings, f"KEEP_{name}", timedelta(hours=5))
+
+    totals = soak(hours)
+
+    assert max(totals[hours // 2 :]) <= 1.05 * max(totals[: hours // 2]), totals
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_write_ahead_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("only SQLite has such a log")
+    values = {**connection.settings_dict, "NAME": tmp_path / "console.sqlite3"}
+    file = ConnectionHandler({"default": {**values, "OPTIONS": {"init_command": "PRAGMA journal_mode=WAL;"}}})
+    monkeypatch.setattr(pruning, "connection", file["default"])
+    with file["default"].cursor() as cursor:
+        cursor.execute("CREATE TABLE soak (number)")
+        assert pruning.wal_bytes() > 0
+
+        pruning.truncate_wal()
+
+        assert pruning.wal_bytes() == 0
+        assert cursor.execute("PRAGMA busy_timeout").fetchone()[0] > 200
+    file["default"].close()
