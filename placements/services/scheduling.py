@@ -1,5 +1,6 @@
 """Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -194,6 +195,7 @@ def write_decision(
             "picked": row.picked_count,
             "kept": row.kept_count,
             "unscheduled": row.unscheduled_count,
+            "evicted": row.leaves_count - row.unscheduled_count,
             "fulfilled": row.is_fulfilled,
         }
         record(AuditEvent("decided", PLACEMENT, row.placement_name, after=facts), by=None, now=now)
@@ -257,6 +259,7 @@ def _create_decision(
     inputs, decision, placement = result.inputs, result.decision, result.inputs.placement
     was_placed = {row.cluster_name for row in inputs.bindings if row.state != BindingState.UNSCHEDULED}
     joins = [name for name in decision.picked_names if name not in was_placed]
+    leaves = [*decision.unscheduled, *_evicted_before(placement, joins)]
     return models.Decision.objects.create(
         placement=placement,
         placement_name=placement.name,
@@ -272,12 +275,26 @@ def _create_decision(
         unscheduled_count=len(decision.unscheduled),
         joins_count=len(joins),
         joins=joins[:_NAMES_STORED],
-        leaves=list(decision.unscheduled[:_NAMES_STORED]),
+        leaves_count=len(leaves),
+        leaves=leaves[:_NAMES_STORED],
         milliseconds=result.milliseconds,
         trigger=placement.trigger,
         triggered_by=placement.triggered_by,
         created_at=now,
     )
+
+
+def _evicted_before(placement: models.Placement, joins: Sequence[str]) -> list[str]:
+    """Return the clusters evicted since the last decision, without those that are picked again.
+
+    An eviction ends the binding, so that the cycle after it unschedules nothing.
+    """
+    previous = models.Decision.objects.filter(placement=placement, number=placement.decisions_made)
+    for since, shown in previous.values_list("created_at", "leaves"):
+        rows = models.Eviction.objects.filter(placement=placement, outcome=models.Eviction.Outcome.EXECUTED)
+        names = rows.filter(at__gte=since).order_by("cluster_name").values_list("cluster_name", flat=True)
+        return [name for name in dict.fromkeys(names) if name not in shown and name not in joins]
+    return []
 
 
 def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime) -> None:
