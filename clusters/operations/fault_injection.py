@@ -78,7 +78,7 @@ def not_ready_at(cluster: MemberCluster, *, now: datetime) -> datetime | None:
     faults = parse_configuration(cluster.connection).faults_at(now) if cluster.is_simulated else []
     since = FleetState.objects.filter(id=1).values_list("observing_since", flat=True).first() or now
     moments = []
-    if cluster.unanswered_since or any(_keeps_from_reporting(fault) for fault in faults):
+    if cluster.unanswered_since or any(keeps_from_reporting(fault) for fault in faults):
         moments.append(max(cluster.heartbeat_at or now, since) + LIMITS.heartbeat)
     is_unhealthy = any(fault.kind is FaultKind.UNHEALTHY for fault in faults)
     if cluster.agent_healthy == "False":
@@ -88,7 +88,7 @@ def not_ready_at(cluster: MemberCluster, *, now: datetime) -> datetime | None:
     return min(moments, default=None)
 
 
-def _keeps_from_reporting(fault: SimulatedFault) -> bool:
+def keeps_from_reporting(fault: SimulatedFault) -> bool:
     if fault.kind is FaultKind.TIME_OUT:
         return not fault.calls or DriverCall.OBSERVE in fault.calls
     return fault.kind in (FaultKind.UNREACHABLE, FaultKind.SILENT)

@@ -178,7 +178,9 @@ class RolloutViewSet(BaseViewSet):
             **RolloutRowSerializer(run).data,
             "waves": run.waves,
             "answer": short_result_document(report.result) if report.result else None,
-            "sentences": result_sentences(report.result) if report.result else None,
+            "sentences": result_sentences(report.result, is_initial=run.is_initial)
+            if report.result
+            else None,
             "clusters": None if rows is None else RolloutClusterSerializer(rows, many=True).data,
         }
         return Response(document)

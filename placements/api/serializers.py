@@ -11,6 +11,7 @@ from clusters.models import MemberCluster
 from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import Event
 from placements.engine.rollout.state import FailureKind, Phase
+from placements.explain.health import HealthLevel
 from placements.models import Binding, Decision, Placement, PolicySnapshot, Resource, ResourceSnapshot
 
 LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -255,6 +256,27 @@ class ResourceSerializer(RowSerializer):
         )
 
 
+class HealthCountsSerializer(CamelCaseSerializer):
+    """How many clusters meet each condition, of those wanted."""
+
+    wanted = serializers.IntegerField()
+    scheduled = serializers.IntegerField()
+    rollout_started = serializers.IntegerField(source="started")
+    applied = serializers.IntegerField()
+    available = serializers.IntegerField()
+    unreachable = serializers.IntegerField()
+    failed = serializers.IntegerField()
+
+
+class HealthSerializer(CamelCaseSerializer):
+    """The status of a placement: the worst of Scheduled, RolloutStarted, Applied and Available."""
+
+    level = serializers.ChoiceField([str(one) for one in HealthLevel])
+    word = serializers.CharField(help_text="The status word of the pages.")
+    message = serializers.CharField(help_text="What makes it so; may be empty.")
+    counts = HealthCountsSerializer()
+
+
 class PlacementSerializer(RowSerializer):
     """A placement in a list; its manifest has everything else."""
 
@@ -262,6 +284,7 @@ class PlacementSerializer(RowSerializer):
     fulfilled = serializers.BooleanField(source="is_fulfilled", allow_null=True)
     placed = number("placed_count")
     pending = serializers.BooleanField(source="is_due")
+    health = serializers.SerializerMethodField()
     decision = serializers.SerializerMethodField()
 
     class Meta:
@@ -277,8 +300,13 @@ class PlacementSerializer(RowSerializer):
                 "placed",
                 "pending",
             ),
-            *("selection_faults", "deleting_since", "created_at", "updated_at", "is_demo", "decision"),
+            *("health", "selection_faults", "deleting_since"),
+            *("created_at", "updated_at", "is_demo", "decision"),
         )
+
+    @extend_schema_field(HealthSerializer)
+    def get_health(self, row: Placement) -> Any:
+        return HealthSerializer(self.context["healths"][row.pk]).data
 
     def get_decision(self, row: Placement) -> str | None:
         latest: Decision | None = self.context["decisions"].get(row.pk)

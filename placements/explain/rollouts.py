@@ -20,7 +20,7 @@ from placements.engine.rollout.actions import (
     UpdateReason,
 )
 from placements.engine.rollout.budget import Budgets, Concurrency, MaxTotal, MinAvailable
-from placements.engine.rollout.state import Phase
+from placements.engine.rollout.state import Phase, RolloutState
 from placements.engine.rollout.waves import WavePlan
 from placements.explain.vocabulary import counted, first_names, verb
 
@@ -35,8 +35,23 @@ PHASE_MESSAGES = {
     RunPhase.STARTS: "Starting updates",
     RunPhase.WAITS: "Waiting for running updates",
     RunPhase.HALTED: "Rollout stalled. Action required",
-    RunPhase.FINISHED: "All clusters up to date",
+    RunPhase.FINISHED: "No updates pending",
 }
+UP_TO_DATE = "all clusters are up to date"
+REMOVED = "removed from all clusters"
+
+
+def finished_reason(state: RolloutState) -> str:
+    """Return how a rollout ended that had nothing more to do: complete, or which clusters are missing."""
+    if state.deletion:
+        holding = sum(one.has_resources for one in state.clusters)
+        return f"{counted(holding, 'cluster')} may still hold resources" if holding else REMOVED
+    selected = [one for one in state.clusters if one.wanted is not None]
+    available = sum(map(state.is_available, selected))
+    required = max(state.number_required, len(selected))
+    if len(selected) == available == required:
+        return UP_TO_DATE
+    return f"{len(selected):,} of {counted(required, 'cluster')} selected; {available:,} available"
 
 
 def phase_sentence(result: RollingUpdateResult) -> str:
@@ -68,15 +83,16 @@ def _can(do: str, number: int) -> str:
     return f"Can {do} {counted(number, 'more cluster')}" if number else f"Cannot {do} any cluster"
 
 
-def budget_sentences(budgets: Budgets) -> list[str]:
+def budget_sentences(budgets: Budgets, *, is_initial: bool = False) -> list[str]:
     """Return the numbers of the budgets; removals only where they have a minimum of their own.
 
-    While nothing is available, as in an initial deployment, there is nothing to take down.
+    In an initial deployment, and while nothing is available, there is nothing to take down.
     """
     if budgets.deletion:
         return [concurrency_sentence(budgets.deletion)]
-    sentences = [min_available_sentence(budgets.updates)] if budgets.updates.ready else []
-    if budgets.removals != budgets.updates and budgets.updates.ready:
+    has_minimum = budgets.updates.ready > 0 and not is_initial
+    sentences = [min_available_sentence(budgets.updates)] if has_minimum else []
+    if budgets.removals != budgets.updates and has_minimum:
         sentences.append(f"Removals: {min_available_sentence(budgets.removals)}")
     return [*sentences, max_total_sentence(budgets.additions)]
 
@@ -251,14 +267,15 @@ class Progress:
     is_deletion: bool = False
 
 
-def progress_sentence(progress: Progress, budgets: Budgets | None) -> str:
+def progress_sentence(progress: Progress, budgets: Budgets | None, *, is_initial: bool = False) -> str:
     of = f"{progress.done:,} of {counted(progress.number, 'cluster')}"
     if progress.is_deletion:
         return f"{of} removed"
     parts = [f"{of} updated"]
     if budgets:
         updates, additions = budgets.updates, budgets.additions
-        parts.append(f"{updates.ready:,} available (min. {updates.minimum:,})")
+        minimum = "" if is_initial else f" (min. {updates.minimum:,})"
+        parts.append(f"{updates.ready:,} available{minimum}")
         parts.append(f"{additions.holding + additions.added:,} placed (max. {additions.maximum:,})")
     return " · ".join(parts)
 
@@ -389,11 +406,11 @@ def budget_document(budgets: Budgets) -> dict[str, Any]:
     return document
 
 
-def result_sentences(result: RollingUpdateResult) -> dict[str, Any]:
+def result_sentences(result: RollingUpdateResult, *, is_initial: bool = False) -> dict[str, Any]:
     removals = result.blocked_removals
     return {
         "verdict": phase_sentence(result),
-        "budgets": budget_sentences(result.budgets),
+        "budgets": budget_sentences(result.budgets, is_initial=is_initial),
         "waiting": [
             {
                 "block": str(one.reason),

@@ -91,6 +91,7 @@ _REASONS: dict[str, tuple[str, str]] = {
     "not-decided": ("The placement is not scheduled yet.", ""),
     "being-deleted": ("The placement is being deleted.", ""),
     "not-staged": ("The placement is not updated by staged runs: its strategy is not External.", ""),
+    "no-resources": ("No resources are selected.", ""),
     "nothing-to-do": ("No cluster is selected and none is to be removed.", ""),
     "other-number": ("The placement wants {wanted} and has {found:,}.", ""),
     "in-no-stage": ("No stage selects {names}.", ""),

@@ -57,6 +57,10 @@ class Rollout(models.Model):
     def __str__(self) -> str:
         return f"run {self.number} of {self.placement_name}"
 
+    @property
+    def is_initial(self) -> bool:  # nothing was placed before
+        return self.number == 1 and not self.is_deletion
+
 
 class ClusterUpdate(models.Model):
     """One update of one cluster in a rollout, and its outcome."""

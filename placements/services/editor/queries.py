@@ -14,7 +14,6 @@ from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import LONGEST_NAME, Draft, Placement
-from placements.services.disruption.restore import from_scratch
 from placements.services.editor.preview import SchedulePreview, preview
 from placements.services.editor.templates import template_named
 from placements.services.resources.queries import selection_of
@@ -30,7 +29,7 @@ def preview_reschedule(placement: Placement) -> SchedulePreview:
     selection = selection_of(manifest)
     [(_, cycle)] = cycles_of([placement], current_fleet().fleet)
     return SchedulePreview(
-        manifest, schedule(from_scratch(cycle)), selection, placement, is_incremental=False
+        manifest, schedule(cycle.rescheduled()), selection, placement, is_incremental=False
     )
 
 

@@ -13,7 +13,7 @@ from placements.engine.rollout.actions import Action, Remove, RollingUpdateResul
 from placements.engine.rollout.rolling_update import needs_run, next_actions
 from placements.engine.rollout.state import EMPTY, Phase, Suspension
 from placements.engine.rollout.waves import plan_waves, rollout_progress
-from placements.explain.rollouts import result_document
+from placements.explain.rollouts import finished_reason, result_document
 from placements.manifests.binding import BindingState
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, RolloutSample
 from placements.services.conditions import update_conditions
@@ -141,7 +141,7 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
                 max_total=progress.max_total,
             )
         if is_over:
-            end_run(run, Rollout.State.FINISHED, "all clusters are up to date", now=now)
+            end_run(run, Rollout.State.FINISHED, finished_reason(state), now=now)
     elif state.suspension is Suspension.NONE and not state.deletion:
         _mark_synced(context, requeue_at=None, now=now)
     if is_over and placement.deleting_since:
