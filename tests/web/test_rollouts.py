@@ -330,4 +330,4 @@ def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
     assert re.search(r"Paused.* by system.*No new updates start\..*updated", status, re.DOTALL)
     assert why.startswith("Paused: no new updates start")
     assert sentences["verdict"].startswith("Paused: no new updates start")
-    assert "Nothing of this plan starts until web is resumed." in plan
+    assert "No new updates start until web is resumed." in plan
