@@ -6,17 +6,24 @@ import sys
 from django.core.management import execute_from_command_line
 
 from fleetui.env import SettingRefused
+from fleetui.environment import ENVIRONMENT, ENVIRONMENT_ERRORS, environment_problem
 
 #!/usr/bin/env python
 
 
 def main() -> None:
-    """Run one command; a refused setting is one readable line, not a traceback."""
+    """Run one command; a refused setting or an error of the environment is one line, not a traceback."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
     try:
         execute_from_command_line(sys.argv)
     except SettingRefused as refusal:
         sys.exit(f"manage.py: {refusal}")
+    except ENVIRONMENT_ERRORS as error:  # of Django's own commands, and of `up`
+        problem = environment_problem(error)
+        if problem is None:
+            raise
+        sys.stderr.write(f"manage.py: {problem}\n")
+        sys.exit(ENVIRONMENT)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, forma
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.model import quote_value
 from fleetui.apimachinery.yaml import (
-    LARGEST_FLEET_FILE,
+    LARGEST_UPLOAD,
     MOST_DOCUMENTS,
     Document,
     decoded,
@@ -298,7 +298,7 @@ def read_members(source: bytes, *, name: str) -> list[MemberRead]:
     The format is detected from the content, otherwise from the file name. Raises Faults with all errors and
     their lines.
     """
-    entries = _entries(decoded(source, LARGEST_FLEET_FILE), name.lower())
+    entries = _entries(decoded(source, LARGEST_UPLOAD), name.lower())
     if not entries:
         allowed = "MemberCluster objects, plain {name, labels, …}, or a table with a column `name`"
         raise InvalidManifest([FieldError("", "required", "holds no member cluster", allowed)])
@@ -314,7 +314,7 @@ def _entries(text: str, name: str) -> list[ImportEntry]:
         return read_table(text)
     items = (
         one
-        for item in items_in(text, LARGEST_FLEET_FILE)
+        for item in items_in(text, LARGEST_UPLOAD)
         for one in (entries_of(item) if isinstance(item.data, list) else [item])
     )
     return [ImportEntry(item.data, item=item) for item in items]

@@ -101,9 +101,16 @@ def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> di
         return {**config, **_SQLITE, "OPTIONS": dict(_SQLITE_OPTIONS)}
     if config["ENGINE"] != "django.db.backends.postgresql":
         raise SettingRefused(name, "…", "write postgres://… or sqlite:///…")
-    return {**config, "OPTIONS": {**config.get("OPTIONS", {}), "pool": {"min_size": 1, "max_size": 8}}}
+    return {
+        **config,
+        # Connections of a server that was restarted are replaced before a request gets them.
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {**config.get("OPTIONS", {}), "pool": dict(_POOL)},
+    }
 
 
+# A request fails after 10 s without a server; longer attempts would delay the first one after its return.
+_POOL = {"min_size": 1, "max_size": 8, "timeout": 10.0, "reconnect_timeout": 10.0}
 _BROKERS = frozenset({"atomicfs", "redis", "rediss", "redis+socket", "amqp", "amqps"})
 
 

@@ -9,6 +9,7 @@ from django.utils.functional import SimpleLazyObject
 from kombu import Queue
 
 from fleetui import broker
+from fleetui.apimachinery.yaml import LARGEST_UPLOAD
 from fleetui.env import (
     keep_secret,
     read_broker,
@@ -161,8 +162,8 @@ AUTH_PASSWORD_VALIDATORS = [
 FIRST_ADMIN_USER = read_text(os.environ, "FLEETUI_ADMIN_USER", default="admin")
 FIRST_ADMIN_PASSWORD = read_password(os.environ, "FLEETUI_ADMIN_PASSWORD")
 
-# A manifest in a text area is no upload of a file; the fleet of 5,000 has some 4 MB.
-DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024
+# A manifest in a text area has the same limit as a file; a form encodes a character as three at most.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 3 * LARGEST_UPLOAD
 
 LANGUAGE_CODE = "en"
 USE_I18N = False

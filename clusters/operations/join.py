@@ -85,19 +85,38 @@ def put_cluster(
         return upsert_clusters([wanted], by=by, now=now)[0]
 
 
-def upsert_clusters(wanted: Sequence[ClusterSpec], *, by: User | None, now: datetime) -> list[JoinResult]:
-    """Add clusters or replace their manifests, all or none. Raises Faults."""
+def upsert_clusters(
+    wanted: Sequence[ClusterSpec], *, by: User | None, now: datetime, as_of: datetime | None = None
+) -> list[JoinResult]:
+    """Add clusters or replace their manifests, all or none. Raises Faults.
+
+    Unchanged clusters are sorted out first, so that thousands of them neither take nor hold the lock.
+    Reports are judged as of `as_of`, by default the newest heartbeat among them.
+    """
     members = _read(wanted)
-    with transaction.atomic():
-        targets = _targets(wanted, members, lock_fleet(), now=now)
-        _write(targets, by=by, now=now)
+    as_of = as_of or min(newest_heartbeat_of(members) or now, now)
+    targets = _targets(wanted, members, _state(), now=now, as_of=as_of)
+    moved = [at for at, target in enumerate(targets) if target.did is not JoinOutcome.UNCHANGED]
+    if moved:
+        with transaction.atomic():
+            some, theirs = [wanted[at] for at in moved], [members[at] for at in moved]
+            again = _targets(some, theirs, lock_fleet(), now=now, as_of=as_of)
+            _write(again, by=by, now=now)
+        for at, target in zip(moved, again, strict=True):
+            targets[at] = target
     return [JoinResult(target.row.name, target.did, target.row.revision) for target in targets]
 
 
 def dry_run(wanted: Sequence[ClusterSpec], *, now: datetime) -> list[tuple[JoinOutcome, MemberCluster]]:
     """Return what `upsert_clusters` would do with each cluster, and the resulting row. Raises Faults."""
-    state = FleetState.objects.filter(id=1).first() or FleetState()
-    return [(target.did, target.row) for target in _targets(wanted, _read(wanted), state, now=now)]
+    members = _read(wanted)
+    as_of = min(newest_heartbeat_of(members) or now, now)
+    targets = _targets(wanted, members, _state(), now=now, as_of=as_of)
+    return [(target.did, target.row) for target in targets]
+
+
+def _state() -> FleetState:
+    return FleetState.objects.filter(id=1).first() or FleetState()
 
 
 def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
@@ -122,9 +141,13 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
 
 
 def _targets(
-    wanted: Sequence[ClusterSpec], members: Sequence[Member], state: FleetState, *, now: datetime
+    wanted: Sequence[ClusterSpec],
+    members: Sequence[Member],
+    state: FleetState,
+    *,
+    now: datetime,
+    as_of: datetime,
 ) -> list["_Target"]:
-    as_of = min(newest_heartbeat_of(members) or now, now)
     names = [member.metadata.name for member in members]
     there: dict[str, MemberCluster] = {}
     for part in batched(names):
@@ -205,7 +228,10 @@ def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None
     report, usage = member.report, member.status.resource_usage
     row.properties = dict(member.status.properties)
     row.usage = usage.to_plain() if usage else {}
-    row.has_reported, row.as_of = report is not None, as_of
+    is_known = row.as_of and report and row.heartbeat_at == report.heartbeat
+    # The same report again, of this cluster alone, is judged as before.
+    row.as_of = max(row.as_of, as_of) if is_known and row.as_of else as_of
+    row.has_reported = report is not None
     if report:
         row.heartbeat_at, row.healthy_since = report.heartbeat, report.healthy_since
         row.agent_joined, row.agent_healthy = report.joined or "", report.healthy or ""

@@ -1,6 +1,8 @@
 """The kinds of Fleet manifests and of Kubernetes: which are supported, and which are namespaced."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from fleetui.apimachinery.errors import InvalidManifest
 
@@ -88,6 +90,45 @@ def refuse_fleet_kinds(document: object) -> None:
         reason = _NO_RESOURCES.get(kind, "it belongs to Fleet itself")
         message = f"Unsupported kind {_readable(kind)}: {reason}"
         raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")
+
+
+_OTHER_SYSTEMS = {
+    "karmada.io": "Karmada",
+    "open-cluster-management.io": "Open Cluster Management",
+    "kubefleet.dev": "another API group of KubeFleet",
+    "fleet.azure.com": "a former API group of KubeFleet",
+    "kubefed.io": "KubeFed",
+    "fleet.cattle.io": "Rancher Fleet",
+    "clusternet.io": "Clusternet",
+    "kubeadmiral.io": "KubeAdmiral",
+    "kubestellar.io": "KubeStellar",
+    "scheduling.kcp.io": "kcp",
+}
+"""API groups, with their subgroups, of systems that also choose clusters."""
+_SIG_MULTICLUSTER = ("multicluster.x-k8s.io", "SIG Multicluster")
+"""Only its clusters and decisions: a ServiceExport is a resource for member clusters."""
+_SIG_MULTICLUSTER_KINDS = ("ClusterInventory", "ClusterProfile", "ClusterSet", "PlacementDecision")
+_OTHER_CLUSTERS = ("Cluster", "ManagedCluster", "ClusterProfile", "KubeFedCluster", MEMBER_KIND)
+
+
+def no_effect_reason(document: Mapping[str, Any]) -> str:
+    """Return why a resource has no effect although its author may expect one; empty for any other.
+
+    That is a policy or cluster of another multi-cluster system, such as Karmada.
+    """
+    group, kind = str(document.get("apiVersion")).rpartition("/")[0], str(document.get("kind"))
+    system = next((name for end, name in _OTHER_SYSTEMS.items() if f".{group}".endswith(f".{end}")), "")
+    if group == _SIG_MULTICLUSTER[0] and kind in _SIG_MULTICLUSTER_KINDS:
+        system = _SIG_MULTICLUSTER[1]
+    if not system or (group == OCM_GROUP and kind == "Placement"):
+        return ""
+    is_placement = kind.endswith(("Policy", "PlacementRule", "Placement", "Subscription"))
+    hint = ""
+    if kind in _OTHER_CLUSTERS:
+        hint = f"; a cluster of this fleet is a {MEMBER_KIND} ({MEMBER_VERSIONS[0]})"
+    elif is_placement:
+        hint = f"; a placement of this fleet is a {PLACEMENT_KIND} ({PLACEMENT_VERSIONS[0]})"
+    return f"{_readable(kind)} of {system} has no effect here: it is only stored as a resource{hint}"
 
 
 class KindScope(StrEnum):

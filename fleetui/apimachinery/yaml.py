@@ -19,6 +19,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, fault
 from fleetui.apimachinery.model import DEEPEST, MOST_VALUES, plain_problems, quote_value
 
 LONGEST_NUMBER = 64
+_CUT_OFF = "; the text ends here, it may be truncated"
 
 
 def load_json(text: str) -> object:
@@ -32,7 +33,9 @@ def load_json(text: str) -> object:
             parse_constant=refuse_constant,
         )
     except json.JSONDecodeError as error:
-        raise _fault("bad-syntax", f"Invalid JSON: {error.msg}", line=error.lineno) from error
+        is_cut_off = bool(text.strip()) and error.pos >= len(text.rstrip())
+        message = f"Invalid JSON: {error.msg}{_CUT_OFF if is_cut_off else ''}"
+        raise _fault("bad-syntax", message, line=error.lineno) from error
     except RecursionError as error:
         message, allowed = "Too deep: nested too deeply", f"at most {DEEPEST} levels"
         raise _fault("too-deep", message, allowed=allowed) from error
@@ -143,6 +146,8 @@ _FITS: dict[str, Callable[[Scalar], bool]] = {
 
 
 MEBIBYTE = 1024 * 1024
+LARGEST_UPLOAD = 64 * MEBIBYTE
+"""Of a file or text with manifests, at every entry point."""
 MOST_DOCUMENTS = 100_000
 MOST_REPEATED = 1_000_000
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -166,7 +171,7 @@ class Document:
 
 
 def load_documents(
-    text: str | bytes, *, max_bytes: int = 64 * MEBIBYTE, max_document_bytes: int | None = None
+    text: str | bytes, *, max_bytes: int = LARGEST_UPLOAD, max_document_bytes: int | None = None
 ) -> list[Document]:
     """Return every document of a YAML or JSON text. Raise Faults at the first error."""
     source = decoded(text, max_bytes)
@@ -214,6 +219,7 @@ def items_of(document: Document) -> list[Document]:
     """Return the items of a Kubernetes List as documents of their own, any other document as it is."""
     data = document.data
     kind = data.get("kind") if isinstance(data, dict) else None
+    _refuse_truncated_list(document)
     if not isinstance(kind, str) or not kind.endswith("List") or "items" not in data:
         return [document]
     items = [] if data["items"] is None else data["items"]
@@ -226,6 +232,28 @@ def items_of(document: Document) -> list[Document]:
         whole = {**typed, **item} if isinstance(item, dict) else item
         found += items_of(replace(document, data=whole, path_prefix=(*document.path_prefix, "items", index)))
     return found
+
+
+def _refuse_truncated_list(document: Document) -> None:
+    """Raise InvalidManifest for a List that is cut off, or that is one page of a longer one.
+
+    kubectl writes `items` before `kind`, so that a file that was cut off has no kind.
+    """
+    data = document.data
+    if not isinstance(data, dict) or not isinstance(data.get("items"), list):
+        return
+    metadata = data.get("metadata")
+    rest = metadata if isinstance(metadata, dict) else {}
+    keys, message = document.path_prefix, ""
+    if "kind" not in data and data.get("apiVersion") and "spec" not in data and "data" not in data:
+        message = f"The List is truncated: it ends after {len(data['items'])} items, without a kind"
+    elif str(data.get("kind")).endswith("List") and (rest.get("continue") or rest.get("remainingItemCount")):
+        more = rest.get("remainingItemCount")
+        more = f"{more} more items" if more else "more items"
+        keys = (*keys, "metadata", "continue")
+        message = f"The List is truncated: it has {len(data['items'])} items, and {more} follow"
+    if message:
+        raise _fault("truncated", message, keys=keys, allowed="a complete List")
 
 
 def dump_yaml(data: object) -> str:
@@ -432,7 +460,9 @@ def _load_yaml(source: str, limit: int) -> list[Document]:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "cannot be parsed"
         line = min(mark.line + 1, source.count("\n") + 1) if mark else None
-        raise _fault("bad-syntax", f"Invalid YAML: {problem}", line=line) from error
+        is_cut_off = mark is not None and mark.index >= len(source.rstrip())
+        message = f"Invalid YAML: {problem}{_CUT_OFF if is_cut_off else ''}"
+        raise _fault("bad-syntax", message, line=line) from error
     return [Document(one, at, source) for at, one in enumerate(builder.finished, 1) if one is not _NO_KEY]
 
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
+from fleetui.environment import ENVIRONMENT, ENVIRONMENT_ERRORS, environment_problem
 from fleetui.models import Event
 
 REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
@@ -18,7 +19,7 @@ class HubCommand(BaseCommand):
     exit_codes: ClassVar[Mapping[type[Exception], int]] = {}
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Run, and turn expected errors and a missing database into messages."""
+        """Run, and turn expected errors, those of the environment and a missing database into messages."""
         try:
             return super().execute(*args, **options)
         except tuple(self.exit_codes) as error:
@@ -26,8 +27,10 @@ class HubCommand(BaseCommand):
             raise CommandError(
                 "\n".join(map(str, getattr(error, "faults", [error]))), returncode=code
             ) from error
-        except DatabaseError as error:
-            if is_prepared():
+        except ENVIRONMENT_ERRORS as error:
+            if problem := environment_problem(error):
+                raise CommandError(str(problem), returncode=ENVIRONMENT) from error
+            if not isinstance(error, DatabaseError) or is_prepared():
                 raise
             message = "the database is not prepared: run `make up` once, or `manage.py migrate`"
             raise CommandError(message, returncode=NOT_PREPARED) from error

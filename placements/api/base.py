@@ -1,11 +1,14 @@
 """What all viewsets share: paths, permissions, query parameters, pages of rows, and manifests."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial, wraps
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import QuerySet
 from django.urls.converters import IntConverter, StringConverter
 from rest_framework.exceptions import ValidationError
@@ -19,11 +22,12 @@ from rest_framework.viewsets import GenericViewSet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.pagination import page_of
 from fleetui.permissions import may_approve, may_operate, may_read
-from placements.api.filters import NoQuery, PageQuery
+from placements.api.filters import DryRunQuery, NoQuery, PageQuery
 from placements.api.parsers import read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import Schema, documented, operation, page_serializer
 
+_MOST_WARNINGS, _LONGEST_WARNING = 10, 300
 Params = dict[str, Any]
 Rows = QuerySet[Any]
 
@@ -112,6 +116,18 @@ class BaseViewSet(GenericViewSet[Any]):
     permission_classes: Sequence[type[BasePermission]] = (MayReadOrOperate,)
     lookup_path = "<named:name>"
     not_found: Callable[..., Exception]
+    dry_run_action = "update"
+    """The action that supports `dryRun`; any other one would write in spite of it."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check the request. Raise ValidationError for a dry run of an action that has none."""
+        super().initial(request, *args, **kwargs)
+        given = request.query_params.get("dryRun")
+        if given is None or request.method in SAFE_METHODS:
+            return
+        if given != "All" or self.action != self.dry_run_action:
+            message = "must be All" if given != "All" else "is not supported by this operation"
+            raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
 
     def key(self) -> dict[str, Any]:
         """Return the columns by which the path names an object."""
@@ -139,14 +155,32 @@ class BaseViewSet(GenericViewSet[Any]):
         """Raise Faults unless the document has the name that the path has."""
         check_names(document, {"metadata.name": self.kwargs["name"]})
 
-    def put_manifest(self, save: Callable[..., Any], **options: Any) -> tuple[Any, Response]:
-        """Save the document of the body; return the result of the operation and the response."""
+    def put_manifest(
+        self, save: Callable[..., Any], *, query: type[Serializer[Any]] = DryRunQuery, **options: Any
+    ) -> Response:
+        """Save the document of the body, and respond with it and with its warnings.
+
+        With `dryRun` the response is the same, and nothing is written.
+        """
+        is_dry_run = "dryRun" in query_params(self.request, query)
         exists = self.get_queryset().filter(**self.key()).exists()
         expected = expected_revision(self.request, exists=exists)
-        with read_document(self.request) as document:
+        with (
+            transaction.atomic() if is_dry_run else nullcontext(),
+            read_document(self.request) as document,
+        ):
             self.check_document(document)
             saved = save(document, **actor(self.request), expected=expected, **options)
-        return saved, self.manifest_response(status=201 if saved.result in ("created", "joined") else 200)
+            response = self.manifest_response(status=201 if saved.result in ("created", "joined") else 200)
+            if is_dry_run:
+                transaction.set_rollback(True)
+        # As in Kubernetes: warnings are headers, which are ASCII.
+        warnings = getattr(saved, "warnings", ())[:_MOST_WARNINGS]
+        texts = [" ".join(f"{one.path}: {one.message}".split()) for one in warnings]
+        quoted = [re.sub(r"[^ !#-\[\]-~]", "?", one[:_LONGEST_WARNING]) for one in texts]
+        if quoted:
+            response.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
+        return response
 
 
 def listed(

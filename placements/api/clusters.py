@@ -73,7 +73,7 @@ class ClusterViewSet(BaseViewSet):
     @documented_put("put_cluster", ClusterManifestSerializer)
     def update(self, request: Request, name: str) -> Response:
         """Create or update a member cluster; the same manifest again changes nothing."""
-        return self.put_manifest(lambda document, **how: put_cluster(ClusterSpec(document), **how))[1]
+        return self.put_manifest(lambda document, **how: put_cluster(ClusterSpec(document), **how))
 
     @documented("delete_cluster", ClusterManifestSerializer, status=202, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:

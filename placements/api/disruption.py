@@ -326,7 +326,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
     @budget.mapping.put
     def put_budget(self, request: Request, name: str) -> Response:
         """Create or update the disruption budget; it applies from the next eviction on."""
-        return self.put_manifest(save_budget)[1]
+        return self.put_manifest(save_budget)
 
     @documented("delete_budget", None, status=204, is_edit=True)
     @budget.mapping.delete

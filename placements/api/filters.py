@@ -46,6 +46,14 @@ ConfirmQuery = _query(
         help_text="Required after a 409 `confirmation-needed`: the change unschedules everything.",
     )
 )
+DryRunQuery = _query(
+    dryRun=_one_of(["All"], help_text="Validate everything, respond as if it was saved, and write nothing.")
+)
+PutPlacementQuery = _query(DryRunQuery, ConfirmQuery)
+ApplyQuery = _query(
+    PutPlacementQuery,
+    strict=_one_of(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
+)
 LimitQuery = _query(limit=_number(100, 1, 500))
 PageQuery = _query(
     after=serializers.CharField(

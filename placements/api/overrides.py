@@ -65,7 +65,7 @@ class OverrideViewSet(BaseViewSet):
     @documented_put("put_override", OverrideManifestSerializer)
     def update(self, request: Request, **key: str) -> Response:
         """Create or update an override; it rolls out to the clusters that it applies to."""
-        return self.put_manifest(save_override)[1]
+        return self.put_manifest(save_override)
 
     @documented("delete_override", None, status=204, is_edit=True)
     def destroy(self, request: Request, **key: str) -> Response:

@@ -11,10 +11,18 @@ from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.yaml import MEBIBYTE, Document, attach_lines, items_of, load_documents, load_json
+from fleetui.apimachinery.yaml import (
+    LARGEST_UPLOAD,
+    MEBIBYTE,
+    Document,
+    attach_lines,
+    items_of,
+    load_documents,
+    load_json,
+)
 
 LARGEST_BODY = 4 * MEBIBYTE
-LARGEST_BATCH = 32 * MEBIBYTE
+LARGEST_BATCH = LARGEST_UPLOAD
 """Of `apply` and `simulate`, which accept many documents in one body."""
 
 

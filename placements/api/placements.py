@@ -1,6 +1,5 @@
 """Placements: manifests, bindings, decisions and snapshots."""
 
-import re
 from typing import Any
 
 from django.http import Http404
@@ -9,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from placements.api.base import BaseViewSet, Params, Rows, actor, listed, query_params
-from placements.api.filters import ConfirmQuery, PartQuery, PlacementQuery
+from placements.api.filters import PartQuery, PlacementQuery, PutPlacementQuery
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put, operation
 from placements.api.serializers import (
@@ -33,8 +32,6 @@ from placements.services.filters import (
 from placements.services.placements import delete_placement, save_placement
 from placements.services.results import UnknownPlacementError, get_placement
 from placements.services.status import status_of
-
-_MOST_WARNINGS, _LONGEST_WARNING = 10, 300
 
 
 class PlacementViewSet(BaseViewSet):
@@ -65,20 +62,14 @@ class PlacementViewSet(BaseViewSet):
         """Get the manifest of a placement with its status."""
         return self.manifest_response()
 
-    @documented_put("put_placement", PlacementManifestSerializer, query=ConfirmQuery, problems=(409,))
+    @documented_put("put_placement", PlacementManifestSerializer, query=PutPlacementQuery, problems=(409,))
     def update(self, request: Request, name: str) -> Response:
         """Create or update a placement; it is scheduled soon after. The same again changes nothing.
 
         A change that would unschedule everything is refused (409) without `confirm`.
         """
-        confirmed = "confirm" in query_params(request, ConfirmQuery)
-        saved, response = self.put_manifest(save_placement, confirmed=confirmed)
-        # As in Kubernetes: warnings are headers, which are ASCII.
-        texts = [" ".join(f"{one.path}: {one.message}".split()) for one in saved.warnings][:_MOST_WARNINGS]
-        quoted = [re.sub(r"[^ !#-\[\]-~]", "?", one[:_LONGEST_WARNING]) for one in texts]
-        if quoted:
-            response.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
-        return response
+        confirmed = "confirm" in query_params(request, PutPlacementQuery)
+        return self.put_manifest(save_placement, query=PutPlacementQuery, confirmed=confirmed)
 
     @documented("delete_placement", None, status=204, also={202: PlacementManifestSerializer}, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import IntegrityError, OperationalError
+from django.db import IntegrityError
 from django.http import Http404, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 from rest_framework import serializers
@@ -18,6 +18,7 @@ from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import NotSimulatedError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
+from fleetui.environment import environment_problem
 from fleetui.pagination import BadCursorError
 from placements.api.parsers import BodyTooLargeError, MalformedBodyError, faults_in
 from placements.api.preconditions import PreconditionError
@@ -93,12 +94,16 @@ class ProblemSerializer(CamelCaseSerializer):
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse | None:  # noqa: ARG001 -- DRF's
     """Return the problem of an error; None passes an unexpected error on to Django."""
-    write = next((_WRITERS[each] for each in type(error).__mro__ if each in _WRITERS), None)
-    if write is None:
-        return None
-    set_rollback()
-    problem = write(error)
     headers: dict[str, str] = {}
+    if cause := environment_problem(error):
+        problem = _problem(503, str(cause), cause.code)
+        headers["Retry-After"] = str(cause.retry_after)
+    else:
+        write = next((_WRITERS[each] for each in type(error).__mro__ if each in _WRITERS), None)
+        if write is None:
+            return None
+        problem = write(error)
+    set_rollback()
     if getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = str(getattr(error, "auth_header", ""))
     if getattr(error, "wait", None):
@@ -197,5 +202,4 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     BadRequest: _as(400),
     MultiPartParserError: _as(400, "malformed"),
     IntegrityError: lambda _error: _problem(409, "Conflict with a concurrent request; try again."),
-    OperationalError: lambda _error: _problem(503, "The database is busy; try again."),
 }

@@ -16,7 +16,7 @@ from placements.api.base import (
     listed,
     query_params,
 )
-from placements.api.filters import ConfirmQuery, ResourceQuery
+from placements.api.filters import ApplyQuery, ResourceQuery
 from placements.api.parsers import LARGEST_BATCH, documents_of
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put
@@ -28,7 +28,7 @@ from placements.api.serializers import (
     ResourceSerializer,
 )
 from placements.models import Resource
-from placements.services.apply import apply_documents
+from placements.services.apply import apply_documents, preview_documents
 from placements.services.filters import resources_matching
 from placements.services.resources.operations import UnknownResourceError, apply_resource, delete_resource
 
@@ -80,7 +80,7 @@ class ResourceViewSet(BaseViewSet):
     @documented_put("put_resource", ResourceManifestSerializer)
     def update(self, request: Request, **key: str) -> Response:
         """Apply a resource; the same again changes nothing."""
-        return self.put_manifest(apply_resource)[1]
+        return self.put_manifest(apply_resource)
 
     @documented("delete_resource", DeletedSerializer, is_edit=True)
     def destroy(self, request: Request, **key: str) -> Response:
@@ -95,13 +95,22 @@ class ApplyViewSet(BaseViewSet):
     """Many documents at once."""
 
     largest_body = LARGEST_BATCH
+    dry_run_action = "create"
 
-    @documented("apply", AppliedSerializer, body=ANY_OBJECT, query=ConfirmQuery, problems=(409,))
+    @documented("apply", AppliedSerializer, body=ANY_OBJECT, query=ApplyQuery, problems=(409,))
     def create(self, request: Request) -> Response:
         """Apply documents of every kind, all or none: documents, a List, or an array of them.
 
-        A change that would unschedule a placement everywhere is refused (409) without `confirm`.
+        A change that would unschedule a placement everywhere is refused (409) without `confirm`. With
+        `dryRun=All` nothing is written, and `decisions` are the next decisions of the affected placements.
         """
-        confirmed = "confirm" in query_params(request, ConfirmQuery)
-        results = apply_documents(documents_of(request), **actor(request), confirmed=confirmed)
-        return Response(AppliedSerializer({"items": results}).data)
+        params = query_params(request, ApplyQuery)
+        confirmed, strict = "confirm" in params, params.get("strict") == "true"
+        documents, how = documents_of(request), actor(request)
+        if "dryRun" not in params:
+            results = apply_documents(documents, **how, confirmed=confirmed, strict=strict)
+            return Response(AppliedSerializer({"items": results}).data)
+        preview = preview_documents(documents, **how, confirmed=confirmed, strict=strict)
+        impact = preview.impact
+        applied = {"items": preview.results, "decisions": impact.rows, "not_evaluated": impact.unlooked}
+        return Response(AppliedSerializer(applied).data)

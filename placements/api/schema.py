@@ -22,6 +22,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from placements.api.filters import DryRunQuery
 from placements.api.problems import PROBLEM_TYPE, ProblemSerializer
 
 _DESCRIPTIONS = {
@@ -37,10 +38,11 @@ _DESCRIPTIONS = {
     415: "The type of the body is not supported.",
     422: "The document is invalid; each error has its path, its line and what is allowed.",
     429: "Too many attempts.",
+    503: "The database or the disk is not available; retry after the seconds in `Retry-After`.",
 }
 RECORD_PROBLEMS = (409, 410)
 """Where a path has the id of a decision: it is ambiguous, or its record cannot be read."""
-_ALWAYS = (400, 401, 403, 404, 406)
+_ALWAYS = (400, 401, 403, 404, 406, 503)
 _WITH_BODY = (413, 415, 422)
 
 
@@ -129,9 +131,16 @@ def documented(
     return decorate
 
 
-def documented_put(name: str, manifest: type[serializers.Serializer[Any]], **more: Any) -> Any:
+def documented_put(
+    name: str,
+    manifest: type[serializers.Serializer[Any]],
+    *,
+    query: type[serializers.Serializer[Any]] = DryRunQuery,
+    **more: Any,
+) -> Any:
     """Describe an operation that creates or updates an object by its manifest."""
-    return documented(name, manifest, also={201: manifest}, body=manifest, is_edit=True, has_tag=True, **more)
+    more |= {"also": {201: manifest}, "body": manifest, "is_edit": True, "has_tag": True}
+    return documented(name, manifest, query=query, **more)
 
 
 def operation(

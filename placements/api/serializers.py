@@ -170,10 +170,26 @@ class AppliedDocumentSerializer(CamelCaseSerializer):
     warnings = WarningSerializer(many=True, source="caveats")
 
 
+class NextDecisionSerializer(CamelCaseSerializer):
+    """What the next decision of a placement would change."""
+
+    placement = serializers.CharField()
+    joins = names()
+    leaves = names()
+    placed_before = serializers.IntegerField()
+    placed_after = serializers.IntegerField()
+    was_fulfilled = serializers.BooleanField(allow_null=True)
+    is_fulfilled = serializers.BooleanField()
+
+
 class AppliedSerializer(CamelCaseSerializer):
-    """The results for all documents, in their order."""
+    """The results for all documents, in their order; of a dry run also the next decisions."""
 
     items = AppliedDocumentSerializer(many=True)
+    decisions = NextDecisionSerializer(many=True, required=False)
+    not_evaluated = serializers.IntegerField(
+        required=False, help_text="The number of affected placements beyond the limit of a dry run."
+    )
 
 
 class DeletedSerializer(CamelCaseSerializer):

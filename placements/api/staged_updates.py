@@ -183,7 +183,7 @@ class StagedStrategyViewSet(BaseViewSet):
     @documented_put("put_staged_strategy", StagedStrategyManifestSerializer)
     def update(self, request: Request, name: str) -> Response:
         """Create or update a staged update strategy; runs keep the one that they started with."""
-        return self.put_manifest(save_strategy)[1]
+        return self.put_manifest(save_strategy)
 
     @documented("delete_staged_strategy", None, status=204, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
@@ -237,7 +237,7 @@ class StagedRunViewSet(BaseViewSet):
     @documented_put("put_staged_run", StagedRunManifestSerializer)
     def update(self, request: Request, name: str) -> Response:
         """Create a staged update run, or set the state of one; its status has what blocks its start."""
-        return self.put_manifest(save_run)[1]
+        return self.put_manifest(save_run)
 
     @operation("get_staged_progress", ProgressSerializer)
     def progress(self, request: Request, name: str) -> Response:

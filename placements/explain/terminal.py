@@ -260,6 +260,19 @@ def comparison_text(comparison: SemanticsComparison, *, placement: str, notes: I
     return "\n".join(map(visible, lines)) + "\n"
 
 
+def next_decision_line(
+    placement: str, *, joins: Sequence[str], leaves: Sequence[str], count: int, is_fulfilled: bool
+) -> str:
+    """Return the line of a placement in a dry run: what its next decision would change."""
+    changes = [
+        f"{verb} {', '.join(names[:_CLUSTERS_SHOWN])}{'' if len(names) <= _CLUSTERS_SHOWN else ', …'}"
+        for verb, names in (("selects", joins), ("deselects", leaves))
+        if names
+    ]
+    result = "fulfilled" if is_fulfilled else "not fulfilled"
+    return f"decision {placement}: {'; '.join(changes) or 'no change'}; {counted(count, 'cluster')}, {result}"
+
+
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows with their columns lined up, two blanks apart, numbers to the right."""
     if not rows:

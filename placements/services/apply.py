@@ -10,7 +10,8 @@ from django.db import transaction
 
 from clusters.manifest import parse_member
 from clusters.operations.change_log import lock_fleet
-from clusters.operations.join import CLUSTER, ClusterSpec, upsert_clusters
+from clusters.operations.join import CLUSTER, ClusterSpec, JoinOutcome, dry_run, upsert_clusters
+from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import (
     APPROVAL_KIND,
@@ -22,22 +23,31 @@ from fleetui.apimachinery.kinds import (
     PLACEMENT_KIND,
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
+    no_effect_reason,
 )
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, attach_lines
+from fleetui.models import Event
 from placements.engine.resource_manifest import parse_hub_object
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
-from placements.models import Override
+from placements.models import Override, Placement
 from placements.services.disruption.budgets import BUDGET, save_budget
 from placements.services.disruption.evictions import apply_eviction
 from placements.services.disruption.queries import event_line
+from placements.services.fleet.impact import Impact, impact_on
+from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.overrides.operations import NOUNS, save_override
 from placements.services.placements import UnscheduledPlacement, UnschedulesEverything, save_placement
-from placements.services.resources.operations import RESOURCE, apply_resources, name_of
+from placements.services.resources.operations import (
+    RESOURCE,
+    apply_resources,
+    name_of,
+    unchanged_resources,
+)
 from placements.services.results import PLACEMENT, SaveResult
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
@@ -55,19 +65,64 @@ class Result:
     said: str = ""
 
 
-@transaction.atomic
 def apply_documents(
-    documents: Sequence[Document], *, by: User | None, now: datetime, confirmed: bool = False
+    documents: Sequence[Document],
+    *,
+    by: User | None,
+    now: datetime,
+    confirmed: bool = False,
+    strict: bool = False,
 ) -> list[Result]:
     """Apply resources, then member clusters, then what refers to them; return results in the given order.
 
-    `confirmed`: the user confirmed which placements are unscheduled everywhere. Raise InvalidManifest with
-    the errors of all documents, each with its line, or UnschedulesEverything; nothing is changed then.
+    `confirmed`: the user confirmed which placements are unscheduled everywhere. `strict`: policies and
+    clusters of other systems are errors. Raise InvalidManifest with the errors of all documents, each with
+    its line, or UnschedulesEverything; nothing is changed then.
     """
-    resources = [one for one in documents if _kind(one) not in _PARSERS]
-    members = [one for one in documents if _kind(one) == MEMBER_KIND]
     in_order = sorted(documents, key=lambda one: _RANKS.get(_kind(one), 0))
-    _validate(in_order, documents)
+    _validate(in_order, documents, strict=strict)
+    # Reading takes no lock: where thousands of documents are unchanged, the others hold it for a moment.
+    results, as_of = _unchanged(documents, now=now)
+    in_order = [one for one in in_order if id(one) not in results]
+    if in_order:
+        with transaction.atomic():
+            several = len(documents) > 1
+            results |= _apply(in_order, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several)
+    return [results[id(one)] for one in documents]
+
+
+def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[int, Result], datetime | None]:
+    """Return the results of the resources and clusters that are on the hub as they are written.
+
+    The time is that as of which all reports of clusters in these documents are judged.
+    """
+    results: dict[int, Result] = {}
+    resources = [one for one in documents if _kind(one) not in _PARSERS]
+    for one, unchanged in zip(resources, unchanged_resources([one.data for one in resources]), strict=True):
+        if unchanged:
+            name = name_of(HubObject.of(unchanged.object.content))
+            results[id(one)] = Result(RESOURCE, name, unchanged.result, unchanged.warnings)
+    members = [one for one in documents if _kind(one) == MEMBER_KIND]
+    found = dry_run([ClusterSpec(one.data) for one in members], now=now)
+    for one, (result, row) in zip(members, found, strict=True):
+        if result is JoinOutcome.UNCHANGED:
+            results[id(one)] = Result(CLUSTER, row.name, result)
+    times = [row.as_of for one, (_, row) in zip(members, found, strict=True) if "status" in one.data]
+    return results, max(filter(None, times), default=None)
+
+
+def _apply(
+    in_order: Sequence[Document],
+    *,
+    by: User | None,
+    now: datetime,
+    as_of: datetime | None,
+    confirmed: bool,
+    several: bool,
+) -> dict[int, Result]:
+    """Apply documents that are sorted, inside the caller's transaction; return results by document."""
+    resources = [one for one in in_order if _kind(one) not in _PARSERS]
+    members = [one for one in in_order if _kind(one) == MEMBER_KIND]
     if members:  # before any placement, in the order of the scheduler: otherwise a deadlock
         lock_fleet()
     results: dict[int, Result] = {}
@@ -75,9 +130,9 @@ def apply_documents(
         applied = apply_resources([one.data for one in resources], by=by, now=now)
         for one, saved in zip(resources, applied, strict=True):
             name = name_of(HubObject.of(saved.object.content))
-            results[id(one)] = Result(RESOURCE, name, saved.result)
+            results[id(one)] = Result(RESOURCE, name, saved.result, saved.warnings)
     if members:
-        joined = upsert_clusters([ClusterSpec(one.data) for one in members], by=by, now=now)
+        joined = upsert_clusters([ClusterSpec(one.data) for one in members], by=by, now=now, as_of=as_of)
         for one, member in zip(members, joined, strict=True):
             results[id(one)] = Result(CLUSTER, member.name, member.result)
     emptied: list[UnscheduledPlacement] = []
@@ -86,16 +141,54 @@ def apply_documents(
         try:
             results[id(one)] = _save(one.data, by=by, now=now, confirmed=confirmed)
         except InvalidManifest as found:
-            faults += _placed(one, found, several=len(documents) > 1)
+            faults += _placed(one, found, several=several)
         except UnschedulesEverything as found:
             emptied += found.emptied
     _raise(faults)
     if emptied:
         raise UnschedulesEverything(emptied)
-    return [results[id(one)] for one in documents]
+    return results
 
 
-def _validate(in_order: Sequence[Document], documents: Sequence[Document]) -> None:
+@dataclass(frozen=True, slots=True)
+class ApplyPreview:
+    """What applying documents would do: the results, each change of an object, the next decisions."""
+
+    results: tuple[Result, ...]
+    changes: tuple[Event, ...]
+    impact: Impact
+
+
+def preview_documents(
+    documents: Sequence[Document],
+    *,
+    by: User | None,
+    now: datetime,
+    confirmed: bool = False,
+    strict: bool = False,
+) -> ApplyPreview:
+    """Return what `apply_documents` would do. Raise what it raises.
+
+    The documents are applied and the placements scheduled in a transaction that is rolled back: every check
+    is that of the real operation, and nothing is written.
+    """
+    with transaction.atomic():
+        before = dict(Placement.objects.values_list("pk", "generation"))
+        results = apply_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
+        enqueue_affected_placements()
+        after = Placement.objects.values_list("pk", "generation")
+        due = [pk for pk, generation in after if before.get(pk) != generation]
+        named = {one.name for one in results if one.kind == PLACEMENT}
+        preview = ApplyPreview(
+            tuple(results),
+            tuple(Event.objects.filter(at=now).order_by("pk")),
+            impact_on(due, load_fleet(), named=named),
+        )
+        transaction.set_rollback(True)
+    return preview
+
+
+def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, strict: bool) -> None:
     """Raise InvalidManifest with the errors of all documents, and of those that are there twice."""
     faults: list[tuple[Document, FieldError]] = []
     for one in in_order:
@@ -103,6 +196,11 @@ def _validate(in_order: Sequence[Document], documents: Sequence[Document]) -> No
             _PARSERS.get(_kind(one), parse_hub_object)(one.data)
         except InvalidManifest as found:
             faults += _placed(one, found, several=len(documents) > 1)
+        else:
+            reason = no_effect_reason(one.data) if strict else ""
+            if reason:
+                message = f"{_called(one)}: {reason}"
+                faults.append((one, FieldError("kind", "no-effect", message, "kinds of this console")))
     seen: set[tuple[str, ...]] = set()
     for one in documents:
         metadata = one.data.get("metadata") if isinstance(one.data, dict) else None

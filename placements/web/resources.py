@@ -17,7 +17,7 @@ from fleetui.htmx import render_page
 from fleetui.permissions import for_operators, for_readers
 from placements.engine.selection import concerns
 from placements.models import Placement, Resource
-from placements.services.apply import apply_documents
+from placements.services.apply import Result, apply_documents, preview_documents
 from placements.services.filters import events_matching, resources_matching
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
@@ -121,25 +121,32 @@ def apply(request: HttpRequest) -> HttpResponse:
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
         given = file_or_text(request, text)
-        results = apply_documents(
-            read_documents(given),
-            by=current_user(request),
-            now=datetime.now(UTC),
-            confirmed=is_confirmed(request),
-        )
+        documents, by, now = read_documents(given), current_user(request), datetime.now(UTC)
+        confirmed, strict = is_confirmed(request), "strict" in request.POST
+        if "preview" in request.POST:
+            shown = given if isinstance(given, str) else given.decode("utf-8-sig")
+            preview = preview_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
+            context = {
+                "text": shown,
+                "strict": strict,
+                "results": [_result_row(one) for one in preview.results],
+                "impact": preview.impact,
+            }
+            return render(request, "resources/apply.html", context)
+        results = apply_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
     except UnschedulesEverything as error:
         shown = given if isinstance(given, str) else given.decode("utf-8-sig")
         return render(request, "resources/apply.html", {"text": shown, "empties": error}, status=409)
     except InvalidManifest as found:
         return render(request, "resources/apply.html", {"text": text, "faults": found.faults}, status=422)
-    rows = [
-        {
-            "kind": one.kind,
-            "subject": object_label(one.kind, one.name),
-            "url": url_of(one.kind, one.name),
-            "did": one.did,
-            "caveats": one.caveats,
-        }
-        for one in results
-    ]
-    return render(request, "resources/applied.html", {"results": rows})
+    return render(request, "resources/applied.html", {"results": [_result_row(one) for one in results]})
+
+
+def _result_row(one: Result) -> dict[str, object]:
+    return {
+        "kind": one.kind,
+        "subject": object_label(one.kind, one.name),
+        "url": url_of(one.kind, one.name),
+        "did": one.did,
+        "caveats": one.caveats,
+    }

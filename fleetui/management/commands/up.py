@@ -17,6 +17,7 @@ from django.db import connections
 
 from fleetui import bootstrap
 from fleetui.bootstrap import FirstRunError, make_first_administrator
+from fleetui.environment import ENVIRONMENT
 from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
 
 _LAST_PORT = 65535
@@ -55,7 +56,9 @@ class Command(BaseCommand):
                     stamp = settings.VAR_DIR / "static.stamp"
                     bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
                     self.make_administrator()
-            except (bootstrap.DatabaseMissingError, FirstRunError) as error:
+            except bootstrap.DatabaseMissingError as error:
+                raise CommandError(str(error), returncode=ENVIRONMENT) from error
+            except FirstRunError as error:
                 raise CommandError(str(error)) from error
             connections.close_all()
             output = Output(self.stdout, self.stderr, width=len("observer"))  # type: ignore[arg-type]  # writes

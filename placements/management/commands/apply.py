@@ -1,68 +1,71 @@
 """manage.py apply -f FILE: resources, member clusters, placements, budgets, evictions, all or none."""
 
-import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.yaml import Document, items_of, load_documents
-from fleetui.management.hub_command import BAD_INPUT, UNCONFIRMED, HubCommand
-from placements.services.apply import apply_documents
+from fleetui.apimachinery.yaml import Document
+from fleetui.management.hub_command import UNCONFIRMED
+from placements.explain.terminal import next_decision_line
+from placements.management.manifest_command import ManifestCommand
+from placements.services.apply import Result, apply_documents, preview_documents
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
 
 
-class Command(HubCommand):
+class Command(ManifestCommand):
     """Apply manifests to the hub."""
 
     help = "Apply manifests of all supported kinds to the hub, all or none."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "-f",
-            "--filename",
-            action="append",
-            required=True,
-            metavar="FILE",
-            help="file with manifests, - for stdin (repeatable)",
-        )
-
+        super().add_arguments(parser)
         parser.add_argument(
             "--confirm",
             choices=[CONFIRMATION],
             help="continue even if a placement would be removed from all clusters",
         )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="validate everything and show results and decisions; write nothing",
+        )
 
-    def handle(self, *, filename: list[str], confirm: str | None = None, **_options: Any) -> None:
+    def run_on(
+        self,
+        documents: list[Document],
+        *,
+        confirm: str | None = None,
+        strict: bool = False,
+        dry_run: bool = False,
+        **_options: Any,
+    ) -> None:
         """Apply the documents and print the result of each."""
-        documents: list[Document] = []
-        for name in filename:
-            try:
-                content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-                documents += [item for one in load_documents(content) for item in items_of(one)]
-            except OSError as error:
-                message = f"{name}: cannot read file: {error.strerror}"
-                raise CommandError(message, returncode=BAD_INPUT) from error
-            except InvalidManifest as faults:
-                raise CommandError(_error_lines(name, faults), returncode=BAD_INPUT) from faults
-        if not documents:
-            raise CommandError(f"{', '.join(filename)}: Empty manifest", returncode=BAD_INPUT)
+        confirmed, now = confirm is not None, datetime.now(UTC)
         try:
-            results = apply_documents(
-                documents, by=None, now=datetime.now(UTC), confirmed=confirm is not None
-            )
-        except InvalidManifest as faults:
-            raise CommandError(_error_lines(", ".join(filename), faults), returncode=BAD_INPUT) from faults
+            if not dry_run:
+                self._print(apply_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict))
+                return
+            preview = preview_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict)
         except UnschedulesEverything as error:
             raise CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED) from error
+        self._print(preview.results, suffix=" (dry run)")
+        for row in preview.impact.rows:
+            line = next_decision_line(
+                row.placement,
+                joins=row.joins,
+                leaves=row.leaves,
+                count=row.placed_after,
+                is_fulfilled=row.is_fulfilled,
+            )
+            self.stdout.write(line)
+        if preview.impact.unlooked:
+            self.stdout.write(f"{preview.impact.unlooked} more placements not evaluated")
+
+    def _print(self, results: Iterable[Result], *, suffix: str = "") -> None:
         for result in results:
             detail = f": {result.said}" if result.said else ""
-            self.stdout.write(f"{result.kind} {result.name} {result.did}{detail}")
+            self.stdout.write(f"{result.kind} {result.name} {result.did}{suffix}{detail}")
             for caveat in result.caveats:
                 self.stderr.write(f"  warning: {caveat.path}: {caveat.message}")
-
-
-def _error_lines(name: str, faults: InvalidManifest) -> str:
-    return "\n".join(f"{name}: {fault}" for fault in faults.faults)

@@ -74,14 +74,22 @@ def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
         if (old.properties, old.usage) != (new.properties, new.usage):
             opens = True  # which properties a policy reads is not known here, so all placements are affected
     affected = affected_by_change(opens=opens, label_keys=keys, property_names=frozenset())
-    rows = Placement.objects.filter(
-        pk__in=sorted({*affected, *losing_a_cluster({*gone, *(before.keys() - after.keys())})}),
-        deleting_since=None,
-        selection_faults=[],
-    )
+    return impact_on({*affected, *losing_a_cluster({*gone, *(before.keys() - after.keys())})}, left)
+
+
+def impact_on(placements: Collection[int], fleet: Fleet, *, named: Collection[str] = ()) -> Impact:
+    """Return the impact of the next scheduling cycle of these placements on a fleet.
+
+    At most 200 are evaluated, by name. Those in `named` are included although nothing would change.
+    """
+    rows = Placement.objects.filter(pk__in=sorted(placements), deleting_since=None, selection_faults=[])
     looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
     unlooked = rows.count() - len(looked) if len(looked) == MOST_LOOKED_AT else 0
-    changed = [row for row in impact_rows(looked, left) if row.joins or row.leaves or row.gets_worse]
+    changed = [
+        row
+        for row in impact_rows(looked, fleet)
+        if row.joins or row.leaves or row.gets_worse or row.placement in named
+    ]
     changed.sort(key=lambda row: (not row.gets_worse, row.placement))
     return Impact(tuple(changed), len(looked), unlooked)
 

@@ -7,7 +7,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.kinds import no_effect_reason
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import batched
@@ -87,6 +88,21 @@ def apply_resources(
     return applied
 
 
+def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResult[Resource] | None]:
+    """Return the result for each object that is on the hub as it is written, None for any other.
+
+    Nothing is locked. Raise InvalidManifest.
+    """
+    wanted = [parse_hub_object(dict(document)) for document in documents]
+    there = _rows(wanted, lock=False)
+    return [
+        SaveResult(row, OperationResult.UNCHANGED, _warnings(one))
+        if (row := there.get(one.key)) and row.content == one.content
+        else None
+        for one in wanted
+    ]
+
+
 def delete_resource(
     key: ObjectKey, *, by: User | None, now: datetime, expected: int | None = None
 ) -> list[Resource]:
@@ -125,30 +141,37 @@ def name_of(one: HubObject) -> str:
     return "/".join(one.key)
 
 
-def _rows(wanted: Sequence[HubObject]) -> dict[ObjectKey, Resource]:
+def _rows(wanted: Sequence[HubObject], *, lock: bool = True) -> dict[ObjectKey, Resource]:
     keys = {one.key for one in wanted}
     rows: dict[ObjectKey, Resource] = {}
     names = sorted({one.name for one in wanted})
     for part in batched(names):
-        found = Resource.objects.select_for_update().filter(name__in=part)
+        found = Resource.objects.filter(name__in=part)
+        found = found.select_for_update() if lock else found
         rows |= {(row.group, row.kind, row.namespace, row.name): row for row in found}
     return {key: row for key, row in rows.items() if key in keys}
 
 
 def _applied(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool) -> SaveResult[Resource]:
+    warnings = _warnings(one)
     if row is None:
         group, kind, namespace, name = one.key
         key = {"group": group, "kind": kind, "namespace": namespace, "name": name}
         row = Resource(**key, created_at=now, is_demo=is_demo)
         did = OperationResult.CREATED
     elif row.content == one.content:
-        return SaveResult(row, OperationResult.UNCHANGED)
+        return SaveResult(row, OperationResult.UNCHANGED, warnings)
     else:
         row.revision += 1
         did = OperationResult.CHANGED
     row.version, row.updated_at = one.version, now
     row.labels, row.content = dict(one.labels), dict(one.content)
-    return SaveResult(row, did)
+    return SaveResult(row, did, warnings)
+
+
+def _warnings(one: HubObject) -> tuple[ManifestWarning, ...]:
+    reason = no_effect_reason(one.content)
+    return (ManifestWarning("no-effect", "kind", reason),) if reason else ()
 
 
 def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None:

@@ -238,7 +238,7 @@ def begin_run(context: RolloutContext, waves: Sequence[Sequence[str]], *, now: d
         waves=list(map(list, waves)),
     )
     name, after = f"{run.placement_name}/{run.number}", {"waves": run.waves[:20]}
-    record(AuditEvent("began", ROLLOUT, name, after=after), by=None, now=now)
+    record(AuditEvent("started", ROLLOUT, name, after=after), by=None, now=now)
     return run
 
 

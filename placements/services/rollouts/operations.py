@@ -18,7 +18,7 @@ from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.workqueue import enqueue_rollout
 
-_STARTED = "begun anew"
+_STARTED = "started again"
 """The verb of the event, as stored."""
 
 
@@ -168,7 +168,7 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
     Binding.objects.filter(placement=row, cluster_name=cluster).delete()
     keep_leftovers(placement, [cluster], now=now)
     after = {"cluster": cluster, "mayStillHold": [cluster]}
-    record(AuditEvent("forgotten", PLACEMENT, placement, after=after), by=by, now=now)
+    record(AuditEvent("force-removed", PLACEMENT, placement, after=after), by=by, now=now)
     enqueue_rollout([row.pk])
 
 

@@ -86,7 +86,7 @@ def _sync_run(
         )
         if is_new:
             after = {"request": str(request)}
-            record(AuditEvent("approval asked", STAGED_RUN, run.name, after=after), by=None, now=now)
+            record(AuditEvent("approval requested", STAGED_RUN, run.name, after=after), by=None, now=now)
     if result.run.outcome is StagedRunOutcome.SUCCEEDED:
         names = [step.name for step in result.run.deletions.steps]
         gone = {binding.cluster_name for binding in context.left_behind}

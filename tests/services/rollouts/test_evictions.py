@@ -237,4 +237,4 @@ def test_a_deletion_may_forget_a_cluster_out_of_reach_after_a_quarter_of_an_hour
 
     assert not Placement.objects.exists()
     after = {"cluster": "c001", "mayStillHold": ["c001"]}
-    assert Event.objects.get(verb="forgotten").after == after
+    assert Event.objects.get(verb="force-removed").after == after

@@ -149,7 +149,7 @@ def test_a_rollback_and_a_new_begin_say_what_they_come_from() -> None:
     operations.restart("web", by=None, now=world.now)
     world.work()
 
-    assert Rollout.objects.get(state="running").trigger == "begun anew"
+    assert Rollout.objects.get(state="running").trigger == "started again"
 
 
 def test_nothing_is_rolled_back_before_there_are_resources() -> None:

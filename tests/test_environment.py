@@ -1,0 +1,183 @@
+"""Errors of the environment are reported as what they are: by commands, REST and pages."""
+
+import errno
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
+from django.test import Client
+from rest_framework.test import APIClient
+
+from fleetui.environment import environment_problem
+from tests.rows import namespace, person
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+ERRORS = [
+    (OperationalError("database or disk is full"), "disk-full"),
+    (OperationalError("attempt to write a readonly database"), "read-only"),
+    (OperationalError("unable to open database file"), "read-only"),
+    (OperationalError("database is locked"), "database-locked"),
+    (DatabaseError("database disk image is malformed"), "database-corrupted"),
+    (DatabaseError("file is not a database"), "database-corrupted"),
+    (OSError(errno.ENOSPC, "No space left on device"), "disk-full"),
+    (OSError(errno.EROFS, "Read-only file system"), "read-only"),
+    (caused(OperationalError("full"), psycopg.errors.DiskFull("full")), "disk-full"),
+    (caused(OperationalError("x"), psycopg.errors.AdminShutdown("x")), "database-stopped"),
+    (caused(OperationalError("x"), psycopg.errors.CannotConnectNow("x")), "database-stopped"),
+    (caused(OperationalError("refused"), psycopg.OperationalError("refused")), "database-stopped"),
+    (caused(InterfaceError("closed"), psycopg.InterfaceError("closed")), "database-stopped"),
+    (caused(OperationalError("x"), psycopg.errors.DeadlockDetected("x")), "database-locked"),
+    (
+        caused(OperationalError("password authentication failed"), psycopg.OperationalError("x")),
+        "database-refused",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), ERRORS)
+def test_each_cause_is_recognized(error: Exception, code: str) -> None:
+    problem = environment_problem(error)
+
+    assert problem is not None
+    assert problem.code == code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        IntegrityError("UNIQUE constraint failed"),
+        OperationalError("no such table: x"),
+        OSError(errno.ENOENT, "No such file"),
+        ValueError("is locked"),
+        caused(DatabaseError("x"), psycopg.errors.SyntaxError("x")),
+        None,
+    ],
+)
+def test_other_errors_are_not_blamed_on_the_environment(error: Exception | None) -> None:
+    assert environment_problem(error) is None
+
+
+@pytest.fixture
+def broken(db: None) -> Iterator[None]:  # noqa: ARG001 -- a connection
+    """Let every statement fail as with a full disk."""
+
+    def fail(*_arguments: Any) -> None:
+        raise OperationalError("database or disk is full")
+
+    person("olga", "operator")
+    with connection.execute_wrapper(fail):
+        yield
+
+
+@pytest.mark.usefixtures("broken", "collected_static")
+def test_rest_responds_with_503_and_when_to_retry() -> None:
+    answer = APIClient().get("/api/v1/clusters", HTTP_AUTHORIZATION="Token x")
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "60")
+    assert answer.json()["type"] == "urn:fleetui:problem:disk-full"
+    assert "free space" in answer.json()["detail"]
+
+
+@pytest.mark.usefixtures("broken", "collected_static")
+def test_a_page_responds_with_503_and_what_to_do() -> None:
+    client = Client(raise_request_exception=False)
+    client.cookies["sessionid"] = "a" * 32
+
+    answer = client.get("/clusters/")
+
+    page = answer.content.decode()
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "60")
+    assert "<h1>The disk is full</h1>" in page
+    assert "free space" in page
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_command_ends_with_status_4() -> None:
+    with pytest.raises(CommandError, match="The disk is full") as refused:
+        call_command("export", "clusters")
+
+    assert refused.value.returncode == 4
+
+
+def corrupt(folder: Path) -> None:
+    (folder / "fleetui.sqlite3").write_bytes(b"no database " * 1000)
+
+
+def replace_by_folder(folder: Path) -> None:
+    (folder / "fleetui.sqlite3").unlink()
+    (folder / "fleetui.sqlite3").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [(corrupt, "The database file is corrupted"), (replace_by_folder, "cannot be written")],
+)
+@pytest.mark.parametrize("command", [["export", "clusters"], ["showmigrations"]])
+def test_commands_end_with_status_4_and_no_traceback(
+    tmp_path: Path, damage: Callable[[Path], None], words: str, command: list[str]
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "fleetui.sqlite3")) as file:
+        file.execute("CREATE TABLE x (y)")
+    damage(tmp_path)
+    variables = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
+
+    run = subprocess.run(
+        [sys.executable, "manage.py", *command],
+        cwd=ROOT,
+        env=variables | {"FLEETUI_VAR_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (run.returncode, words in run.stderr) == (4, True), run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_stopped_server_ends_a_command_with_status_4() -> None:
+    run = subprocess.run(
+        [sys.executable, "manage.py", "showmigrations"],
+        cwd=ROOT,
+        env=os.environ | {"DATABASE_URL": "postgres://u:p@127.0.0.1:1/x", "PGCONNECT_TIMEOUT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert run.returncode == 4, run.stderr
+    assert "The database does not respond" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="a limit of SQLite")
+def test_a_full_database_changes_nothing(tmp_path: Path) -> None:
+    """The limit of pages stands for a full disk."""
+    manifest = tmp_path / "one.yaml"
+    pages = connection.cursor().execute("PRAGMA page_count").fetchone()[0]
+    manifest.write_text(str({**namespace("big"), "data": "x" * 1_000_000}))
+    connection.cursor().execute(f"PRAGMA max_page_count = {pages + 10}")
+    try:
+        with pytest.raises(CommandError, match="The disk is full") as refused:
+            call_command("apply", "-f", str(manifest))
+    finally:
+        connection.cursor().execute("PRAGMA max_page_count = 1073741823")
+
+    assert refused.value.returncode == 4
+    assert call_command("export", "resources") is None
