@@ -298,7 +298,8 @@ class Campaign(RuleBasedStateMachine):
                     self.call("put", f"staged-runs/{name}", run_document(name, placementName=row.name)) == 201
                 )
             else:
-                wanted = {**row.document["spec"], "strategy": strategy(1, 1)}
+                # With a limit, removals wait for replacements that an under-filled PickN never gets (A.5).
+                wanted = {**row.document["spec"], "strategy": strategy("100%", 1)}
                 self.call("put", f"placements/{row.name}", placement_document(row.name, wanted))
         for seconds in (*[5] * 40, *[60] * 40):
             for request in ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None):
