@@ -30,10 +30,12 @@ class ClusterFilterState(StrEnum):
 
     ELIGIBLE = "eligible"
     NOT_ELIGIBLE = "not-eligible"
+    HEARTBEAT_LATE = "heartbeat-late"
     CORDONED = "cordoned"
     JOINING = "joining"
     LEAVING = "leaving"
     SIMULATED = "simulated"
+    NOT_MONITORED = "not-monitored"
 
 
 class ClusterListState(StrEnum):
@@ -42,6 +44,7 @@ class ClusterListState(StrEnum):
     ELIGIBLE = "eligible"
     JOINING = "joining"
     CORDONED = "cordoned"
+    HEARTBEAT_LATE = "heartbeat late"
     NOT_ELIGIBLE = "not eligible"
     LEAVING = "leaving"
 
@@ -63,6 +66,9 @@ class ClusterFilter:
 ORDERS = ("name", "-name", "joined_at", "-joined_at", "verdict_since", "-verdict_since")
 
 
+_LATE = Q(unanswered_since__isnull=False, verdict="")
+
+
 def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
     """Return the clusters that match, unordered."""
     rows = MemberCluster.objects.all()
@@ -72,20 +78,7 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
         rows = _labelled(rows, label)
     if wanted.verdict:
         rows = rows.filter(verdict=wanted.verdict)
-    match wanted.state:
-        case ClusterFilterState.ELIGIBLE:
-            return rows.filter(verdict="")
-        case ClusterFilterState.NOT_ELIGIBLE:
-            return rows.exclude(verdict="")
-        case ClusterFilterState.CORDONED:
-            return rows.filter(taints__key=CORDON_KEY, taints__value=CORDON_VALUE)
-        case ClusterFilterState.JOINING:
-            return rows.filter(membership=Membership.JOINING)
-        case ClusterFilterState.LEAVING:
-            return rows.filter(membership=Membership.LEAVING)
-        case ClusterFilterState.SIMULATED:
-            return rows.filter(driver=SIMULATED)
-    return rows
+    return rows.filter(_conditions()[wanted.state]) if wanted.state else rows
 
 
 def _labelled(rows: QuerySet[MemberCluster], label: str) -> QuerySet[MemberCluster]:
@@ -102,6 +95,7 @@ def standing() -> Case:
     return Case(
         When(membership=Membership.LEAVING, then=Value(ClusterListState.LEAVING.value)),
         When(~Q(verdict=""), then=Value(ClusterListState.NOT_ELIGIBLE.value)),
+        When(_LATE, then=Value(ClusterListState.HEARTBEAT_LATE.value)),
         When(Exists(_cordons()), then=Value(ClusterListState.CORDONED.value)),
         When(membership=Membership.JOINING, then=Value(ClusterListState.JOINING.value)),
         default=Value(ClusterListState.ELIGIBLE.value),
@@ -117,18 +111,22 @@ def label_of(key: str) -> Subquery:
     return Subquery(ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=key).values("value")[:1])
 
 
-def counts_by_state() -> dict[ClusterFilterState, int]:
-    """Count the clusters by filter value, in one query."""
-    is_cordoned = Exists(_cordons())
-    conditions = {
+def _conditions() -> dict[ClusterFilterState, Q]:
+    return {
         ClusterFilterState.ELIGIBLE: Q(verdict=""),
         ClusterFilterState.NOT_ELIGIBLE: ~Q(verdict=""),
-        ClusterFilterState.CORDONED: Q(is_cordoned),
+        ClusterFilterState.HEARTBEAT_LATE: _LATE,
+        ClusterFilterState.CORDONED: Q(Exists(_cordons())),
         ClusterFilterState.JOINING: Q(membership=Membership.JOINING),
         ClusterFilterState.LEAVING: Q(membership=Membership.LEAVING),
         ClusterFilterState.SIMULATED: Q(driver=SIMULATED),
+        ClusterFilterState.NOT_MONITORED: Q(driver=""),
     }
-    counted = {state.name: Count("pk", filter=condition) for state, condition in conditions.items()}
+
+
+def counts_by_state() -> dict[ClusterFilterState, int]:
+    """Count the clusters by filter value, in one query."""
+    counted = {state.name: Count("pk", filter=condition) for state, condition in _conditions().items()}
     found = MemberCluster.objects.aggregate(**counted)
     return {state: found[state.name] for state in ClusterFilterState}
 

@@ -1,6 +1,6 @@
 """The health and the eligibility of a member cluster from its row (`spec/scheduler.md` 2)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from clusters.fleet import ELIGIBLE, Eligibility, EligibilityKind
@@ -33,23 +33,40 @@ def leaving() -> Eligibility:
 
 
 def judge(report: AgentReport | None, *, now: datetime, limits: Limits) -> Eligibility:
-    """Return the first reason that makes a cluster with this report not eligible, or that it is eligible."""
+    """Return the first reason that makes a cluster with this report not eligible, or that it is eligible.
+
+    The reason names no age: it is stored, and an age is computed when it is shown.
+    """
     if report is None:
         return _not_connected(EligibilityKind.NO_AGENT, "member agent not online yet")
     if _is_older(report.heartbeat, now, limits.heartbeat):
-        since = _minutes("received", report.heartbeat, now)
-        return _not_connected(EligibilityKind.STALE_HEARTBEAT, f"no recent heartbeat signals ({since})")
+        return _not_connected(EligibilityKind.STALE_HEARTBEAT, "no recent heartbeat signals")
     if report.joined != "True":
         return _not_connected(EligibilityKind.NOT_JOINED, "member agent not joined yet")
     if report.healthy is None:
         words = "health condition from member agent is not available"
         return _not_connected(EligibilityKind.NO_HEALTH, words)
     if report.healthy != "True" and _is_older(report.healthy_since, now, limits.unhealthy):
-        since = _minutes("transitioned", report.healthy_since, now)
-        return _not_connected(
-            EligibilityKind.UNHEALTHY, f"unhealthy for a prolonged period of time ({since})"
-        )
+        return _not_connected(EligibilityKind.UNHEALTHY, "unhealthy for a prolonged period of time")
     return ELIGIBLE
+
+
+def with_age(eligibility: Eligibility, report: AgentReport | None, *, now: datetime) -> Eligibility:
+    """Return the eligibility with a sentence that is true at this moment only: do not store it.
+
+    It has the words of a Fleet hub: "… (last received 5.01 minutes ago)".
+    """
+    if report is None:
+        return eligibility
+    if eligibility.kind is EligibilityKind.STALE_HEARTBEAT:
+        moment, verb = report.heartbeat, "received"
+    elif eligibility.kind is EligibilityKind.UNHEALTHY:
+        moment, verb = report.healthy_since, "transitioned"
+    else:
+        return eligibility
+    minutes = (now - moment).total_seconds() / 60 if moment else 0
+    since = f"last {verb} {minutes:.2f} minutes ago" if moment else f"never {verb}"
+    return replace(eligibility, reason=f"{eligibility.reason} ({since})")
 
 
 def _not_connected(kind: EligibilityKind, words: str) -> Eligibility:
@@ -58,12 +75,6 @@ def _not_connected(kind: EligibilityKind, words: str) -> Eligibility:
 
 def _is_older(moment: datetime | None, now: datetime, limit: timedelta) -> bool:
     return moment is None or now - moment > limit
-
-
-def _minutes(verb: str, moment: datetime | None, now: datetime) -> str:
-    if moment is None:
-        return f"never {verb}"
-    return f"last {verb} {(now - moment).total_seconds() / 60:.2f} minutes ago"
 
 
 LIMITS = Limits()

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, TypeAlias
 from pydantic import BeforeValidator, Field, ValidationError
 
 from clusters.fleet import ELIGIBLE, NO_SCHEDULE, NO_USAGE, Cluster, ResourceUsage, Taint
-from clusters.health import FIVE_MINUTES, AgentReport, Limits, judge, leaving
+from clusters.health import FIVE_MINUTES, AgentReport, Limits, judge, leaving, with_age
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import (
     WRITTEN_BY_A_HUB,
@@ -191,7 +191,8 @@ class MemberClusterManifest(ManifestModel):
         elif self.status is None and not strict_health:
             eligibility = ELIGIBLE
         else:
-            eligibility = judge(self.report, now=now, limits=Limits(heartbeat_limit, unhealthy_limit))
+            limits = Limits(heartbeat_limit, unhealthy_limit)
+            eligibility = with_age(judge(self.report, now=now, limits=limits), self.report, now=now)
         return Cluster(
             name=self.metadata.name,
             labels=self.metadata.labels,

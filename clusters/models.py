@@ -64,6 +64,7 @@ class MemberCluster(models.Model):
     over it, written by the same operation. `verdict` is the kind of ineligibility (`spec/scheduler.md` 2),
     empty when the cluster may be picked. Without a driver the cluster is not observed, so its report is
     judged as of the import (`as_of`); a cluster that never reported and need not is eligible.
+    `unanswered_since` is when the first of the observations failed that were not answered since.
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME, unique=True)
@@ -87,6 +88,7 @@ class MemberCluster(models.Model):
     agent_healthy = models.CharField(max_length=20, blank=True)
     healthy_since = models.DateTimeField(null=True, blank=True)
     observe_at = models.DateTimeField(null=True, blank=True)
+    unanswered_since = models.DateTimeField(null=True, blank=True)
     inventory_at = models.DateTimeField(null=True, blank=True)
 
     verdict = models.CharField(max_length=20, blank=True)
@@ -120,6 +122,14 @@ class MemberCluster(models.Model):
     @property
     def is_eligible(self) -> bool:
         return not self.verdict
+
+    @property
+    def is_late(self) -> bool:  # it does not answer, and that does not make it ineligible yet
+        return self.unanswered_since is not None and self.is_eligible
+
+    @property
+    def is_monitored(self) -> bool:  # a driver observes it, or its own agent reports
+        return bool(self.driver)
 
     @property
     def is_simulated(self) -> bool:

@@ -28,5 +28,5 @@ class FleetAdminSite(AdminSite):
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """Show the models and the latest events."""
-        latest = Event.objects.defer("before", "after").order_by("-pk")[:_EVENTS_SHOWN]
+        latest = Event.objects.defer("before", "after").order_by("-at", "-pk")[:_EVENTS_SHOWN]
         return super().index(request, {**(extra_context or {}), "latest_events": latest})

@@ -88,7 +88,7 @@ _REFUSALS = ("authentication failed", "no password supplied", "does not exist")
 
 def environment_problem(error: BaseException | None) -> EnvironmentProblem | None:
     """Return the cause of an error outside of the console; None for any other error."""
-    for one in _causes(error):
+    for one in causes_of(error):
         if isinstance(one, OSError) and one.errno in _BY_ERRNO:
             return _BY_ERRNO[one.errno]
         if not isinstance(one, (DatabaseError, InterfaceError)):
@@ -102,7 +102,7 @@ def environment_problem(error: BaseException | None) -> EnvironmentProblem | Non
     return None
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def causes_of(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__

@@ -29,8 +29,9 @@ class Event(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["kind", "name", "-id"], name="event_of_object"),
-            models.Index(fields=["actor_name", "-id"], name="event_of_actor"),
+            models.Index(fields=["kind", "name", "-at", "-id"], name="event_of_object"),
+            models.Index(fields=["actor_name", "-at", "-id"], name="event_of_actor"),
+            models.Index(fields=["-at", "-id"], name="event_by_time"),
         ]
         constraints = [
             models.CheckConstraint(condition=~models.Q(verb=""), name="event_has_verb"),

@@ -7,8 +7,15 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.drivers.simulated.configuration import FaultKind, parse_configuration
-from clusters.models import MemberCluster
+from clusters.drivers.simulated.configuration import (
+    DriverCall,
+    FaultKind,
+    SimulatedFault,
+    parse_configuration,
+)
+from clusters.health import LIMITS
+from clusters.models import FleetState, MemberCluster
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record
@@ -39,7 +46,8 @@ def set_faults(
 
     Raises UnknownClusterError, NotSimulatedError, StaleEditError, Faults.
     """
-    row = MemberCluster.objects.select_for_update().filter(name=name).first()
+    lock_fleet()  # as every operation that counts revisions of clusters
+    row = MemberCluster.objects.filter(name=name).first()
     if row is None:
         raise UnknownClusterError(name)
     check_revision(CLUSTER, name, expected=expected, revision=row.revision)
@@ -58,6 +66,32 @@ def set_faults(
     )
     record(happening, by=by, now=now)
     return row
+
+
+def not_ready_at(cluster: MemberCluster, *, now: datetime) -> datetime | None:
+    """Return when a cluster that is ready becomes not ready, if it stays as it is; None if it does not.
+
+    An injected fault counts from its first moment, before an observation has shown it.
+    """
+    if not cluster.is_eligible or not cluster.expects_report:
+        return None
+    faults = parse_configuration(cluster.connection).faults_at(now) if cluster.is_simulated else []
+    since = FleetState.objects.filter(id=1).values_list("observing_since", flat=True).first() or now
+    moments = []
+    if cluster.unanswered_since or any(keeps_from_reporting(fault) for fault in faults):
+        moments.append(max(cluster.heartbeat_at or now, since) + LIMITS.heartbeat)
+    is_unhealthy = any(fault.kind is FaultKind.UNHEALTHY for fault in faults)
+    if cluster.agent_healthy == "False":
+        moments.append(max(cluster.healthy_since or now, since) + LIMITS.unhealthy)
+    elif is_unhealthy:
+        moments.append(now + LIMITS.unhealthy)
+    return min(moments, default=None)
+
+
+def keeps_from_reporting(fault: SimulatedFault) -> bool:
+    if fault.kind is FaultKind.TIME_OUT:
+        return not fault.calls or DriverCall.OBSERVE in fault.calls
+    return fault.kind in (FaultKind.UNREACHABLE, FaultKind.SILENT)
 
 
 def faults_of(cluster: MemberCluster) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from clusters.drivers.registry import DRIVERS, REPORTED
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
-from clusters.operations.join import CLUSTER, readings, set_eligibility
+from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP
 from fleetui.audit import AuditEvent, record_all
 
@@ -38,6 +38,7 @@ _BATCH = 500
 _READINGS = ["properties", "usage"]
 _HEALTH = ["membership", "has_reported", "agent_joined", "agent_healthy", "healthy_since"]
 _FACTS = [*_READINGS, *_HEALTH]
+_NAMED = 3
 _VERDICT = ["verdict", "verdict_reason", "verdict_since"]
 
 
@@ -68,6 +69,7 @@ def observe(*, now: datetime) -> ObservationResult:
         seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
         unanswered = [pk for pk, answer in batch if isinstance(answer, DriverError)]
         _write_observations([(rows[pk], answer) for pk, answer in seen.items()], now=now)
+        _claimed(now).filter(pk__in=unanswered, unanswered_since=None).update(unanswered_since=now)
         _reschedule(unanswered, at=now + timedelta(seconds=USUAL_PERIOD), now=now)
         _reschedule([pk for pk, answer in batch if isinstance(answer, NotCalled)], at=now, now=now)
         observed, silent = observed + len(seen), silent + len(unanswered)
@@ -121,7 +123,7 @@ def report(name: str, observation: Observation, *, by: User | None, now: datetim
         row.save(update_fields=_SAVED)
         log_change(
             ChangeLogEntry(
-                f"{name} reported",
+                f"{name}: {READY_WORDS[row.is_eligible]}" if changed else f"{name} reported",
                 property_names=readings(before, row),
                 opens=changed or before.membership != row.membership,
             )
@@ -149,6 +151,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
     """Evaluate again under the lock of the fleet: a heartbeat may have arrived meanwhile."""
     state = lock_fleet()
     rows = MemberCluster.objects.filter(pk__in=suspects).exclude(membership=Membership.LEAVING)
+    was_eligible = {row.pk: row.is_eligible for row in rows}
     changed = [row for row in rows if set_eligibility(row, now=now, state=state)]
     _update_alike(changed, _VERDICT)
     happenings = [
@@ -163,13 +166,16 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
     ]
     record_all(happenings, by=None, now=now)
     if changed:
-        row = changed[0]
-        reason = f"{row.name} is {'ready' if row.is_eligible else 'not ready'}"
-        log_change(
-            ChangeLogEntry(
-                reason if len(changed) == 1 else f"readiness of {len(changed)} clusters changed", opens=True
-            )
-        )
+        causes: dict[str, list[str]] = {}
+        for row in changed:
+            same = was_eligible[row.pk] == row.is_eligible
+            cause = "Not ready for another reason" if same else READY_WORDS[row.is_eligible]
+            causes.setdefault(cause, []).append(row.name)
+        reasons = [
+            f"{', '.join(names) if len(names) <= _NAMED else f'{len(names):,} clusters'}: {cause}"
+            for cause, names in causes.items()
+        ]
+        log_change(ChangeLogEntry("; ".join(reasons), opens=True))
     return len(changed)
 
 
@@ -190,14 +196,18 @@ def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, no
         _update_alike([row for row, before in rows.items() if _differs(before, row, _HEALTH)], _HEALTH)
         measured = [row for row, before in rows.items() if _differs(before, row, _READINGS)]
         MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
-        log_change(ChangeLogEntry(f"{len(rows)} clusters observed", property_names=names, opens=opens))
+        one = ", ".join(row.name for row in rows) if len(rows) <= _NAMED else f"{len(rows):,} clusters"
+        cause = "joined" if opens else "reported new properties or usage"
+        log_change(ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens))
     periods: dict[int, list[int]] = {}
     for row, _ in seen:
         period = int(row.document["spec"].get("heartbeatPeriodSeconds") or USUAL_PERIOD)
         periods.setdefault(period, []).append(row.pk)
     for period, pks in periods.items():
         next_observation = now + timedelta(seconds=period)
-        _claimed(now).filter(pk__in=pks).update(heartbeat_at=now, observe_at=next_observation)
+        _claimed(now).filter(pk__in=pks).update(
+            heartbeat_at=now, observe_at=next_observation, unanswered_since=None
+        )
 
 
 def changes_facts(row: MemberCluster, observation: Observation, now: datetime) -> bool:

@@ -15,11 +15,19 @@ from clusters.drivers.registry import DRIVERS
 from clusters.fleet import RESOURCE_PREFIX
 from clusters.manifest import MemberClusterManifest as Member
 from clusters.manifest import newest_heartbeat_of, parse_member
-from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership
+from clusters.models import (
+    CORDON_KEY,
+    CORDON_VALUE,
+    ClusterLabel,
+    ClusterTaint,
+    FleetState,
+    MemberCluster,
+    Membership,
+)
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.queries import eligibility
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.audit import AuditEvent, record_all
+from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.concurrency import check_revision
 
@@ -253,14 +261,20 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
     if not new and not changed:
         return
     MemberCluster.objects.bulk_create([target.row for target in new], batch_size=BATCH_SIZE)
+    by_columns: dict[tuple[str, ...], list[MemberCluster]] = {}
+    for target in changed:
+        names = tuple(name for name in _WRITTEN if getattr(target.before, name) != getattr(target.row, name))
+        by_columns.setdefault(names, []).append(target.row)
     # An upsert, and never an insert under the fleet's lock: bulk_update takes a minute for 5,000 clusters.
-    MemberCluster.objects.bulk_create(
-        [target.row for target in changed],
-        update_conflicts=True,
-        unique_fields=["id"],
-        update_fields=_WRITTEN,
-        batch_size=BATCH_SIZE,
-    )
+    # Only the columns that this operation changes: observations write others meanwhile, without that lock.
+    for names, rows in by_columns.items():
+        MemberCluster.objects.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["id"],
+            update_fields=names,
+            batch_size=BATCH_SIZE,
+        )
     ids = [target.row.pk for target in changed]
     for model in (ClusterLabel, ClusterTaint):
         for part in batched(ids):
@@ -294,15 +308,17 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
         for target in written
     )
     record_all(events, by=by, now=now)
-    log_change(_change_log_entry(new, changed))
+    log_change(_change_log_entry(new, changed, by=by))
 
 
-def _change_log_entry(new: list[_Target], changed: list[_Target]) -> ChangeLogEntry:
+def _change_log_entry(new: list[_Target], changed: list[_Target], *, by: User | None) -> ChangeLogEntry:
     """Return what joining and changing these clusters changes for placements."""
     names = [target.row.name for target in (*new, *changed)]
     reason = names[0] if len(names) == 1 else f"{len(names):,} clusters"
-    verb = "joined" if new else "changed"
-    found = ChangeLogEntry(f"{reason} {verb}", opens=bool(new))
+    causes = {_cause(target) for target in changed}
+    cause = f": {causes.pop()}" if len(causes) == 1 and not new else " joined" if new else " changed"
+    user = f" by {actor_name(by)}" if by else ""
+    found = ChangeLogEntry(f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{user}", opens=bool(new))
     for target in changed:
         row, before = target.row, target.before
         if before is not None:
@@ -319,6 +335,39 @@ def _change_log_entry(new: list[_Target], changed: list[_Target]) -> ChangeLogEn
                 gone=(*found.gone, row.name) if is_gone else found.gone,
             )
     return found
+
+
+_LONGEST_NAME, _LONGEST_CAUSE = 63, 90
+
+
+def _cause(target: _Target) -> str:
+    """Return what of a cluster changed, as the cause of what follows: "cordoned", "Ready → Not ready"."""
+    row, before = target.row, target.before
+    if before is None:
+        return ""
+    labels = [(one.document["metadata"].get("labels") or {}) for one in (before, row)]
+    taints = [
+        [
+            (one["key"], one.get("value") or "", one["effect"])
+            for one in each.document["spec"].get("taints") or ()
+        ]
+        for each in (before, row)
+    ]
+    words = []
+    for key in sorted(changed_keys(*labels)):
+        old, new = (f"{each[key]}" if key in each else "(none)" for each in labels)
+        words.append(f"label {key} {old} → {new}")
+    for several, others, cordon, verb in ((taints[1], taints[0], "", "added"), (*taints, "un", "removed")):
+        for taint in several:
+            if taint not in others:
+                is_cordon = taint[:2] == (CORDON_KEY, CORDON_VALUE)
+                words.append(f"{cordon}cordoned" if is_cordon else f"taint {taint[0]} {verb}")
+    if row.verdict != before.verdict:
+        words.append(READY_WORDS[row.is_eligible])
+    return ", ".join(words) or "changed"
+
+
+READY_WORDS = {True: "Not ready → Ready", False: "Ready → Not ready"}
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:

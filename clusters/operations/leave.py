@@ -16,7 +16,7 @@ from clusters.models import MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
-from fleetui.audit import AuditEvent, record_all
+from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.concurrency import check_revision
 
 LONGEST_LEAVE = timedelta(minutes=15)
@@ -53,7 +53,7 @@ def leave(
     ]
     record_all(happenings, by=by, now=now)
     log_change(
-        ChangeLogEntry(_reason([row.name for row in going], "leaving"), gone=[row.name for row in going])
+        ChangeLogEntry(_reason([row.name for row in going], "leaving", by), gone=[row.name for row in going])
     )
     return going
 
@@ -88,7 +88,9 @@ def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: 
     ]
     record_all(happenings, by=by, now=now)
     log_change(
-        ChangeLogEntry(_reason([row.name for row in rows], verb), opens=True, gone=[row.name for row in rows])
+        ChangeLogEntry(
+            _reason([row.name for row in rows], verb, by), opens=True, gone=[row.name for row in rows]
+        )
     )
 
 
@@ -97,5 +99,6 @@ def notify_cluster(row: MemberCluster) -> bool:
     return True
 
 
-def _reason(names: Collection[str], verb: str) -> str:
-    return f"{next(iter(names))} {verb}" if len(names) == 1 else f"{len(names)} clusters {verb}"
+def _reason(names: Collection[str], verb: str, by: User | None) -> str:
+    user = f" by {actor_name(by)}" if by else ""
+    return f"{next(iter(names)) if len(names) == 1 else f'{len(names)} clusters'} {verb}{user}"

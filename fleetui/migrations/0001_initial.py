@@ -55,7 +55,7 @@ class Migration(migrations.Migration):
                 ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={
-                'indexes': [models.Index(fields=['kind', 'name', '-id'], name='event_of_object'), models.Index(fields=['actor_name', '-id'], name='event_of_actor')],
+                'indexes': [models.Index(fields=['kind', 'name', '-at', '-id'], name='event_of_object'), models.Index(fields=['actor_name', '-at', '-id'], name='event_of_actor'), models.Index(fields=['-at', '-id'], name='event_by_time')],
                 'constraints': [models.CheckConstraint(condition=models.Q(('verb', ''), _negated=True), name='event_has_verb'), models.CheckConstraint(condition=models.Q(models.Q(('kind', ''), _negated=True), models.Q(('name', ''), _negated=True)), name='event_has_object')],
             },
         ),

@@ -227,7 +227,7 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     decision_id = shown("decision id", lambda row: row.record.decision_id)
     joined_clusters = shown("joins", lambda row: _first_names(row.joins, row.picked_count))
-    left_clusters = shown("leaves", lambda row: _first_names(row.leaves, row.unscheduled_count))
+    left_clusters = shown("leaves", lambda row: _first_names(row.leaves, row.leaves_count))
 
 
 class KindFilter(admin.SimpleListFilter):
@@ -251,7 +251,7 @@ class EventAdmin(ReadOnlyAdmin):
     list_filter = (KindFilter,)
     search_fields = ("name", "actor_name")
     search_help_text = "Part of the name of an object or a user."
-    ordering = ("-pk",)
+    ordering = ("-at", "-pk")
     fields = (("at", "actor_name"), ("verb", "kind", "name", "revision"), "before_text", "after_text")
     large_columns = ("before", "after")
 

@@ -131,6 +131,9 @@ class AdviceSerializer(CamelCaseSerializer):
 
     cluster = serializers.CharField()
     outcome = OutcomeSerializer()
+    is_rescheduled = serializers.BooleanField(
+        help_text="The decision evaluated no cluster; the outcome is the one of rescheduling."
+    )
     would_help = SuggestionSerializer(many=True)
     would_not_help = SuggestionSerializer(many=True)
     not_tried = serializers.ListField(child=AnyObject())

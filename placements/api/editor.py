@@ -167,7 +167,7 @@ class PlanViewSet(BaseViewSet):
     @operation("get_plan", PlanSerializer)
     def plan(self, request: Request, name: str) -> Response:
         """Plan the rollout of a placement."""
-        return Response(plan_document(plan_now(get_placement(name), now=datetime.now(UTC))))
+        return Response(plan_document(*plan_now(get_placement(name), now=datetime.now(UTC))))
 
     @documented("plan_draft", PlanSerializer, body=PlacementManifestSerializer)
     @plan.mapping.post

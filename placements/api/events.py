@@ -22,7 +22,7 @@ class EventViewSet(BaseViewSet):
     def key(self) -> dict[str, int]:
         return {"pk": self.kwargs["number"]}
 
-    @listed("list_events", EventRowSerializer, query=EventQuery, order="-id", unique="id")
+    @listed("list_events", EventRowSerializer, query=EventQuery, order="-at", unique="id")
     def list(self, params: Params) -> Rows:
         """List events, the newest first."""
         rows = events_matching(kind=params["kind"], name=params["name"], part=params["q"], by=params["by"])

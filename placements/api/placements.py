@@ -1,5 +1,6 @@
 """Placements: manifests, bindings, decisions and snapshots."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from django.http import Http404
@@ -29,6 +30,7 @@ from placements.services.filters import (
     latest_decisions,
     placements_matching,
 )
+from placements.services.health import healths_of
 from placements.services.placements import delete_placement, save_placement
 from placements.services.results import UnknownPlacementError, get_placement
 from placements.services.status import status_of
@@ -47,7 +49,10 @@ class PlacementViewSet(BaseViewSet):
         "list_placements",
         PlacementSerializer,
         query=PlacementQuery,
-        context=lambda rows: {"decisions": latest_decisions(rows)},
+        context=lambda rows: {
+            "decisions": latest_decisions(rows),
+            "healths": healths_of(rows, now=datetime.now(UTC)),
+        },
     )
     def list(self, params: Params) -> Rows:
         """List placements."""

@@ -122,11 +122,21 @@ class RolloutControlsSerializer(RowSerializer):
         allow_null=True,
         help_text="The resource snapshot that the placement is pinned to after a rollback.",
     )
+    can_roll_back = serializers.BooleanField(help_text="Whether there is an older resource snapshot.")
     run = serializers.SerializerMethodField(help_text="The number of the rollout in progress.")
 
     class Meta:
         model = Placement
-        fields = ("placement", "revision", "paused_since", "paused_by", "stopped", "held_at", "run")
+        fields = (
+            "placement",
+            "revision",
+            "paused_since",
+            "paused_by",
+            "stopped",
+            "held_at",
+            "can_roll_back",
+            "run",
+        )
 
     def get_run(self, row: Placement) -> int | None:
         number: int | None = self.context["run"]
@@ -168,7 +178,9 @@ class RolloutViewSet(BaseViewSet):
             **RolloutRowSerializer(run).data,
             "waves": run.waves,
             "answer": short_result_document(report.result) if report.result else None,
-            "sentences": result_sentences(report.result) if report.result else None,
+            "sentences": result_sentences(report.result, is_initial=run.is_initial)
+            if report.result
+            else None,
             "clusters": None if rows is None else RolloutClusterSerializer(rows, many=True).data,
         }
         return Response(document)

@@ -1,14 +1,17 @@
 """Fields of requests and responses: the base classes, manifests and their parts, and rows of lists."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from clusters.models import MemberCluster
+from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import Event
 from placements.engine.rollout.state import FailureKind, Phase
+from placements.explain.health import HealthLevel
 from placements.models import Binding, Decision, Placement, PolicySnapshot, Resource, ResourceSnapshot
 
 LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -144,10 +147,22 @@ class EligibilitySerializer(RowSerializer):
 
     eligible = serializers.BooleanField(source="is_eligible")
     reason = text("verdict_reason")
+    monitored = serializers.BooleanField(
+        source="is_monitored", help_text="Whether a driver or agent reports."
+    )
+    not_ready_at = serializers.SerializerMethodField(
+        help_text="When it becomes not ready if it stays as it is."
+    )
 
     class Meta:
         model = MemberCluster
-        fields = ("name", "eligible", "verdict", "reason", "heartbeat_at")
+        fields = (
+            *("name", "eligible", "verdict", "reason", "heartbeat_at", "healthy_since"),
+            *("unanswered_since", "monitored", "not_ready_at"),
+        )
+
+    def get_not_ready_at(self, row: MemberCluster) -> datetime | None:
+        return not_ready_at(row, now=datetime.now(UTC))
 
 
 class WarningSerializer(CamelCaseSerializer):
@@ -241,6 +256,27 @@ class ResourceSerializer(RowSerializer):
         )
 
 
+class HealthCountsSerializer(CamelCaseSerializer):
+    """How many clusters meet each condition, of those wanted."""
+
+    wanted = serializers.IntegerField()
+    scheduled = serializers.IntegerField()
+    rollout_started = serializers.IntegerField(source="started")
+    applied = serializers.IntegerField()
+    available = serializers.IntegerField()
+    unreachable = serializers.IntegerField()
+    failed = serializers.IntegerField()
+
+
+class HealthSerializer(CamelCaseSerializer):
+    """The status of a placement: the worst of Scheduled, RolloutStarted, Applied and Available."""
+
+    level = serializers.ChoiceField([str(one) for one in HealthLevel])
+    word = serializers.CharField(help_text="The status word of the pages.")
+    message = serializers.CharField(help_text="What makes it so; may be empty.")
+    counts = HealthCountsSerializer()
+
+
 class PlacementSerializer(RowSerializer):
     """A placement in a list; its manifest has everything else."""
 
@@ -248,6 +284,7 @@ class PlacementSerializer(RowSerializer):
     fulfilled = serializers.BooleanField(source="is_fulfilled", allow_null=True)
     placed = number("placed_count")
     pending = serializers.BooleanField(source="is_due")
+    health = serializers.SerializerMethodField()
     decision = serializers.SerializerMethodField()
 
     class Meta:
@@ -263,8 +300,13 @@ class PlacementSerializer(RowSerializer):
                 "placed",
                 "pending",
             ),
-            *("selection_faults", "deleting_since", "created_at", "updated_at", "is_demo", "decision"),
+            *("health", "selection_faults", "deleting_since"),
+            *("created_at", "updated_at", "is_demo", "decision"),
         )
+
+    @extend_schema_field(HealthSerializer)
+    def get_health(self, row: Placement) -> Any:
+        return HealthSerializer(self.context["healths"][row.pk]).data
 
     def get_decision(self, row: Placement) -> str | None:
         latest: Decision | None = self.context["decisions"].get(row.pk)
@@ -351,13 +393,23 @@ class DecisionRowSerializer(RowSerializer):
     kept = number("kept_count")
     unscheduled = number("unscheduled_count")
     joins = names(help_text="The first of them.")
-    leaves = names(help_text="The first of them.")
+    leaves = names(help_text="The first of them, evicted clusters included.")
 
     class Meta:
         model = Decision
         fields = (
             *("id", "placement", "number", "kind", "fulfilled", "policy_snapshot", "wanted", "picked"),
-            *("kept", "unscheduled", "joins", "leaves", "milliseconds", "because", "asked_by", "created_at"),
+            *(
+                "kept",
+                "unscheduled",
+                "joins",
+                "leaves",
+                "leaves_count",
+                "milliseconds",
+                "because",
+                "asked_by",
+                "created_at",
+            ),
         )
 
 

@@ -29,6 +29,8 @@ class EvictionContext:
     clusters: Mapping[str, ClusterAvailability]
     number_of_clusters: int | None = None
     is_being_deleted: bool = False
+    is_held: bool = False
+    """Paused or stopped: no replacement could start."""
 
 
 class EvictionReason(StrEnum):
@@ -40,6 +42,7 @@ class EvictionReason(StrEnum):
     NOT_THERE = "not-there"
     LEAVING = "leaving"
     PLANNED = "planned"
+    HELD = "held"
     FAILED = "failed"
     NO_BUDGET = "no-budget"
     WITHIN_BUDGET = "within-budget"
@@ -103,6 +106,8 @@ def judge_eviction(
     if placement.placement_type is PlacementType.PICK_FIXED:
         return Invalid(EvictionReason.PICK_FIXED)
     verdict = _WITHOUT_BUDGET.get(placement.clusters.get(cluster))
+    if placement.is_held and (verdict is None or verdict.why is EvictionReason.FAILED):
+        return NotExecuted(EvictionReason.HELD)  # a drain waits in the same case
     if verdict is not None:
         return verdict
     if budget is None:

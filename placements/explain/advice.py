@@ -20,6 +20,7 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.replay import Replay
 from placements.explain.vocabulary import ELIGIBILITY_WORDS, counted, joined, taint_words
 
+OUTDATED = "outdated at this decision"
 Facts = Mapping[str, Any]
 _NAMES_SHOWN = 5
 _ALTERNATIVES_SHOWN = 12
@@ -112,7 +113,7 @@ def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: 
         yield f"selected without the label {key}, so the constraint was not enforced: {_listed(names)}"
     stale = stale_picks(decision)
     if stale:
-        yield f"outdated, would not be selected if rescheduled now: {_listed(stale)}"
+        yield f"{OUTDATED}, would not be selected if rescheduled: {_listed(stale)}"
     bound = feasibility_bound(decision.cycle) if with_bound and not decision.is_fulfilled else None
     if bound is not None:
         yield bound_sentence(bound)

@@ -161,6 +161,7 @@ def advice_document(advice: Advice) -> Plain:
     return {
         "cluster": advice.outcome.cluster,
         "outcome": outcome_document(advice.outcome),
+        "isRescheduled": advice.is_rescheduled,
         "wouldHelp": [_suggestion(one) for one in advice.helps],
         "wouldNotHelp": [_suggestion(one) for one in advice.fails],
         "notTried": [_change(one) for one in advice.not_tried],

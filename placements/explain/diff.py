@@ -27,6 +27,25 @@ def differences(before: object, after: object) -> list[FieldDifference]:
     ]
 
 
+_CAUSES_SHOWN, _CAUSE_VALUE = 2, 30
+
+
+def cause_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return what an edit of a placement changed, as the cause of what follows: "numberOfClusters 5 → 6"."""
+    found = differences(before["spec"], after["spec"]) or differences(before, after)
+    words = []
+    for one in found[:_CAUSES_SHOWN]:
+        place, old, new = one.path.removeprefix("policy."), one.before, one.after
+        if old is None or new is None:
+            words.append(f"{place} {'added' if old is None else 'removed'}")
+        elif max(len(old), len(new)) > _CAUSE_VALUE:
+            words.append(f"{place} changed")
+        else:
+            words.append(f"{place} {old} → {new}")
+    more = [f"{len(found) - _CAUSES_SHOWN} more"] if len(found) > _CAUSES_SHOWN else []
+    return ", ".join([*words, *more]) or "changed"
+
+
 _ABSENT: Any = object()
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -20,14 +20,14 @@ from placements.engine.rollout.actions import (
     UpdateReason,
 )
 from placements.engine.rollout.budget import Budgets, Concurrency, MaxTotal, MinAvailable
-from placements.engine.rollout.state import Phase
+from placements.engine.rollout.state import Phase, RolloutState
 from placements.engine.rollout.waves import WavePlan
 from placements.explain.vocabulary import counted, first_names, verb
 
 MOST_LISTED = 200
 """Of thousands of blocked clusters, the document lists so many by name, and counts all of them."""
 MOST_SHOWN = 20
-_HASH_SHOWN = 8
+_UNKNOWN_VERSION = "an older revision"
 Document: TypeAlias = Mapping[str, Any]
 
 
@@ -35,8 +35,32 @@ PHASE_MESSAGES = {
     RunPhase.STARTS: "Starting updates",
     RunPhase.WAITS: "Waiting for running updates",
     RunPhase.HALTED: "Rollout stalled. Action required",
-    RunPhase.FINISHED: "All clusters up to date",
+    RunPhase.FINISHED: "No updates pending",
 }
+UP_TO_DATE = "all clusters are up to date"
+REMOVED = "removed from all clusters"
+
+
+def finished_reason(state: RolloutState) -> str:
+    """Return how a rollout ended that had nothing more to do: complete, or which clusters are missing."""
+    if state.deletion:
+        holding = sum(one.has_resources for one in state.clusters)
+        return f"{counted(holding, 'cluster')} may still hold resources" if holding else REMOVED
+    selected = [one for one in state.clusters if one.wanted is not None]
+    available = sum(map(state.is_available, selected))
+    required = max(state.number_required, len(selected))
+    if len(selected) == available == required:
+        return UP_TO_DATE
+    return f"{len(selected):,} of {counted(required, 'cluster')} selected; {available:,} available"
+
+
+def phase_sentence(result: RollingUpdateResult) -> str:
+    """Return what a rollout does now; that it is paused or stopped comes before everything else."""
+    reasons = {one.reason for one in result.blocked}
+    if BlockReason.PAUSED in reasons or BlockReason.STOPPED in reasons:
+        word = "Paused" if BlockReason.PAUSED in reasons else "Stopped"
+        return f"{word}: no new updates start{', running updates finish' if result.in_progress else ''}"
+    return PHASE_MESSAGES[result.phase]
 
 
 def min_available_sentence(budget: MinAvailable) -> str:
@@ -59,15 +83,16 @@ def _can(do: str, number: int) -> str:
     return f"Can {do} {counted(number, 'more cluster')}" if number else f"Cannot {do} any cluster"
 
 
-def budget_sentences(budgets: Budgets) -> list[str]:
+def budget_sentences(budgets: Budgets, *, is_initial: bool = False) -> list[str]:
     """Return the numbers of the budgets; removals only where they have a minimum of their own.
 
-    While nothing is available, as in an initial deployment, there is nothing to take down.
+    In an initial deployment, and while nothing is available, there is nothing to take down.
     """
     if budgets.deletion:
         return [concurrency_sentence(budgets.deletion)]
-    sentences = [min_available_sentence(budgets.updates)] if budgets.updates.ready else []
-    if budgets.removals != budgets.updates and budgets.updates.ready:
+    has_minimum = budgets.updates.ready > 0 and not is_initial
+    sentences = [min_available_sentence(budgets.updates)] if has_minimum else []
+    if budgets.removals != budgets.updates and has_minimum:
         sentences.append(f"Removals: {min_available_sentence(budgets.removals)}")
     return [*sentences, max_total_sentence(budgets.additions)]
 
@@ -129,6 +154,7 @@ _UNBLOCKED_WHEN = {
     BlockReason.PAUSED: "the placement is resumed",
     BlockReason.STOPPED: "a new rollout starts",
     BlockReason.NOT_IN_FLEET: "the placement is scheduled again",
+    BlockReason.NOT_MONITORED: "the cluster gets a driver",
     BlockReason.UNREACHABLE: "the cluster reconnects",
     BlockReason.RETRY_LATER: "the retry succeeds, or a newer version is applied",
     BlockReason.BEING_REMOVED: "the removal completes",
@@ -174,6 +200,7 @@ _WHY_BLOCKED = {
     BlockReason.PAUSED: "{pending} The placement is paused.",
     BlockReason.STOPPED: "{pending} The rollout was stopped.",
     BlockReason.NOT_IN_FLEET: "{pending} No longer in the fleet.",
+    BlockReason.NOT_MONITORED: "Scheduled, not applied. The cluster is not monitored: it has no driver.",
     BlockReason.UNREACHABLE: "{pending} Unreachable{since}.",
     BlockReason.RETRY_LATER: "Failed{attempts}. Next retry{retry_at}.",
     BlockReason.BEING_REMOVED: "Waiting for {wanted}. The previous version is being removed.",
@@ -240,14 +267,15 @@ class Progress:
     is_deletion: bool = False
 
 
-def progress_sentence(progress: Progress, budgets: Budgets | None) -> str:
+def progress_sentence(progress: Progress, budgets: Budgets | None, *, is_initial: bool = False) -> str:
     of = f"{progress.done:,} of {counted(progress.number, 'cluster')}"
     if progress.is_deletion:
         return f"{of} removed"
     parts = [f"{of} updated"]
     if budgets:
         updates, additions = budgets.updates, budgets.additions
-        parts.append(f"{updates.ready:,} available (min. {updates.minimum:,})")
+        minimum = "" if is_initial else f" (min. {updates.minimum:,})"
+        parts.append(f"{updates.ready:,} available{minimum}")
         parts.append(f"{additions.holding + additions.added:,} placed (max. {additions.maximum:,})")
     return " · ".join(parts)
 
@@ -259,7 +287,16 @@ def wave_counts(waves: Sequence[Sequence[str]]) -> str:
 
 
 def version_name(version: str | None, names: Mapping[str, str]) -> str | None:
-    return None if version is None else names.get(version, version[:_HASH_SHOWN])
+    return None if version is None else names.get(version, _UNKNOWN_VERSION)
+
+
+def with_names(result: RollingUpdateResult, names: Mapping[str, str]) -> RollingUpdateResult:
+    """Return a result with the names of versions in place of the versions."""
+    blocked = [
+        replace(one, running=version_name(one.running, names), wanted=version_name(one.wanted, names))
+        for one in result.blocked
+    ]
+    return replace(result, blocked=tuple(blocked))
 
 
 def result_document(result: RollingUpdateResult) -> dict[str, Any]:
@@ -369,11 +406,11 @@ def budget_document(budgets: Budgets) -> dict[str, Any]:
     return document
 
 
-def result_sentences(result: RollingUpdateResult) -> dict[str, Any]:
+def result_sentences(result: RollingUpdateResult, *, is_initial: bool = False) -> dict[str, Any]:
     removals = result.blocked_removals
     return {
-        "verdict": PHASE_MESSAGES[result.phase],
-        "budgets": budget_sentences(result.budgets),
+        "verdict": phase_sentence(result),
+        "budgets": budget_sentences(result.budgets, is_initial=is_initial),
         "waiting": [
             {
                 "block": str(one.reason),
@@ -399,8 +436,11 @@ def short_result_document(result: RollingUpdateResult) -> dict[str, Any]:
     return {**document, **{key: value[:MOST_LISTED] for key, value in lists.items()}, **counts}
 
 
-def plan_document(plan: WavePlan) -> dict[str, Any]:
-    """Return the waves of a plan, and which clusters would be blocked after them, as plain data."""
+def plan_document(plan: WavePlan, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the waves of a plan, and which clusters would be blocked after them, as plain data.
+
+    `names` are those of the versions, for its sentences.
+    """
     waves = [
         {
             "number": wave.number,
@@ -410,7 +450,8 @@ def plan_document(plan: WavePlan) -> dict[str, Any]:
         }
         for wave in plan.waves
     ]
-    rest = {**short_result_document(plan.rest), "sentences": result_sentences(plan.rest)}
+    sentences = result_sentences(with_names(plan.rest, names or {}))
+    rest = {**short_result_document(plan.rest), "sentences": sentences}
     return {"waves": waves, "rest": rest}
 
 

@@ -206,7 +206,8 @@ def _reasons(outcome: ClusterOutcome) -> str:
 
 def _advice(advice: Advice, *, has_bindings: bool) -> list[str]:
     outcome, helps, fails = advice.outcome, advice.helps, advice.fails
-    lines = [f"WHY {outcome.cluster} ({outcome.outcome}): {_reasons(outcome)}"]
+    condition = ", if rescheduled" if advice.is_rescheduled else ""
+    lines = [f"WHY {outcome.cluster} ({outcome.outcome}{condition}): {_reasons(outcome)}"]
     lines += ["changes that would select it"] if helps else []
     lines += [f"  ✓ {suggestion_sentence(one)}" for one in helps]
     lines += ["changes that would not help"] if fails else []

@@ -1,7 +1,7 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, and saved what-ifs."""
 
 from placements.models.bindings import Binding, Leftover
-from placements.models.decisions import Decision, DecisionRecord, FleetRecord
+from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Draft, Placement
@@ -18,6 +18,7 @@ from placements.models.scenarios import Scenario, ScenarioDecision, StalenessChe
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
 
 __all__ = [
+    "CHANGES_CLUSTERS",
     "LONGEST_NAME",
     "ApprovalRequest",
     "Binding",

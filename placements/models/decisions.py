@@ -35,6 +35,10 @@ class DecisionRecord(models.Model):
         return self.decision_id
 
 
+CHANGES_CLUSTERS = models.Q(number=1) | ~models.Q(joins_count=0, unscheduled_count=0)
+"""The decisions that lists show unfolded: the first of a placement, and those that changed its clusters."""
+
+
 class Decision(models.Model):
     """One scheduling cycle of a placement that decided something, numbered; it outlives the placement."""
 
@@ -52,6 +56,7 @@ class Decision(models.Model):
     unscheduled_count = models.PositiveIntegerField()
     joins_count = models.PositiveIntegerField(default=0)
     joins = models.JSONField(default=list)
+    leaves_count = models.PositiveIntegerField(default=0)
     leaves = models.JSONField(default=list)
     milliseconds = models.FloatField()
     trigger = models.CharField(max_length=200)

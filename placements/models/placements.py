@@ -23,8 +23,8 @@ class Placement(models.Model):
     or from `rollout_requeue_at` on. `pinned_snapshot` is the resource snapshot that a rollback pinned;
     `deletion_number` how many clusters were selected when it was deleted. `scheduled` is the condition of
     that name, unknown from an edit to its decision; `conditions` are the others as last recorded, each with
-    its value and since when. `reschedules_on_fleet_change` means that a change of the fleet may change the
-    decision.
+    its value and since when. `selected_count` is how many resources the selectors match, None until they
+    were evaluated. `reschedules_on_fleet_change` means that a change of the fleet may change the decision.
     """
 
     name = models.CharField(max_length=LONGEST_NAME, unique=True)
@@ -67,6 +67,7 @@ class Placement(models.Model):
     placed_count = models.PositiveIntegerField(default=0)
     decisions_made = models.PositiveIntegerField(default=0)
     selection_faults = models.JSONField(default=list)
+    selected_count = models.PositiveIntegerField(null=True)
     scheduled = models.CharField(max_length=7, blank=True)
     scheduled_since = models.DateTimeField(null=True)
     conditions = models.JSONField(default=dict)
@@ -115,6 +116,11 @@ class Placement(models.Model):
     def is_staged(self) -> bool:
         strategy = self.document["spec"].get("strategy") or {}
         return bool(strategy.get("type") == StrategyType.EXTERNAL)
+
+    @property
+    def can_roll_back(self) -> bool:  # a staged placement gets a run with an older snapshot instead
+        is_rolling = self.deleting_since is None and not self.is_staged
+        return is_rolling and self.resource_snapshots.filter(is_latest=False).exists()
 
     @property
     def wants_resources(self) -> bool:

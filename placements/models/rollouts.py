@@ -57,6 +57,10 @@ class Rollout(models.Model):
     def __str__(self) -> str:
         return f"run {self.number} of {self.placement_name}"
 
+    @property
+    def is_initial(self) -> bool:  # nothing was placed before
+        return self.number == 1 and not self.is_deletion
+
 
 class ClusterUpdate(models.Model):
     """One update of one cluster in a rollout, and its outcome."""
@@ -144,8 +148,8 @@ class StagedRun(models.Model):
     `strategy` holds the stages as they were when it was created. `plan` is the run as a value
     (`placements.engine.rollout.staged_run`), None until it is initialized; `overrides` the keys of the
     override snapshots that it froze, by cluster; `sync_result` what happens next and what it waits for.
-    `skipped_waits` and `retries` are actions of users, by stage and by cluster, and when.
-    `progress_version` is incremented with every change.
+    `skipped_waits` and `retries` are actions of users: by stage since when the skipped wait counts, by
+    cluster after how many failures it is to be retried. `progress_version` is incremented with every change.
     """
 
     name = models.CharField(max_length=_LONGEST_NAME, unique=True)

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from django.db.models import Count, F, Model, Q, QuerySet
+from django.db.models import Count, Exists, F, Model, OuterRef, Q, QuerySet
 
+from clusters.drivers.registry import DRIVERS
+from clusters.models import MemberCluster
 from fleetui.models import Event
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement, Resource, StalePick
@@ -104,6 +106,11 @@ def bindings_on(cluster: str) -> QuerySet[Binding]:
 def bindings_of(placement: Placement) -> QuerySet[Binding]:
     """Return all bindings of a placement, also unscheduled ones; unordered."""
     return _cited(Binding.objects.filter(placement=placement))
+
+
+def has_driver() -> Exists:
+    """Return the expression of whether what is scheduled by a binding is applied."""
+    return Exists(MemberCluster.objects.filter(name=OuterRef("cluster_name"), driver__in=DRIVERS))
 
 
 def _cited(rows: QuerySet[Binding]) -> QuerySet[Binding]:

@@ -46,9 +46,13 @@ def enqueue_affected_placements() -> int:
         )
     )
     losing = set(losing_a_cluster(name for change in changes for name in change.gone))
-    if any(change.label_keys for change in changes):
-        labels_changed()
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
     reasons = list(dict.fromkeys(change.reason for change in changes))
-    trigger = reasons[0] if len(reasons) == 1 else f"{reasons[0]} and {len(reasons) - 1} more changes"
+    trigger = (
+        reasons[0]
+        if len(reasons) == 1
+        else f"{reasons[0]} and {len(reasons) - 1} more change{'s' if len(reasons) > 2 else ''}"
+    )
+    if any(change.label_keys for change in changes):
+        labels_changed(trigger)
     return enqueue_scheduling(sorted(affected | losing), trigger=trigger)

@@ -23,6 +23,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, labels_read, properties_read
 from placements.engine.scheduling.profile import chooses_anew
 from placements.engine.scheduling.scheduler import schedule
+from placements.explain.diff import cause_words
 from placements.explain.vocabulary import counted, joined
 from placements.manifests.binding import BindingState
 from placements.manifests.ocm import STRATEGY_ANNOTATION, annotated, annotation_path
@@ -141,7 +142,7 @@ def save_placement(
         return SaveResult(current, OperationResult.UNCHANGED, caveats)
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
-    _change(current, manifest, content, trigger or "changed", by=by, now=now)
+    _change(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, caveats)
 
 
@@ -225,7 +226,7 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
             record(event, by=by, now=now)
             end_runs_of(current, StageReason("being-deleted"), by=by, now=now)
         enqueue_rollout([current.pk])
-        return finish_deletion(current)
+        return finish_deletion(current, now=now)
 
 
 def scheduled_columns(placement: Placement, status: str, *, now: datetime) -> dict[str, Any]:

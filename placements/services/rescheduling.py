@@ -11,7 +11,6 @@ from fleetui.concurrency import check_revision
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.policy import PlacementType
 from placements.models import Placement, PolicySnapshot
-from placements.services.disruption.restore import from_scratch
 from placements.services.placements import check_decision_keeps_clusters
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.results import PLACEMENT, UnknownPlacementError
@@ -40,7 +39,7 @@ def reschedule(
         raise ActionNotAllowed(refusal)
     if not confirmed and placement.bindings.exists():
         [(_, cycle)] = cycles_of([placement], load_fleet())
-        check_decision_keeps_clusters(name, schedule(from_scratch(cycle)))
+        check_decision_keeps_clusters(name, schedule(cycle.rescheduled()))
 
     latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     PolicySnapshot.objects.filter(pk=latest.pk).update(is_latest=False)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, DateTimeField, F, TextField, When
+from django.db.models import Case, DateTimeField, F, Q, TextField, When
 from django.db.models.functions import Cast
 
+from clusters.drivers.registry import DRIVERS, SIMULATED
 from clusters.fleet import EligibilityKind, collector_paused
 from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet
@@ -85,6 +86,7 @@ class Member(NamedTuple):
     name: str
     membership: str
     unreachable_since: datetime | None
+    driver: str = SIMULATED
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,14 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
         one for one in bindings if one.state == BindingState.UNSCHEDULED and one.cluster_name not in staying
     )
     bindings = tuple(one for one in bindings if one not in left_behind) if left_behind else bindings
-    wanted = versions.of_cluster if versions and placement.deleting_since is None else lambda _: None
+    is_wanted = versions is not None and placement.deleting_since is None
     clusters = tuple(
-        cluster_state(one, members.get(one.cluster_name), wanted(one.cluster_name)) for one in bindings
+        cluster_state(
+            one,
+            members.get(one.cluster_name),
+            versions.wanted_on(one.cluster_name, one.phase) if versions and is_wanted else None,
+        )
+        for one in bindings
     )
     suspension = Suspension.STOPPED if placement.is_stopped else Suspension.NONE
     suspension = Suspension.PAUSED if placement.paused_since else suspension
@@ -165,7 +172,7 @@ def _members(placement: Placement) -> Mapping[str, Member]:
     A cluster without a driver counts as unreachable since it joined.
     """
     unreachable_since = Case(
-        When(driver="", then=F("joined_at")),
+        When(~Q(driver__in=DRIVERS), then=F("joined_at")),
         When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
         output_field=DateTimeField(null=True),
     )
@@ -187,6 +194,7 @@ def cluster_state(binding: BindingColumns, member: Member | None, version: str |
         unreachable_since=member.unreachable_since if member else None,
         is_in_fleet=member is not None and member.membership != Membership.LEAVING,
         phase_changed_at=binding.phase_changed_at,
+        has_driver=member is None or member.driver in DRIVERS,
     )
 
 
@@ -200,11 +208,15 @@ def target_of(placement: Placement) -> ResourceSnapshot | None:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What clusters are to run: `plain` where no override applies, otherwise as in `by_cluster`."""
+    """What clusters are to run: `plain` where no override applies, otherwise as in `by_cluster`.
+
+    `is_empty`: no resources are selected.
+    """
 
     plain: str
     by_cluster: Mapping[str, str]
     whole: str
+    is_empty: bool = False
 
     @classmethod
     def of(
@@ -213,17 +225,22 @@ class Versions:
         """Return the versions; each set of overrides is hashed once, whatever the number of clusters."""
         plain = version_of(target, manifest)
         if not overrides:
-            return cls(plain, {}, plain)
+            return cls(plain, {}, plain, is_empty=not target.objects_count)
         apply_strategy = manifest.spec.strategy.apply_strategy
         names = {
             several: cluster_version(target.content_hash, tuple(map(frozen_of, several)), apply_strategy)
             for several in set(overrides.values())
         }
         whole = _hash([plain, sorted({str(one) for several in names for one in several})])
-        return cls(plain, {cluster: names[several] for cluster, several in overrides.items()}, whole)
+        by_cluster = {cluster: names[several] for cluster, several in overrides.items()}
+        return cls(plain, by_cluster, whole, is_empty=not target.objects_count)
 
     def of_cluster(self, name: str) -> str:
         return self.by_cluster.get(name, self.plain)
+
+    def wanted_on(self, name: str, phase: str) -> str | None:
+        """Return what a cluster in this phase is to run; of no resources nothing, unless it holds some."""
+        return None if self.is_empty and phase in EMPTY else self.of_cluster(name)
 
 
 def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -> str:
@@ -259,6 +276,7 @@ def eviction_context(context: RolloutContext) -> EvictionContext:
         {one.name: availability(one) for one in state.clusters},
         context.placement.number_of_clusters,
         is_being_deleted=context.placement.deleting_since is not None,
+        is_held=context.placement.paused_since is not None or context.placement.is_stopped,
     )
 
 
@@ -322,7 +340,7 @@ def staged_run_state(
         context.state.at,
         approvals,
         {stage: datetime.fromisoformat(text) for stage, text in run.skipped_waits.items()},
-        {cluster: datetime.fromisoformat(text) for cluster, text in run.retries.items()},
+        run.retries,
         plan_staged_run(run, context, {}),
         tuple(run_from_plain(other.plan) for other in others if other.plan and not other.ended_at),
     )

@@ -1,5 +1,6 @@
 """Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched, claim_batch
 from placements import models
+from placements.engine.rollout.state import EMPTY
 from placements.engine.scheduling.decision import ENGINE_VERSION, Decision, labels_read, properties_read
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
@@ -107,7 +109,7 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
         try:
             if placement.deleting_since:
                 with transaction.atomic():
-                    if not finish_deletion(placement):
+                    if not finish_deletion(placement, now=now):
                         _observe_generation(placement, {})
                 return None
             if not refresh_resources(placement, now=now):
@@ -193,6 +195,7 @@ def write_decision(
             "picked": row.picked_count,
             "kept": row.kept_count,
             "unscheduled": row.unscheduled_count,
+            "evicted": row.leaves_count - row.unscheduled_count,
             "fulfilled": row.is_fulfilled,
         }
         record(AuditEvent("decided", PLACEMENT, row.placement_name, after=facts), by=None, now=now)
@@ -256,6 +259,7 @@ def _create_decision(
     inputs, decision, placement = result.inputs, result.decision, result.inputs.placement
     was_placed = {row.cluster_name for row in inputs.bindings if row.state != BindingState.UNSCHEDULED}
     joins = [name for name in decision.picked_names if name not in was_placed]
+    leaves = [*decision.unscheduled, *_evicted_before(placement, joins)]
     return models.Decision.objects.create(
         placement=placement,
         placement_name=placement.name,
@@ -271,12 +275,26 @@ def _create_decision(
         unscheduled_count=len(decision.unscheduled),
         joins_count=len(joins),
         joins=joins[:_NAMES_STORED],
-        leaves=list(decision.unscheduled[:_NAMES_STORED]),
+        leaves_count=len(leaves),
+        leaves=leaves[:_NAMES_STORED],
         milliseconds=result.milliseconds,
         trigger=placement.trigger,
         triggered_by=placement.triggered_by,
         created_at=now,
     )
+
+
+def _evicted_before(placement: models.Placement, joins: Sequence[str]) -> list[str]:
+    """Return the clusters evicted since the last decision, without those that are picked again.
+
+    An eviction ends the binding, so that the cycle after it unschedules nothing.
+    """
+    previous = models.Decision.objects.filter(placement=placement, number=placement.decisions_made)
+    for since, shown in previous.values_list("created_at", "leaves"):
+        rows = models.Eviction.objects.filter(placement=placement, outcome=models.Eviction.Outcome.EXECUTED)
+        names = rows.filter(at__gte=since).order_by("cluster_name").values_list("cluster_name", flat=True)
+        return [name for name in dict.fromkeys(names) if name not in shown and name not in joins]
+    return []
 
 
 def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime) -> None:
@@ -294,10 +312,11 @@ def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime)
         current |= {one.cluster_name: one for one in rows.order_by("pk")}
     ended = {binding.pk for binding in current.values() if binding.state == BindingState.UNSCHEDULED}
     bindings = [current[name] for name in decision.unscheduled if name in current]
-    scheduled = [one.pk for one in bindings if one.state == BindingState.SCHEDULED]
-    bound = [one.pk for one in bindings if one.state == BindingState.BOUND]
-    if scheduled:
-        models.Binding.objects.filter(pk__in=scheduled).delete()
+    # Where nothing is, nothing is to be removed: no rollout would ever end such a binding.
+    empty = [one.pk for one in bindings if one.state == BindingState.SCHEDULED or one.phase in EMPTY]
+    bound = [one.pk for one in bindings if one.state == BindingState.BOUND and one.phase not in EMPTY]
+    if empty:
+        models.Binding.objects.filter(pk__in=empty).delete()
     if bound:
         models.Binding.objects.filter(pk__in=bound).update(
             state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND

@@ -7,6 +7,7 @@ from typing import Any
 from placements.engine.rollout.state import objects_of
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain import hub_conditions, ocm_status
+from placements.explain.health import health_document
 from placements.explain.hub_conditions import Condition, Truth
 from placements.explain.hub_status import condition_of, hub_status
 from placements.manifests.binding import BindingState
@@ -20,6 +21,7 @@ from placements.manifests.strategy import StrategyType
 from placements.models import Binding, Decision, OverrideSnapshot, Placement
 from placements.services.conditions import ConditionReader
 from placements.services.decisions.records import decision_of
+from placements.services.health import health_of
 from placements.services.overrides.queries import applying_to
 from placements.services.rollout_state import Versions, target_of
 from placements.services.rollouts.queries import latest_run, waiting_words
@@ -41,7 +43,7 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     clusters = [
         reading.of_binding(
             binding,
-            versions.of_cluster(binding.cluster_name) if versions else None,
+            versions.wanted_on(binding.cluster_name, binding.phase) if versions else None,
             waits_for=words.get(binding.cluster_name, ""),
         )
         for binding in bindings
@@ -63,6 +65,7 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
         status["selectedResources"] = list(map(hub_conditions.resource_identity, target.identities))
     keys = {key for binding in bindings for key in binding.override_snapshots}
     overrides = OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
+    status["health"] = health_document(health_of(placement, now=reading.now))
     status["placementStatuses"] = [
         _cluster(binding, conditions, overrides, generation=generation)
         for binding, conditions in zip(bindings, each, strict=True)

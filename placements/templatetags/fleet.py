@@ -20,6 +20,7 @@ _NEGATIVE = re.compile(r"(?<![\w-])-(?=\d)")
 _STATES = {
     "eligible": "Ready",
     "not-eligible": "Not ready",
+    "fulfilled": "Scheduled",
     "unfulfilled": "Not fulfilled",
     "pending": "Scheduling",
     "rolling": "Rolling out",

@@ -36,7 +36,7 @@ def activity(request: HttpRequest) -> HttpResponse:
     given = {field: request.GET.get(field, "").strip() for field in ("kind", "name", "q", "by")}
     given["kind"] = given["kind"] if given["kind"] in KINDS else ""
     rows = events_matching(kind=given["kind"], name=given["name"], part=given["q"], by=given["by"])
-    page = page_from(request, rows, order="-id", unique="id")
+    page = page_from(request, rows, order="-at", unique="id")
     context = {
         "events": event_rows(page.rows),
         "after": page.after,

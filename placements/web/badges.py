@@ -6,9 +6,11 @@ from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
-from placements.engine.rollout.state import Phase
+from placements.engine.rollout.state import EMPTY, Phase
 from placements.engine.scheduling.outcome import Outcome
-from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
+from placements.explain.health import HealthLevel, PlacementHealth
+from placements.explain.rollouts import REMOVED, UP_TO_DATE
+from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
 from placements.models.rollouts import INITIALISING
 
 _OUTCOMES = {
@@ -45,29 +47,29 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
         return Badge("blocked", "Leaving")
     if not cluster.is_eligible:
         return Badge("failed", _NOT_READY[EligibilityKind(cluster.verdict)])
+    if cluster.is_late:
+        return Badge("attention", "Heartbeat late")
     if is_cordoned:
         return Badge("attention", "Scheduling disabled (cordoned)")
     if cluster.membership == Membership.JOINING:
         return Badge("progress", "Joining")
+    if not cluster.is_monitored:
+        return Badge("neutral", "Not monitored")
     return Badge("ok", "Ready")
 
 
-def placement_state(placement: Placement) -> Badge:
-    if placement.deleting_since:
-        return Badge("blocked", "Deleting")
-    if placement.selection_faults:
-        return Badge("failed", "Invalid resource selector")
-    if placement.is_due:
-        return Badge("progress", "Scheduling")
-    if placement.is_fulfilled is None:
-        return Badge("neutral", "Pending")
-    if placement.is_fulfilled:
-        return Badge("ok", "Fulfilled")
-    wanted, placed = placement.number_of_clusters, placement.placed_count
-    if wanted is None:
-        return Badge("attention", "Not fulfilled")
-    words = "Partially fulfilled" if placed else "Not fulfilled"
-    return Badge("attention", f"{words} ({placed:,} of {wanted:,})")
+_LEVELS = {
+    HealthLevel.FAILED: "failed",
+    HealthLevel.ATTENTION: "attention",
+    HealthLevel.UNKNOWN: "stale",
+    HealthLevel.PROGRESS: "progress",
+    HealthLevel.SUSPENDED: "blocked",
+    HealthLevel.HEALTHY: "ok",
+}
+
+
+def placement_state(health: PlacementHealth) -> Badge:
+    return Badge(_LEVELS[health.level], health.summary)
 
 
 _PHASES: dict[str, Badge] = {
@@ -87,9 +89,17 @@ def phase_state(phase: str) -> Badge:
     return _PHASES.get(phase, Badge("neutral", phase.replace("-", " ").capitalize()))
 
 
+def binding_state(binding: Binding, *, is_applied: bool) -> Badge:
+    """Return the status of a cluster in a placement; without a driver nothing is applied there."""
+    if not is_applied and binding.phase in EMPTY:
+        return Badge("neutral", "Scheduled, not applied")
+    return phase_state(binding.phase)
+
+
 def run_state(run: Rollout, verdict: str | None) -> Badge:
     if run.state == Rollout.State.FINISHED:
-        return Badge("ok", "Completed")
+        is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED)
+        return Badge("ok", "Completed") if is_complete else Badge("attention", "Completed with issues")
     if run.state == Rollout.State.SUPERSEDED:
         return Badge("neutral", "Superseded")
     if run.state == Rollout.State.STOPPED:

@@ -25,6 +25,7 @@ from clusters.filters import (
     near_duplicates,
 )
 from clusters.models import MemberCluster
+from clusters.operations.fault_injection import not_ready_at
 from clusters.queries import manifest_of
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
@@ -224,7 +225,7 @@ def taint_text(written: dict[str, Any]) -> str:
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
     """Show one cluster: what it is, what is placed on it, and which decision put it there."""
     found = get_object_or_404(MemberCluster, name=name)
-    is_cordoned = bool(cordoned_among([found]))
+    is_cordoned, now = bool(cordoned_among([found])), datetime.now(UTC)
     here = bindings_on(name)
     resources = sorted({name for amounts in found.usage.values() for name in amounts})
     sorts = ("capacity", "allocatable", "available")
@@ -232,13 +233,17 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "cluster": found,
         "state": badges.cluster_badge(found, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,
-        "faults": fault_rows(found, now=datetime.now(UTC)),
+        "faults": fault_rows(found, now=now),
+        "not_ready_at": not_ready_at(found, now=now),
+        "now": now,
         "labels": labels_in(found),
         "taints": taints_in(found),
         "usage": [(name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources],
         "bindings": here[:BINDINGS_SHOWN],
         "placements": here.count(),
-        "events": event_rows(events_matching(kind="cluster", name=name).order_by("-id")[:EVENTS_SHOWN]),
+        "events": event_rows(
+            events_matching(kind="cluster", name=name).order_by("-at", "-id")[:EVENTS_SHOWN]
+        ),
         "manifest": dump_yaml(manifest_of(found)),
     }
     return render_page(request, "clusters/cluster.html", context)
@@ -248,6 +253,7 @@ STATE_BADGES = {
     ClusterListState.ELIGIBLE: Badge("ok", "Ready"),
     ClusterListState.JOINING: Badge("progress", "Joining"),
     ClusterListState.CORDONED: Badge("attention", "Cordoned"),
+    ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
     ClusterListState.NOT_ELIGIBLE: Badge("failed", "Not ready"),
     ClusterListState.LEAVING: Badge("blocked", "Leaving"),
 }

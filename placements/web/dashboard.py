@@ -67,7 +67,7 @@ def tight_row(tight: PlacementHeadroom) -> TightRow:
     return TightRow(
         tight,
         badges.picked_of(placement),
-        badges.placement_state(placement),
+        badges.placement_state(tight.health),
         skews,
         run,
         measure_word(Semantics(placement.semantics)),

@@ -11,13 +11,21 @@ from fleetui.apimachinery.yaml import MEBIBYTE
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from placements.explain.vocabulary import counted
 from placements.manifests.placement import OcmPlacement
-from placements.services.editor.edits import OutdatedFormError, add_row, apply_form, remove_places, remove_row
+from placements.services.editor.edits import (
+    OutdatedFormError,
+    add_row,
+    apply_form,
+    pick_resource,
+    remove_places,
+    remove_row,
+)
 from placements.services.editor.form import POLICY, SEMANTICS, STRATEGY, at
 from placements.services.editor.preview import DraftPreview
 from placements.services.editor.validation import PlacementDraft
 from placements.web.review import preview_context, rollout_sentence
 
 _RESHAPING: tuple[Keys, ...] = ((*POLICY, "placementType"), (*STRATEGY, "type"), SEMANTICS)
+_BUTTONS = ("add", "pick", "remove", "tidy")
 _CHANGED_ELSEWHERE = (
     "The draft was changed in another window and is shown as it is now, without your last input."
 )
@@ -50,7 +58,7 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
     """Apply what was typed, then what a button says, to the draft as it was before."""
     typed_in = EditorMode.YAML if post.get("mode") == EditorMode.YAML else EditorMode.FORM
     mode = EditorMode(str(post["as"])) if post.get("as") in list(EditorMode) else typed_in
-    is_structural = any(name in post for name in ("as", "add", "remove", "tidy"))
+    is_structural = any(name in post for name in ("as", *_BUTTONS))
     try:
         draft = before
         if typed_in is EditorMode.YAML or is_handed_over(post):
@@ -87,7 +95,7 @@ def _changed(draft: PlacementDraft, text: str) -> PlacementDraft:
 
 def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraft, str]:
     """Return the draft after an edit by a button, and the field to go to. Raises CannotEditError."""
-    button = next((name for name in ("add", "remove", "tidy") if name in post), "")
+    button = next((name for name in _BUTTONS if name in post), "")
     if not button:
         return draft, ""
     try:
@@ -101,6 +109,11 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
             )
             fields = draft.form.fields if draft.form and rows else ()
             return draft, next((one.name for one in fields if one.name.startswith(rows[-1].name)), "")
+        if button == "pick":
+            version, kind, name = str(post.get("picked") or "  ").split(" ")
+            group, _, version = version.rpartition("/")
+            selector = {"group": group, "version": version, "kind": kind, "name": name}
+            return _changed(draft, pick_resource(draft, selector)) if kind else draft, ""
         if button == "remove":
             return _changed(draft, remove_row(draft, str(post["remove"]))), ""
         return _changed(draft, remove_places(draft, post.getlist("tidy-place"))), ""

@@ -58,6 +58,7 @@ def _detail(event: Event, facts: dict[str, object]) -> str:
             "selected": facts.get("picked"),
             "kept": facts.get("kept"),
             "deselected": facts.get("unscheduled"),
+            "evicted": facts.get("evicted"),
         }
         parts = [f"{count:,} {word}" for word, count in counts.items() if count]
         return ", ".join([*parts, "fulfilled" if facts.get("fulfilled") else "not fulfilled"])

@@ -10,7 +10,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
 from clusters.models import MemberCluster
-from clusters.operations.fault_injection import NotSimulatedError, faults_of, new_fault, set_faults
+from clusters.operations.fault_injection import (
+    NotSimulatedError,
+    faults_of,
+    new_fault,
+    not_ready_at,
+    set_faults,
+)
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.permissions import for_operators
@@ -86,9 +92,12 @@ def _page(
     refused: str = "",
     status: int = 200,
 ) -> HttpResponse:
+    now = datetime.now(UTC)
     context = {
         "cluster": cluster,
-        "rows": fault_rows(cluster, now=datetime.now(UTC)),
+        "rows": fault_rows(cluster, now=now),
+        "not_ready_at": not_ready_at(cluster, now=now),
+        "now": now,
         "kinds": FAULT_KINDS.items(),
         "minutes": MINUTES.items(),
         "faults": faults,

@@ -69,14 +69,17 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the snapshots and decisions of a placement, newest first; `?at=p3` begins with a policy."""
     found = get_object_or_404(Placement, name=name)
     after, at = request.GET.get("after"), _POLICY.fullmatch(request.GET.get("at", ""))
+    is_folded = request.GET.get("unchanged") != "1"
     policy = at[1] if at and after is None else ""  # later pages are asked for without it
     try:
-        page = history_of(found, size=PAGE_SIZE, after=after)
+        page = history_of(found, is_folded=is_folded, size=PAGE_SIZE, after=after)
     except BadCursorError:
-        page = history_of(found, size=PAGE_SIZE)
+        page = history_of(found, is_folded=is_folded, size=PAGE_SIZE)
     if policy and all(entry.key != f"p{policy}" for entry in page.entries):
         cursor = cursor_above(found, int(policy))
-        page = page if cursor is None else history_of(found, size=PAGE_SIZE, after=cursor)
+        page = (
+            page if cursor is None else history_of(found, is_folded=is_folded, size=PAGE_SIZE, after=cursor)
+        )
 
     rows = (entry.row for entry in page.entries)
     restores = policy_restores(
@@ -91,6 +94,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         "placement": found,
         "at": f"p{policy}",
         "missing": policy if all(entry.key != f"p{policy}" for entry in page.entries) else "",
+        "is_folded": is_folded,
         "rows": [_row(found, entry, restores) for entry in page.entries],
         "after": page.after,
         "chosen_before": chosen[0],

@@ -23,6 +23,8 @@ from fleetui.permissions import for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
+from placements.explain.advice import OUTDATED
+from placements.explain.health import condition_sentence
 from placements.explain.preview import afresh_words
 from placements.explain.rollouts import progress_sentence, wave_counts
 from placements.explain.staged_updates import run_sentences
@@ -30,7 +32,7 @@ from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
 from placements.manifests.policy import PlacementType
-from placements.models import Binding, Decision, Placement, Rollout, StagedRun
+from placements.models import CHANGES_CLUSTERS, Binding, Decision, Placement, Rollout, StagedRun
 from placements.services.dashboard.queries import tight_of
 from placements.services.decisions.records import decision_of, fixes_of, outcomes_of, problems_of
 from placements.services.disruption.impact import has_begun_run
@@ -41,9 +43,12 @@ from placements.services.filters import (
     PlacementFilterState,
     counts_by_state,
     events_matching,
+    has_driver,
     latest_decisions,
     placements_matching,
 )
+from placements.services.fleet.queries import stale_placements
+from placements.services.health import health_of
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.results import PLACEMENT
@@ -138,33 +143,41 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
         raise Http404(f"No placement is named {name}.")
-    latest = latest_decision(found)
+    now = datetime.now(UTC)
+    health, latest = health_of(found, now=now), latest_decision(found)
     placed = Binding.objects.filter(placement=found).exclude(state=BindingState.UNSCHEDULED)
-    page = page_from(
-        request, placed.select_related("decision__record"), order="cluster_name", unique="cluster_name"
-    )
+    placed = placed.annotate(has_driver=has_driver()).select_related("decision__record")
+    page = page_from(request, placed, order="cluster_name", unique="cluster_name")
     run = latest_run(found)
     said = report_of(run) if run else None
     answer = said.result if said else None
-    progress = progress_of(run, now=datetime.now(UTC)) if run else None
+    progress = progress_of(run, now=now) if run else None
     context = {
         "version": version,
         "placement": found,
-        "state": badges.placement_state(found),
+        "state": badges.placement_state(health),
+        "conditions": condition_sentence(health.counts),
         "picked": badges.picked_of(found),
         "is_waiting": found.is_due or found.needs_sync or found.deleting_since is not None,
         **(_staged_context(found) if found.is_staged else {}),
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,
         "run_state": badges.run_state(run, str(answer.phase) if answer else None) if run else None,
-        "progress": progress_sentence(progress, answer.budgets if answer else None) if progress else "",
+        "progress": progress_sentence(
+            progress, answer.budgets if answer else None, is_initial=run is not None and run.is_initial
+        )
+        if progress
+        else "",
         "waves": wave_counts(run.waves) if run else "",
         "condition": scheduled_condition(found),
-        "bindings": [(one, badges.phase_state(one.phase)) for one in page.rows],
+        "bindings": [
+            (one, badges.binding_state(one, is_applied=getattr(one, "has_driver", True))) for one in page.rows
+        ],
         "after": page.after,
         "decision": latest,
         "headline": headline(decision_of(latest)) if latest else "",
-        "traps": problems_of(latest) if latest else (),
+        "outdated": stale_placements(most=1, placement=name)[0],
+        "traps": [one for one in problems_of(latest) if not one.startswith(OUTDATED)] if latest else (),
         "ways": fixes_of(latest) if latest else (),
         "outcomes": outcome_table(request, outcomes_of(latest)) if latest else None,
         "unknown": unknown_words(request, outcome=Outcome),
@@ -196,7 +209,7 @@ def _lasting_context(placement: Placement) -> dict[str, Any]:
     resources = placement.resource_snapshots.order_by("-number")
     latest = resources.filter(is_latest=True).first()
     identities: list[list[str]] = latest.identities if latest else []
-    events = events_matching(kind="placement", name=placement.name).order_by("-id")
+    events = events_matching(kind="placement", name=placement.name).order_by("-at", "-id")
     return {
         "may_reschedule": not reschedule_refusal(placement),
         "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
@@ -215,7 +228,9 @@ def _lasting_context(placement: Placement) -> dict[str, Any]:
             for api_version, kind, namespace, name in identities[:_RESOURCES_SHOWN]
         ],
         "more_resources": max(0, len(identities) - _RESOURCES_SHOWN),
-        "decisions": placement.decisions.select_related("record").order_by("-number")[:_REVISIONS_SHOWN],
+        "decisions": placement.decisions.filter(CHANGES_CLUSTERS)
+        .select_related("record")
+        .order_by("-number")[:_REVISIONS_SHOWN],
         "events": event_rows(events[:_EVENTS_SHOWN]),
         "manifest": dump_yaml(placement.document),
     }
@@ -300,6 +315,7 @@ def _show_reschedule(
     """Show the preview; `results` say why a confirmation was refused: outdated, events, empties."""
     context: dict[str, Any] = {
         "placement": placement,
+        "now": datetime.now(UTC),
         "refusal": reschedule_refusal(placement),
         "outdated": results.get("outdated", ""),
         "events": results.get("events", ()),

@@ -75,7 +75,7 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
         "placements": _taken_by(one),
         "manifest": dump_yaml(without_secrets(row.content)),
         "events": event_rows(
-            events_matching(kind=RESOURCE, name=name_of(one)).order_by("-id")[:_EVENTS_SHOWN]
+            events_matching(kind=RESOURCE, name=name_of(one)).order_by("-at", "-id")[:_EVENTS_SHOWN]
         ),
     }
     return render_page(request, "resources/resource.html", context)

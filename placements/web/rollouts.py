@@ -19,16 +19,19 @@ from fleetui.permissions import Role, for_approvers, for_operators, for_readers,
 from fleetui.polling import TOKEN, not_modified, shared_fragment
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
 from placements.explain.rollouts import (
-    PHASE_MESSAGES,
+    UP_TO_DATE,
     blocked_groups,
     blocked_removals_sentence,
     budget_sentences,
     in_progress_sentence,
+    phase_sentence,
     progress_sentence,
+    with_names,
 )
 from placements.explain.vocabulary import NONE
 from placements.models import Placement, Rollout, StagedRun
 from placements.services.editor.queries import plan_now
+from placements.services.health import health_of
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
 from placements.services.rollouts.approvals import approvals_waiting, waiting_for, why_not_approve
 from placements.services.rollouts.lists import RunListState, active_runs, newest_run, runs_page
@@ -134,7 +137,7 @@ def _row(run: Any) -> RunRow:
         run.started_at,
         run.ended_at,
         f"{run.started_by}: {run.trigger}",
-        "" if run.state == Rollout.State.FINISHED else run.ended_reason,
+        "" if run.ended_reason == UP_TO_DATE else run.ended_reason,
     )
 
 
@@ -175,12 +178,15 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     result = report.result
     latest = latest_run(run.placement) if run.placement else None
     progress = progress_of(run, now=now)
-    sentence = progress_sentence(progress, result.budgets if result else None) if progress else ""
+    budgets = result.budgets if result else None
+    sentence = progress_sentence(progress, budgets, is_initial=run.is_initial) if progress else ""
     names = names_in(run)
     first = number_of(request.GET.get("from", "")) or 0
     first = first if first < len(names) else 0
     rows = clusters_in(run, names[first : first + _ROWS], report)
     last = first + len(rows)
+    has_ended = run.placement is not None and latest is not None and run.state != Rollout.State.RUNNING
+    health = health_of(run.placement, now=now) if run.placement and has_ended else None
     context = {
         "run": run,
         "placement": run.placement,
@@ -192,8 +198,10 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "is_latest": latest is not None and latest.pk == run.pk,
         "latest": latest,
         "sentence": sentence or run.ended_reason,
-        "why": _waiting_context(result) if result else None,
-        "events": event_rows(events_of(run).order_by("-id")[:_EVENTS_SHOWN]),
+        "health": health,
+        "health_state": badges.placement_state(health) if health else None,
+        "why": _waiting_context(result, is_initial=run.is_initial) if result else None,
+        "events": event_rows(events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]),
         "charts": charts,
         "clusters": [(row, badges.phase_state(row.phase)) for row in rows],
         "first": first + 1,
@@ -209,12 +217,12 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     )
 
 
-def _waiting_context(result: RollingUpdateResult) -> dict[str, Any]:
+def _waiting_context(result: RollingUpdateResult, *, is_initial: bool = False) -> dict[str, Any]:
     """Return why more does not happen now: the numbers, blocked clusters, clusters in progress."""
     removals = result.blocked_removals
     return {
-        "phase": PHASE_MESSAGES[result.phase],
-        "budgets": budget_sentences(result.budgets),
+        "phase": phase_sentence(result),
+        "budgets": budget_sentences(result.budgets, is_initial=is_initial),
         "blocked": [
             (one, one.clusters[:_SHOWN], one.count - len(one.clusters[:_SHOWN]))
             for one in blocked_groups(result)
@@ -232,17 +240,19 @@ def _waiting_context(result: RollingUpdateResult) -> dict[str, Any]:
 def plan(request: HttpRequest, name: str) -> HttpResponse:
     """Show the waves that a placement needs from the current state of its clusters."""
     placement = get_object_or_404(Placement, name=name)
-    planned = plan_now(placement, now=datetime.now(UTC))
+    planned, names = plan_now(placement, now=datetime.now(UTC))
     waves = [
         (wave, wave.actions[:_ROWS], max(0, len(wave.actions) - _ROWS)) for wave in planned.waves[:_ROWS]
     ]
     context = {
         "placement": placement,
+        "health": health_of(placement, now=datetime.now(UTC)),
         "waves": waves,
         "more": max(0, len(planned.waves) - _ROWS),
         "total": len(planned.waves),
-        "why": _waiting_context(planned.rest),
+        "why": _waiting_context(with_names(planned.rest, names)),
         "blocked": len(planned.rest.blocked),
+        "in_progress": len(planned.in_progress),
     }
     return render_page(request, "rollouts/plan.html", context)
 
@@ -269,6 +279,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
         "snapshots": None,
+        "is_possible": True,
         "refusal": "",
     }
     argument: str | int = value
@@ -287,6 +298,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         if action.name == "roll-back":
             kept = placement.resource_snapshots.defer("identities").order_by("-number")
             context["snapshots"] = kept.filter(is_latest=False)
+            context["is_possible"] = placement.can_roll_back
             number = number_of(request.POST.get("number", ""))
             argument = -1 if number is None else number
     context |= {**crumbs, "here": name, "back": back}

@@ -113,7 +113,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "why_not_operate": "" if may_operate(request.user) else _OPERATOR_REQUIRED,
         "why_not_approve": why_not_approve(run, current_user(request)),
         "events": event_rows(
-            events_matching(kind="staged-run", name=run.name).order_by("-id")[:_EVENTS_SHOWN]
+            events_matching(kind="staged-run", name=run.name).order_by("-at", "-id")[:_EVENTS_SHOWN]
         ),
     }
     return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
@@ -210,7 +210,7 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Show one strategy, stage by stage, and the runs that use it."""
     found = get_object_or_404(StagedStrategy, name=name)
     runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(by=name)
-    events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-id")
+    events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-at", "-id")
     context = {
         "strategy": found,
         "stages": tuple(map(stage_words, parse_staged_strategy(found.document).spec.stages)),

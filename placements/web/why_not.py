@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.engine.advice.changes import ChangeKind
-from placements.engine.advice.search import Suggestion
+from placements.engine.advice.search import Suggestion, evaluated_decision
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.advice import change_words, effects_words, failure_sentences, untried_sentences
 from placements.explain.charts.figure import Chart
@@ -38,20 +38,23 @@ class Explanation:
     fails: list[str]
     untried: list[str]
     is_placed: bool
+    is_rescheduled: bool
     build_up: Chart | None
 
 
 def explanation_of(view: DecisionView, cluster: str) -> Explanation:
     """Return everything about one cluster of the decision's fleet. Raise KeyError for any other."""
     advice = view.advice(cluster)
+    evaluated = evaluated_decision(view.value, cluster) if advice.is_rescheduled else view.value
     return Explanation(
         outcome_row(advice.outcome),
-        course_sentences(view.value, cluster),
+        course_sentences(evaluated, cluster),
         [_help(view, one) for one in advice.helps],
         failure_sentences(advice.fails),
         untried_sentences(advice.not_tried),
-        is_placed=advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
-        build_up=build_up_chart(view.value, cluster),
+        is_placed=not advice.is_rescheduled and advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
+        is_rescheduled=advice.is_rescheduled,
+        build_up=build_up_chart(evaluated, cluster),
     )
 
 

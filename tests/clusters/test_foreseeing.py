@@ -60,4 +60,6 @@ def test_counts_states_in_one_query(django_assert_num_queries: DjangoAssertNumQu
         ClusterFilterState.JOINING: 0,
         ClusterFilterState.LEAVING: 1,
         ClusterFilterState.SIMULATED: 0,
+        ClusterFilterState.HEARTBEAT_LATE: 0,
+        ClusterFilterState.NOT_MONITORED: 3,
     }

@@ -184,3 +184,17 @@ def test_an_unknown_name_changes_nothing() -> None:
         cordon(["a", "ghost"], by=None, now=NOW)
 
     assert not MemberCluster.objects.get().taints.exists()
+
+
+def test_a_reason_holds_no_age_that_would_be_wrong_a_minute_later() -> None:
+    simulated("a")
+    watched(1)
+    MemberCluster.objects.update(connection={"fault": "silent"})
+
+    watched(8, since=1)
+
+    row = MemberCluster.objects.get()
+    assert row.verdict_reason == "cluster is not connected to the fleet: no recent heartbeat signals"
+    happened = Event.objects.get(verb="became ineligible").after
+    assert happened is not None
+    assert happened["reason"] == row.verdict_reason

@@ -208,9 +208,12 @@ def test_traps_are_called_by_name() -> None:
 
 
 def test_a_stale_pick_is_called_by_name() -> None:
-    decision = decide(fleet("a", "b"), pick_n(1), binding("a"))
+    edge = fleet("a", cluster("b", tier="edge"))
+    decision = decide(edge, pick_n(1, required=[labelled(tier="edge")]), binding("a"))
 
-    assert list(advice.trap_sentences(decision)) == ["outdated, would not be selected if rescheduled now: a"]
+    words = "outdated at this decision, would not be selected if rescheduled: a"
+    assert list(advice.trap_sentences(decision)) == [words]
+    assert not list(advice.trap_sentences(decide(fleet("a", "b"), pick_n(1), binding("a"))))
 
 
 def test_pick_fixed_speaks_of_names() -> None:

@@ -81,7 +81,7 @@ def _scenario(page: Page, labels: str) -> str:
     """Ask what if the clusters with these labels went, and wait for the answer."""
     page.goto("/what-if/")
     page.get_by_label("Clusters with these labels").fill(labels)
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Run analysis").click()
     page.wait_for_selector("#answer:not([hx-trigger])")
     return _path(page)
 

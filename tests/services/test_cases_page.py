@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from placements.services.simulate.cases import run_scenario
 from tests.services.simulate_runs import simulate
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "cases.md"
@@ -19,3 +20,15 @@ def test_the_case_of_the_page_gets_the_answer_of_the_page(tmp_path: Path) -> Non
     run = simulate("--cases", lines)
 
     assert json.loads(run.output) == answer
+
+
+def test_from_no_policy_to_an_explicit_pick_all_is_a_policy_change_under_kubefleet() -> None:
+    steps = [{"policy": None}, {"policy": None}, {"policy": {"placementType": "PickAll"}}]
+    case = {"id": "x", "semantics": "kubefleet", "clusters": [{"name": "a"}], "steps": steps}
+
+    for semantics, expected in (
+        ("kubefleet", [["a"], [], ["a"]]),
+        ("fleet", [["a"], [], []]),
+    ):
+        found = run_scenario({**case, "semantics": semantics})
+        assert [step["pickedOrder"] for step in found] == expected

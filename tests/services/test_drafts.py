@@ -107,7 +107,7 @@ def test_confirming_saves_decides_and_lets_the_draft_go(web: Placement, ana: Use
     latest = Decision.objects.order_by("-number")[0]
     assert (web.revision, web.number_of_clusters, web.is_due) == (2, 3, False)
     assert latest.record.decision_id == reviewed.decision_id
-    assert (latest.triggered_by, latest.trigger) == ("ana", "changed")
+    assert (latest.triggered_by, latest.trigger) == ("ana", "numberOfClusters 2 → 3")
     assert placed(web) == ["bravelion", "jumpingcat", "nimblefox"]
     assert not Draft.objects.exists()
     assert run_due() == 0

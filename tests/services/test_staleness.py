@@ -7,6 +7,7 @@ import pytest
 from clusters.operations.edit import change_labels
 from placements.models import Placement, StalenessCheck, StalePick
 from placements.services.demo.load import load_demo
+from placements.services.disruption.restore import fresh_schedule
 from placements.services.fleet.queries import Skew, Stale, skews_of, stale_on, stale_placements
 from placements.services.placements import delete_placement
 from placements.services.verification import STALENESS_EVERY, freshness_due, refresh_staleness
@@ -32,7 +33,7 @@ def test_the_demo_of_nine_has_one_stale_pick() -> None:
 
     refresh_staleness(now=NOW)
 
-    assert stale_placements(most=5) == ([Stale("cache", ("flyingpenguin",), 1)], 1)
+    assert stale_placements(most=5) == ([Stale("cache", ("flyingpenguin",), 1, NOW)], 1)
     assert stale_on(["flyingpenguin", "palemoth"]) == {"flyingpenguin": 1}
     assert skews("web") == [Skew("region", 1, 1, is_hard=True), Skew("env", 1, 2, is_hard=False)]
     assert StalenessCheck.objects.get(placement__name="web").headroom == 0
@@ -67,6 +68,25 @@ def test_a_fleet_that_changes_is_looked_at_now_and_then_a_new_decision_at_once()
     decided("other", spec())
     assert refresh_staleness(now=NOW + STALENESS_EVERY) == 1
     assert not freshness_due(now=NOW + STALENESS_EVERY)
+
+
+def test_a_cluster_that_rescheduling_would_keep_is_not_outdated() -> None:
+    joined("a")
+    decided("web", pick_n_spec(1))
+    joined("b")
+    refresh_staleness(now=NOW)
+
+    assert not fresh_schedule(Placement.objects.get()).leaves
+    assert stale_placements(most=5) == ([], 0)
+
+
+def test_outdated_are_the_clusters_that_the_preview_of_rescheduling_would_leave() -> None:
+    load_demo(9, by=None, now=NOW)
+    refresh_staleness(now=NOW)
+
+    found = {one.placement: one.names for one in stale_placements(most=9)[0]}
+    left = {one.name: fresh_schedule(one).leaves for one in Placement.objects.order_by("name")}
+    assert found == {name: names for name, names in left.items() if names}
 
 
 def test_measures_the_skew_of_what_is_placed() -> None:

@@ -1,12 +1,14 @@
 """One event in full, and what is never told of a Secret."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from clusters.operations.edit import change_labels
+from fleetui.audit import AuditEvent, record
 from fleetui.models import Event
 from placements.services.overrides.operations import delete_override, save_override
 from placements.services.resources.operations import apply_resources, delete_resource
@@ -164,3 +166,15 @@ def test_kinds_and_filters_are_words(viewer: Client) -> None:
         "time out",
         "lost state",
     ]
+
+
+def test_activity_is_ordered_by_time_whatever_was_written_first(viewer: Client, text_of: Fetch) -> None:
+    """A long operation records its events with the time at which it started, after those of shorter ones."""
+    record(AuditEvent("changed", "cluster", "later"), by=None, now=NOW + timedelta(seconds=9))
+    record(AuditEvent("changed", "cluster", "earlier"), by=None, now=NOW)
+
+    page = text_of(viewer, "/activity/")
+    answer = viewer.get("/api/v1/events").json()
+
+    assert page.index(">later<") < page.index(">earlier<")
+    assert [one["name"] for one in answer["items"]] == ["later", "earlier"]

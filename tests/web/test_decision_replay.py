@@ -308,4 +308,4 @@ def test_a_stale_pick_is_called_by_name(viewer: Client, text_of: Fetch) -> None:
     placement = decided("shop", pick_n_spec(2, affinity=required(tier="edge")))
     words = plain(text_of(viewer, address(placement, "?panel=issues")))
 
-    assert "Outdated, would not be selected if rescheduled now: aa." in words
+    assert "Outdated at this decision, would not be selected if rescheduled: aa." in words

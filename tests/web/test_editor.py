@@ -375,3 +375,31 @@ def test_a_fault_without_a_field_is_led_to_from_the_bar(operator: Client) -> Non
 
     assert "1 error" in answer
     assert "#errors" not in answer
+
+
+def test_a_new_placement_requires_a_resource_and_offers_those_of_the_hub(operator: Client) -> None:
+    apply_resources([namespace("shop"), namespace("kube-system")], by=None, now=NOW)
+    page = operator.get(NEW).content.decode()
+
+    assert _fields(page)[f"{SELECTOR}.kind"] == ""
+    assert "Required value" in page
+    picker = page.partition('name="picked"')[2].partition("</select>")[0]
+    assert re.findall('value="([^"]*)"', picker) == ["", "v1 Namespace shop"]
+
+    _post(operator, NEW, {"pick": "resource", "picked": "v1 Namespace shop"})
+
+    selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
+    assert _data()["spec"]["resourceSelectors"] == [selector]
+
+
+def test_picking_a_second_resource_adds_a_selector_and_picking_none_changes_nothing(
+    operator: Client,
+) -> None:
+    apply_resources([namespace("shop"), namespace("bank")], by=None, now=NOW)
+    _post(operator, NEW, {"pick": "resource", "picked": "v1 Namespace shop"})
+    address = f"/drafts/{Draft.objects.get().pk}/"
+
+    _post(operator, address, {"pick": "resource", "picked": ""})
+    _post(operator, address, {"pick": "resource", "picked": "v1 Namespace bank"})
+
+    assert [one["name"] for one in _data()["spec"]["resourceSelectors"]] == ["shop", "bank"]

@@ -1,5 +1,7 @@
 """Telling a simulated cluster to fail from its page."""
 
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,7 +10,8 @@ from django.test import Client
 
 from clusters.drivers.simulated.configuration import FaultKind
 from clusters.models import MemberCluster
-from clusters.operations.fault_injection import faults_of, set_faults
+from clusters.operations.fault_injection import faults_of, not_ready_at, set_faults
+from clusters.operations.heartbeat import observe
 from fleetui.models import Event
 from placements.explain.rehearsals import FAULT_KINDS, fault_words
 from tests.rows import NOW, simulated
@@ -100,3 +103,39 @@ def test_a_real_cluster_is_never_told_to_fail(operator: Client) -> None:
     assert answer.status_code == 409
     assert "simulated clusters only" in answer.content.decode()
     assert "Simulate a failure" not in operator.get(CLUSTER).content.decode()
+
+
+def test_an_unreachable_cluster_is_late_at_once_and_counts_down_to_not_ready(
+    viewer: Client, text_of: Callable[[Client, str], str]
+) -> None:
+    now = datetime.now(UTC)
+    simulated("a", now=now - timedelta(seconds=8))
+    simulated("b", now=now - timedelta(seconds=8))
+    observe(now=now - timedelta(seconds=8))
+    set_faults("a", [{"kind": "unreachable"}], by=None, now=now - timedelta(seconds=8))
+
+    before = text_of(viewer, "/clusters/a/")
+    observe(now=now - timedelta(seconds=8))
+    after = text_of(viewer, "/clusters/a/")
+
+    for page in (before, after):
+        assert re.search(r"Not ready in <span [^>]*>4:5\d</span>, unless a heartbeat arrives", page)
+    assert "Heartbeat late" in after
+    assert "Heartbeat late" in text_of(viewer, "/clusters/?state=heartbeat-late")
+    assert "Heartbeat late" in text_of(viewer, "/topology/") or "heartbeat late" in text_of(viewer, "/")
+    assert "Not ready in" not in text_of(viewer, "/clusters/b/")
+    set_faults("a", [], by=None, now=now)
+    observe(now=now)
+    assert MemberCluster.objects.get(name="a").unanswered_since is None
+
+
+def test_an_unhealthy_cluster_counts_down_too() -> None:
+    now = datetime.now(UTC)
+    simulated("a", now=now)
+    observe(now=now)
+    row = set_faults("a", [{"kind": "unhealthy"}], by=None, now=now)
+
+    assert not_ready_at(row, now=now) == now + timedelta(minutes=5)
+    observe(now=now + timedelta(seconds=1))
+    row.refresh_from_db()
+    assert not_ready_at(row, now=now + timedelta(seconds=30)) == now + timedelta(seconds=301)

@@ -8,10 +8,12 @@ from django.test import Client
 
 from placements.models import Rollout
 from placements.services.demo.load import load_demo
+from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.attention import waiting_count
+from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
 from placements.services.verification import refresh_staleness
-from tests.rows import NOW, spec
+from tests.rows import NOW, decided, joined, namespace, pick_n_spec, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
 
@@ -73,3 +75,21 @@ def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fet
 
     assert rows(page)["web"][4].startswith("one ")
     assert counts(page)["Stalled or waiting for approval"] == counts(page)["Rolling out"] == 1
+
+
+def test_what_no_driver_applies_is_scheduled_not_applied(
+    viewer: Client, text_of: Callable[[Client, str], str]
+) -> None:
+    joined("a")
+    apply_resources([namespace("shop")], by=None, now=NOW)
+    placement = decided("web", pick_n_spec(1))
+    sync_due_rollouts(now=NOW)
+
+    page = text_of(viewer, "/placements/web/")
+    run = text_of(viewer, "/rollouts/web/1/")
+
+    assert placement.placed_count == 1
+    assert "Scheduled, not applied" in page
+    assert "Not monitored" in text_of(viewer, "/clusters/a/")
+    assert "Scheduled, not applied. The cluster is not monitored: it has no driver." in run
+    assert "Unreachable" not in run

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from clusters.models import MemberCluster
 from fleetui.task_queue import record_heartbeat
 from placements.models import Placement
 from placements.services.placements import save_placement
@@ -252,7 +253,7 @@ def test_asks_few_queries(
 ) -> None:
     record_heartbeat(now=datetime.now(UTC))
 
-    with django_assert_max_num_queries({"/rollouts/": 12, RUN: 19}.get(address, 24)):
+    with django_assert_max_num_queries({"/rollouts/": 12, RUN: 21}.get(address, 26)):
         viewer.get(address)
 
 
@@ -283,3 +284,50 @@ def test_says_why_there_is_no_newest_run(viewer: Client, name: str, words: str) 
 def test_the_newest_run_is_for_people_with_a_role(client: Client, stranger: Client) -> None:
     assert client.get("/rollouts/web/")["Location"].startswith("/login/")
     assert stranger.get("/rollouts/web/").status_code == 403
+
+
+@pytest.mark.usefixtures("world")
+def test_the_plan_names_revisions_and_what_is_in_progress(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
+    MemberCluster.objects.filter(name="c002").update(
+        verdict="staleHeartbeat", verdict_reason="x", verdict_since=world.now
+    )
+
+    page = text_of(viewer, "/placements/web/plan/")
+    answer = viewer.get("/api/v1/placements/web/plan").json()
+
+    assert "1 cluster updating now" in page
+    assert '<h2 id="rest">Blocked' in page
+    assert "On r0, waiting for r1." in page
+    assert "On r0, waiting for r1." in answer["rest"]["sentences"]["waiting"][0]["why"]
+
+
+def test_the_plan_does_not_call_up_to_date_what_is_being_updated(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
+    world.run(until=lambda: world.phases()["c002"] == "settling")
+
+    page = text_of(viewer, "/placements/web/plan/")
+
+    assert "up to date" not in page.lower()
+    assert "<h1>Rollout plan: no further waves</h1>" in page
+    world.run(until=world.is_settled)
+    assert "<h1>Rollout plan: no updates pending</h1>" in text_of(viewer, "/placements/web/plan/")
+
+
+def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
+    operations.pause("web", by=None, now=world.now)
+    world.pass_time(5)
+
+    status = re.findall(r'<p role="status">(.*?)</p>', text_of(viewer, RUN), re.DOTALL)[0]
+    why = text_of(viewer, RUN).partition('<h2 id="why">')[2].partition("<p>")[2]
+    plan = text_of(viewer, "/placements/web/plan/")
+    sentences = viewer.get("/api/v1/rollouts/web/2").json()["sentences"]
+
+    assert re.search(r"Paused.* by system.*No new updates start\..*updated", status, re.DOTALL)
+    assert why.startswith("Paused: no new updates start")
+    assert sentences["verdict"].startswith("Paused: no new updates start")
+    assert "Nothing of this plan starts until web is resumed." in plan

@@ -10,7 +10,13 @@ from django.core.management.base import CommandError, CommandParser
 from clusters.drivers.simulated.configuration import DriverCall, FaultKind
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
-from clusters.operations.fault_injection import NotSimulatedError, faults_of, new_fault, set_faults
+from clusters.operations.fault_injection import (
+    NotSimulatedError,
+    faults_of,
+    new_fault,
+    not_ready_at,
+    set_faults,
+)
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.management.hub_command import HubCommand
@@ -75,6 +81,8 @@ class Command(HubCommand):
             self.stdout.write(json.dumps(one))
         if not found:
             self.stdout.write("No active faults")
+        if moment := not_ready_at(row, now=now):
+            self.stdout.write(f"Not ready from {moment:%Y-%m-%d %H:%M:%S} UTC on, if nothing changes")
 
 
 def _fault(kind: str, options: dict[str, Any], now: datetime) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Also the bounded search for a larger valid set than the greedy one, and the numb
 can select at most.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -189,12 +189,21 @@ def favoured_without_key(decision: Decision) -> dict[str, tuple[str, ...]]:
 
 
 def stale_picks(decision: Decision) -> tuple[str, ...]:
-    """Return the clusters that stay placed although a run from scratch would not pick them."""
-    fresh = schedule(replace(decision.cycle, bindings=()))
-    if decision.is_failed or fresh.is_failed or decision.kind is CycleKind.NO_NAMES:
+    """Return the clusters that stay placed although rescheduling would not select them."""
+    if decision.is_failed or decision.kind is CycleKind.NO_NAMES:
         return ()
-    picked = set(fresh.picked_names)
-    return tuple(name for name in decision.kept if name not in picked)
+    return not_selected(schedule(decision.cycle.rescheduled()), decision.kept)
+
+
+def not_selected(fresh: Decision, placed: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the placed clusters that a decision on the rescheduled cycle would not keep.
+
+    None where nothing can be rescheduled: clusters that are named, or a cycle that fails.
+    """
+    if fresh.is_failed or fresh.cycle.policy.placement_type is PlacementType.PICK_FIXED:
+        return ()
+    after = {one.cluster for one in fresh.bindings_after if one.is_active}
+    return tuple(name for name in placed if name not in after)
 
 
 def is_dead_end(decision: Decision, *, most_steps: int = 20_000) -> LargerSet | None:

@@ -11,7 +11,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.candidates import Axis, candidate_changes, fulfilment_axes
 from placements.engine.advice.changes import Change
 from placements.engine.advice.diagnosis import pinned_groups
-from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
 from placements.engine.scheduling.scheduler import schedule
 
@@ -37,12 +37,16 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Changes that would get a cluster picked, that would not, and those not tried for lack of time."""
+    """Changes that would get a cluster picked, that would not, and those not tried for lack of time.
+
+    `is_rescheduled`: the decision evaluated no cluster, so that `outcome` is the one of rescheduling.
+    """
 
     outcome: ClusterOutcome
     helps: tuple[Suggestion, ...] = ()
     fails: tuple[Suggestion, ...] = ()
     not_tried: tuple[Change, ...] = ()
+    is_rescheduled: bool = False
 
 
 @dataclass
@@ -58,13 +62,23 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
 
     For a cluster that is placed there is no advice. Raise KeyError when the fleet lacks it.
     """
-    outcome = Outcomes(decision).of(cluster)
+    evaluated = evaluated_decision(decision, cluster)
+    outcome = Outcomes(evaluated).of(cluster)
     if cluster in decision.picked_names or cluster in decision.kept:
         return Advice(outcome)
     budget = _Budget(_affordable_runs(decision, _ADVICE_EVALUATIONS) if runs is None else runs)
     for axis in candidate_changes(decision, cluster):
         _try_axis(decision, axis, budget, lambda each: not each.is_failed and cluster in _placed(each))
-    return Advice(outcome, tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
+    found = (tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
+    return Advice(outcome, *found, is_rescheduled=evaluated is not decision)
+
+
+def evaluated_decision(decision: Decision, cluster: str) -> Decision:
+    """Return what explains a cluster: a decision that evaluated no cluster is rescheduled for that."""
+    is_evaluated = decision.kind not in (CycleKind.NOTHING_TO_DO, CycleKind.SCALE_DOWN)
+    if is_evaluated or cluster in decision.kept or cluster in decision.unscheduled:
+        return decision
+    return schedule(decision.cycle.rescheduled())
 
 
 def how_to_fulfil(decision: Decision, *, runs: int | None = None) -> tuple[Suggestion, ...]:

@@ -59,6 +59,7 @@ class BlockReason(StrEnum):
     PAUSED = "paused"
     STOPPED = "stopped"
     NOT_IN_FLEET = "not-in-fleet"
+    NOT_MONITORED = "not-monitored"
     UNREACHABLE = "unreachable"
     RETRY_LATER = "retry-later"
     BEING_REMOVED = "being-removed"

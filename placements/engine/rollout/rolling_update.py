@@ -154,7 +154,7 @@ def _block_reason(
         if state.is_done(cluster):
             return None
         if cluster.is_in_fleet:
-            return BlockReason.UNREACHABLE
+            return BlockReason.UNREACHABLE if cluster.has_driver else BlockReason.NOT_MONITORED
         return BlockReason.NOT_IN_FLEET if cluster.wanted is not None else None
     if update is None:
         return None

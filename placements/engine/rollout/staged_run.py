@@ -321,7 +321,9 @@ class StagedRunState:
     """Everything that decides about a staged run, as it is `at` a moment.
 
     `spec_state` is what its author wants. A cluster that is missing from `clusters` has left the fleet.
-    `approvals`, `skipped_waits` and `retries` are actions of users, and when. `revalidated` is what
+    `approvals`, `skipped_waits` and `retries` are actions of users: when a request was approved, since when
+    the skipped wait of a stage counts, after how many failures a cluster is to be retried. They are matched
+    by these, as the clocks of those who act may differ from that of the worker. `revalidated` is what
     `initialise` returns now for the strategy that the run froze; without it nothing is validated. `others`
     are the other runs of the placement that have not ended.
     """
@@ -332,7 +334,7 @@ class StagedRunState:
     at: datetime
     approvals: Mapping[Approval, datetime] = field(default_factory=dict)
     skipped_waits: Mapping[str, datetime] = field(default_factory=dict)
-    retries: Mapping[str, datetime] = field(default_factory=dict)
+    retries: Mapping[str, int] = field(default_factory=dict)
     revalidated: StagedRunPlan | CannotStart | None = None
     others: tuple[StagedRunPlan, ...] = ()
 

@@ -82,9 +82,9 @@ class StagedPlanner:
         since = max(reported_at or self.state.at, step.started_at or self.state.at)
         if self._is_done(step, removing=removing):
             return replace(step, done_at=since, failed_at=None)
-        is_of_last_try = reported_at is None or step.tried_at is None or reported_at >= step.tried_at
         is_ours = removing or (cluster.running or "") == step.version
-        has_failed = cluster.has_failed and step.failed_at is None and is_of_last_try and is_ours
+        is_of_last_try = is_ours and cluster.attempts >= step.attempt
+        has_failed = cluster.has_failed and step.failed_at is None and is_of_last_try
         return step.fail(since) if has_failed else step
 
     def taken_over(self, stage: Stage) -> tuple[str, ...]:
@@ -134,14 +134,19 @@ class StagedPlanner:
         return self.delete(run)
 
     def advance_stage(self, run: StagedRunPlan) -> StagedRunPlan:
-        """Do for the current stage what can be done now; one without clusters is skipped with its gates."""
+        """Do for the current stage what can be done now; one without clusters is skipped with its gates.
+
+        An approval counts once it was requested (lifecycle A.12), whatever the clocks say.
+        """
         stage = run.current
         if not stage.steps:
             return run.with_current(replace(stage, ended_at=self.state.at))
         if not stage.may_start:
-            requested = stage.requested_before_at or self.state.at
-            approved = self._approved_at(Approval(stage.name, ApprovalPoint.BEFORE), requested)
-            stage = replace(stage, requested_before_at=requested, approved_before_at=approved)
+            approval, requested = Approval(stage.name, ApprovalPoint.BEFORE), stage.requested_before_at
+            approved = self.state.approvals.get(approval) if requested else None
+            stage = replace(
+                stage, requested_before_at=requested or self.state.at, approved_before_at=approved
+            )
         if not stage.may_start:
             return run.with_current(stage)
 
@@ -150,21 +155,15 @@ class StagedPlanner:
         if not stage.updated_at:
             return run
         if not stage.may_end:
-            requested = stage.requested_after_at or self.state.at
-            approved = self._approved_at(Approval(stage.name, ApprovalPoint.AFTER), requested)
-            stage = replace(stage, requested_after_at=requested, approved_after_at=approved)
+            approval, requested = Approval(stage.name, ApprovalPoint.AFTER), stage.requested_after_at
+            approved = self.state.approvals.get(approval) if requested else None
+            stage = replace(stage, requested_after_at=requested or self.state.at, approved_after_at=approved)
         is_over = stage.may_end and self._has_waited(run)
         return run.with_current(replace(stage, ended_at=self.state.at) if is_over else stage)
 
-    def _approved_at(self, approval: Approval, requested: datetime) -> datetime | None:
-        """Return when it was approved; an approval before the request does not count (lifecycle A.12)."""
-        approved = self.state.approvals.get(approval)
-        return approved if approved is not None and approved >= requested else None
-
     def _has_waited(self, run: StagedRunPlan) -> bool:
-        until, done = _waits_until(run), run.current.updated_at
-        skipped = self.state.skipped_waits.get(run.current.name)
-        return until is None or until <= self.state.at or bool(skipped and done and skipped >= done)
+        until, skipped = _waits_until(run), self.state.skipped_waits.get(run.current.name)
+        return until is None or until <= self.state.at or skipped == run.current.updated_at
 
     def start_clusters(self, stage: Stage) -> Stage:
         """Start as many clusters as may run at once, in their order; what failed is tried again when due.
@@ -188,8 +187,7 @@ class StagedPlanner:
         for step in stage.steps:
             if step.failed_at is None or step.retry_at is None or not self._is_reachable(step):
                 continue
-            requested = self.state.retries.get(step.name)
-            if step.retry_at <= self.state.at or (requested is not None and requested >= step.failed_at):
+            if step.retry_at <= self.state.at or self.state.retries.get(step.name) == step.failures:
                 due[step.name] = replace(step, tried_at=self.state.at, failed_at=None)
         return stage.with_steps(due)
 

@@ -50,7 +50,7 @@ class ClusterState:
     the result. APPLIED is not ready, also when it was available before; `untrackable_since` is when it was
     applied, given once nothing but time can tell: all that can be observed is ready, and some kind cannot be.
     `attempts` have been made at what runs; after a failure the next is due at `retry_at`, None for at once.
-    `unreachable_since` is set once the heartbeat limit has passed.
+    `unreachable_since` is set once the heartbeat limit has passed, and where no driver applies anything.
     """
 
     name: str
@@ -63,6 +63,7 @@ class ClusterState:
     unreachable_since: datetime | None = None
     is_in_fleet: bool = True
     phase_changed_at: datetime | None = None
+    has_driver: bool = True
 
     @property
     def is_reachable(self) -> bool:  # work can be started here now
@@ -84,7 +85,8 @@ class ClusterState:
         """Return the state after work has ended in this phase; `replace` takes three times as long."""
         rest = (self.untrackable_since, self.attempts, self.retry_at, self.unreachable_since)
         return ClusterState(
-            self.name, self.wanted, running, phase, *rest, self.is_in_fleet, self.phase_changed_at
+            *(self.name, self.wanted, running, phase, *rest, self.is_in_fleet),
+            *(self.phase_changed_at, self.has_driver),
         )
 
 

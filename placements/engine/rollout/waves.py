@@ -3,7 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from placements.engine.rollout.actions import Action, Remove, RollingUpdateResult, StartUpdate
+from placements.engine.rollout.actions import (
+    Action,
+    InProgressCluster,
+    Remove,
+    RollingUpdateResult,
+    StartUpdate,
+)
 from placements.engine.rollout.budget import BudgetKind, Budgets, budgets_of
 from placements.engine.rollout.rolling_update import (
     PendingUpdate,
@@ -26,10 +32,14 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class WavePlan:
-    """The waves, and the result when none is left: finished, or which clusters are blocked and by what."""
+    """The waves, and the result when none is left: finished, or which clusters are blocked and by what.
+
+    `in_progress` is what was started already and is in no wave.
+    """
 
     waves: tuple[Wave, ...]
     rest: RollingUpdateResult
+    in_progress: tuple[InProgressCluster, ...] = ()
 
 
 def plan_waves(state: RolloutState) -> WavePlan:
@@ -47,7 +57,8 @@ def plan_waves(state: RolloutState) -> WavePlan:
         for number, (started, budgets) in enumerate(batches, 1)
     ]
     everything = [update.action for started, _ in batches for update in started]
-    return WavePlan(tuple(waves), next_actions(completed(clear, everything)))
+    rest = next_actions(completed(clear, everything))
+    return WavePlan(tuple(waves), rest, plan_work(clear).in_progress)
 
 
 def _batches(state: RolloutState) -> Iterator[tuple[list[PendingUpdate], Budgets]]:

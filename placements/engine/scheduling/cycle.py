@@ -1,7 +1,7 @@
 """One scheduling cycle: all inputs of a decision, and nothing else."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -47,6 +47,10 @@ class Cycle:
     def ocm_options(self) -> OcmOptions:
         """Return the options of `ocm`. Raise Faults for invalid ones."""
         return parse_ocm_options(dict(self.options))
+
+    def rescheduled(self) -> "Cycle":
+        """Return the cycle as rescheduling runs it: no cluster is kept, each counts as placed before."""
+        return replace(self, bindings=tuple(replace(one, is_current=False) for one in self.bindings))
 
     @cached_property
     def live_bindings(self) -> tuple[PlacedBinding, ...]:

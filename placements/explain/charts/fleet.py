@@ -28,6 +28,7 @@ STATES = {
     "eligible": _State(Color.OK, "", "", "ready"),
     "joining": _State(Color.NEUTRAL, ".", "◔", "joining"),
     "cordoned": _State(Color.ATTENTION, "/", "▲", "cordoned"),
+    "heartbeat late": _State(Color.ATTENTION, "\\", "◷", "heartbeat late"),
     "not eligible": _State(Color.FAILED, "x", "✗", "not ready"),
     "leaving": _State(Color.BLOCKED, "-", "‖", "leaving"),
 }
@@ -194,6 +195,9 @@ def state_filter(state: str) -> str:
     return state.replace(" ", "-")
 
 
+_LIGHT = {"eligible", "cordoned", "heartbeat late"}
+
+
 def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
     total = sum(len(members) for *_, members in blocks)
     is_named = total <= NAMED_UP_TO
@@ -220,7 +224,7 @@ def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
     places = {state: place for place, state in enumerate(STATES)}
     signs = {state: one.sign for state, one in STATES.items()}
     # Dark text where every cell is of a light color; else Plotly chooses for each.
-    is_light = {state for *_, members in blocks for _, state in members} <= {"eligible", "cordoned"}
+    is_light = {state for *_, members in blocks for _, state in members} <= _LIGHT
     return figure(
         heatmap(
             each(lambda cell: places[cell[1]], none=None),

@@ -12,6 +12,7 @@ from placements.explain.rollouts import progress_sentence, result_sentences
 from placements.explain.vocabulary import joined
 from placements.management.rollout_command import RolloutCommand
 from placements.services.disruption.restore import fresh_schedule
+from placements.services.health import health_of
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
 from placements.services.rescheduling import reschedule
 from placements.services.results import get_placement
@@ -63,15 +64,20 @@ def _status(name: str, *, now: datetime) -> str:
     if run is None:
         return f"{name} has no rollout yet"
     result, progress = report_of(run).result, progress_of(run, now=now)
-    sentence = progress_sentence(progress, result.budgets if result else None) if progress else None
+    sentence = (
+        progress_sentence(progress, result.budgets if result else None, is_initial=run.is_initial)
+        if progress
+        else None
+    )
     document = {
+        "pausedBy": row.paused_by or None,
         "run": run.number,
         "state": run.state,
+        "health": health_of(row, now=now).summary,
         "progress": sentence,
-        "pausedBy": row.paused_by or None,
         "stopped": row.is_stopped,
         "heldAt": row.pinned_snapshot,
         "endedBecause": run.ended_reason or None,
-        **(result_sentences(result) if result else {}),
+        **(result_sentences(result, is_initial=run.is_initial) if result else {}),
     }
     return json.dumps(document, ensure_ascii=False, indent=2)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import (
@@ -25,8 +26,10 @@ from clusters.fleet import EligibilityKind
 from clusters.models import FleetState, MemberCluster, Membership
 from fleetui.models import Event
 from fleetui.polling import PreparedQuery
+from placements.explain.health import PlacementHealth
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.models import (
+    CHANGES_CLUSTERS,
     Decision,
     DecisionRecord,
     Placement,
@@ -38,6 +41,7 @@ from placements.models import (
 from placements.services.decisions.records import problems_of
 from placements.services.filters import PlacementFilterState, counts_in_all, decisions_of, latest_decisions
 from placements.services.fleet.queries import Skew, skews_of
+from placements.services.health import healths_of
 from placements.services.rollouts.queries import runs_to_show
 
 MOST = 5
@@ -154,10 +158,13 @@ def clusters_in_need() -> tuple[list[MemberCluster], list[MemberCluster]]:
 
 
 def last_decisions(*, most: int = 10) -> QuerySet[Any]:
-    """Return the latest decisions, each with `before`, the id of the previous decision of its placement."""
+    """Return the latest decisions that changed clusters.
+
+    Each has `before`, the id of the previous decision of its placement.
+    """
     earlier = Decision.objects.filter(placement=OuterRef("placement"), number=OuterRef("number") - 1)
     before = Subquery(earlier.values("record__decision_id")[:1])
-    return decisions_of().annotate(before=before).order_by("-id")[:most]
+    return decisions_of().filter(CHANGES_CLUSTERS).annotate(before=before).order_by("-id")[:most]
 
 
 MANY_CLUSTERS = 200
@@ -166,9 +173,10 @@ MANY_CLUSTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class PlacementHeadroom:
-    """A placement with its skews and its latest rollout or staged update run."""
+    """A placement with its status, its skews and its latest rollout or staged update run."""
 
     placement: Placement
+    health: PlacementHealth
     skews: list[Skew]
     run: Rollout | None
     staged: StagedRun | None = None
@@ -191,9 +199,9 @@ def least_headroom(*, most: int = 10) -> list[PlacementHeadroom]:
 
 
 def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
-    """Return these placements, which have to be loaded with `staleness_check`, with skews and rollouts.
+    """Return status, skews and rollouts of placements, which have to be loaded with `staleness_check`.
 
-    One query; a second one for placements with staged update runs.
+    Three queries; a fourth one for placements with staged update runs.
     """
     staged: dict[int | None, StagedRun] = {}
     staged_ids = [one.pk for one in placements if one.is_staged]
@@ -206,7 +214,11 @@ def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     others = [one for one in placements if one.pk not in staged]
     rows = runs_to_show().filter(placement__in=others, number=F("placement__runs_made"))
     runs = {row.placement_id: row for row in rows if row.placement_id}
-    return [PlacementHeadroom(one, skews_of(one), runs.get(one.pk), staged.get(one.pk)) for one in placements]
+    healths = healths_of(placements, now=datetime.now(UTC))
+    return [
+        PlacementHeadroom(one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk))
+        for one in placements
+    ]
 
 
 def ineligible_counts() -> list[tuple[str, int]]:

@@ -17,6 +17,7 @@ from fleetui.apimachinery.kinds import MEMBER_KIND
 from placements.models import Placement, Resource
 from placements.services.demo.fleets import demo_of
 from placements.services.demo.model import SIMULATED_ANNOTATION, Demo
+from placements.services.disruption.drains import end_drains_of
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import apply_resources, delete_resources
@@ -100,6 +101,7 @@ def remove_demo(*, by: User | None, now: datetime) -> Loaded:
     if resources:
         delete_resources(resources, by=by, now=now)
     if clusters:
+        end_drains_of(names, by=by, now=now)
         forget(clusters, verb="removed", by=by, now=now)
     return Loaded(len(clusters), len(resources), len(placements))
 

@@ -3,7 +3,7 @@
 The state of a drain is in the database, so any worker can continue it, also after a crash.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
@@ -251,6 +251,12 @@ def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
         raise ActionNotAllowed(f"{cluster} is not being drained; there is nothing to cancel")
     _end(running, Drain.State.CANCELLED, f"cancelled by {actor_name(by)}", by=by, now=now)
     return running
+
+
+def end_drains_of(clusters: Collection[str], *, by: User | None, now: datetime) -> None:
+    """End the drains of clusters that are removed at once."""
+    for row in Drain.objects.filter(cluster_name__in=clusters, state=Drain.State.RUNNING).order_by("pk"):
+        _end(row, Drain.State.CANCELLED, "the cluster has left the fleet", by=by, now=now)
 
 
 def advance_drains(*, now: datetime) -> int:

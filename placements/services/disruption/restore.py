@@ -5,7 +5,7 @@ present cluster only wins ties. `services/rescheduling.py` writes it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from clusters.fleet import Fleet
@@ -115,7 +115,7 @@ def uncordoned(fleet: Fleet, name: str) -> Fleet:
 
 
 def _fresh(name: str, cycle: Cycle) -> Fresh:
-    decision = schedule(from_scratch(cycle))
+    decision = schedule(cycle.rescheduled())
     before = _active(cycle.live_bindings)
     after = before if decision.is_failed else _active(decision.bindings_after)
     return Fresh(
@@ -126,10 +126,6 @@ def _fresh(name: str, cycle: Cycle) -> Fresh:
         placed_after=len(after),
         is_fulfilled=decision.is_fulfilled,
     )
-
-
-def from_scratch(cycle: Cycle) -> Cycle:
-    return replace(cycle, bindings=tuple(replace(one, is_current=False) for one in cycle.bindings))
 
 
 def _active(bindings: Iterable[BindingValue]) -> frozenset[str]:

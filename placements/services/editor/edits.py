@@ -5,7 +5,7 @@ from typing import Any
 
 from fleetui.apimachinery.errors import Keys, split_path
 from fleetui.apimachinery.yaml_edit import Change, RemoveValue, SetValue, UneditableYaml, changed, edit
-from placements.services.editor.form import ABSENT, POLICY, PlacementForm, at
+from placements.services.editor.form import ABSENT, POLICY, FieldGroup, PlacementForm, at
 from placements.services.editor.validation import PlacementDraft
 
 _ROOTS = 2
@@ -51,13 +51,26 @@ def add_row(draft: PlacementDraft, name: str) -> str:
     group = next((one for one in _form_of(draft).all_groups if one.name == name and one.can_add), None)
     if group is None:
         raise KeyError(name)
-    rows = at(draft.data, group.keys)
     if group.is_single:
         return edit(draft.text, [SetValue(group.keys, group.new)])
+    return _added(draft, group, group.new)
+
+
+def _added(draft: PlacementDraft, group: FieldGroup, new: Any) -> str:
+    rows = at(draft.data, group.keys)
     if rows == []:  # removed first, so that the new row is written as people write one
-        return edit(draft.text, [_drop(draft.data, group.keys), SetValue((*group.keys, 0), group.new)])
+        return edit(draft.text, [_drop(draft.data, group.keys), SetValue((*group.keys, 0), new)])
     place = len(rows) if isinstance(rows, list) else 0
-    return edit(draft.text, [SetValue((*group.keys, place), group.new)])
+    return edit(draft.text, [SetValue((*group.keys, place), new)])
+
+
+def pick_resource(draft: PlacementDraft, selector: Mapping[str, str]) -> str:
+    """Return the text with a resource selector, in place of the first empty one. Raise UneditableYaml."""
+    form = _form_of(draft)
+    empty = next((row for row in form.resources.rows if not at(draft.data, (*row.keys, "kind"))), None)
+    if empty is None:
+        return _added(draft, form.resources, dict(selector))
+    return edit(draft.text, [SetValue((*empty.keys, key), value) for key, value in selector.items()])
 
 
 def remove_row(draft: PlacementDraft, name: str) -> str:

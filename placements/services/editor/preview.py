@@ -1,5 +1,6 @@
 """A manifest or a draft scheduled on the fleet as it is, without saving anything."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -24,7 +25,7 @@ from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import ClusterResourcePlacement, placement_caveats
+from placements.manifests.placement import ClusterResourcePlacement, is_reserved_namespace, placement_caveats
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
 from placements.services.editor.form import PlacementForm, at
@@ -37,6 +38,7 @@ from placements.services.snapshots import content_hash, draft_cycle
 
 _MOST_STEPS, _MOST_CLUSTERS_FOR_BOUND = 2_000, 1_000
 _MOST_SELECTORS = 10
+_MOST_CHOICES = 200
 _MOST_PLANNED = 200
 
 
@@ -162,7 +164,11 @@ class SchedulePreview:
                 state = replace(context.state, strategy=strategy)
                 if saved.pinned_snapshot is not None and context.target:
                     version = version_of(context.target, manifest)
-            wanted = dict.fromkeys(sorted(self.placed_after), version)
+            after: Iterable[str] = sorted(self.placed_after)
+            if not self.selection.objects and (saved is None or saved.pinned_snapshot is None):
+                holding = {one.name for one in state.clusters if one.has_resources}
+                after = [name for name in after if name in holding]
+            wanted = dict.fromkeys(after, version)
             return plan_waves(state.with_wanted(wanted, manifest.spec.policy))
 
     def waves(self, *, now: datetime) -> tuple[int, ...] | None:
@@ -241,6 +247,17 @@ class DraftPreview:
         )
 
     @cached_property
+    def hub_choices(self) -> tuple[tuple[str, str], ...]:
+        """What the picker of resources offers: the identity and the words of each, Namespaces first."""
+        found = [one for one in self.objects if not one.namespace]
+        found = [one for one in found if one.kind != "Namespace" or not is_reserved_namespace(one.name)]
+        found.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
+        return tuple(
+            (f"{one.api_version} {one.kind} {one.name}", f"{one.kind} {one.name}")
+            for one in found[:_MOST_CHOICES]
+        )
+
+    @cached_property
     def suggestions(self) -> dict[str, Suggestions]:
         """What every list of suggestions holds, by its id."""
         if self.form is None:
@@ -257,16 +274,17 @@ def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: dateti
     """Check a draft against the hub, and schedule what can be."""
     fleet, objects = current_fleet().fleet, tuple(hub_objects())
     selection, errors = Selection(()), list(draft.errors)
-    if draft.manifest is not None:
-        name = draft.manifest.metadata.name
+    readable = draft.manifest or draft.valid_part
+    if readable is not None:
+        name = readable.metadata.name
         found = reserved_name_errors(name)
         if saved is not None:
-            found += immutable_field_errors(saved, draft.manifest, draft.data)
+            found += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
         elif Placement.objects.filter(name=name).exists():
             message = f"a placement {name} exists already: edit that one, or give this one another name"
             found.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
         try:
-            selection = selection_of(draft.manifest, objects)
+            selection = selection_of(draft.manifest, objects) if draft.manifest else selection
         except InvalidManifest as invalid:
             found += invalid.faults
         errors += draft.with_lines(found)

@@ -14,12 +14,12 @@ from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import LONGEST_NAME, Draft, Placement
-from placements.services.disruption.restore import from_scratch
 from placements.services.editor.preview import SchedulePreview, preview
 from placements.services.editor.templates import template_named
 from placements.services.resources.queries import selection_of
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import load_rollout_context
+from placements.services.rollouts.queries import applied_names
 from placements.services.snapshots import cycles_of
 
 
@@ -29,7 +29,7 @@ def preview_reschedule(placement: Placement) -> SchedulePreview:
     selection = selection_of(manifest)
     [(_, cycle)] = cycles_of([placement], current_fleet().fleet)
     return SchedulePreview(
-        manifest, schedule(from_scratch(cycle)), selection, placement, is_incremental=False
+        manifest, schedule(cycle.rescheduled()), selection, placement, is_incremental=False
     )
 
 
@@ -58,8 +58,12 @@ def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], in
 
 
 @collector_paused()
-def plan_now(placement: Placement, *, now: datetime) -> WavePlan:
-    return plan_waves(load_rollout_context(placement, now=now).state)
+def plan_now(placement: Placement, *, now: datetime) -> tuple[WavePlan, dict[str, str]]:
+    """Return the plan of a placement, and the names of the versions in it: `r4`."""
+    context = load_rollout_context(placement, now=now)
+    wanted = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
+    target = dict.fromkeys(wanted, f"r{context.target.number}") if context.target else {}
+    return plan_waves(context.state), {**target, **applied_names(placement.pk)}
 
 
 def plan_of_draft(manifest: ClusterResourcePlacement, *, now: datetime) -> WavePlan:

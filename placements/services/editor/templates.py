@@ -17,8 +17,8 @@ spec:
   resourceSelectors:
     - group: ""
       version: v1
-      kind: Namespace
-      name: my-namespace
+      kind: ""
+      name: ""
   policy:
 """
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from django.db.models.functions import Coalesce, RowNumber
 
 from clusters.filters import ClusterListState, label_of, standing
 from clusters.models import MemberCluster
+from placements.engine.advice.diagnosis import not_selected
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.scheduler import schedule
@@ -116,38 +117,40 @@ class Headroom:
 
 
 def headroom_of(cycle: Cycle) -> Headroom:
-    """Compare the placed clusters with the limits and with a cycle without bindings."""
-    fresh = schedule(replace(cycle, bindings=()))
+    """Compare the placed clusters with the limits, and with what rescheduling would select."""
+    fresh = schedule(cycle.rescheduled())
     if fresh.is_failed or fresh.kind is CycleKind.NO_NAMES:
         return Headroom((), ())
-    wanted = {*fresh.picked_names, *fresh.kept}
     placed = np.nonzero(cycle.is_active)[0]
-    stale = [cycle.fleet.names[place] for place in placed.tolist() if cycle.fleet.names[place] not in wanted]
+    stale = not_selected(fresh, [cycle.fleet.names[place] for place in placed.tolist()])
     candidates, skews = fresh.candidates, list[Skew]()
     if candidates is None:
-        return Headroom((), tuple(stale))
+        return Headroom((), stale)
     for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
         counts = groups.count(placed)
         outlook = candidates.strategy.outlook(one, groups, counts)
         if is_limit(one, outlook):  # of a soft constraint only where its skew is scored
             skews.append(Skew(one.topology_key, imbalance(counts, outlook), one.max_skew, is_hard(one)))
-    return Headroom(tuple(skews), tuple(stale))
+    return Headroom(tuple(skews), stale)
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A placement with stale picks: the first names and the count."""
+    """A placement with stale picks: the first names, the count, and when that was computed."""
 
     placement: str
     names: tuple[str, ...]
     count: int
+    checked_at: datetime
 
 
-def stale_placements(*, most: int) -> tuple[list[Stale], int]:
+def stale_placements(*, most: int, placement: str = "") -> tuple[list[Stale], int]:
     """Return the first placements with stale picks, by name, and the number of such placements."""
-    rows = StalePick.objects.values_list("staleness_check__placement__name").annotate(count=Count("pk"))
+    columns = ("staleness_check__placement__name", "staleness_check__checked_at")
+    rows = StalePick.objects.values_list(*columns).annotate(count=Count("pk"))
+    rows = rows.filter(staleness_check__placement__name=placement) if placement else rows
     counts = list(rows.order_by("staleness_check__placement__name"))
-    first = dict(counts[:most])
+    first = {name: (at, count) for name, at, count in counts[:most]}
     names: dict[str, list[str]] = defaultdict(list)
     if first:
         owner = "staleness_check__placement__name"
@@ -156,7 +159,8 @@ def stale_placements(*, most: int) -> tuple[list[Stale], int]:
         picks = picks.annotate(place=place).filter(place__lte=MOST_NAMES).order_by("cluster_name")
         for placement, name in picks.values_list(owner, "cluster_name"):
             names[placement].append(name)
-    return [Stale(name, tuple(names[name]), count) for name, count in first.items()], len(counts)
+    found = [Stale(name, tuple(names[name]), count, at) for name, (at, count) in first.items()]
+    return found, len(counts)
 
 
 def stale_on(names: Collection[str]) -> dict[str, int]:

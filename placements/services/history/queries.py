@@ -16,7 +16,7 @@ from fleetui.models import Event
 from fleetui.pagination import BadCursorError
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import SEMANTICS_ANNOTATION, is_ocm_placement
-from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnapshot, ResourceSnapshot
 
 Document = dict[str, Any]
 
@@ -74,12 +74,18 @@ class PolicyRestore:
     is_current: bool
 
 
-def history_of(placement: Placement, *, size: int, after: str | None = None) -> PlacementHistory:
-    """Return one page of the history of a placement. Raise BadCursorError."""
+def history_of(
+    placement: Placement, *, size: int, after: str | None = None, is_folded: bool = False
+) -> PlacementHistory:
+    """Return one page of the history of a placement; `is_folded` without decisions that changed no cluster.
+
+    Raise BadCursorError.
+    """
+    decisions = placement.decisions.select_related("record").defer("record__content")
     tables: tuple[tuple[EntryKind, QuerySet[Any]], ...] = (
         (EntryKind.POLICY, placement.policy_snapshots.all()),
         (EntryKind.RESOURCES, placement.resource_snapshots.all()),
-        (EntryKind.DECISION, placement.decisions.select_related("record").defer("record__content")),
+        (EntryKind.DECISION, decisions.filter(CHANGES_CLUSTERS) if is_folded else decisions),
     )
     position = None if after is None else _parse_cursor(after)
     entries: list[HistoryEntry] = []

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
-from fleetui.audit import actor_name
+from fleetui.audit import SYSTEM, actor_name
 from fleetui.concurrency import retry_on_conflict
 from placements.manifests.override import (
     ClusterResourceOverride,
@@ -86,7 +86,8 @@ def save_override(
             for key in keys
         )
     _take_snapshot(row, manifest, by=by, now=now)
-    _enqueue_affected(row.placement_name, before | set(keys))
+    trigger = f"{manifest.kind} {label} {saved.result}"
+    _enqueue_affected(row.placement_name, before | set(keys), trigger=trigger, by=actor_name(by))
     return saved
 
 
@@ -108,7 +109,8 @@ def delete_override(
     _snapshots_of(row).update(is_latest=False)
     prune_override_snapshots(row, keep=0)
     delete_row(row, NOUNS[kind], by=by, now=now, label=label)
-    _enqueue_affected(row.placement_name, targets)
+    trigger = f"{kind} {label} deleted"
+    _enqueue_affected(row.placement_name, targets, trigger=trigger, by=actor_name(by))
 
 
 def _save_errors(
@@ -163,17 +165,18 @@ def _snapshots_of(row: Override) -> Any:
     return OverrideSnapshot.objects.filter(kind=row.kind, namespace=row.namespace, override_name=row.name)
 
 
-def labels_changed() -> None:
+def labels_changed(trigger: str) -> None:
     for placement in Override.objects.values_list("placement_name", flat=True).distinct():
         targets = OverrideTarget.objects.filter(override__placement_name=placement)
-        _enqueue_affected(placement, targets.values_list(*KEY))
+        _enqueue_affected(placement, targets.values_list(*KEY), trigger=trigger, by=SYSTEM)
 
 
-def _enqueue_affected(placement: str, targets: Iterable[TargetKey]) -> None:
+def _enqueue_affected(placement: str, targets: Iterable[TargetKey], *, trigger: str, by: str) -> None:
     """Enqueue the rollouts of the placements that have one of the resources (lifecycle A.6)."""
     wanted = frozenset(targets)
     latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
     if placement:
         latest = latest.filter(placement__name=placement)
     rows = latest.values_list("placement_id", "identities").iterator()
-    enqueue_rollout(pk for pk, identities in rows if not wanted.isdisjoint(target_keys(identities)))
+    ids = [pk for pk, identities in rows if not wanted.isdisjoint(target_keys(identities))]
+    enqueue_rollout(ids, trigger=trigger, by=by)

@@ -36,10 +36,10 @@ def refresh_resources(
         selected = selection_of(manifest).objects
     except InvalidManifest as found:
         faults = [{"path": one.path, "code": one.code, "message": str(one)} for one in found.faults]
-        _note(placement, faults)
+        _note(placement, faults, count=None)
         return False
     with transaction.atomic():
-        _note(placement, [])
+        _note(placement, [], count=len(selected))
         is_staged = manifest.spec.strategy.type is StrategyType.EXTERNAL
         if not is_staged and placement.pinned_snapshot is None:
             take_resource_snapshot(placement, tuple(map(sanitised, selected)), by=SYSTEM, now=now)
@@ -77,9 +77,11 @@ def take_resource_snapshot(
     return snapshot
 
 
-def _note(placement: Placement, faults: list[dict[str, str]]) -> None:
+def _note(placement: Placement, faults: list[dict[str, str]], *, count: int | None) -> None:
     unmoved = Placement.objects.filter(
         pk=placement.pk, revision=placement.revision, selection_observed=placement.selection_observed
     )
-    if not unmoved.update(selection_observed=placement.selection_generation, selection_faults=faults):
+    if not unmoved.update(
+        selection_observed=placement.selection_generation, selection_faults=faults, selected_count=count
+    ):
         raise PlacementChanged

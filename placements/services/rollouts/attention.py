@@ -63,7 +63,7 @@ def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
 
 
 def needs_attention() -> list[AttentionItem]:
-    """Return the first items of each kind, the worst kind first; five queries, however many there are."""
+    """Return the first items of each kind, the worst kind first; six queries, however many there are."""
     failed, suspended = _failed_and_suspended()
     rows = Rollout.objects.filter(_RUNNING, _STALLED | _UNREACHABLE | _BLOCKED_REMOVALS)
     rows = rows.order_by("placement_name").select_related("placement")
@@ -88,7 +88,15 @@ def needs_attention() -> list[AttentionItem]:
             add("held-back", run, blocked_removals_sentence(result.blocked_removals))
     stalled, cut_off, blocked_removals = (each[:MOST] for each in items.values())
     staged = _staged_in_progress()
-    return [*failed, *_staged_failed(), *stalled, *cut_off, *staged, *blocked_removals, *suspended]
+    in_progress = [*stalled, *cut_off, *staged, *blocked_removals]
+    return [*failed, *_staged_failed(), *_without_resources(), *in_progress, *suspended]
+
+
+def _without_resources() -> list[AttentionItem]:
+    rows = Placement.objects.filter(selected_count=0, pinned_snapshot=None, deleting_since=None)
+    words = "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
+    names = rows.filter(selection_faults=[]).order_by("name").values_list("name", flat=True)
+    return [AttentionItem("no-resources", name, "attention", words, None) for name in names[:MOST]]
 
 
 def _failures() -> dict[str, tuple[str, str]]:

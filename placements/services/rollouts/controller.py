@@ -11,9 +11,9 @@ from fleetui.audit import SYSTEM, AuditEvent, record
 from fleetui.bulk import batched, claim_batch
 from placements.engine.rollout.actions import Action, Remove, RollingUpdateResult, RunPhase
 from placements.engine.rollout.rolling_update import needs_run, next_actions
-from placements.engine.rollout.state import EMPTY, Suspension
+from placements.engine.rollout.state import EMPTY, Phase, Suspension
 from placements.engine.rollout.waves import plan_waves, rollout_progress
-from placements.explain.rollouts import result_document
+from placements.explain.rollouts import finished_reason, result_document
 from placements.manifests.binding import BindingState
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, RolloutSample
 from placements.services.conditions import update_conditions
@@ -24,10 +24,16 @@ from placements.services.rollouts.staged_controller import sync_staged_runs
 from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
 
 
-def finish_deletion(placement: Placement) -> bool:
-    """Delete the row of a placement under deletion once no cluster holds anything of it."""
+def finish_deletion(placement: Placement, *, now: datetime) -> bool:
+    """Delete the row of a placement under deletion once no cluster holds anything of it.
+
+    Its rollout ends with it: without a placement no action could end it.
+    """
     if placement.bindings.exclude(phase__in=EMPTY).exists():
         return False
+    if run := running_rollout(placement):
+        state = Rollout.State.FINISHED if run.is_deletion else Rollout.State.SUPERSEDED
+        end_run(run, state, "the placement was deleted", now=now)
     placement.bindings.all().delete()
     placement.delete()
     return True
@@ -135,14 +141,14 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
                 max_total=progress.max_total,
             )
         if is_over:
-            end_run(run, Rollout.State.FINISHED, "all clusters are up to date", now=now)
+            end_run(run, Rollout.State.FINISHED, finished_reason(state), now=now)
     elif state.suspension is Suspension.NONE and not state.deletion:
         _mark_synced(context, requeue_at=None, now=now)
     if is_over and placement.deleting_since:
         held = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
         placement.bindings.all().delete()
         keep_leftovers(placement.name, held, now=now)
-        finish_deletion(placement)
+        finish_deletion(placement, now=now)
         after = {"mayStillHold": held} if held else None
         record(AuditEvent("gone", PLACEMENT, placement.name, after=after), by=None, now=now)
 
@@ -248,8 +254,11 @@ def end_run(run: Rollout, state: Rollout.State, reason: str, *, now: datetime) -
     if ended.update(
         state=state, ended_at=now, ended_reason=reason, progress_version=run.progress_version + 1
     ):
-        if state != Rollout.State.FINISHED:
-            open_starts = ClusterUpdate.objects.filter(rollout=run, outcome="")
-            open_starts.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
+        open_starts = ClusterUpdate.objects.filter(rollout=run, outcome="")
+        if state == Rollout.State.FINISHED:  # what cannot be observed became available by time alone
+            untrackable = Binding.objects.filter(placement=run.placement_id, phase=Phase.APPLIED)
+            applied = open_starts.filter(cluster_name__in=untrackable.values("cluster_name"))
+            applied.update(outcome=ClusterUpdate.Outcome.AVAILABLE, ended_at=now)
+        open_starts.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
         name, after = f"{run.placement_name}/{run.number}", {"because": reason}
         record(AuditEvent(state, ROLLOUT, name, after=after), by=None, now=now)

@@ -81,7 +81,7 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding
     binding = Binding.objects.filter(placement=placement, cluster_name=cluster).first()
     if binding is None or binding.phase not in (Phase.FAILED, Phase.REMOVE_FAILED):
         raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
-    Binding.objects.filter(pk=binding.pk).update(retry_at=now)
+    Binding.objects.filter(pk=binding.pk).update(retry_at=None)
     record(AuditEvent("retried", PLACEMENT, name, after={"cluster": cluster}), by=by, now=now)
     enqueue_rollout([placement.pk])
     return binding

@@ -115,11 +115,21 @@ def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
 
 
 def version_names(run: Rollout) -> Mapping[str, str]:
-    """Return the names of the versions on the clusters of a rollout, by their resource snapshots: `r4`."""
-    rows = Binding.objects.filter(placement=run.placement_id, resource_snapshot__isnull=False)
+    """Return the names of the versions on the clusters of a rollout, by their resource snapshots: `r4`.
+
+    With overrides a cluster may want a version of its own.
+    """
+    names = applied_names(run.placement_id)
+    if run.resource_number is None:
+        return names
+    wanted = [one["wanted"] for one in (run.sync_result or {}).get("waiting", ()) if one["wanted"]]
+    return {**dict.fromkeys([*wanted, run.version], f"r{run.resource_number}"), **names}
+
+
+def applied_names(placement: int | None) -> dict[str, str]:
+    rows = Binding.objects.filter(placement=placement, resource_snapshot__isnull=False)
     pairs = rows.values_list("applied_version", "resource_snapshot__number").distinct()
-    names = {version: f"r{number}" for version, number in pairs.order_by("resource_snapshot__number")}
-    return names if run.resource_number is None else {**names, run.version: f"r{run.resource_number}"}
+    return {version: f"r{number}" for version, number in pairs.order_by("resource_snapshot__number")}
 
 
 @dataclass(frozen=True)
@@ -205,7 +215,7 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
                 waves.get(name),
                 update.outcome or Phase.APPLYING,
                 update.ended_at or update.started_at,
-                None if update.what == "remove" else version_name(update.version, report.names),
+                None if update.what == "remove" else version_name(run.version, report.names),
                 attempts=update.attempt,
                 message=update.message,
             )

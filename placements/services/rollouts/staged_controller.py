@@ -13,6 +13,7 @@ from placements.engine.rollout.staged_run import (
     RunStatus,
     StagedRunOutcome,
     StagedUpdateResult,
+    StageReason,
     run_from_plain,
 )
 from placements.engine.rollout.staged_update import ended, next_actions
@@ -120,6 +121,8 @@ def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> St
             target = take_resource_snapshot(placement, selected, by=by, now=now)
         except InvalidManifest:  # invalid resource selectors
             return None
+    if not target.objects_count and all(one.phase in EMPTY for one in context.bindings):
+        return ended(NO_PLAN.end(StagedRunOutcome.FAILED, now, StageReason("no-resources")))
     overrides = applying_to(placement.name, target)
     versions = Versions.of(target, context.manifest, overrides)
     names = [step.name for stage in found.stages for step in stage.steps]

@@ -13,7 +13,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
 from placements.engine.rollout.staged_run import StagedRunOutcome, WaitReason
-from placements.manifests.staged_update import parse_approval_request
+from placements.manifests.staged_update import approval_change_faults, parse_approval_request
 from placements.models import ApprovalRequest, StagedRun
 from placements.services.results import OperationResult
 from placements.services.rollouts.approvals import why_not_approve
@@ -68,11 +68,14 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
     """Approve a stage by the status of its request's document (lifecycle B.1.7). Raise InvalidManifest."""
     manifest = parse_approval_request(dict(document))
     run, stage = manifest.spec.parent_stage_rollout, manifest.spec.target_stage
-    requests = ApprovalRequest.objects.filter(run__name=run, stage=stage).select_related("run")
-    request = next((one for one in requests if str(one) == manifest.metadata.name), None)
+    name = manifest.metadata.name
+    requests = ApprovalRequest.objects.filter(stage=name.rpartition("-")[2]).select_related("run")
+    request = next((one for one in requests if str(one) == name), None)
     if request is None:
         message = f"stage {stage} of {run} has no request of this name"
         raise InvalidManifest([FieldError("metadata.name", "not-found", message, "a pending request")])
+    if faults := approval_change_faults(parse_approval_request(request.to_manifest()), manifest):
+        raise InvalidManifest(faults)
     if request.approved_at or not manifest.is_approved:
         return OperationResult.UNCHANGED
     try:
@@ -88,10 +91,10 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
 def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
     """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
     run = _locked(name)
-    waits = run.sync_result.get("waits", ())
-    if not any((one["reason"], one["stage"]) == (WaitReason.TIME, stage) for one in waits):
+    waits, updated_at = run.sync_result.get("waits", ()), plan_of(run).current.updated_at
+    if not any((one["reason"], one["stage"]) == (WaitReason.TIME, stage) for one in waits) or not updated_at:
         raise ActionNotAllowed(f"stage {stage} of {name} has no timed wait in progress")
-    run.skipped_waits = {**run.skipped_waits, stage: now.isoformat()}
+    run.skipped_waits = {**run.skipped_waits, stage: updated_at.isoformat()}
     _save(run, "wait skipped", {"stage": stage}, by=by, now=now)
     return run
 
@@ -100,10 +103,10 @@ def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> Stage
 def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedRun:
     """Retry a failed cluster immediately. Raise UnknownRunError, ActionNotAllowed where nothing failed."""
     run = _locked(name)
-    steps = plan_of(run).steps
-    if run.ended_at or not any(step.name == cluster and step.failed_at for step in steps):
+    failures = [step.failures for step in plan_of(run).steps if step.name == cluster and step.failed_at]
+    if run.ended_at or not failures:
         raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
-    run.retries = {**run.retries, cluster: now.isoformat()}
+    run.retries = {**run.retries, cluster: failures[-1]}
     _save(run, "retried", {"cluster": cluster}, by=by, now=now)
     return run
 

@@ -75,8 +75,10 @@ class _Hub:
                 placed.binding = replace(placed.binding, state=BindingState.BOUND)
         policy = parse_policy(step.get("policy"), semantics=self.semantics, path=f"{path}.policy")
 
-        content = policy.without_number()
-        if content != self.policy_of_snapshot:
+        # No webhook writes defaults here: on a hub without one, an explicit PickAll differs from no policy.
+        is_null = step.get("policy") is None and self.semantics is Semantics.KUBEFLEET
+        content = None if is_null else policy.without_number()
+        if content != self.policy_of_snapshot or self.snapshot < 0:
             self.policy_of_snapshot = content
             self.snapshot += 1
             self.status = None

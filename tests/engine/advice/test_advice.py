@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from placements.engine.advice.changes import ChangeKind, edited
 from placements.engine.advice.search import Advice, Suggestion, how_to_fulfil, why_not
 from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.scheduler import schedule
 from tests.builders import (
     binding,
@@ -277,3 +279,16 @@ def test_every_suggestion_is_true_and_minimal(decision: Decision, data: st.DataO
 @given(decision=decisions())
 def test_every_way_to_fulfil_fulfils(decision: Decision) -> None:
     assert all(schedule(one.change.changed()).is_fulfilled for one in how_to_fulfil(decision))
+
+
+def test_a_decision_that_ranked_nothing_explains_a_cluster_by_rescheduling() -> None:
+    members = fleet("a", "b", cluster("c", taints=[taint("gpu")]))
+    decision = decide(members, pick_n(1), binding("b"))
+    assert not decision.number_of_rounds
+
+    advice = why_not(decision, "c")
+    assert advice.is_rescheduled
+    assert advice.outcome.outcome is Outcome.FILTERED
+    assert advice.outcome.ruled_by is ReasonCode.UNTOLERATED_TAINT
+    assert why_not(decision, "a").outcome.outcome is Outcome.OUTRANKED
+    assert not why_not(decision, "b").is_rescheduled

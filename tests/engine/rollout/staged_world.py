@@ -92,7 +92,7 @@ class World:
     clusters: dict[str, ClusterState] = field(default_factory=dict)
     approvals: dict[Approval, datetime] = field(default_factory=dict)
     skipped: dict[str, datetime] = field(default_factory=dict)
-    retries: dict[str, datetime] = field(default_factory=dict)
+    retries: dict[str, int] = field(default_factory=dict)
     today: StagedRunPlan | CannotStart | None = None
     others: tuple[StagedRunPlan, ...] = ()
     tried: dict[str, int] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class World:
         self.tried[name] = attempt
         log.append(name)
         self.clusters[name] = replace(
-            self.clusters[name], phase=phase, running=version, phase_changed_at=self.now
+            self.clusters[name], phase=phase, running=version, attempts=attempt, phase_changed_at=self.now
         )
 
     def pass_time(self, seconds: float) -> None:

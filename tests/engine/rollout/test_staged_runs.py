@@ -181,14 +181,28 @@ def test_a_failed_cluster_keeps_its_place_and_is_tried_again_after_5_then_10_sec
     assert world.go_on().status is RunStatus.SUCCEEDED
 
 
+def test_a_failure_counts_by_its_attempt_whatever_the_clock_of_the_worker_that_saw_it() -> None:
+    world = of_three(1)
+    world.go()
+    before = world.now - timedelta(seconds=30)
+    world.clusters["c1"] = seen("c1", Phase.FAILED, NEW, before, attempts=1)
+
+    assert world.go().waits == (Wait(WaitReason.RETRY, "all", ("c1",), START + timedelta(seconds=5)),)
+
+    world.now += timedelta(seconds=5)
+    assert world.ask().actions == (StartUpdate("c1", NEW, UpdateReason.RETRY, 2),)
+    world.run = world.ask().run
+    assert world.ask().run.current.steps[0].failures == 1
+
+
 def test_somebody_may_have_a_failed_cluster_tried_again_at_once() -> None:
     world = replace(of_three(1), failures={"c1": 1}, seconds=1)
     world.go()
-    world.retries["c1"] = world.now
+    world.retries["c1"] = 0
     world.pass_time(1)
     assert world.go().actions == ()
 
-    world.retries["c1"] = world.now
+    world.retries["c1"] = 1
 
     assert world.go().actions == (StartUpdate("c1", NEW, UpdateReason.RETRY, 2),)
 
@@ -287,7 +301,8 @@ def test_somebody_may_skip_a_timed_wait_but_only_while_it_lasts() -> None:
     world.go_on(times=4)
     assert world.run.outcome is None
 
-    world.skipped["canary"] = world.now
+    assert world.run.current.updated_at
+    world.skipped["canary"] = world.run.current.updated_at
 
     assert world.go().status is RunStatus.SUCCEEDED
 

@@ -110,6 +110,20 @@ def test_a_request_is_approved_by_its_document_too() -> None:
         apply_approval(document, by=world.approver, now=world.now)
 
 
+@pytest.mark.parametrize("field", ["parentStageRollout", "targetStage"])
+def test_the_spec_of_a_request_cannot_change(field: str) -> None:
+    world = waiting_world(before=True)
+    document = ApprovalRequest.objects.select_related("run").get().to_manifest()
+    document["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
+    document["spec"][field] = "other"
+
+    with pytest.raises(InvalidManifest) as caught:
+        apply_approval(document, by=world.approver, now=world.now)
+
+    assert [(one.path, one.code) for one in caught.value.faults] == [(f"spec.{field}", "immutable")]
+    assert ApprovalRequest.objects.get().approved_at is None
+
+
 def test_a_timed_wait_can_be_skipped_once_it_is_under_way() -> None:
     world = waiting_world(wait="2h")
 

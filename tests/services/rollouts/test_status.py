@@ -98,7 +98,7 @@ def test_the_status_asks_few_queries(django_assert_max_num_queries) -> None:
     world.change()
     world.work()
 
-    with django_assert_max_num_queries(8):
+    with django_assert_max_num_queries(10):
         status_of(placement, now=world.now)
 
 

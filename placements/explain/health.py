@@ -1,0 +1,194 @@
+"""The status of a placement: the worst of its conditions, with counts (`spec/lifecycle.md` B.7.1).
+
+The conditions are Scheduled, RolloutStarted, Applied and Available, as they are now.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from placements.explain.vocabulary import counted
+from placements.manifests.policy import PlacementType
+
+
+class HealthLevel(StrEnum):
+    """How a placement is, the worst first."""
+
+    FAILED = "failed"
+    ATTENTION = "attention"
+    UNKNOWN = "unknown"
+    PROGRESS = "progress"
+    SUSPENDED = "suspended"
+    HEALTHY = "healthy"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCounts:
+    """How many clusters meet each condition, of those wanted; the others are counted once for each reason.
+
+    A cluster with an older version than the wanted one counts as applied and available, not as started.
+    """
+
+    wanted: int = 0
+    scheduled: int = 0
+    started: int = 0
+    applied: int = 0
+    available: int = 0
+    unreachable: int = 0
+    failed: int = 0
+    not_available: int = 0
+    removal_failed: int = 0
+    removing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementFacts:
+    """What the status of a placement follows from.
+
+    `is_scheduled` is None before the first decision; `resources` is the number of selected resources, None
+    while it is unknown.
+    """
+
+    counts: HealthCounts
+    placement_type: str
+    is_scheduled: bool | None
+    is_pending: bool = False
+    has_invalid_selectors: bool = False
+    resources: int | None = None
+    is_deleting: bool = False
+    is_paused: bool = False
+    is_stopped: bool = False
+    is_staged: bool = False
+    is_rolling: bool = False
+    is_stalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementHealth:
+    """The status: its level, the status word, and the reason, empty for a healthy placement."""
+
+    level: HealthLevel
+    word: str
+    message: str
+    counts: HealthCounts
+
+    @property
+    def summary(self) -> str:
+        """Return the status word with what makes it so: "Degraded (5 of 6 available)"."""
+        return f"{self.word} ({self.message})" if self.message else self.word
+
+
+def placement_health(facts: PlacementFacts) -> PlacementHealth:
+    """Return the status of a placement: of all conditions that are not met, the worst."""
+    found = next(
+        (found for check in _CHECKS if (found := check(facts, facts.counts)) is not None),
+        (HealthLevel.HEALTHY, "Healthy", ""),
+    )
+    return PlacementHealth(*found, facts.counts)
+
+
+_Found = tuple[HealthLevel, str, str] | None
+
+
+def _deleting(facts: PlacementFacts, counts: HealthCounts) -> _Found:
+    if not facts.is_deleting:
+        return None
+    if counts.removal_failed:
+        return HealthLevel.FAILED, "Deleting", f"removal failed on {_clusters(counts.removal_failed)}"
+    return HealthLevel.PROGRESS, "Deleting", ""
+
+
+def _failed(facts: PlacementFacts, counts: HealthCounts) -> _Found:
+    if facts.has_invalid_selectors:
+        return HealthLevel.FAILED, "Invalid resource selector", ""
+    if facts.is_scheduled is False and not facts.is_pending and not counts.scheduled:
+        return HealthLevel.FAILED, "Not fulfilled", f"0 of {counts.wanted:,}" if counts.wanted else ""
+    if counts.failed:
+        return HealthLevel.FAILED, "Failed", f"failed on {_clusters(counts.failed)}"
+    if counts.removal_failed:
+        return HealthLevel.FAILED, "Failed", f"removal failed on {_clusters(counts.removal_failed)}"
+    return None
+
+
+def _degraded(facts: PlacementFacts, counts: HealthCounts) -> _Found:
+    level = HealthLevel.ATTENTION
+    if facts.is_scheduled is not None and not facts.is_pending:
+        if facts.is_scheduled is False and counts.scheduled < counts.wanted:
+            return level, "Partially fulfilled", f"{counts.scheduled:,} of {counts.wanted:,}"
+        if not counts.scheduled and not counts.wanted:
+            is_named = facts.placement_type == PlacementType.PICK_FIXED
+            return level, "No clusters named" if is_named else "No clusters selected", ""
+    if facts.resources == 0:
+        return level, "No resources selected", ""
+    available = f"{counts.available:,} of {counts.wanted:,} available"
+    if counts.unreachable and counts.unreachable >= counts.scheduled:
+        return HealthLevel.UNKNOWN, "Unknown", f"{available}, {counts.unreachable:,} unreachable"
+    if counts.unreachable:
+        return level, "Degraded", f"{available}, {counts.unreachable:,} unreachable"
+    if counts.not_available:
+        return level, "Degraded", available
+    if facts.is_scheduled is False and not facts.is_pending:
+        return level, "Degraded", "some of the selected clusters are not ready"
+    if facts.is_stalled:
+        return level, "Degraded", f"rollout stalled, {counts.started:,} of {counts.wanted:,} updated"
+    return None
+
+
+def _progressing(facts: PlacementFacts, counts: HealthCounts) -> _Found:
+    """Return what is on the way, or suspended: without a rollout nothing of it starts."""
+    if facts.is_pending:
+        return HealthLevel.PROGRESS, "Scheduling", ""
+    if facts.is_scheduled is None:
+        return HealthLevel.SUSPENDED, "Pending", ""
+    in_flight = counts.available < counts.applied or counts.applied < min(counts.started, counts.scheduled)
+    updated = f"{counts.started:,} of {counts.wanted:,} updated"
+    if counts.started < counts.scheduled and not in_flight:
+        for is_so, word in ((facts.is_paused, "Paused"), (facts.is_stopped, "Stopped")):
+            if is_so:
+                return HealthLevel.SUSPENDED, word, updated
+        if facts.is_staged and not facts.is_rolling:
+            return HealthLevel.SUSPENDED, "Pending", "waiting for a staged update run"
+    if counts.started < counts.scheduled:
+        return HealthLevel.PROGRESS, "Progressing", updated
+    if counts.available < counts.scheduled:
+        return HealthLevel.PROGRESS, "Progressing", f"{counts.available:,} of {counts.wanted:,} available"
+    if counts.removing:
+        return HealthLevel.PROGRESS, "Progressing", f"removing from {_clusters(counts.removing)}"
+    return None
+
+
+_CHECKS: tuple[Callable[[PlacementFacts, HealthCounts], _Found], ...] = (
+    _deleting,
+    _failed,
+    _degraded,
+    _progressing,
+)
+
+
+def _clusters(number: int) -> str:
+    return counted(number, "cluster")
+
+
+def condition_sentence(counts: HealthCounts) -> str:
+    """Return the four conditions with their counts, for one line."""
+    words = ("scheduled", "started", "applied", "available")
+    return " · ".join(f"{getattr(counts, word):,}/{counts.wanted:,} {word}" for word in words)
+
+
+def health_document(health: PlacementHealth) -> dict[str, object]:
+    """Return the status as plain data, with the keys of the REST API."""
+    counts = health.counts
+    return {
+        "level": str(health.level),
+        "word": health.word,
+        "message": health.message,
+        "counts": {
+            "wanted": counts.wanted,
+            "scheduled": counts.scheduled,
+            "rolloutStarted": counts.started,
+            "applied": counts.applied,
+            "available": counts.available,
+            "unreachable": counts.unreachable,
+            "failed": counts.failed,
+        },
+    }

@@ -1,0 +1,87 @@
+"""What ends with a rollout, a placement or the demo; and evictions from a placement that starts nothing."""
+
+import pytest
+
+from clusters.models import MemberCluster
+from fleetui.models import Event
+from placements.engine.disruption import EvictionReason
+from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
+from placements.services.demo.load import remove_demo
+from placements.services.disruption.drains import drain
+from placements.services.disruption.evictions import evict
+from placements.services.rollouts.attention import needs_attention, waiting_count
+from placements.services.rollouts.operations import ActionNotAllowed, pause, resume, roll_back, stop
+from tests.rows import pick_n_spec, spec
+from tests.services.rollouts.world import World
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+
+
+@pytest.mark.parametrize("hold", [pause, stop])
+def test_an_eviction_waits_for_a_paused_placement_as_a_drain_does(hold: object) -> None:
+    world = World(3)
+    world.place("web", pick_n_spec(2))
+    if hold is pause:
+        world.run(until=world.is_settled)
+        pause("web", by=None, now=world.now)
+    else:
+        stop("web", by=None, now=world.now)
+        world.pass_time(5)
+    name = sorted(world.available())[0]
+
+    refused = evict("web", name, by=None, now=world.now)
+
+    assert (refused.outcome, refused.why) == (Eviction.Outcome.NOT_EXECUTED, EvictionReason.HELD)
+    assert Binding.objects.get(cluster_name=name).state == "Bound"
+    if hold is pause:
+        resume("web", by=None, now=world.now)
+        assert evict("web", name, by=None, now=world.now).outcome == Eviction.Outcome.EXECUTED
+
+
+def test_the_start_of_a_job_ends_with_the_rollout() -> None:
+    world = World(1)
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "once", "namespace": "shop"},
+        "spec": {
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}
+        },
+    }
+    world.apply(job)
+    world.place("web", spec())
+    world.run(until=world.is_settled)
+
+    assert Rollout.objects.get().state == Rollout.State.FINISHED
+    assert [one.outcome for one in ClusterUpdate.objects.all()] == [ClusterUpdate.Outcome.AVAILABLE]
+
+
+def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
+    world = World(3)
+    world.place("web", spec())
+    drain("c000", by=None, now=world.now)
+    MemberCluster.objects.update(is_demo=True)
+    Placement.objects.update(is_demo=True)
+    assert not world.is_settled()
+
+    remove_demo(by=None, now=world.now)
+
+    assert not Placement.objects.exists()
+    assert world.is_settled()
+    assert Drain.objects.get().state == Drain.State.CANCELLED
+    assert (needs_attention(), waiting_count()) == ([], 0)
+    assert Event.objects.filter(verb="superseded").exists()
+
+
+def test_a_placement_without_an_older_snapshot_cannot_roll_back() -> None:
+    world = World(1)
+    placement = world.place("web", spec())
+    world.run(until=world.is_settled)
+    assert not placement.can_roll_back
+    with pytest.raises(ActionNotAllowed, match="has no earlier revision to roll back to"):
+        roll_back("web", 0, by=None, now=world.now)
+
+    world.change()
+    world.work()
+
+    assert placement.can_roll_back

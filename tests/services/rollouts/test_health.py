@@ -1,0 +1,171 @@
+"""The status of a placement is the worst of its conditions, wherever it is shown."""
+
+import json
+
+import pytest
+from django.test import Client
+
+from placements.explain.health import HealthLevel, PlacementHealth
+from placements.explain.rollouts import progress_sentence, result_sentences
+from placements.models import Placement, Resource, Rollout
+from placements.services.health import health_of
+from placements.services.placements import delete_placement
+from placements.services.resources.operations import delete_resources
+from placements.services.rollouts.operations import pause
+from placements.services.rollouts.queries import progress_of, report_of
+from placements.services.status import status_of
+from placements.web import badges
+from tests.rows import config_map, namespace, pick_n_spec, spec
+from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.services.rollouts.test_out_of_reach import cut_off
+from tests.services.rollouts.test_rolling import one_at_a_time
+from tests.services.rollouts.world import World
+
+pytestmark = pytest.mark.django_db
+
+NO_NAMESPACE = [{"group": "", "version": "v1", "kind": "Namespace", "name": "absent"}]
+
+
+def health(world: World, name: str = "web") -> PlacementHealth:
+    return health_of(Placement.objects.get(name=name), now=world.now)
+
+
+def placed(clusters: int, **rolling: object) -> World:
+    world = World(clusters)
+    world.place("web", one_at_a_time(**rolling))
+    world.run(until=world.is_settled)
+    return world
+
+
+def empty_world() -> World:
+    world = World(3)
+    world.place("web", {**spec(), "resourceSelectors": NO_NAMESPACE})
+    world.pass_time(30)
+    return world
+
+
+def test_a_placement_that_is_available_everywhere_is_healthy() -> None:
+    found = health(placed(3))
+
+    assert (found.level, found.summary) == (HealthLevel.HEALTHY, "Healthy")
+    counts = found.counts
+    assert (counts.wanted, counts.scheduled, counts.started, counts.applied, counts.available) == (3,) * 5
+
+
+def test_selectors_that_match_nothing_roll_nothing_out() -> None:
+    world = empty_world()
+
+    assert not Rollout.objects.exists()
+    assert set(world.phases().values()) == {"nothing"}
+    found = health(world)
+    assert (found.level, found.summary) == (HealthLevel.ATTENTION, "No resources selected")
+    assert (found.counts.scheduled, found.counts.applied, found.counts.available) == (3, 0, 0)
+    status = status_of(Placement.objects.get(), now=world.now)
+    assert status["health"]["word"] == "No resources selected"
+    kinds = {one["type"]: one["status"] for one in status["conditions"]}
+    assert kinds["ClusterResourcePlacementRolloutStarted"] == "Unknown"
+
+
+def test_resources_that_appear_later_are_rolled_out() -> None:
+    world = empty_world()
+
+    world.apply(namespace("absent"), config_map("settings", in_="absent"))
+    world.run(until=lambda: len(world.available()) == 3)
+
+    assert health(world).summary == "Healthy"
+
+
+def test_a_staged_run_without_resources_fails_and_changes_no_cluster() -> None:
+    world = StagedWorld({"canary": ["c000"]}, stage("canary"))
+    delete_resources(list(Resource.objects.all()), by=None, now=world.now)
+    world.place("web", staged_spec())
+    assert health(world).summary == "No resources selected"
+
+    world.begin("one")
+
+    assert (world.status("one"), world.why("one")) == ("failed", ["no-resources"])
+    assert set(world.phases().values()) == {"nothing"}
+
+
+def test_a_rollout_that_ends_with_too_few_clusters_is_not_complete() -> None:
+    world = World(2)
+    world.place("web", pick_n_spec(3))
+    world.run(until=world.is_settled)
+
+    run = Rollout.objects.get()
+    assert (run.state, run.ended_reason) == ("finished", "2 of 3 clusters selected; 2 available")
+    assert badges.run_state(run, None).words == "Completed with issues"
+    assert health(world).summary == "Partially fulfilled (2 of 3)"
+
+
+def test_a_complete_rollout_and_a_deletion_are_completed() -> None:
+    world = placed(2)
+    delete_placement("web", by=None, now=world.now)
+    world.run(until=lambda: not Placement.objects.exists())
+
+    reasons = list(Rollout.objects.order_by("number").values_list("ended_reason", flat=True))
+    assert reasons == ["all clusters are up to date", "removed from all clusters"]
+
+
+def test_an_initial_deployment_has_no_minimum() -> None:
+    world = World(3)
+    world.tell("c001", {"kind": "notReady"})
+    world.place("web", one_at_a_time())
+    world.run(until=lambda: len(world.available()) == 2)
+    run = Rollout.objects.get()
+    result = report_of(run).result
+    assert result is not None
+
+    sentences = result_sentences(result, is_initial=run.is_initial)["budgets"]
+    assert not any("minimum" in one for one in sentences)
+    progress = progress_of(run, now=world.now)
+    assert progress is not None
+    assert "min." not in progress_sentence(progress, result.budgets, is_initial=run.is_initial)
+
+
+def test_an_unreachable_cluster_is_not_available_though_nothing_rolls_out() -> None:
+    world = placed(3)
+    cut_off(world, "c001")
+
+    found = health(world)
+    assert (found.level, found.summary) == (
+        HealthLevel.ATTENTION,
+        "Degraded (2 of 3 available, 1 unreachable)",
+    )
+    assert (found.counts.applied, found.counts.available, found.counts.unreachable) == (3, 2, 1)
+
+    cut_off(world, "c000", "c002")
+    assert health(world).summary == "Unknown (0 of 3 available, 3 unreachable)"
+
+
+def test_a_stalled_rollout_is_no_success() -> None:
+    world = placed(3, maxUnavailable=0, maxSurge=1)
+    world.change()
+    world.work()
+    assert health(world).summary == "Degraded (rollout stalled, 0 of 3 updated)"
+
+
+def test_a_paused_placement_with_a_newer_version_says_so() -> None:
+    world = placed(3)
+    pause("web", by=None, now=world.now)
+    world.change()
+    world.work()
+
+    found = health(world)
+    assert (found.level, found.summary) == (HealthLevel.SUSPENDED, "Paused (0 of 3 updated)")
+    assert (found.counts.started, found.counts.available) == (0, 3)
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_pages_rest_and_status_show_the_same_word(admin_client: Client) -> None:
+    world = placed(3)
+    cut_off(world, "c001")
+    words = "2 of 3 available, 1 unreachable"
+
+    for address in ("/", "/placements/", "/placements/web/"):
+        assert f"Degraded ({words})" in admin_client.get(address).content.decode(), address
+    [row] = json.loads(admin_client.get("/api/v1/placements").content)["items"]
+    manifest = json.loads(admin_client.get("/api/v1/placements/web").content)
+    assert row["health"] == manifest["status"]["health"]
+    assert (row["health"]["level"], row["health"]["message"]) == ("attention", words)
+    assert row["health"]["counts"]["available"] == 2
