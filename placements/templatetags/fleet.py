@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
-from placements.explain.charts.figure import clock_words, seconds_between
+from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.vocabulary import NONE, score_text
 
 register = template.Library()
@@ -58,12 +58,12 @@ def ageing(moment: datetime | None) -> str:
 
 @register.filter
 def span(since: datetime, until: datetime | None) -> str:
-    """Return how long something took, or takes by now, as on a clock: "0:00.4", "6:12", "1:02:09".
+    """Return how long something took, or takes by now, such as "0.4s" or "6m12s".
 
-    What is not over is told in whole seconds: the page counts on from there.
+    What is not over is shown in whole seconds: the page counts on from there.
     """
     seconds = seconds_between(since, until or timezone.now())
-    return clock_words(seconds if until else int(seconds))
+    return duration_text(seconds if until else int(seconds))
 
 
 @register.filter

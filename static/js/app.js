@@ -74,7 +74,23 @@ function age(moment) {
   return `${Math.floor(seconds / size)}${unit}`;
 }
 
-/* Clocks ("6:12" since or until a moment) and ages are kept current between two responses. */
+/* Return a duration in at most two units, as `duration_text` does: "45s", "6m12s", "1h2m". */
+function duration(total) {
+  const seconds = Math.max(0, Math.floor(total));
+  const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+  const first = units.findIndex(([size]) => seconds >= size);
+  if (first < 0) return "0s";
+  let rest = seconds;
+  let words = "";
+  for (const [size, unit] of units.slice(first, first + 2)) {
+    const number = Math.floor(rest / size);
+    rest %= size;
+    if (number) words += `${number}${unit}`;
+  }
+  return words;
+}
+
+/* Durations (since or until a moment) and ages are kept current between two responses. */
 function clocks() {
   for (const one of document.hidden ? [] : document.querySelectorAll("[data-age]")) {
     const words = age(one.dataset.age);
@@ -83,10 +99,7 @@ function clocks() {
   for (const one of document.hidden ? [] : document.querySelectorAll("[data-since], [data-until]")) {
     const { since, until } = one.dataset;
     const passed = until ? Date.parse(until) - Date.now() : Date.now() - Date.parse(since);
-    const seconds = Math.max(0, Math.floor(passed / 1000));
-    const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
-    const two = (number) => String(number).padStart(2, "0");
-    one.textContent = hours ? `${hours}:${two(minutes)}:${two(seconds % 60)}` : `${minutes}:${two(seconds % 60)}`;
+    one.textContent = duration(passed / 1000);
   }
 }
 

@@ -221,15 +221,18 @@ def seconds_between(since: datetime, until: datetime) -> float:
     return max(0.0, (until - since) / timedelta(seconds=1))
 
 
-def clock_words(seconds: float) -> str:
-    """Write a span as on a clock: "0:00.4", "0:31", "6:12", "1:02:09"."""
+def duration_text(seconds: float) -> str:
+    """Return a duration as kubectl prints it, in at most two units: "0.4s", "31s", "6m12s", "1h2m", "3d"."""
     tenths = int(seconds * 10 + 1e-6)
-    # Short spans have tenths: "0:00" and "0:00" would be the same.
     if seconds < 10 and tenths % 10:
-        return f"0:0{tenths // 10}.{tenths % 10}"
-    whole = tenths // 10
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+        return f"{tenths / 10}s"
+    minutes, whole = divmod(tenths // 10, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    units = [(days, "d"), (hours, "h"), (minutes, "m"), (whole, "s")]
+    first = next((place for place, (number, _) in enumerate(units) if number), len(units) - 1)
+    shown = units[first : first + 2]
+    return "".join(f"{number}{unit}" for number, unit in shown if number) or "0s"
 
 
 def elapsed_axis(longest: float) -> dict[str, Any]:
@@ -241,6 +244,6 @@ def elapsed_axis(longest: float) -> dict[str, Any]:
         "range": [0, span],
         "tickmode": "array",
         "tickvals": ticks,
-        "ticktext": [clock_words(tick) for tick in ticks],
+        "ticktext": [duration_text(tick) for tick in ticks],
         "title": "elapsed",
     }

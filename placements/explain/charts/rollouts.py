@@ -13,7 +13,7 @@ from placements.explain.charts.figure import (
     SHORTEST,
     Chart,
     Color,
-    clock_words,
+    duration_text,
     elapsed_axis,
     figure,
     seconds_between,
@@ -82,7 +82,7 @@ def area_chart(
         caption=caption,
         figure=_area_figure(rows, end, limits),
         columns=("Elapsed", *(name for name, *_ in _BANDS), "N", "Minimum available", "Maximum placed"),
-        rows=tuple((clock_words(at), *(getattr(one, field) for field in counts)) for at, one in rows),
+        rows=tuple((duration_text(at), *(getattr(one, field) for field in counts)) for at, one in rows),
     )
 
 
@@ -210,8 +210,8 @@ def _cluster_chart(name: str, title: str, spans: Sequence[Span], since: datetime
     rows = []
     for span in ordered:
         times = (span.started_at, span.applied_at, span.ended_at)
-        clocks = (None if at is None else clock_words(seconds_between(since, at)) for at in times)
-        duration = clock_words(span.seconds(until))
+        clocks = (None if at is None else duration_text(seconds_between(since, at)) for at in times)
+        duration = duration_text(span.seconds(until))
         rows.append((span.cluster, span.wave, span.what, *clocks, duration, span.outcome or "in progress"))
     bars = []
     reaches = [(span.cluster, *part) for span in ordered for part in _parts(span, until)]
@@ -224,7 +224,7 @@ def _cluster_chart(name: str, title: str, spans: Sequence[Span], since: datetime
                 y=[cluster for cluster, *_ in drawn],
                 base=[seconds_between(since, start) for _, start, _ in drawn],
                 x=[seconds_between(start, end) for _, start, end in drawn],
-                customdata=[clock_words(seconds_between(start, end)) for _, start, end in drawn],
+                customdata=[duration_text(seconds_between(start, end)) for _, start, end in drawn],
                 marker={"color": color, "pattern": {"shape": pattern, "fillmode": "replace"}},
                 hovertemplate=f"%{{y}} {words} %{{customdata}}<extra></extra>",
             )
@@ -241,7 +241,7 @@ def _cluster_chart(name: str, title: str, spans: Sequence[Span], since: datetime
     )
     names = list(dict.fromkeys(span.cluster for span in ordered))
     slowest = max(spans, key=lambda span: (span.seconds(until), span.cluster))
-    longest = f"{slowest.cluster} took longest, {clock_words(slowest.seconds(until))}"
+    longest = f"{slowest.cluster} took longest, {duration_text(slowest.seconds(until))}"
     return Chart(
         name=name,
         title=title,
@@ -282,7 +282,7 @@ def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Char
         waves.append((words, len({span.cluster for span in group}), start, end, median, slow))
     shown = waves if len(waves) <= MOST_ROWS else sorted(waves, key=lambda one: -one[-1])[:MOST_ROWS]
     words, *_, median, slow = max(waves, key=lambda one: one[-1])
-    half, most = clock_words(median), clock_words(slow)
+    half, most = duration_text(median), duration_text(slow)
     durations = f"half of the clusters of {words} took up to {half}, 95 % up to {most}"
     more = "" if len(shown) == len(waves) else f" Shown: the {len(shown):,} slowest of {len(waves):,} waves."
 
@@ -321,5 +321,5 @@ def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Char
         caption=f"Waves: {len(waves):,}; {durations}.{more}",
         figure=figure(bars, halves, height=height, xaxis=axis, yaxis=_rows_axis(names)),
         columns=("Wave", "Clusters", "Started", "Ended", "Median", "95th percentile"),
-        rows=tuple((words, count, *map(clock_words, times)) for words, count, *times in shown),
+        rows=tuple((words, count, *map(duration_text, times)) for words, count, *times in shown),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from placements.engine.rollout.waves import RolloutProgress
 from placements.explain.charts import rollouts
-from placements.explain.charts.figure import Chart, clock_words, elapsed_axis
+from placements.explain.charts.figure import Chart, duration_text, elapsed_axis
 from placements.explain.charts.rollouts import RolloutMoment, Span, area_chart, timeline_charts
 from tests.explain.charts.checking import check_chart
 
@@ -50,7 +50,7 @@ def test_the_area_shows_what_its_table_says() -> None:
         told = [row[column] for row in chart.rows]
         assert traces[name]["y"] == [*told, told[-1]]
         assert traces[name]["x"] == [0, 60, 61, 90]
-    assert [row[0] for row in chart.rows] == ["0:00", "1:00", "1:01"]
+    assert [row[0] for row in chart.rows] == ["0s", "1m", "1m1s"]
 
 
 def test_lines_are_drawn_at_n_and_at_the_floor_and_the_ceiling_only_where_something_is_added() -> None:
@@ -101,8 +101,8 @@ def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:
     chart = _area(moments)
 
     assert len(chart.rows) <= 10
-    assert "0:37" in [row[0] for row in chart.rows]
-    assert chart.rows[-1][0] == "1:39"
+    assert "37s" in [row[0] for row in chart.rows]
+    assert chart.rows[-1][0] == "1m39s"
 
 
 def test_nothing_is_drawn_before_the_first_look() -> None:
@@ -135,8 +135,8 @@ def test_a_small_timeline_has_a_row_for_each_cluster_and_a_bar_for_each_part() -
     }
     assert (drawn["failed"]["y"], drawn["failed"]["x"]) == (["b"], [60])
     assert json.loads(chart.json)["layout"]["yaxis"]["categoryarray"] == ["c", "b", "a"]
-    assert chart.rows[2] == ("b", 1, "retry", "1:05", None, None, "0:25", "in progress")
-    assert chart.caption == "Clusters: 3; failed attempts: 1; b took longest, 1:00."
+    assert chart.rows[2] == ("b", 1, "retry", "1m5s", None, None, "25s", "in progress")
+    assert chart.caption == "Clusters: 3; failed attempts: 1; b took longest, 1m."
 
 
 def test_a_large_timeline_has_a_row_for_each_wave_and_the_slowest_clusters() -> None:
@@ -158,10 +158,10 @@ def test_a_large_timeline_has_a_row_for_each_wave_and_the_slowest_clusters() -> 
 
     check_chart(waves)
     check_chart(slowest)
-    assert waves.rows[0] == ("wave 1", 100, "0:00", "1:41", "0:02", "0:02")
-    assert waves.rows[1][3] == "5:00"
+    assert waves.rows[0] == ("wave 1", 100, "0s", "1m41s", "2s", "2s")
+    assert waves.rows[1][3] == "5m"
     assert [trace["y"] for trace in json.loads(waves.json)["data"]] == [[row[0] for row in waves.rows]] * 2
-    assert slowest.caption.startswith("Clusters: 20; failed attempts: 0; c0123 took longest, 2:57.")
+    assert slowest.caption.startswith("Clusters: 20; failed attempts: 0; c0123 took longest, 2m57s.")
 
 
 @pytest.mark.parametrize("longest", [0, 1, 7.5, 60, 3599, 90_000, 5_000_000])
@@ -174,11 +174,20 @@ def test_an_axis_of_time_has_few_ticks(longest: float) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0, "0:00"), (0.42, "0:00.4"), (1, "0:01"), (9.96, "0:09.9"), (10.5, "0:10"), (3729, "1:02:09")],
+    [
+        (0, "0s"),
+        (0.42, "0.4s"),
+        (1, "1s"),
+        (9.96, "9.9s"),
+        (10.5, "10s"),
+        (250, "4m10s"),
+        (3729, "1h2m"),
+        (259200, "3d"),
+    ],
 )
-def test_tenths_tell_short_spans_apart(seconds: float, words: str) -> None:
-    assert clock_words(seconds) == words
+def test_durations_are_written_as_kubectl_prints_them(seconds: float, words: str) -> None:
+    assert duration_text(seconds) == words
 
 
 def test_a_run_of_a_second_has_ticks_within_it() -> None:
-    assert elapsed_axis(1.2)["ticktext"] == ["0:00", "0:00.2", "0:00.4", "0:00.6", "0:00.8", "0:01", "0:01.2"]
+    assert elapsed_axis(1.2)["ticktext"] == ["0s", "0.2s", "0.4s", "0.6s", "0.8s", "1s", "1.2s"]
