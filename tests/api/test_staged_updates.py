@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import pytest
 from rest_framework.test import APIClient
 
+from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.scheduling import schedule_due
-from tests.rows import joined, placement_document
+from tests.rows import joined, namespace, placement_document
 from tests.services.rollouts.overrides import annotate, for_clusters, for_resource, rule
 from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
 
@@ -27,6 +28,7 @@ def work() -> None:
 def waiting(api: APIClient) -> APIClient:
     """Return an operator whose run waits for an approval."""
     joined("a", stage="prod")
+    apply_resources([namespace("shop")], by=None, now=datetime.now(UTC))
     api.put("/api/v1/staged-strategies/careful", strategy_document(stage("prod", before=True)))
     api.put("/api/v1/placements/web", placement_document("web", staged_spec()))
     assert api.put(RUN, run_document("one")).status_code == 201

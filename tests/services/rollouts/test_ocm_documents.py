@@ -50,12 +50,13 @@ def test_the_examples_of_the_proposal_roll_out_as_they_stand(number: int) -> Non
 
     placement = save(world, proposed_document(number))
     empty = ResourceSnapshot.objects.get(placement=placement).objects_count
-    first = world.available("demo-placement")
+    before = world.available("demo-placement")
     placement = save(world, with_resources(proposed_document(number), NAMESPACE))
 
-    assert (empty, len(first)) == (0, 10)
-    assert world.available("demo-placement") == first == placed(placement)
-    assert [set(handed_to(one, "demo-placement")) for one in first] == [{"Namespace", "Deployment"}] * 10
+    available = world.available("demo-placement")
+    assert (empty, before, len(available)) == (0, [], 10)
+    assert available == placed(placement)
+    assert [set(handed_to(one, "demo-placement")) for one in available] == [{"Namespace", "Deployment"}] * 10
     status = manifest_of(placement)["status"]
     assert status["numberOfSelectedClusters"] == 10
     assert {one["type"]: one["status"] for one in status["conditions"]} == {
