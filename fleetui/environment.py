@@ -3,12 +3,16 @@
 import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
+from shutil import disk_usage
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db.utils import DatabaseError
 
 ENVIRONMENT = 4
 """The exit status of a command that fails because of its environment."""
+SMALLEST_FREE = 1024 * 1024
+"""A disk with fewer free bytes counts as full."""
 ENVIRONMENT_ERRORS = (DatabaseError, InterfaceError, OSError)
 
 
@@ -48,6 +52,12 @@ REFUSED = EnvironmentProblem(
 LOCKED = EnvironmentProblem(
     "database-locked", "The database is locked by another process", "Nothing was changed; try again", 2
 )
+DISK_ERROR = EnvironmentProblem(
+    "disk-error",
+    "The disk of the database reports an error",
+    "Check its free space and the system log; restore the file from a backup if the disk is defective",
+    60,
+)
 CORRUPTED = EnvironmentProblem(
     "database-corrupted",
     "The database file is corrupted",
@@ -66,6 +76,7 @@ _BY_SQLITE_MESSAGE = {
     "database or disk is full": DISK_FULL,
     "readonly database": READ_ONLY,
     "unable to open database file": READ_ONLY,
+    "disk I/O error": DISK_ERROR,
     "is locked": LOCKED,
     "disk image is malformed": CORRUPTED,
     "file is not a database": CORRUPTED,
@@ -97,6 +108,9 @@ def environment_problem(error: BaseException | None) -> EnvironmentProblem | Non
             return _of_postgresql(one)
         text = str(one)
         found = next((problem for part, problem in _BY_SQLITE_MESSAGE.items() if part in text), None)
+        if found in (READ_ONLY, DISK_ERROR) and disk_usage(settings.VAR_DIR).free < SMALLEST_FREE:
+            # SQLite cannot create the files beside the database then, and does not say why.
+            return DISK_FULL
         if found:
             return found
     return None

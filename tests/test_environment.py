@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -17,6 +18,7 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, Operational
 from django.test import Client
 from rest_framework.test import APIClient
 
+from fleetui import environment
 from fleetui.environment import environment_problem
 from tests.rows import namespace, person
 
@@ -56,6 +58,17 @@ def test_each_cause_is_recognized(error: Exception, code: str) -> None:
 
     assert problem is not None
     assert problem.code == code
+
+
+@pytest.mark.parametrize("text", ["disk I/O error", "unable to open database file"])
+def test_a_full_disk_is_recognized_where_sqlite_reports_something_else(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "disk_usage", lambda _: SimpleNamespace(free=4096))
+
+    problem = environment_problem(OperationalError(text))
+
+    assert problem is environment.DISK_FULL
 
 
 @pytest.mark.parametrize(
