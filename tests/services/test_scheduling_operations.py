@@ -7,6 +7,7 @@ import pytest
 from clusters.models import FleetChange
 from clusters.operations.edit import change_labels, cordon
 from clusters.operations.leave import finish_leaving, leave
+from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, DecisionRecord, FleetRecord, Placement
 from placements.services import scheduling
@@ -176,7 +177,7 @@ def test_only_those_who_read_a_label_are_asked_when_it_changes() -> None:
 def test_a_carried_out_binding_is_kept_until_its_resources_are_removed() -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(2))
-    Binding.objects.filter(cluster_name="a").update(state=BindingState.BOUND)
+    Binding.objects.filter(cluster_name="a").update(state=BindingState.BOUND, phase=Phase.AVAILABLE)
 
     save_placement(placement_document("web", pick_n_spec(0)), by=None, now=NOW, confirmed=True)
     run_due()

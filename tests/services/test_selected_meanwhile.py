@@ -77,7 +77,7 @@ def test_a_deletion_that_somebody_else_answers_meanwhile_is_left_to_them(
 ) -> None:
     Placement.objects.update(deleting_since=NOW)
 
-    def answered(_: Placement) -> bool:
+    def answered(_: Placement, **_now: object) -> bool:
         Placement.objects.update(observed_generation=F("generation"))
         return False
 

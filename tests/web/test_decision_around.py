@@ -12,11 +12,12 @@ from django.test import Client
 
 from placements.models import Decision, Placement
 from placements.services.placements import save_placement
+from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.scheduling import schedule_due
-from tests.rows import NOW, decided, joined, pick_n_spec, placement_document
+from tests.rows import NOW, decided, joined, namespace, pick_n_spec, placement_document
 from tests.services.rollouts.staged import staged_spec, strategy_document
 
 pytestmark = pytest.mark.django_db
@@ -153,6 +154,7 @@ def test_a_staged_run_that_waited_for_the_decision_carried_it_out(viewer: Client
     joined("bravelion", region="east")
     save_strategy(strategy_document({"name": "all", "labelSelector": {}}), by=None, now=NOW)
     joined("zebra", region="east")
+    apply_resources([namespace("shop")], by=None, now=NOW)
     save_placement(placement_document("shelf", staged_spec(_number(1))), by=None, now=NOW)
     start_run("early", placement="shelf", strategy="careful", by=None, now=NOW)
     schedule_due(now=NOW + timedelta(minutes=1))
