@@ -39,7 +39,7 @@ MOST_ONE_CALLER = 10.0
 """Private functions with one caller, in percent of all functions (limit 12); lower it, never raise it."""
 MOST_TINY_ONE_CALLER = 0
 """Of these, functions of at most two statements (limit 0); lower it, never raise it."""
-MOST_SHARED_CLASS_NAMES = 5
+MOST_SHARED_CLASS_NAMES = 1
 """Class names that two or more modules define; lower it, never raise it."""
 FRAMEWORK_CLASS_NAMES = {"Command"}  # Django finds a command by it
 

@@ -148,7 +148,7 @@ def typed_faults(given: Mapping[str, Any]) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterAction:
+class BulkAction:
     """An action: its form, its operation, and each cluster afterwards, for the preview.
 
     `run` has the names, the input, `by` and `now`; it returns the results, or how many clusters it changed.
@@ -189,17 +189,17 @@ def _with_taint(cluster: Cluster, given: Given, *, is_kept: bool = True) -> Clus
     return cluster._replace(taints=others)
 
 
-ACTIONS: Mapping[str, ClusterAction] = {
+ACTIONS: Mapping[str, BulkAction] = {
     one.name: one
     for one in (
-        ClusterAction(
+        BulkAction(
             "add-label",
             "Set label",
             lambda names, given, **how: change_labels(names, put={given["key"]: given["value"]}, **how),
             lambda cluster, given: cluster._replace(labels={**cluster.labels, given["key"]: given["value"]}),
             LabelForm,
         ),
-        ClusterAction(
+        BulkAction(
             "remove-label",
             "Remove label",
             lambda names, given, **how: change_labels(names, put={}, remove=[given["key"]], **how),
@@ -208,48 +208,48 @@ ACTIONS: Mapping[str, ClusterAction] = {
             ),
             KeyForm,
         ),
-        ClusterAction(
+        BulkAction(
             "add-taint",
             "Add taint",
             lambda names, given, **how: add_taint(names, _taint(given), **how),
             _with_taint,
             TaintForm,
         ),
-        ClusterAction(
+        BulkAction(
             "remove-taint",
             "Remove taint",
             lambda names, given, **how: remove_taint(names, _taint(given), **how),
             lambda cluster, given: _with_taint(cluster, given, is_kept=False),
             OldTaintForm,
         ),
-        ClusterAction(
+        BulkAction(
             "cordon",
             "Cordon",
             lambda names, _, **how: cordon(names, **how),
             lambda cluster, _: _with_taint(cluster, CORDON),
         ),
-        ClusterAction(
+        BulkAction(
             "uncordon",
             "Uncordon",
             lambda names, _, **how: uncordon(names, **how),
             lambda cluster, _: _with_taint(cluster, CORDON, is_kept=False),
         ),
-        ClusterAction(
+        BulkAction(
             "drain", "Drain", drain_clusters, lambda cluster, _: _with_taint(cluster, CORDON), verb="draining"
         ),
-        ClusterAction(
+        BulkAction(
             "leave",
             "Remove from fleet",
             lambda names, _, **how: len(leave(names, **how)),
             lambda cluster, _: cluster._replace(eligibility=leaving()),
             verb="leaving",
         ),
-        ClusterAction("faults", "Inject faults", inject_faults, lambda cluster, _: cluster, FaultsForm),
+        BulkAction("faults", "Inject faults", inject_faults, lambda cluster, _: cluster, FaultsForm),
     )
 }
 
 
-def admin_action(action: ClusterAction) -> Callable[..., HttpResponse]:
+def admin_action(action: BulkAction) -> Callable[..., HttpResponse]:
     """Return the entry of the list's action menu: it opens the page of the action for the selection."""
 
     def choose(model_admin: Any, request: HttpRequest, rows: QuerySet[MemberCluster]) -> HttpResponse:
@@ -272,7 +272,7 @@ def action_urls(model_admin: Any) -> list[Any]:
     return [path("act/<str:name>/", view, name="clusters_membercluster_act")]
 
 
-def act_view(model_admin: Any, request: HttpRequest, action: ClusterAction) -> HttpResponse:
+def act_view(model_admin: Any, request: HttpRequest, action: BulkAction) -> HttpResponse:
     """Show the form, the preview, and on `apply` run the action; the selection is passed on as names."""
     if not may_operate(request.user):
         raise PermissionDenied
@@ -303,7 +303,7 @@ def act_view(model_admin: Any, request: HttpRequest, action: ClusterAction) -> H
 
 
 def _action_page(
-    model_admin: Any, request: HttpRequest, action: ClusterAction, names: Sequence[str], form: ActionForm
+    model_admin: Any, request: HttpRequest, action: BulkAction, names: Sequence[str], form: ActionForm
 ) -> TemplateResponse:
     """Show the form; once it is valid, the impact on the fleet as it would be."""
     impact, changing, drains = None, 0, []

@@ -42,7 +42,7 @@ class HealthCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementFacts:
+class HealthFacts:
     """What the status of a placement follows from.
 
     `is_scheduled` is None before the first decision; `resources` is the number of selected resources, None
@@ -78,7 +78,7 @@ class PlacementHealth:
         return f"{self.word} ({self.message})" if self.message else self.word
 
 
-def placement_health(facts: PlacementFacts) -> PlacementHealth:
+def placement_health(facts: HealthFacts) -> PlacementHealth:
     """Return the status of a placement: of all conditions that are not met, the worst."""
     found = next(
         (found for check in _CHECKS if (found := check(facts, facts.counts)) is not None),
@@ -90,7 +90,7 @@ def placement_health(facts: PlacementFacts) -> PlacementHealth:
 _Found = tuple[HealthLevel, str, str] | None
 
 
-def _deleting(facts: PlacementFacts, counts: HealthCounts) -> _Found:
+def _deleting(facts: HealthFacts, counts: HealthCounts) -> _Found:
     if not facts.is_deleting:
         return None
     if counts.removal_failed:
@@ -98,7 +98,7 @@ def _deleting(facts: PlacementFacts, counts: HealthCounts) -> _Found:
     return HealthLevel.PROGRESS, "Deleting", ""
 
 
-def _failed(facts: PlacementFacts, counts: HealthCounts) -> _Found:
+def _failed(facts: HealthFacts, counts: HealthCounts) -> _Found:
     if facts.has_invalid_selectors:
         return HealthLevel.FAILED, "Invalid resource selector", ""
     if facts.is_scheduled is False and not facts.is_pending and not counts.scheduled:
@@ -110,7 +110,7 @@ def _failed(facts: PlacementFacts, counts: HealthCounts) -> _Found:
     return None
 
 
-def _degraded(facts: PlacementFacts, counts: HealthCounts) -> _Found:
+def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Found:
     level = HealthLevel.ATTENTION
     if facts.is_scheduled is not None and not facts.is_pending:
         if facts.is_scheduled is False and counts.scheduled < counts.wanted:
@@ -134,7 +134,7 @@ def _degraded(facts: PlacementFacts, counts: HealthCounts) -> _Found:
     return None
 
 
-def _progressing(facts: PlacementFacts, counts: HealthCounts) -> _Found:
+def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Found:
     """Return what is on the way, or suspended: without a rollout nothing of it starts."""
     if facts.is_pending:
         return HealthLevel.PROGRESS, "Scheduling", ""
@@ -157,7 +157,7 @@ def _progressing(facts: PlacementFacts, counts: HealthCounts) -> _Found:
     return None
 
 
-_CHECKS: tuple[Callable[[PlacementFacts, HealthCounts], _Found], ...] = (
+_CHECKS: tuple[Callable[[HealthFacts, HealthCounts], _Found], ...] = (
     _deleting,
     _failed,
     _degraded,

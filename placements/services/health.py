@@ -13,7 +13,7 @@ from clusters.models import MemberCluster
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import EMPTY, Phase
-from placements.explain.health import HealthCounts, PlacementFacts, PlacementHealth, placement_health
+from placements.explain.health import HealthCounts, HealthFacts, PlacementHealth, placement_health
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
@@ -72,14 +72,12 @@ def _rollouts(ids: Collection[int]) -> QuerySet[Any, Any]:
     return rows.values("pk", "is_rolling", "is_stalled")
 
 
-def _facts(
-    placement: Placement, groups: Collection[dict[str, Any]], rollout: dict[str, Any]
-) -> PlacementFacts:
+def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: dict[str, Any]) -> HealthFacts:
     is_rolling = bool(rollout.get("is_rolling"))
     is_suspended = placement.paused_since is not None or placement.is_stopped
     resources = placement.selected_count if placement.pinned_snapshot is None else None
     counts = _counts(placement, groups, is_rolling=is_rolling, has_resources=resources != 0)
-    return PlacementFacts(
+    return HealthFacts(
         counts,
         placement.placement_type,
         placement.is_fulfilled,

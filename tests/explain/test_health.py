@@ -7,14 +7,14 @@ import pytest
 
 from placements.explain.health import (
     HealthCounts,
-    PlacementFacts,
+    HealthFacts,
     condition_sentence,
     health_document,
     placement_health,
 )
 
 ALL = HealthCounts(wanted=6, scheduled=6, started=6, applied=6, available=6)
-FACTS = PlacementFacts(ALL, "PickN", is_scheduled=True, resources=2)
+FACTS = HealthFacts(ALL, "PickN", is_scheduled=True, resources=2)
 
 
 def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
