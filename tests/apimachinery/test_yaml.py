@@ -166,12 +166,12 @@ def test_refuses(text: str | bytes, path: str, code: str, line: int | None) -> N
     ids=["lists", "dashes", "objects", "json", "inside", "keys", "indented", "repeated", "mixed", "aliases"],
 )
 def test_hostile_text_is_refused_at_once(text: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
 
     with pytest.raises(InvalidManifest):
         load_documents(text)
 
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 def test_nesting_is_taken_up_to_the_limit() -> None:
@@ -335,9 +335,9 @@ def test_a_large_export_loads_fast() -> None:
     }
     item = {"kind": "MemberCluster", "metadata": {"name": "m"}, "status": {"properties": properties}}
     text = dump_yaml({"kind": "List", "items": [item] * 1000})
-    begun = time.perf_counter()
+    begun = time.process_time()
 
     (document,) = load_documents(text)
 
     assert len(items_of(document)) == 1000
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5

@@ -17,7 +17,7 @@ from django.contrib.auth.models import Group, User
 from django.db import connection, connections
 from django.test import Client
 from django.test.testcases import _StaticFilesHandler
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
 
@@ -31,7 +31,9 @@ CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 Enter = Callable[..., Page]
-_PATIENCE = 10_000
+PATIENCE = 60_000
+"""Milliseconds that a test waits at most; the first page took more than ten seconds on a busy machine."""
+expect.set_options(timeout=PATIENCE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -147,7 +149,7 @@ def enter(browser: Browser, console: LiveServer, complaints: list[str]) -> Itera
         session = client.cookies[settings.SESSION_COOKIE_NAME].value
         context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": console.url}])
         page = context.new_page()
-        page.set_default_timeout(_PATIENCE)
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path)

@@ -27,7 +27,7 @@ def _at_once(*changes: Callable[[int], object]) -> None:
     def repeat(change: Callable[[int], object]) -> None:
         try:
             for number in range(TIMES):
-                start.wait(timeout=30)
+                start.wait(timeout=60)
                 change(number)
         finally:
             connections.close_all()

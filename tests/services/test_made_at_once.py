@@ -25,7 +25,7 @@ def _at_once(wish: Callable[[], str]) -> list[str]:
 
     def one(_number: int) -> str:
         try:
-            start.wait(timeout=10)
+            start.wait(timeout=60)
             return wish()
         finally:
             connections.close_all()

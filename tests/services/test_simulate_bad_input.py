@@ -38,12 +38,12 @@ def test_hostile_text_is_refused_quickly(tmp_path: Path, name: str, option: str)
     path.write_bytes(HOSTILE[name])
     files: dict[str, object] = {"--clusters": NINE, "--placement": WEB, option: path}
 
-    began = time.perf_counter()
+    began = time.process_time()
     run = simulate(*(part for pair in files.items() for part in pair))
 
     assert run.status == 2
     assert "hostile: " in run.errors
-    assert time.perf_counter() - began < 10, "hostile input must not cost much more than reading it"
+    assert time.process_time() - began < 10, "hostile input must not cost much more than reading it"
 
 
 SCALARS = st.one_of(

@@ -32,7 +32,7 @@ def test_of_four_evictions_the_budget_lets_two_go() -> None:
 
     def wish(number: int) -> str:
         try:
-            start.wait(timeout=10)
+            start.wait(timeout=60)
             return str(evict("web", f"c00{number}", by=None, now=world.now).outcome)
         finally:
             connections.close_all()
@@ -49,7 +49,7 @@ def test_one_drain_is_begun() -> None:
 
     def wish(_number: int) -> int:
         try:
-            start.wait(timeout=10)
+            start.wait(timeout=60)
             return drain("c000", by=None, now=NOW).pk
         finally:
             connections.close_all()

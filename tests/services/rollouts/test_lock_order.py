@@ -49,7 +49,7 @@ def held(lock: Callable[[], object], act: Callable[[], object]) -> Iterator[None
             acting = other.submit(run)
             _until_somebody_waits(acting)
             yield
-        acting.result(timeout=20)
+        acting.result(timeout=60)
 
 
 def _until_somebody_waits(acting: "Future[None]") -> None:

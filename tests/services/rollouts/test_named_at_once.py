@@ -32,7 +32,7 @@ def at_once(*wishes: Callable[[], Any]) -> list[str]:
 
     def one(wish: Callable[[], Any]) -> str:
         try:
-            start.wait(timeout=10)
+            start.wait(timeout=60)
             return str(wish())
         except InvalidManifest as refused:
             return refused.faults[0].code
@@ -86,7 +86,7 @@ def test_beaten_by_a_moment_an_eviction_is_refused_and_evicts_nobody(
         if not beaten:
             beaten.append(True)
             with ThreadPoolExecutor(1) as other:
-                other.submit(at_once, lambda: _evicts("shop", world.now)).result(timeout=30)
+                other.submit(at_once, lambda: _evicts("shop", world.now)).result(timeout=60)
         return real(*arguments, **options)
 
     monkeypatch.setattr(evictions, "carry_out", carry_out)
