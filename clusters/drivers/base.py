@@ -7,7 +7,7 @@ DriverRejected when the cluster rejected the call. All calls are idempotent.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from clusters.drivers.readiness import Readiness, overall_readiness
 
@@ -44,23 +44,79 @@ class Refusal:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class FieldDiff:
+    """One difference: the JSON pointer of a field, and its values as compact JSON ("": a side has none)."""
+
+    path: str
+    in_member: str
+    in_hub: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectDiff:
+    """The differences between an object and its manifest.
+
+    `member_generation` is None where the object is missing. `is_degraded`: all fields were compared, since
+    the dry run was refused. `is_truncated`: there are more differences than `fields` lists.
+    """
+
+    object: ObjectRef
+    version: str
+    member_generation: int | None = None
+    fields: tuple[FieldDiff, ...] = ()
+    is_degraded: bool = False
+    is_truncated: bool = False
+
+
 class DriverError(Exception):
     """A call to a cluster failed."""
 
 
 class DriverUnavailable(DriverError):
-    """The cluster did not answer in time, or cannot be reached; asking again later may help."""
+    """The cluster did not answer in time, or cannot be reached; a later call may succeed.
+
+    `code` as in `spec/kubernetes-driver.md` 8 ("" for drivers without codes); `retry_after`: seconds during
+    which no call should be made, None where the cluster named none.
+    """
+
+    def __init__(self, message: str, *, code: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_after = retry_after
+
+
+class DriverPending(DriverUnavailable):
+    """Nothing is wrong, and more time is needed: `done` of `total` objects are finished."""
+
+    def __init__(
+        self, message: str, *, done: int = 0, total: int = 0, remaining: tuple[ObjectRef, ...] = ()
+    ) -> None:
+        super().__init__(message, code="pending")
+        self.done = done
+        self.total = total
+        self.remaining = remaining
 
 
 class DriverRejected(DriverError):
-    """The cluster answered, and refuses: the objects in `refusals`, or without any the whole call.
+    """The cluster answered and rejects the objects in `refusals`, or without any the whole call.
 
-    What of a version it does not refuse it has taken on (`spec/lifecycle.md` B.6.2).
+    What it does not reject of a version is applied (`spec/lifecycle.md` B.6.2). `drifts` and `diffs` are the
+    differences for which objects were rejected.
     """
 
-    def __init__(self, message: str, refusals: tuple[Refusal, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        refusals: tuple[Refusal, ...] = (),
+        *,
+        drifts: tuple[ObjectDiff, ...] = (),
+        diffs: tuple[ObjectDiff, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.refusals = refusals
+        self.drifts = drifts
+        self.diffs = diffs
 
 
 class DriverFenced(DriverError):
@@ -82,25 +138,55 @@ class UnknownDriverError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """The apply strategy of a placement (`spec/lifecycle.md` B.6); the defaults are those of KubeFleet."""
+
+    type: Literal["ClientSideApply", "ServerSideApply", "ReportDiff"] = "ClientSideApply"
+    comparison: Literal["PartialComparison", "FullComparison"] = "PartialComparison"
+    when_to_apply: Literal["Always", "IfNotDrifted"] = "Always"
+    when_to_take_over: Literal["Always", "IfNoDiff", "Never"] = "Always"
+    allow_co_ownership: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """The desired content of a placement on a cluster (`spec/lifecycle.md` A.1).
 
     `id` is opaque; equal ids have equal manifests. The manifests are ready to apply. `fence` grows with every
     claim of a call for this placement and cluster: a cluster refuses calls with a lower one than it has seen.
+    `kinds`: (apiVersion, kind) of all objects in the kept snapshots of the placement. `was_applied`: the hub
+    knows of an earlier apply of the placement there, whole or in part.
     """
 
     id: str
     placement: str
     manifests: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     fence: int = 0
+    options: ApplyOptions = field(default_factory=ApplyOptions)
+    kinds: tuple[tuple[str, str], ...] = ()
+    was_applied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The cluster has taken on a whole version; `changed` is False when it had it already."""
+    """The cluster has applied a whole version; `changed` is False when it had it already.
+
+    `drifts`: what differed under FullComparison although it was applied.
+    """
 
     version: str
     changed: bool
+    drifts: tuple[ObjectDiff, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DiffResult:
+    """How the objects on a cluster differ from a version; `failures` could not be compared."""
+
+    version: str
+    diffs: tuple[ObjectDiff, ...] = ()
+    failures: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +212,9 @@ class PlacementSeen:
     whole_version: str
     refusals: tuple[Refusal, ...] = ()
     unready: tuple[ObjectSeen, ...] = ()
+    missing: tuple[ObjectRef, ...] = ()
+    drifted: tuple[ObjectDiff, ...] = ()
+    notice: str = ""
 
     @property
     def is_applied(self) -> bool:
@@ -143,7 +232,8 @@ class Observation:
 
     A result means that the agent reports and has joined; its health is the health condition.
     `placements` has those requested placements that are on the cluster. `held`: all placements of this hub on
-    the cluster with the fence of each; None where it was not requested.
+    the cluster with the fence of each; None where it was not requested. `health_message`: why it is
+    not healthy.
     """
 
     is_healthy: bool
@@ -151,6 +241,7 @@ class Observation:
     usage: Mapping[str, Mapping[str, str]] | None = None
     placements: tuple[PlacementSeen, ...] = ()
     held: Mapping[str, int] | None = None
+    health_message: str = ""
 
     def of(self, placement: str) -> PlacementSeen | None:
         """Return the state of a placement; None if the cluster has nothing of it."""
@@ -181,6 +272,18 @@ class Driver(Protocol):
         """Remove all objects of a placement; return whether there were any.
 
         Raises DriverUnavailable, DriverRejected, DriverFenced.
+        """
+
+    def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+        """Compare the objects of a version with those on the cluster, without writing anything.
+
+        Raises DriverUnavailable, DriverPending, DriverRejected.
+        """
+
+    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+        """Stop managing the objects of a placement and leave them there; return whether there were any.
+
+        Raises DriverUnavailable, DriverPending, DriverRejected, DriverFenced.
         """
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:

@@ -245,3 +245,26 @@ class DriverContract:
         seen = driver.observe("web").of("web")
         assert seen
         assert seen.version == "v1"
+
+    def test_a_diff_finds_what_is_missing_and_what_differs_and_writes_nothing(
+        self, connect: Callable[..., Driver], holds: Any
+    ) -> None:
+        driver = connect()
+        before = driver.diff(V1)
+        driver.apply(V1)
+        held = holds("web")
+
+        assert {one.object for one in before.diffs} == {ObjectRef.of(manifest) for manifest in V1.manifests}
+        assert all(one.member_generation is None for one in before.diffs)
+        assert driver.diff(V1).diffs == ()
+        (changed,) = driver.diff(V2).diffs
+        assert (changed.object, changed.member_generation) == (WEB, 1)
+        assert holds("web") == held
+
+    def test_a_released_placement_is_gone_from_observation(self, connect: Callable[..., Driver]) -> None:
+        driver = connect()
+        driver.apply(V1)
+
+        assert driver.release("web")
+        assert driver.observe("web").of("web") is None
+        assert not driver.release("web")

@@ -8,8 +8,11 @@ from typing import Any
 from clusters.drivers.base import (
     USUAL_TIMEOUT,
     Applied,
+    DiffResult,
     DriverRejected,
     DriverUnavailable,
+    FieldDiff,
+    ObjectDiff,
     ObjectRef,
     ObjectSeen,
     Observation,
@@ -54,11 +57,13 @@ def apply_objects(
     return state.noting(entry, is_change=was != (held.whole_version, held.objects))
 
 
-def removed(state: SimulatedClusterState, placement: str, *, now: datetime) -> SimulatedClusterState:
+def removed(
+    state: SimulatedClusterState, placement: str, *, now: datetime, what: str = "removed"
+) -> SimulatedClusterState:
     """Remove the objects of a placement; the log has it as a change to the version "" ."""
-    entry = CallLogEntry(now.isoformat(), "removed", placement, "")
+    entry = CallLogEntry(now.isoformat(), what, placement, "")
     if placement not in state.held:
-        return state.noting(entry._replace(what="removed again"), is_change=False)
+        return state.noting(entry._replace(what=f"{what} again"), is_change=False)
     return state.holding(placement, None).noting(entry, is_change=True)
 
 
@@ -158,6 +163,32 @@ class SimulatedDriver:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
         before, _ = self._change(
             lambda state, now: removed(state.fenced(placement, fence), placement, now=now)
+        )
+        self._lose_answer(DriverCall.REMOVE, timeout)
+        return placement in before.held
+
+    def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+        """Compare with the state, which has digests of manifests and not their fields."""
+        self._reach(DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds)
+        self._lose_answer(DriverCall.OBSERVE, timeout)
+        held = self.state().of(version.placement)
+        there = {one.ref: one for one in held.objects} if held else {}
+        diffs = []
+        for manifest in version.manifests:
+            ref = ObjectRef.of(manifest)
+            found = there.get(ref)
+            if found and found.digest == stored_object(manifest, ready_at=self._clock()).digest:
+                continue
+            member = "(another manifest)" if found else ""
+            field = FieldDiff("/", member, "(the whole object)")
+            diffs.append(ObjectDiff(ref, version.id, 1 if found else None, (field,)))
+        return DiffResult(version.id, tuple(diffs))
+
+    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+        """Forget a placement; the state of a simulated cluster has nothing but what placements put there."""
+        self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
+        before, _ = self._change(
+            lambda state, now: removed(state.fenced(placement, fence), placement, now=now, what="released")
         )
         self._lose_answer(DriverCall.REMOVE, timeout)
         return placement in before.held
