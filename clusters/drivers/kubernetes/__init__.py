@@ -1,0 +1,1 @@
+"""Real Kubernetes clusters: plain Python, without Django, YAML or a database."""
