@@ -1,1 +1,1 @@
-"""Real Kubernetes clusters: plain Python, without Django, YAML or a database."""
+"""The driver of real Kubernetes clusters (`spec/kubernetes-driver.md`)."""
