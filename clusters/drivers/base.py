@@ -57,8 +57,9 @@ class FieldDiff:
 class ObjectDiff:
     """The differences between an object and its manifest.
 
-    `version`: of the API of the manifest, such as `v1`. `member_generation` is None where the object is missing. `is_degraded`: all fields were compared, since
-    the dry run was refused. `is_truncated`: there are more differences than `fields` lists.
+    `version`: of the API of the manifest, such as `v1`. `member_generation` is None where the object is
+    missing. `is_degraded`: all fields were compared, since the dry run was refused. `is_truncated`: there are
+    more differences than `fields` lists.
     """
 
     object: ObjectRef

@@ -3,11 +3,12 @@
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from clusters.drivers.base import DriverUnavailable, ObjectRef
-from clusters.drivers.kubernetes.client import Response
+from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
 from clusters.drivers.kubernetes.discovery import (
     ApiClient,
     Discovery,
@@ -17,7 +18,6 @@ from clusters.drivers.kubernetes.discovery import (
 )
 
 FIELD_MANAGER = "fleetui"
-APPLY_PATCH = "application/apply-patch+yaml"
 LONGEST_MESSAGE = 500
 REMOVED_VALUE = "(redacted)"
 
@@ -32,24 +32,39 @@ class MemberAccess:
     monotonic: Callable[[], float]
 
 
-def read_object(access: MemberAccess, api_version: str, ref: ObjectRef, *, deadline: float) -> Any:
+def read_object(
+    access: MemberAccess, api_version: str, ref: ObjectRef, *, deadline: float
+) -> Mapping[str, Any] | None:
     """Return a live object, or None when it does not exist.
 
     Raise KindNotServedError; RefusedError for any other error of the GET; DriverUnavailable.
     """
-    for is_last in (False, True):
-        resource = resolve_kind(access.discovery, api_version, ref, deadline=deadline)
-        answer = access.client.request("GET", resource.path(ref.namespace, ref.name), deadline=deadline)
-        if answer.status == 200:
-            return answer.body
-        if not is_path_missing(answer):
-            break
+    answer = _get(access, api_version, ref, deadline=deadline)
+    if answer is None:
         access.discovery.forget(ref.group)
-        if is_last:
-            raise KindNotServedError(f"the cluster serves no {ref.kind} in {api_version}")
+        answer = _get(access, api_version, ref, deadline=deadline)
+    if answer is None:
+        raise KindNotServedError(f"the cluster serves no {ref.kind} in {api_version}")
+    if answer.status == 200:
+        return answer.body
     if answer.status == 404:
         return None
     raise RefusedError("FailedToFindObjInMemberCluster", server_message(answer), status=answer.status)
+
+
+def _get(access: MemberAccess, api_version: str, ref: ObjectRef, *, deadline: float) -> Response | None:
+    """Return the answer to a GET, or None where the path is not served although discovery has the kind."""
+    resource = resolve_kind(access.discovery, api_version, ref, deadline=deadline)
+    try:
+        answer = access.client.request("GET", resource.path(ref.namespace, ref.name), deadline=deadline)
+    except DriverUnavailable as error:
+        # Of a group that is no longer served, the server answers a 404 without a Status.
+        if error.code != "not-kubernetes" or "." not in ref.group:
+            raise
+        access.discovery.forget(ref.group)
+        resolve_kind(access.discovery, api_version, ref, deadline=deadline)
+        raise
+    return None if is_path_missing(answer) else answer
 
 
 def patch_object(
@@ -129,10 +144,8 @@ def _secret_values(manifest: Mapping[str, Any]) -> Iterator[str]:
         for value in values.values() if isinstance(values, Mapping) else ():
             text = str(value)
             forms = [text, base64.b64encode(text.encode()).decode()]
-            try:
+            with suppress(ValueError):
                 forms.append(base64.b64decode(text, validate=True).decode())
-            except ValueError:
-                pass
             for form in forms:
                 if form:
                     yield form

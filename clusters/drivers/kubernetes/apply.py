@@ -1,10 +1,8 @@
-"""Server-side apply of one version: objects in apply waves, then what older versions left (`spec/kubernetes-driver.md` 6)."""
+"""Server-side apply of one version: apply waves, then what older versions left (section 6)."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 from clusters.drivers.base import (
     Applied,
@@ -12,13 +10,11 @@ from clusters.drivers.base import (
     DriverPending,
     DriverRejected,
     DriverUnavailable,
-    ObjectDiff,
     ObjectRef,
-    Refusal,
     Version,
 )
 from clusters.drivers.kubernetes.access import MemberAccess, is_cut_off, read_object
-from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
+from clusters.drivers.kubernetes.discovery import RefusedError
 from clusters.drivers.kubernetes.inventory import (
     MOST_OBJECTS,
     UNDECIDED,
@@ -68,8 +64,9 @@ def apply_version(
 ) -> Applied:
     """Apply a version, and remove what older versions left.
 
-    `cleared`: UID, field digest and generation of objects whose drift suspicion proved unfounded. Calling again
-    after any crash or error completes the work. Raise DriverUnavailable, DriverPending, DriverRejected, DriverFenced.
+    `cleared`: UID, field digest and generation of objects whose drift suspicion proved unfounded. Calling
+    again after any crash or error completes the work. Raise DriverUnavailable, DriverPending,
+    DriverRejected, DriverFenced.
     """
     if version.options.type == "ReportDiff":
         raise DriverRejected("an apply strategy of type ReportDiff compares and writes nothing")
@@ -140,9 +137,7 @@ def _apply(
     return Applied(version.id, changed=is_changed or bool(removal.finished), drifts=drifts)
 
 
-def _timed_inventory(
-    access: MemberAccess, placement: str, deadline: float
-) -> tuple[Inventory, float, float]:
+def _timed_inventory(access: MemberAccess, placement: str, deadline: float) -> tuple[Inventory, float, float]:
     before = access.monotonic()
     inventory = read_inventory(access, placement, deadline=deadline)
     now = access.monotonic()
@@ -156,7 +151,12 @@ def check_fence(inventory: Inventory, fence: int) -> None:
 
 
 def _write_ahead(
-    access: MemberAccess, inventory: Inventory, version: Version, targets: Sequence[Target], *, deadline: float
+    access: MemberAccess,
+    inventory: Inventory,
+    version: Version,
+    targets: Sequence[Target],
+    *,
+    deadline: float,
 ) -> Inventory:
     """Record what this call is going to apply, so that no crash leaves an object that nothing knows of."""
     missing = {
@@ -287,7 +287,3 @@ def _pending(
     else:
         message = f"{done} of {total} objects applied; continuing"
     return DriverPending(message, done=done, total=total, remaining=tuple(remaining))
-
-
-ApplyStep = Callable[[], ObjectResult]
-Live = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Differences between an object and its manifest, and drift suspicion (`spec/kubernetes-driver.md` 6.4, 7)."""
+"""Differences between an object and its manifest, and drift suspicion (sections 6.4 and 7)."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -72,15 +72,16 @@ def clean(live: Live) -> dict[str, Any]:
     cleaned = {key: value for key, value in live.items() if key not in ("status", "metadata")}
     metadata: dict[str, Any] = {}
     for key, value in (live.get("metadata") or {}).items():
-        if key in _SERVER_METADATA:
-            continue
         if key in ("labels", "annotations"):
-            value = {
-                name: text for name, text in (value or {}).items() if not any(k in name for k in _SYSTEM_KEYS)
+            kept = {
+                name: text
+                for name, text in (value or {}).items()
+                if not any(part in name for part in _SYSTEM_KEYS)
             }
-            if not value:
-                continue
-        metadata[key] = value
+            if kept:
+                metadata[key] = kept
+        elif key not in _SERVER_METADATA:
+            metadata[key] = value
     if metadata:
         cleaned["metadata"] = metadata
     for path in _TEMPLATES:
@@ -211,7 +212,7 @@ def diff_version(
     for target, outcome in run_each(compare, left, may_start=lambda: access.monotonic() < stop):
         if isinstance(outcome, Refusal):
             failures.append(outcome)
-        elif outcome != _UNREACHED:
+        elif not isinstance(outcome, str):
             progress[target.ref] = outcome
     refused = {one.object for one in failures}
     remaining = tuple(one.ref for one in targets if one.ref not in progress and one.ref not in refused)
@@ -225,7 +226,7 @@ def diff_version(
     return DiffResult(version.id, tuple(found), tuple(failures))
 
 
-_UNREACHED = "unreached"
+_UNREACHED = "not reached in time"
 
 
 def _diff_object(

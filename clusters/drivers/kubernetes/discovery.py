@@ -1,4 +1,4 @@
-"""From apiVersion and kind to the path of an object, as the API server declares it (`spec/kubernetes-driver.md` 5)."""
+"""From apiVersion and kind to the path of an object, as the API server declares it (section 5)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The inventory: a ConfigMap on the member that records what a placement has there (`spec/kubernetes-driver.md` 6.1)."""
+"""The inventory: a ConfigMap on the member with what a placement has there (section 6.1)."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from clusters.drivers.base import DriverRejected, DriverUnavailable, ObjectRef, Refusal
-from clusters.drivers.kubernetes.access import APPLY_PATCH, FIELD_MANAGER, MemberAccess, server_message
-from clusters.drivers.kubernetes.client import Response
+from clusters.drivers.kubernetes.access import FIELD_MANAGER, MemberAccess, server_message
+from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
 from clusters.drivers.kubernetes.diff import generation_of, managed_fields_digest
 from clusters.drivers.kubernetes.discovery import KindNotServedError
 from clusters.drivers.kubernetes.targets import (
@@ -236,7 +236,9 @@ def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> Inventory
         )
         fence = int(annotations.get(FENCE) or 0)
     except (ValueError, LookupError, TypeError):  # edited by hand: as good as lost
-        return Inventory(placement, incomplete=(UNDECIDED,), resource_version=str(metadata["resourceVersion"]))
+        return Inventory(
+            placement, incomplete=(UNDECIDED,), resource_version=str(metadata["resourceVersion"])
+        )
     return Inventory(
         placement,
         str(content.get("version") or ""),
@@ -273,7 +275,11 @@ def _document(access: MemberAccess, inventory: Inventory) -> dict[str, Any]:
         "whole": inventory.whole,
         "objects": [_plain(entry) for entry in inventory.entries.values()],
         "refusals": [
-            [*(getattr(one.object, key) for key in ("group", "kind", "namespace", "name")), one.code, one.message]
+            [
+                *(getattr(one.object, key) for key in ("group", "kind", "namespace", "name")),
+                one.code,
+                one.message,
+            ]
             for one in inventory.refusals
         ],
         "refusalCount": inventory.refusal_count,

@@ -1,9 +1,9 @@
-"""The apply of one object: read, decide, patch (`spec/kubernetes-driver.md` 6.3)."""
+"""The apply of one object: read, decide, patch (section 6.3)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial, wraps
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from clusters.drivers.base import DriverUnavailable, ObjectDiff, ObjectRef, Refusal, Version
 from clusters.drivers.kubernetes.access import (
@@ -46,6 +46,7 @@ from clusters.drivers.kubernetes.targets import (
 from clusters.drivers.readiness import AVAILABLE, custom_resource_definition
 
 Live: TypeAlias = Mapping[str, Any]
+Step = TypeVar("Step")
 
 APPLY_FAILED = "ManifestApplyFailed"
 _UNOWNED_MANAGERS = {FIELD_MANAGER, "before-first-apply"}
@@ -114,7 +115,7 @@ def examine(call: ApplyCall, target: Target) -> Outcome:
     return _as_outcome(call, target, partial(_examine, call, target))
 
 
-def _as_outcome(call: ApplyCall, target: Target, step: Callable[[], Outcome]) -> Outcome:
+def _as_outcome(call: ApplyCall, target: Target, step: Callable[[], Step]) -> Step | ObjectResult:
     try:
         return step()
     except KindNotServedError as error:
@@ -162,13 +163,7 @@ def _planned_patch(
     call: ApplyCall, target: Target, live: Live | None, *, is_taken_over: bool, is_loss: bool = False
 ) -> Planned[ObjectResult]:
     step = partial(_patch, call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
-
-    def run() -> ObjectResult:
-        outcome = _as_outcome(call, target, step)
-        assert isinstance(outcome, ObjectResult)
-        return outcome
-
-    return Planned(run)
+    return Planned(lambda: _as_outcome(call, target, step))
 
 
 def _is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> bool:

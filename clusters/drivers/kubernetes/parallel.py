@@ -32,7 +32,10 @@ os.register_at_fork(after_in_child=pool.cache_clear)  # threads do not survive a
 
 
 def run_each(
-    function: Callable[[Item], Outcome], items: Iterable[Item], *, may_start: Callable[[], bool] = lambda: True
+    function: Callable[[Item], Outcome],
+    items: Iterable[Item],
+    *,
+    may_start: Callable[[], bool] = lambda: True,
 ) -> list[tuple[Item, Outcome]]:
     """Return the outcomes of a function for each item that `may_start` let begin.
 

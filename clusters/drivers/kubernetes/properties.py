@@ -1,4 +1,4 @@
-"""Properties and resource usage of a cluster from its version, nodes and pods (`spec/kubernetes-driver.md` 12)."""
+"""Properties and resource usage of a cluster from its version, nodes and pods (section 12)."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,10 +1,10 @@
-"""Prune, remove and release what a placement has on a cluster (`spec/kubernetes-driver.md` 6.5)."""
+"""Prune, remove and release what a placement has on a cluster (section 6.5)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from clusters.drivers.base import (
     DriverFenced,
@@ -46,6 +46,7 @@ from clusters.drivers.kubernetes.targets import (
 )
 
 Live: TypeAlias = Mapping[str, Any]
+Step = TypeVar("Step")
 
 APPLY_FAILED = "ManifestApplyFailed"
 RESERVE_SECONDS = 0.25
@@ -89,9 +90,7 @@ class Removal:
         return f"{first[0]}{more} {'are' if rest else 'is'} deleted{why}"
 
 
-def remove_entries(
-    access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float
-) -> Removal:
+def remove_entries(access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float) -> Removal:
     """Delete the objects of these records in reverse wave order; taken-over namespaces are released."""
     users = _NamespaceUsers(access, placement, stop)
     end = partial(_delete_one, access, placement=placement, users=users, stop=stop)
@@ -190,9 +189,7 @@ def _end_all(
     return removal
 
 
-def _guarded(
-    access: MemberAccess, entry: Entry, step: Callable[[], Ending | Planned[Ending]], *, stop: float
-) -> Ending | Planned[Ending]:
+def _guarded(access: MemberAccess, entry: Entry, step: Callable[[], Step], *, stop: float) -> Step | Ending:
     try:
         return step()
     except KindNotServedError:  # then no object of it exists
@@ -220,7 +217,7 @@ def _delete_one(
             step = partial(_release, access, entry, live, placement=placement, stop=stop)
         else:
             step = partial(_delete, access, entry, live, users=users, stop=stop)
-        return Planned(lambda: _ended(_guarded(access, entry, step, stop=stop)))
+        return Planned(lambda: _guarded(access, entry, step, stop=stop))
 
     return _guarded(access, entry, read, stop=stop)
 
@@ -235,11 +232,6 @@ def _release_one(
         return _release(access, entry, live, placement=placement, stop=stop)
 
     return _guarded(access, entry, step, stop=stop)
-
-
-def _ended(outcome: Ending | Planned[Ending]) -> Ending:
-    assert isinstance(outcome, Ending)
-    return outcome
 
 
 def _is_ours(access: MemberAccess, live: Live, placement: str) -> bool:
@@ -294,7 +286,7 @@ def _release(access: MemberAccess, entry: Entry, live: Live, *, placement: str, 
             "resourceVersion": metadata.get("resourceVersion"),
             "labels": {PART_OF: None},
             "annotations": {OWNER: None, TAKEN_OVER: None, MANIFEST_HASH: None},
-            "managedFields": others or [{}],
+            "managedFields": others if others else [{}],
         }
         answer = patch_object(
             access,
@@ -309,9 +301,10 @@ def _release(access: MemberAccess, entry: Entry, live: Live, *, placement: str, 
             return FINISHED
         if answer.status != 409 or is_last:
             break
-        live = read_object(access, entry.api_version, entry.ref, deadline=stop)
-        if live is None or not _is_ours(access, live, placement):
+        newer = read_object(access, entry.api_version, entry.ref, deadline=stop)
+        if newer is None or not _is_ours(access, newer, placement):
             return FINISHED
+        live = newer
     raise RefusedError(APPLY_FAILED, server_message(answer))
 
 

@@ -1,4 +1,4 @@
-"""The manifests of a version as they are sent: checks, apply waves, ownership metadata (`spec/kubernetes-driver.md` 6)."""
+"""The manifests of a version as they are sent: checks, apply waves, ownership metadata (section 6)."""
 
 import base64
 import json
@@ -170,7 +170,7 @@ def _written_ref(manifest: Mapping[str, Any]) -> ObjectRef:
 
 
 def _scopes_of_definitions(version: Version) -> dict[tuple[str, str], bool]:
-    """Return by (apiVersion, kind) whether the kinds are namespaced that definitions of a version will serve."""
+    """Return by (apiVersion, kind) whether what the definitions of a version will serve is namespaced."""
     scopes = {}
     for manifest in version.manifests:
         ref = _written_ref(manifest)
@@ -196,7 +196,9 @@ def _target(
         raise RefusedError("DecodingErred", "a list is not one object: write each object as its own manifest")
     if not metadata.get("name"):
         if metadata.get("generateName"):
-            raise RefusedError("FoundGenerateName", "metadata.generateName is not supported: set metadata.name")
+            raise RefusedError(
+                "FoundGenerateName", "metadata.generateName is not supported: set metadata.name"
+            )
         raise RefusedError("DecodingErred", "metadata.name is missing")
     if not manifest.get("apiVersion") or not written.kind:
         raise RefusedError("DecodingErred", "apiVersion or kind is missing")
