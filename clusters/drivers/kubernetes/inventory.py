@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusters.drivers.base import DriverRejected, DriverUnavailable, ObjectRef, Refusal
@@ -61,7 +60,7 @@ class Inventory:
     placement: str
     version: str = ""
     whole: str = ""
-    entries: Mapping[ObjectRef, Entry] = MappingProxyType({})
+    entries: Mapping[ObjectRef, Entry] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
     refusal_count: int = 0
     incomplete: tuple[str, ...] = ()
