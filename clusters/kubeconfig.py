@@ -102,8 +102,8 @@ def parse_kubeconfig(
     for ours, theirs in _KUBECONFIG_KEYS.items():
         value: object = cluster.get(theirs)
         if ours == "ca" and value:
-            value = _decoded(value, (*cluster_keys, theirs), faults)
-        if value is not None:
+            fields[ours] = _decoded(value, (*cluster_keys, theirs), faults)
+        elif value is not None:
             fields[ours] = value
     secret: dict[str, object] = {"token": user.get("token")}
     for ours, theirs in (("certificate", "client-certificate-data"), ("key", "client-key-data")):
@@ -145,10 +145,10 @@ def facts_of(secret: Secret) -> SecretFacts:
         before, after = certificate.not_valid_before_utc, certificate.not_valid_after_utc
         return SecretFacts(CERTIFICATE, subject[:250], before, after)
     claims = _claims(secret.values["token"])
-    subject = claims.get("sub")
+    claimed = claims.get("sub")
     return SecretFacts(
         TOKEN,
-        subject[:250] if isinstance(subject, str) and subject.isprintable() else "",
+        claimed[:250] if isinstance(claimed, str) and claimed.isprintable() else "",
         _moment(claims.get("iat")),
         _moment(claims.get("exp")),
     )
