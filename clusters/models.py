@@ -28,8 +28,10 @@ class FleetState(models.Model):
 
     `version` changes with labels, taints, membership and verdicts; `readings` with properties and usage.
     `observing_since` is the start of the current uninterrupted observation (`spec/lifecycle.md` A.15).
+    `hub_id` identifies this installation on the member clusters; it is made once.
     """
 
+    hub_id = models.UUIDField(default=uuid4, editable=False)
     version = models.PositiveBigIntegerField(default=1)
     readings = models.PositiveBigIntegerField(default=1)
     observing_since = models.DateTimeField(null=True)
