@@ -69,10 +69,14 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class ParsedConnection:
-    """The public part of a connection as it is stored, and its secret; None where it names none."""
+    """The public part of a connection as it is stored, and its secret; None where it names none.
+
+    `server_path` is where the server was entered, for errors.
+    """
 
     connection: Mapping[str, Any]
     secret: Secret | None = None
+    server_path: str = field(default="server", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,7 @@ def _checked(
     if faults:
         raise InvalidManifest(faults)
     connection = {key: value for key, value in fields.items() if value is not False}
-    return ParsedConnection(connection, Secret(present) if present else None)
+    return ParsedConnection(connection, Secret(present) if present else None, place_of("server"))
 
 
 def _secret_faults(

@@ -119,7 +119,7 @@ class StoredSecret:
 class CachedDriver(NamedTuple):
     """A driver with its parts; `version` changes with the connection and the credential."""
 
-    version: tuple[int, str]
+    version: tuple[str, str]
     driver: Driver
     client: Client
     secret: StoredSecret
@@ -142,7 +142,9 @@ class DriverCache:
         """
         credential = credential_of(cluster)
         content = json.dumps(cluster.connection, sort_keys=True).encode()
-        version = (credential.revision if credential else 0, hashlib.sha256(content).hexdigest())
+        # The fingerprint, since the revision starts again after a removal.
+        revision = f"{credential.revision} {credential.fingerprint}" if credential else ""
+        version = (revision, hashlib.sha256(content).hexdigest())
         with self._lock:
             cached = self._cached.get(cluster.pk)
             if cached and cached.version == version:
@@ -174,7 +176,7 @@ class DriverCache:
         return len(self._cached)
 
     def _create(
-        self, cluster: MemberCluster, version: tuple[int, str], context: DriverContext
+        self, cluster: MemberCluster, version: tuple[str, str], context: DriverContext
     ) -> CachedDriver:
         secret = StoredSecret(cluster)
         client = open_client(parse_connection(cluster.connection), secret, monotonic=self._monotonic)
