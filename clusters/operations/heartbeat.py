@@ -17,6 +17,7 @@ from clusters.driver_factory import driver_for
 from clusters.drivers.base import DriverError, Observation
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import DRIVERS, REPORTED
+from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
@@ -63,6 +64,7 @@ def observe(*, now: datetime) -> ObservationResult:
     FleetState.objects.filter(unwatched, id=1).update(observing_since=now)
     FleetState.objects.filter(id=1).update(observed_at=now)
     rows, observed, silent = _claim(now), 0, 0
+    hub_id()  # read here, since the calling threads use no database
     questions = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
     answers = call_all(questions, threads=THREADS, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
     while batch := list(islice(answers, _BATCH)):
@@ -84,7 +86,7 @@ def _claim(now: datetime) -> dict[int, MemberCluster]:
     shard = due.order_by("observe_at").values("pk")[:SHARD]
     if not due.filter(pk__in=shard).update(observe_at=now + LEASE):
         return {}
-    mine = _claimed(now).order_by(F("heartbeat_at").desc(nulls_last=True), "pk")
+    mine = _claimed(now).select_related("credential").order_by(F("heartbeat_at").desc(nulls_last=True), "pk")
     return {row.pk: row for row in mine}
 
 

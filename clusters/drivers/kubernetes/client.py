@@ -64,8 +64,8 @@ class Client:
         monotonic: Callable[[], float] = time.monotonic,
         user_agent: str = USER_AGENT,
     ) -> None:
-        self._connection = connection
-        self._secret = secret
+        self.connection = connection
+        self.secret = secret
         self._rules = rules
         self._monotonic = monotonic
         self._address = split_server(connection.server)
@@ -83,7 +83,7 @@ class Client:
         self._pause_code = ""
 
     def __repr__(self) -> str:
-        return f"<Client of {self._connection.server}>"
+        return f"<Client of {self.connection.server}>"
 
     def request(
         self,
@@ -106,7 +106,7 @@ class Client:
             if left > 0:
                 message = f"the API server asked for a pause; no request for {left:.0f} s"
                 raise DriverUnavailable(message, code=self._pause_code, retry_after=left)
-            with _errors_mapped(self._connection):
+            with errors_mapped(self.connection):
                 status, headers, raw = self._exchange(method, url, content, content_type, deadline)
         return self._interpret(path, status, headers, raw)
 
@@ -168,22 +168,22 @@ class Client:
             with self._lock:
                 link = self._idle.pop() if self._idle else None
             if link and link.is_connected:
-                if self._connection.in_cluster:  # its token changes while the socket is open
-                    link.authorization = _authorization(self._secret())
+                if self.connection.in_cluster:  # its token changes while the socket is open
+                    link.authorization = _authorization(self.secret())
                 return link
             if link:
                 link.close()
         return None
 
     def _open(self, deadline: float) -> BoundedConnection:
-        """Open a socket to a checked address. Raise DriverUnavailable and what _errors_mapped maps."""
-        connection, rules = self._connection, self._rules
+        """Open a socket to a checked address. Raise DriverUnavailable and what errors_mapped maps."""
+        connection, rules = self.connection, self._rules
         if connection.insecure_tls and not rules.allow_insecure_tls:
             message = "TLS verification is off, and FLEETUI_ALLOW_INSECURE_TLS is not set on this console"
             raise DriverUnavailable(message, code="tls-insecure-not-allowed")
         if connection.proxy and connection.proxy not in rules.proxies:
             raise DriverUnavailable("the proxy is not in FLEETUI_MEMBER_PROXIES", code="proxy")
-        secret = self._secret()
+        secret = self.secret()
         with self._lock:
             if self._tls is None:
                 self._tls = tls_context(connection, secret)
@@ -232,7 +232,7 @@ class Client:
 
 
 @contextmanager
-def _errors_mapped(connection: Connection) -> Iterator[None]:
+def errors_mapped(connection: Connection) -> Iterator[None]:
     """Raise DriverUnavailable for what connecting, sending and reading raise; nothing remote is quoted."""
     try:
         yield

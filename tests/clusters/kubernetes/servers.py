@@ -192,3 +192,37 @@ def _forward(source: socket.socket, target: socket.socket) -> None:
         while data := source.recv(65_536):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
+
+
+@dataclass
+class Member:
+    """Answers like an API server for what a check and a renewal need; `denied` holds "verb resource"."""
+
+    tokens: set[str] = field(default_factory=lambda: {"marker-token"})
+    denied: set[str] = field(default_factory=set)
+    issued: list[str] = field(default_factory=list)
+    asked_seconds: list[int] = field(default_factory=list)
+
+    def __call__(self, link: socket.socket, request: Request, server: LocalServer) -> None:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        link.sendall(self._answer(request) if token in self.tokens else answer(401, status_body(401)))
+
+    def _answer(self, request: Request) -> bytes:
+        if request.path == "/readyz":
+            return answer(200, raw=b"ok")
+        if request.path == "/version":
+            return answer(200, {"gitVersion": "v1.30.1"})
+        if request.path == "/apis/apps/v1":
+            verbs = ["get", "patch"]
+            return answer(200, {"resources": [{"name": "deployments", "kind": "Deployment", "verbs": verbs}]})
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            wanted = json.loads(request.body)["spec"]["resourceAttributes"]
+            allowed = f"{wanted['verb']} {wanted['resource']}" not in self.denied
+            return answer(201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}})
+        if request.path.endswith("/serviceaccounts/fleetui/token"):
+            if "create serviceaccounts/token" in self.denied:
+                return answer(403, status_body(403, "Forbidden"))
+            self.asked_seconds.append(json.loads(request.body)["spec"]["expirationSeconds"])
+            self.tokens.add(self.issued[0])
+            return answer(201, {"kind": "TokenRequest", "status": {"token": self.issued.pop(0)}})
+        return answer(404, status_body(404, "NotFound"))
