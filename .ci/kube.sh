@@ -46,12 +46,14 @@ build() {
     fi
 
     mkdir -p "$KUBE_HOME"
-    local work
-    work=$(mktemp -d "$KUBE_HOME/build.XXXXXX")
-    trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+    exec 9>"$KUBE_HOME/lock"
+    flock -n 9 || fail "another build is running" 3
+    # Always the same folder, and Go's cache stays when a build is stopped: the next one continues with it.
+    local work=$KUBE_HOME/build
+    rm -rf "$work"
     fetch_source "$work"
     cd "$work/gopath/src/k8s.io/kubernetes"
-    export PATH=/usr/lib/go-1.19/bin:$PATH GOPATH=$work/gopath GOCACHE=$work/cache
+    export PATH=/usr/lib/go-1.19/bin:$PATH GOPATH=$work/gopath GOCACHE=$KUBE_HOME/gocache
     export GO111MODULE=off GOFLAGS="" CGO_ENABLED=0
     generate_openapi "$work"
     repair_vendored
@@ -67,6 +69,8 @@ build() {
     # In one step, so that a build that was stopped leaves no half of it.
     rm -rf "$BIN"
     mv "$work/bin" "$BIN"
+    cd /
+    rm -rf "$work" "$KUBE_HOME/gocache"
 }
 
 fetch_source() {
