@@ -46,12 +46,14 @@ build() {
     fi
 
     mkdir -p "$KUBE_HOME"
-    local work
-    work=$(mktemp -d "$KUBE_HOME/build.XXXXXX")
-    trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+    exec 9>"$KUBE_HOME/lock"
+    flock -n 9 || fail "another build is running" 3
+    # Always the same folder, and Go's cache stays when a build is stopped: the next one continues with it.
+    local work=$KUBE_HOME/build
+    rm -rf "$work"
     fetch_source "$work"
     cd "$work/gopath/src/k8s.io/kubernetes"
-    export PATH=/usr/lib/go-1.19/bin:$PATH GOPATH=$work/gopath GOCACHE=$work/cache
+    export PATH=/usr/lib/go-1.19/bin:$PATH GOPATH=$work/gopath GOCACHE=$KUBE_HOME/gocache
     export GO111MODULE=off GOFLAGS="" CGO_ENABLED=0
     generate_openapi "$work"
     repair_vendored
@@ -67,6 +69,8 @@ build() {
     # In one step, so that a build that was stopped leaves no half of it.
     rm -rf "$BIN"
     mv "$work/bin" "$BIN"
+    cd /
+    rm -rf "$work" "$KUBE_HOME/gocache"
 }
 
 fetch_source() {
@@ -254,31 +258,26 @@ start() {
     done
 }
 
-# Waits until it has ended; after 5 seconds it is killed.
+# Nothing has to survive, and an API server takes 5 seconds to end by itself.
 end_process() {
     local pid _
     [ -f "$1" ] || return 0
     pid=$(cat "$1")
     rm -f "$1"
-    kill -CONT "$pid" 2>/dev/null || return 0
-    kill "$pid" 2>/dev/null || return 0
+    kill -9 "$pid" 2>/dev/null || return 0
     for _ in $(seq 50); do
-        kill -0 "$pid" 2>/dev/null || return 0
+        # In a container nobody may reap it: then it stays as a zombie.
+        if ! [ -e "/proc/$pid" ] || grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; then
+            return
+        fi
         sleep 0.1
     done
-    kill -9 "$pid" 2>/dev/null || true
 }
 
 stop() {
     local file
     for file in "$S"/c*/scheduler.pid "$S"/c*/controllers.pid "$S"/c*/api.pid "$S/etcd.pid"; do
-        # Together, and etcd last: without it the API servers take long to end.
-        if [ "$file" = "$S/etcd.pid" ]; then
-            wait
-            end_process "$file"
-        else
-            end_process "$file" &
-        fi
+        end_process "$file"
     done
 }
 

@@ -126,7 +126,15 @@ def causes_of(answer: Response, reason: str) -> list[Mapping[str, Any]]:
 def server_message(answer: Response, manifest: Mapping[str, Any] | None = None) -> str:
     """Return the message of a Status, cut, without the values of the manifest if that is a Secret."""
     message = str(answer.body.get("message") or f"the API server answered {answer.status}")
-    return without_secret_values(message, manifest or {})[:LONGEST_MESSAGE]
+    return cut_message(without_secret_values(message, manifest or {}))
+
+
+def cut_message(message: str, longest: int = LONGEST_MESSAGE) -> str:
+    """Return a message of at most so many characters, without its middle: the reason is often at the end."""
+    if len(message) <= longest:
+        return message
+    kept = (longest - 3) // 2
+    return f"{message[:kept]} … {message[-kept:]}"
 
 
 def without_secret_values(message: str, manifest: Mapping[str, Any]) -> str:

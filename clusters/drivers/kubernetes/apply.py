@@ -94,7 +94,8 @@ def _apply(
     check_fence(inventory, version.fence)
     ahead = _write_ahead(access, inventory, version, targets, deadline=deadline)
 
-    call = ApplyCall(access, version, ahead.entries, cleared, stop)
+    # A request that `stop` cuts off closes its socket, and the reserve is too short to open another one.
+    call = ApplyCall(access, version, ahead.entries, cleared, stop, last_start=stop - reserve / 3)
     results = _apply_targets(call, targets, progress)
     entries = {**ahead.entries, **{ref: one.entry for ref, one in results.items() if one.entry}}
     refusals += [one.refusal for one in results.values() if one.refusal]
@@ -197,7 +198,7 @@ def _apply_targets(
     def run(some: Sequence[Target]) -> list[tuple[Target, ObjectResult]]:
         left = [one for one in some if one.ref not in finished]
         waves = [[one for one in left if one.wave == place] for place in range(LAST_WAVE + 1)]
-        return run_waves(waves, first_step, may_start=lambda: call.access.monotonic() < call.stop)
+        return run_waves(waves, first_step, may_start=lambda: call.access.monotonic() < call.last_start)
 
     found = {target.ref: result for target, result in run([one for one in targets if not one.is_custom])}
     custom = [one for one in targets if one.is_custom]

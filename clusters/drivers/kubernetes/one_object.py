@@ -11,6 +11,7 @@ from clusters.drivers.kubernetes.access import (
     LONGEST_MESSAGE,
     MemberAccess,
     causes_of,
+    cut_message,
     delete_object,
     is_cut_off,
     patch_object,
@@ -67,13 +68,15 @@ _HINTS: Mapping[tuple[str, str], str] = {
 
 @dataclass(frozen=True, slots=True)
 class ApplyCall:
-    """What all objects of one apply have in common; no request for an object runs longer than `stop`."""
+    """What all objects of one apply have in common; no request for an object starts after
+    `last_start` or runs longer than `stop`."""
 
     access: MemberAccess
     version: Version
     records: Mapping[ObjectRef, Entry]
     cleared: Mapping[ObjectRef, tuple[str, str, str]]
     stop: float
+    last_start: float
 
     @property
     def owner(self) -> str:
@@ -279,7 +282,7 @@ def _not_applied(
     if answer.status == 409 and conflicts:
         fields = "; ".join(f"{one.get('field')}: {one.get('message')}" for one in conflicts)
         text = without_secret_values(f"conflicts with other field managers: {fields}", target.manifest)
-        raise RefusedError(APPLY_FAILED, text[:LONGEST_MESSAGE])
+        raise RefusedError(APPLY_FAILED, cut_message(text))
     if answer.status == 409 and has_guard:  # changed since it was compared
         return DEFERRED
     if answer.status == 403 and causes_of(answer, "NamespaceTerminating"):
@@ -299,4 +302,4 @@ def _not_applied(
     if answer.status == 403 and "not currently held" in message:
         hint = "the account must hold what the role grants, or the verb escalate"
     ending = f" ({hint})" if hint else ""
-    raise RefusedError(APPLY_FAILED, message[: LONGEST_MESSAGE - len(ending)] + ending)
+    raise RefusedError(APPLY_FAILED, cut_message(message, LONGEST_MESSAGE - len(ending)) + ending)
