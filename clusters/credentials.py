@@ -31,6 +31,8 @@ BLOCKED_AFTER = 2
 """So many consecutive 401 answers stop the calls for a while, so that no account is locked."""
 BLOCKED_FOR = timedelta(minutes=5)
 BATCH = 200
+NOTICE_DAYS = (1, 7, 14)
+"""Before credentials expire that are not renewed."""
 
 
 class CredentialsUnreadable(DriverUnavailable):
@@ -135,7 +137,7 @@ def check_credentials(*, reencrypt: bool = False) -> KeyReport:
             except CredentialsUnreadable:
                 unreadable.append(row.cluster.name)
                 continue
-            if _has_first_key(row, keys):
+            if has_first_key(row, keys):
                 first += 1
             elif reencrypt:
                 same = ClusterCredential.objects.filter(pk=row.pk, ciphertext=row.ciphertext)
@@ -146,7 +148,7 @@ def check_credentials(*, reencrypt: bool = False) -> KeyReport:
     return KeyReport(first, other, tuple(sorted(unreadable)))
 
 
-def _has_first_key(row: ClusterCredential, keys: Sequence[str]) -> bool:
+def has_first_key(row: ClusterCredential, keys: Sequence[str]) -> bool:
     """Return whether ciphertext and fingerprint of a readable credential were made with the first key."""
     try:
         secret = decrypt_with(keys[:1], row.cluster.uid, row.ciphertext)
@@ -167,3 +169,32 @@ def record_acceptance(pk: int, *, revision: int) -> None:
     """Forget the 401 answers to a secret, since a call with it succeeded."""
     rows = ClusterCredential.objects.filter(pk=pk, revision=revision)
     rows.update(unauthorized_count=0, unauthorized_since=None, blocked_until=None)
+
+
+def public_facts(credential: ClusterCredential | None) -> dict[str, Any] | None:
+    """Return what events and REST show of a credential."""
+    if credential is None:
+        return None
+    expires_at = credential.expires_at
+    return {
+        "kind": credential.kind,
+        "subject": credential.subject,
+        "fingerprint": credential.fingerprint,
+        "expiresAt": expires_at.isoformat() if expires_at else None,
+    }
+
+
+def days_left(credential: ClusterCredential, *, now: datetime) -> int | None:
+    """Return the smallest number of days of a notice that is due; None before the first one."""
+    left = credential.expires_at - now if credential.expires_at else None
+    return next((days for days in NOTICE_DAYS if left is not None and left <= timedelta(days=days)), None)
+
+
+def expiry_notice(credential: ClusterCredential, *, now: datetime) -> str:
+    """Return the notice about the expiry of credentials; "" while there is none."""
+    is_renewed = credential.renew_at is not None and not credential.renewal_error
+    if credential.expires_at is None or is_renewed or days_left(credential, now=now) is None:
+        return ""
+    verb = "expired" if credential.expires_at <= now else "expires"
+    reason = "cannot renew; " if credential.renewal_error else ""
+    return f"{reason}{verb} on {credential.expires_at:%Y-%m-%d}"

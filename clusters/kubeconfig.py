@@ -148,7 +148,7 @@ def facts_of(secret: Secret) -> SecretFacts:
         subject = str(names[0].value) if names else certificate.subject.rfc4514_string()
         before, after = certificate.not_valid_before_utc, certificate.not_valid_after_utc
         return SecretFacts(CERTIFICATE, subject[:250], before, after)
-    claims = _claims(secret.values["token"])
+    claims = token_claims(secret.values["token"])
     claimed = claims.get("sub")
     return SecretFacts(
         TOKEN,
@@ -158,7 +158,7 @@ def facts_of(secret: Secret) -> SecretFacts:
     )
 
 
-def _claims(token: str) -> Mapping[str, Any]:
+def token_claims(token: str) -> Mapping[str, Any]:
     parts = token.split(".")
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
@@ -203,7 +203,7 @@ def _checked(
         allowed = ", ".join(sorted(rules.proxies))
         faults.append(FieldError(place_of("proxy"), "not-supported", message, allowed))
     present = {key: value for key, value in values.items() if value not in (None, "")}
-    faults += _secret_faults(present, now, place_of)
+    faults += secret_faults(present, now, place_of)
     if fields.get("inCluster") is True and present:
         message = "Forbidden: inCluster uses the service account of this console's pod"
         faults.append(FieldError(place_of(next(iter(present))), "conflict", message))
@@ -213,7 +213,7 @@ def _checked(
     return ParsedConnection(connection, Secret(present) if present else None, place_of("server"))
 
 
-def _secret_faults(
+def secret_faults(
     present: Mapping[str, Any], now: datetime, place_of: Callable[[str], str]
 ) -> Iterator[FieldError]:
     wrong = [key for key, value in present.items() if not isinstance(value, str)]
@@ -233,7 +233,7 @@ def _secret_faults(
             message = "Invalid value: contains white space or control characters"
             yield FieldError(place_of("token"), "bad-format", message, "the token alone, on one line")
     elif "certificate" in present and "key" in present:
-        yield from _pair_faults(present["certificate"], present["key"], now, place_of)
+        yield from pair_faults(present["certificate"], present["key"], now, place_of)
     elif present:
         has, lacks = ("certificate", "key") if "certificate" in present else ("key", "certificate")
         words = {"certificate": "the client certificate", "key": "the client key"}
@@ -241,7 +241,7 @@ def _secret_faults(
         yield FieldError(place_of(has), "bad-format", message, "both in PEM format")
 
 
-def _pair_faults(
+def pair_faults(
     certificate: str, key: str, now: datetime, place_of: Callable[[str], str]
 ) -> Iterator[FieldError]:
     first = private = None

@@ -291,10 +291,10 @@ class GuardedDriver:
 drivers = DriverCache()
 
 
-def _forget_after_fork() -> None:
+def forget_after_fork() -> None:
     """Start with an empty cache in a child process: sockets and threads belong to the parent."""
     global drivers  # noqa: PLW0603 -- one cache per process
     drivers = DriverCache()
 
 
-os.register_at_fork(after_in_child=_forget_after_fork)
+os.register_at_fork(after_in_child=forget_after_fork)

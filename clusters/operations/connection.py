@@ -9,7 +9,15 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.credentials import CredentialsUnreadable, decrypt, encrypt, fingerprint, keep_keys
+from clusters.credentials import (
+    CredentialsUnreadable,
+    decrypt,
+    encrypt,
+    expiry_notice,
+    fingerprint,
+    keep_keys,
+    public_facts,
+)
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.addresses import (
     AddressNotAllowed,
@@ -45,11 +53,20 @@ INSECURE_WARNING = (
     "TLS verification is off. Anyone on the network path can read the credentials "
     "and change what is applied. Add the CA certificate."
 )
+FAILED_CHECK = "failed-check"
+"""What a caller confirms to save a connection although its check fails."""
 Kinds = Sequence[tuple[str, str]]
 
 
 class ConnectionNotAllowed(Exception):
     """A cluster cannot have a connection as it is."""
+
+
+class NoConnectionError(LookupError):
+    """A cluster has no connection to an API server."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"cluster {name!r} has no connection")
 
 
 class ConnectionCheckFailed(Exception):
@@ -99,7 +116,7 @@ def parse_input(wanted: ConnectionInput, *, cluster: MemberCluster | None, now: 
     else:
         parsed = parse_fields(wanted.fields, rules=rules, now=now)
     if parsed.secret is None and "inCluster" not in parsed.connection:
-        parsed = replace(parsed, secret=_kept_secret(parsed.connection, cluster))
+        parsed = replace(parsed, secret=kept_secret(parsed.connection, cluster))
     server = split_server(parsed.connection.get("server", ""))
     # Behind a proxy names are not resolved here; a server that is given as an address is checked.
     if server.host and (is_ip_address(server.host) or "proxy" not in parsed.connection):
@@ -115,7 +132,7 @@ def parse_input(wanted: ConnectionInput, *, cluster: MemberCluster | None, now: 
     return parsed
 
 
-def _kept_secret(connection: Mapping[str, Any], cluster: MemberCluster | None) -> Secret:
+def kept_secret(connection: Mapping[str, Any], cluster: MemberCluster | None) -> Secret:
     credential = credential_of(cluster) if cluster else None
     allowed = "a token, or a client certificate with its key"
     if cluster is None or credential is None:
@@ -148,7 +165,7 @@ def check_connection(parsed: ParsedConnection, *, kinds: Kinds = ()) -> tuple[Ch
 
 
 def check_stored_connection(name: str, *, kinds: Kinds = ()) -> tuple[CheckStep, ...]:
-    """Check the connection that a cluster has. Raise UnknownClusterError, ConnectionNotAllowed."""
+    """Check the connection that a cluster has. Raise UnknownClusterError, NoConnectionError."""
     cluster = connected_cluster(name)
     credential = credential_of(cluster)
     secret = None
@@ -161,10 +178,10 @@ def check_stored_connection(name: str, *, kinds: Kinds = ()) -> tuple[CheckStep,
 
 
 def connected_cluster(name: str) -> MemberCluster:
-    """Return a cluster with a connection. Raise UnknownClusterError, ConnectionNotAllowed."""
+    """Return a cluster with a connection. Raise UnknownClusterError, NoConnectionError."""
     cluster = _cluster(name)
     if cluster.driver != KUBERNETES:
-        raise ConnectionNotAllowed(f"cluster {name} has no connection")
+        raise NoConnectionError(name)
     return cluster
 
 
@@ -212,7 +229,7 @@ def set_connection(
         upsert_clusters([spec], by=by, now=now)
         row = _cluster(name)
         before = credential_of(row)
-        events = [_save_secret(row, before, parsed.secret, by=by, now=now)]
+        events = [save_secret(row, before, parsed.secret, by=by, now=now)]
         was_insecure = bool(cluster and cluster.connection.get("insecureTLS"))
         is_insecure = bool(parsed.connection.get("insecureTLS"))
         if is_insecure and not was_insecure:
@@ -235,6 +252,28 @@ def _refuse_unsuitable(cluster: MemberCluster | None, *, joins: bool) -> None:
         raise ConnectionNotAllowed(f"cluster {cluster.name} is leaving the fleet")
 
 
+def connection_facts(cluster: MemberCluster, *, now: datetime) -> dict[str, Any]:
+    """Return what administrators of clusters see of a connection; no secret is among it."""
+    credential = credential_of(cluster)
+    return {
+        **cluster.connection,
+        "insecureTLS": bool(cluster.connection.get("insecureTLS")),
+        "credential": credential
+        and {
+            **(public_facts(credential) or {}),
+            "revision": credential.revision,
+            "setBy": credential.set_by,
+            "setAt": credential.set_at,
+            "rejectedSince": credential.unauthorized_since,
+            "blockedUntil": credential.blocked_until,
+            "renewAt": credential.renew_at,
+            "renewalError": credential.renewal_error,
+            "notice": expiry_notice(credential, now=now),
+        },
+        "warning": INSECURE_WARNING if cluster.connection.get("insecureTLS") else "",
+    }
+
+
 def new_member(name: str) -> dict[str, Any]:
     """Return the manifest of a cluster that joins by its connection alone."""
     return {
@@ -245,7 +284,7 @@ def new_member(name: str) -> dict[str, Any]:
     }
 
 
-def _save_secret(
+def save_secret(
     row: MemberCluster,
     before: ClusterCredential | None,
     secret: Secret | None,
@@ -311,19 +350,6 @@ def renewal_time(facts: SecretFacts) -> datetime | None:
     return facts.issued_at + (facts.expires_at - facts.issued_at) / 2
 
 
-def public_facts(credential: ClusterCredential | None) -> dict[str, Any] | None:
-    """Return what events and REST show of a credential."""
-    if credential is None:
-        return None
-    expires_at = credential.expires_at
-    return {
-        "kind": credential.kind,
-        "subject": credential.subject,
-        "fingerprint": credential.fingerprint,
-        "expiresAt": expires_at.isoformat() if expires_at else None,
-    }
-
-
 def removal_event(row: MemberCluster, credential: ClusterCredential | None) -> AuditEvent:
     before = public_facts(credential)
     return AuditEvent("credentials removed", CLUSTER, row.name, revision=row.revision, before=before)
@@ -335,7 +361,7 @@ def remove_connection(
 ) -> MemberCluster:
     """Remove connection and secret; the cluster stays in the fleet without a driver.
 
-    Raise UnknownClusterError, ConnectionNotAllowed, RevisionConflict.
+    Raise UnknownClusterError, NoConnectionError, RevisionConflict.
     """
     lock_fleet()
     row = connected_cluster(name)

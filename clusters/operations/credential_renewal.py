@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
 
-from clusters.credentials import decrypt
+from clusters.credentials import NOTICE_DAYS, days_left, decrypt, expiry_notice, public_facts
 from clusters.drivers.base import DriverError, DriverRejected
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.kubernetes.configuration import parse_connection
@@ -19,13 +19,11 @@ from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import (
     ConnectionNotAllowed,
     connected_cluster,
-    public_facts,
     store_secret,
 )
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record_all
 
-NOTICE_DAYS = (1, 7, 14)
 RETRY = timedelta(hours=1)
 CALL_SECONDS = 10.0
 BATCH = 50
@@ -35,7 +33,10 @@ _SHORTEST_TOKEN = 600
 
 
 def renew_credentials(name: str, *, by: User | None, now: datetime) -> ClusterCredential:
-    """Renew the token of a cluster now. Raise UnknownClusterError, ConnectionNotAllowed, DriverError."""
+    """Renew the token of a cluster now.
+
+    Raise UnknownClusterError, NoConnectionError, ConnectionNotAllowed, DriverError.
+    """
     cluster = connected_cluster(name)
     credential = ClusterCredential.objects.filter(cluster=cluster).first()
     if credential is None or credential.renew_at is None:
@@ -158,19 +159,3 @@ def notify_expiring(*, now: datetime) -> int:
         )
     record_all(events, by=None, now=now)
     return len(events)
-
-
-def days_left(credential: ClusterCredential, *, now: datetime) -> int | None:
-    """Return the smallest number of days of a notice that is due; None before the first one."""
-    left = credential.expires_at - now if credential.expires_at else None
-    return next((days for days in NOTICE_DAYS if left is not None and left <= timedelta(days=days)), None)
-
-
-def expiry_notice(credential: ClusterCredential, *, now: datetime) -> str:
-    """Return the notice about the expiry of credentials; "" while there is none."""
-    is_renewed = credential.renew_at is not None and not credential.renewal_error
-    if credential.expires_at is None or is_renewed or days_left(credential, now=now) is None:
-        return ""
-    verb = "expired" if credential.expires_at <= now else "expires"
-    reason = "cannot renew; " if credential.renewal_error else ""
-    return f"{reason}{verb} on {credential.expires_at:%Y-%m-%d}"

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models import F, Q, QuerySet
 
 from clusters.driver_factory import driver_for
@@ -55,8 +55,8 @@ class ObservationResult:
 def observe(*, now: datetime) -> ObservationResult:
     """Observe the due clusters concurrently, then refresh the eligibility of all.
 
-    No transaction is open during a call, the calling threads use no database, and results are written as
-    they arrive: a slow cluster delays only itself.
+    No transaction is open during a call, the calling threads use no database unless credentials are rejected,
+    and results are written as they arrive: a slow cluster delays only itself.
     """
     started = monotonic()
     FleetState.objects.get_or_create(id=1)
@@ -64,9 +64,15 @@ def observe(*, now: datetime) -> ObservationResult:
     FleetState.objects.filter(unwatched, id=1).update(observing_since=now)
     FleetState.objects.filter(id=1).update(observed_at=now)
     rows, observed, silent = _claim(now), 0, 0
-    hub_id()  # read here, since the calling threads use no database
+    hub_id()  # read once here, and not by each thread
     questions = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
-    answers = call_all(questions, threads=THREADS, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
+    answers = call_all(
+        questions,
+        threads=THREADS,
+        seconds=ROUND_SECONDS,
+        patience=CALL_SECONDS,
+        at_end=connections.close_all,  # a rejected credential is recorded in the thread of the call
+    )
     while batch := list(islice(answers, _BATCH)):
         seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
         unanswered = [pk for pk, answer in batch if isinstance(answer, DriverError)]

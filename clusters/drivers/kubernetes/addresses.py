@@ -54,7 +54,7 @@ class AddressRules:
 def check_address(text: str, rules: AddressRules) -> None:
     """Raise AddressNotAllowed unless connections may go to the address."""
     address = ip_address(text.partition("%")[0])
-    inner = _embedded(address)
+    inner = embedded_address(address)
     if inner.is_loopback:
         if not rules.allow_loopback:
             raise AddressNotAllowed(text, "loopback", "FLEETUI_MEMBER_LOOPBACK=1 allows it")
@@ -117,7 +117,7 @@ def is_ip_address(host: str) -> bool:
     return True
 
 
-def _embedded(address: Address) -> Address:
+def embedded_address(address: Address) -> Address:
     """Return the IPv4 address in a mapped, NAT64 or 6to4 address; any other address unchanged."""
     if isinstance(address, IPv4Address):
         return address

@@ -101,11 +101,11 @@ class ConnectionCheck:
         self._deadline = self._monotonic() + seconds
         steps: list[CheckStep] = []
         for name, run in (
-            ("address", self._check_address),
-            ("TCP", self._check_tcp),
-            ("TLS", self._check_tls),
-            ("version", self._check_version),
-            ("authentication", self._check_authentication),
+            ("address", self.check_address_step),
+            ("TCP", self.check_tcp),
+            ("TLS", self.check_tls),
+            ("version", self.check_version),
+            ("authentication", self.check_authentication),
         ):
             if any(not one.ok for one in steps):
                 steps.append(CheckStep(name, None, "not run"))
@@ -116,9 +116,9 @@ class ConnectionCheck:
                 steps.append(CheckStep(name, False, error.message, error.hint))
         if any(not one.ok for one in steps):
             return (*steps, CheckStep("permissions", None, "not run"))
-        return (*steps, *self._check_permissions())
+        return (*steps, *self.check_permissions())
 
-    def _check_address(self) -> str:
+    def check_address_step(self) -> str:
         host, port = self._address.host, self._address.port
         try:
             if self._connection.proxy:
@@ -136,7 +136,7 @@ class ConnectionCheck:
             raise _StepFailed(str(error), hint) from error
         return f"{host} is {', '.join(self._addresses)}"
 
-    def _check_tcp(self) -> str:
+    def check_tcp(self) -> str:
         proxy = urlsplit(self._connection.proxy)
         port = proxy.port or self._address.port
         message = ""
@@ -152,7 +152,7 @@ class ConnectionCheck:
         hint = "Check port, routes and firewalls between the console and the cluster"
         raise _StepFailed(message, hint)
 
-    def _check_tls(self) -> str:
+    def check_tls(self) -> str:
         try:
             with errors_mapped(self._connection):
                 context = tls_context(self._connection, self._secret())
@@ -172,7 +172,7 @@ class ConnectionCheck:
         subject, issuer = (_common_name(certificate.get(key)) for key in ("subject", "issuer"))
         return f"certificate of {subject}, issued by {issuer}, valid until {certificate.get('notAfter', '?')}"
 
-    def _check_version(self) -> str:
+    def check_version(self) -> str:
         try:
             answer = self._client.request("GET", "/version", deadline=self._deadline)
         except DriverUnavailable as error:
@@ -185,7 +185,7 @@ class ConnectionCheck:
         version = answer.body.get("gitVersion")
         return f"Kubernetes {version[:50] if isinstance(version, str) and version.isprintable() else '?'}"
 
-    def _check_authentication(self) -> str:
+    def check_authentication(self) -> str:
         hint = 'Create a new token, see "Prepare a cluster"'
         if self._is_rejected:
             raise _StepFailed("credentials rejected (401)", hint)
@@ -198,7 +198,7 @@ class ConnectionCheck:
             raise _StepFailed("the credentials may not review their own access", hint)
         return "credentials accepted"
 
-    def _check_permissions(self) -> Iterator[CheckStep]:
+    def check_permissions(self) -> Iterator[CheckStep]:
         needed = [Access(verb, "", "configmaps", NAMESPACE) for verb in INVENTORY_VERBS]
         needed += [Access("list", "", "nodes"), Access("list", "", "pods")]
         discovery = Discovery(self._client, self._monotonic)
@@ -212,10 +212,10 @@ class ConnectionCheck:
             group = api_version.rpartition("/")[0]
             needed += [Access(verb, group, found.plural) for verb in KIND_VERBS]
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="check") as pool:
-            yield from pool.map(self._check_permission, dict.fromkeys(needed))
+            yield from pool.map(self.check_permission, dict.fromkeys(needed))
         yield from missing
 
-    def _check_permission(self, access: Access) -> CheckStep:
+    def check_permission(self, access: Access) -> CheckStep:
         try:
             is_allowed = self._review(access)
         except DriverUnavailable as error:

@@ -100,7 +100,7 @@ class Client:
         Raise DriverUnavailable with a code of section 8 for everything else.
         """
         url = f"{self._address.path}{path}" + (f"?{urlencode(query)}" if query else "")
-        content = None if body is None else _encode(body, content_type)
+        content = None if body is None else encode_body(body, content_type)
         with self._slot(deadline):
             left = self._paused_until - self._monotonic()
             if left > 0:
@@ -153,7 +153,7 @@ class Client:
             link.request(method, url, content, headers, preload_content=False)
             answer = link.getresponse()
             with closing(answer):
-                raw = _read(answer)
+                raw = read_body(answer)
             if answer.status != http.client.UNAUTHORIZED and self._keeps_sockets and link.sock is not None:
                 link.idle_since = self._monotonic()
                 with self._lock:
@@ -221,7 +221,7 @@ class Client:
         return Response(status, body)
 
     def _busy(self, status: int, headers: Mapping[str, str], *, has_status: bool) -> DriverUnavailable:
-        pause = _retry_after(headers.get("Retry-After"))
+        pause = parse_retry_after(headers.get("Retry-After"))
         if pause is None and status == http.client.TOO_MANY_REQUESTS:
             pause = SHORTEST_PAUSE
         code = f"http-{status}"
@@ -273,7 +273,7 @@ class _TooLarge(Exception):
     """The body has more bytes than allowed."""
 
 
-def _read(answer: BaseHTTPResponse) -> bytes:
+def read_body(answer: BaseHTTPResponse) -> bytes:
     """Read a body in pieces of at most 64 KiB; the socket below keeps the deadline."""
     pieces: list[bytes] = []
     size = 0
@@ -285,7 +285,7 @@ def _read(answer: BaseHTTPResponse) -> bytes:
     return b"".join(pieces)
 
 
-def _encode(body: Mapping[str, Any], content_type: str) -> bytes:
+def encode_body(body: Mapping[str, Any], content_type: str) -> bytes:
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     if content_type == APPLY_PATCH:
         text = _NOT_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
@@ -296,7 +296,7 @@ def _authorization(secret: Mapping[str, str]) -> str:
     return f"Bearer {secret['token']}" if "token" in secret else ""
 
 
-def _retry_after(value: str | None) -> float | None:
+def parse_retry_after(value: str | None) -> float | None:
     """Return the seconds of a Retry-After header, 1 to 60; None where there is none."""
     if not value:
         return None

@@ -19,6 +19,7 @@ from clusters.operations.connection import (
     ConnectionCheckFailed,
     ConnectionInput,
     ConnectionNotAllowed,
+    NoConnectionError,
     SavedConnection,
     check_stored_connection,
     remove_connection,
@@ -216,7 +217,7 @@ def test_the_kinds_that_are_placed_are_checked(server: LocalServer, member: Memb
 
 def test_the_stored_connection_is_checked(server: LocalServer, member: Member) -> None:
     joined("member")
-    with pytest.raises(ConnectionNotAllowed):
+    with pytest.raises(NoConnectionError):
         check_stored_connection("member")
     save(fields_of(server))
     member.tokens = set()
@@ -287,7 +288,7 @@ def test_a_connection_is_removed(server: LocalServer) -> None:
     assert (row.driver, row.connection) == ("", {})
     assert not ClusterCredential.objects.exists()
     assert events("credentials removed") == [(facts, None)]
-    with pytest.raises(ConnectionNotAllowed):
+    with pytest.raises(NoConnectionError):
         remove_connection("member", by=None, now=NOW)
 
 
