@@ -6,8 +6,9 @@ from typing import Any
 
 from django.db import IntegrityError
 
+from clusters import kubernetes_drivers
 from clusters.drivers.base import Driver
-from clusters.drivers.registry import DriverContext, driver_named
+from clusters.drivers.registry import KUBERNETES, DriverContext, driver_named
 from clusters.drivers.simulated.state import Stored
 from clusters.models import MemberCluster, SimulatedPlacement
 
@@ -54,8 +55,12 @@ def wall_clock() -> datetime:
 
 
 def driver_for(cluster: MemberCluster, *, clock: Callable[[], datetime] = wall_clock) -> Driver:
-    """Create the driver of a cluster; it connects with its first call, outside of a transaction.
+    """Return the driver of a cluster; it connects with its first call, outside of a transaction.
 
-    Raises UnknownDriverError for an unknown driver, Faults for a malformed connection.
+    That of a Kubernetes cluster reads `cluster.credential`: select it with the cluster where the thread must
+    not use the database. Raises UnknownDriverError for an unknown driver, Faults for a malformed connection.
     """
-    return driver_named(cluster.driver, cluster.connection, DriverContext(clock, DatabaseStore(cluster.pk)))
+    context = DriverContext(clock, DatabaseStore(cluster.pk))
+    if cluster.driver == KUBERNETES:
+        return kubernetes_drivers.drivers.driver_of(cluster, context)
+    return driver_named(cluster.driver, cluster.connection, context)

@@ -138,7 +138,11 @@ class SimulatedDriver:
         return Applied(version.id, changed=before.changes != after.changes, seen=seen)
 
     def observe(
-        self, *placements: str, inventory: bool = False, timeout: float = USUAL_TIMEOUT
+        self,
+        *placements: str,
+        inventory: bool = False,
+        version_of: Callable[[str], Version | None] | None = None,  # noqa: ARG002 -- objects do not drift here
+        timeout: float = USUAL_TIMEOUT,
     ) -> Observation:
         """Return the health; the state is loaded only for placements and an inventory."""
         self._reach(DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds)
@@ -176,7 +180,8 @@ class SimulatedDriver:
                 continue
             member = "(another manifest)" if found else ""
             field = FieldDiff("/", member, "(the whole object)")
-            diffs.append(ObjectDiff(ref, version.id, 1 if found else None, (field,)))
+            api_version = str(manifest["apiVersion"]).rpartition("/")[2]
+            diffs.append(ObjectDiff(ref, api_version, 1 if found else None, (field,)))
         return DiffResult(version.id, tuple(diffs))
 
     def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:

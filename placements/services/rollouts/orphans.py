@@ -50,7 +50,7 @@ def remove_orphans(
     """
     period = max(SHORTEST_PERIOD, MemberCluster.objects.count() * PERIOD_PER_CLUSTER)
     claimed = claim_batch(_due(now), "inventory_at", "pk", size=BATCH, inventory_at=now + period)
-    rows = MemberCluster.objects.in_bulk(claimed)
+    rows = MemberCluster.objects.select_related("credential").in_bulk(claimed)
     take = {pk: partial(take_inventory, row, clock) for pk, row in rows.items()}
     call = partial(
         call_all,

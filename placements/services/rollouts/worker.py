@@ -168,7 +168,8 @@ def _due(now: datetime) -> QuerySet[Binding]:
 def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, ClusterCall]:
     """Return the calls by binding, with what each cluster is to have; release those that cannot be called."""
     names = {row.cluster_name for row in bindings}
-    clusters = {one.name: one for one in MemberCluster.objects.filter(name__in=names, driver__in=DRIVERS)}
+    rows = MemberCluster.objects.filter(name__in=names, driver__in=DRIVERS).select_related("credential")
+    clusters = {one.name: one for one in rows}
     cache = ManifestCache()
     calls = {}
     for row in bindings:
