@@ -164,6 +164,7 @@ def _form(
     entered: Any = request.POST if is_post else request.GET
     if cluster and not is_post:
         entered = {key: value for key, value in cluster.connection.items() if isinstance(value, str)}
+        entered["source"] = request.GET.get("source", "")
         entered["insecureTLS"] = "on" if cluster.connection.get("insecureTLS") else ""
     may_operate_now, may_connect = may_operate(request.user), may_administer_clusters(request.user)
     usual = KUBERNETES if may_connect else SIMULATED

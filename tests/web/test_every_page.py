@@ -205,7 +205,7 @@ def test_only_an_approver_opens_what_approves(
 
 
 @pytest.fixture
-def administrator(web: Placement) -> Client:
+def administrator(web: Placement) -> Client:  # noqa: ARG001 -- its clusters
     """Return the browser of a cluster administrator; jumpingcat has a connection."""
     spec = ClusterSpec(new_member("jumpingcat"), driver=KUBERNETES, connection={"server": "https://10.0.0.1"})
     upsert_clusters([spec], by=None, now=NOW)
