@@ -91,6 +91,11 @@ class Binding(models.Model):
         return f"{self.placement_id} on {self.cluster_name}: {self.state}"
 
     @property
+    def apply_type(self) -> str:
+        """Return the type of the apply strategy of the last start; "" for the default."""
+        return str((self.apply_strategy or {}).get("type", ""))
+
+    @property
     def fence(self) -> int:
         """Return a number that grows with each claim, and from one binding of a cluster to the next."""
         return (self.pk << 32) + self.calls

@@ -62,6 +62,12 @@ class BindingColumns(NamedTuple):
     failure: str
     overrides_text: str
     conditions_text: str
+    strategy_text: str | None
+
+    @property
+    def apply_type(self) -> str:
+        strategy = json.loads(self.strategy_text) if self.strategy_text else None
+        return str((strategy or {}).get("type", ""))
 
     @property
     def override_snapshots(self) -> list[int]:
@@ -77,6 +83,8 @@ class BindingColumns(NamedTuple):
         known = {name: value for name, value in columns.items() if name in self._fields}
         if "override_snapshots" in columns:
             known["overrides_text"] = json.dumps(columns["override_snapshots"])
+        if "apply_strategy" in columns:
+            known["strategy_text"] = json.dumps(columns["apply_strategy"])
         return self._replace(**known)
 
 
@@ -126,6 +134,7 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
     columns = {
         "overrides_text": Cast("override_snapshots", TextField()),
         "conditions_text": Cast("conditions", TextField()),
+        "strategy_text": Cast("apply_strategy", TextField()),
     }
     rows = Binding.objects.filter(placement=placement).order_by("cluster_name").annotate(**columns)
     bindings = tuple(map(BindingColumns._make, rows.values_list(*BindingColumns._fields)))
