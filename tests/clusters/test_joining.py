@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusters.models import ClusterLabel, ClusterTaint, FleetChange, FleetState, MemberCluster, Membership
@@ -15,6 +15,7 @@ from clusters.queries import counters, current_fleet, forget_cached_fleet, manif
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
+from tests.effort import examples
 from tests.rows import NOW, all_joined, joined, member_document, person
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
@@ -220,7 +221,7 @@ edits = st.lists(
 
 
 @given(edits)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_index_always_says_what_the_manifest_says(steps: list[Any]) -> None:
     with transaction.atomic():
         joined("a")
