@@ -18,6 +18,7 @@ test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests aga
 	@.ci/test
 
 test-all: test ## `make test`, then what it leaves out: more of the browser, and tests that compare times
+	@.ci/test-on-servers "not servers and not nightly and not timing"
 	@HYPOTHESIS_PROFILE=full .ci/suite -m "nightly or hypothesis"
 	@$(BIN)/python -m pytest -m timing
 

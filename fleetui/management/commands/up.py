@@ -75,7 +75,8 @@ class Command(BaseCommand):
             if listener:
                 _announce_in_background(listener, options["host"], started=started, output=output)
             passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}
-            environ = passed | {"PYTHONUNBUFFERED": "1"}
+            # This command has run the checks; again they would import all pages into every worker.
+            environ = passed | {"PYTHONUNBUFFERED": "1", "CELERY_SKIP_CHECKS": "1"}
             Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
 
     def make_administrator(self) -> None:
