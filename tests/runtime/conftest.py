@@ -1,5 +1,6 @@
 """Tests that start consoles take turns: one worker of several runs all of them, beside other tests."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -16,8 +17,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def console_folder(tmp_path: Path, collected_static: Path) -> Path:
-    """Return a folder for a console that has only its static files, which take seconds to collect."""
+def console_folder(tmp_path: Path, collected_static: Path, request: pytest.FixtureRequest) -> Path:
+    """Return a folder for a console with static files and empty tables, which take seconds to make."""
     shutil.copytree(collected_static, tmp_path / "static")
     shutil.copy2(collected_static.parent / "static.stamp", tmp_path)
+    if "DATABASE_URL" not in os.environ:
+        shutil.copy2(request.getfixturevalue("empty_hub"), tmp_path / "fleetui.sqlite3")
     return tmp_path

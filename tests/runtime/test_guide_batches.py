@@ -19,9 +19,9 @@ PERIOD = timedelta(seconds=2)
 STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"unavailablePeriodSeconds": PERIOD.seconds}}
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: Stage) -> None:
-    stage.manage("migrate", "-v0")
     members = [member_document(f"c{number}") for number in range(CLUSTERS)]
     stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*members))
     wish = placement_document("web", spec(strategy=STRATEGY))

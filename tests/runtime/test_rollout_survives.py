@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from fleetui.apimachinery.yaml import dump_yaml
-from tests.rows import deployment, member_document, namespace, placement_document, spec
+from tests.rows import deployment, namespace, placement_document, spec
 from tests.runtime.consoles import EVERY_PART, SUPERVISOR, Console, kept_running
 from tests.runtime.processes import eventually
 from tests.runtime.test_survives import Stage, stage
@@ -26,9 +26,14 @@ CLUSTERS = 100
 FLOOR = 75  # a quarter may be unavailable
 READY_AFTER = timedelta(seconds=2)  # what a simulated cluster takes
 # So slow that a worker is killed in the middle of its calls.
-SLOWER = """
-from clusters.models import MemberCluster
-MemberCluster.objects.update(connection={"applyMilliseconds": 300})
+JOIN = f"""
+from datetime import UTC, datetime
+from clusters.operations.join import ClusterSpec, upsert_clusters
+from tests.rows import member_document
+slow = {{"applyMilliseconds": 300}}
+documents = [member_document(f"c{{number:03}}") for number in range({CLUSTERS})]
+wanted = [ClusterSpec(one, "simulated", slow) for one in documents]
+upsert_clusters(wanted, by=None, now=datetime.now(UTC))
 """
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -37,9 +42,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.servers
 def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
     chance = _chance()
-    stage.manage("migrate", "-v0")
-    stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*_members()))
-    stage.manage("shell", "-v0", "-c", SLOWER)
+    stage.manage("shell", "-v0", "-c", JOIN)
     with kept_running(stage) as console:
         documents = [namespace("shop"), deployment("web", "web:1"), placement_document("web", spec())]
         stage.manage("apply", "-f", "-", text=as_yaml(*documents))
@@ -66,10 +69,6 @@ def _chance() -> random.Random:
 def as_yaml(*documents: Mapping[str, Any]) -> str:
     """Write documents."""
     return "---\n".join(map(dump_yaml, documents))
-
-
-def _members() -> list[dict[str, Any]]:
-    return [member_document(f"c{number:03}") for number in range(CLUSTERS)]
 
 
 def _available(stage: Stage) -> int:

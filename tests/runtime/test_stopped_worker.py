@@ -34,7 +34,6 @@ pytestmark = [
 
 
 def test_a_worker_that_continues_after_its_lease_changes_nothing(stage: Stage) -> None:
-    stage.manage("migrate", "-v0")
     members = [member_document(f"c{number:03}") for number in range(CLUSTERS)]
     stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), deployment("web", "web:1")))
     stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*members))
