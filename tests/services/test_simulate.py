@@ -404,7 +404,15 @@ class TestStatus:
 
     def test_from_a_shell_the_status_is_the_same(self, write: Any) -> None:
         unmet = write("p.yaml", placement(placementType="PickN", numberOfClusters=10))
-        command = [sys.executable, "manage.py", "simulate", "--clusters", str(NINE), "--placement", str(unmet)]
+        command = [
+            sys.executable,
+            "manage.py",
+            "simulate",
+            "--clusters",
+            str(NINE),
+            "--placement",
+            str(unmet),
+        ]
 
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

@@ -53,8 +53,9 @@ class Command(BaseCommand):
                 bootstrap.wait_for_database(connections.settings["default"], say=self.stdout.write)
                 with bootstrap.one_at_a_time(settings.VAR_DIR):
                     bootstrap.migrate()
-                    stamp = settings.VAR_DIR / "static.stamp"
-                    bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
+                    if "web" in names:
+                        stamp = settings.VAR_DIR / "static.stamp"
+                        bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
                     self.make_administrator()
             except bootstrap.DatabaseMissingError as error:
                 raise CommandError(str(error), returncode=ENVIRONMENT) from error
