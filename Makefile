@@ -6,7 +6,7 @@ STAMP := .venv/.made-from-lock
 LOCK := --group dev --group docs --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
-.PHONY: help up test test-all lint fmt bench docs screenshots lock clean
+.PHONY: help up test test-all test-kubernetes kube lint fmt bench docs screenshots lock clean
 
 help: ## show this list
 	@sed -n "s/^\([a-z-]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
@@ -17,10 +17,17 @@ up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make u
 test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests again on PostgreSQL and Redis
 	@.ci/test
 
-test-all: test ## `make test`, then what it leaves out: more of the browser, and tests that compare times
-	@.ci/test-on-servers "not servers and not nightly and not timing"
-	@HYPOTHESIS_PROFILE=full .ci/suite -m "nightly or hypothesis"
+test-all: test ## `make test`, then what it leaves out: more of the browser, real clusters, tests that compare times
+	@.ci/test-on-servers "not servers"
+	@HYPOTHESIS_PROFILE=full .ci/suite -m "(nightly or hypothesis) and not kubernetes"
+	@.ci/test-on-kubernetes
 	@$(BIN)/python -m pytest -m timing
+
+test-kubernetes: $(STAMP) ## the tests on real Kubernetes clusters
+	@.ci/test-on-kubernetes
+
+kube: ## build the Kubernetes servers for these tests, once, into ~/.cache/fleetui/kube (root, Debian bookworm; 6 minutes)
+	@.ci/kube.sh build
 
 lint: $(STAMP) ## the checks that run no code
 	@$(BIN)/ruff check --quiet .

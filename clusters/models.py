@@ -1,6 +1,7 @@
 """Member clusters, and the counters of changes of the fleet."""
 
 from typing import Any
+from uuid import uuid4
 
 from django.db import models
 
@@ -27,8 +28,10 @@ class FleetState(models.Model):
 
     `version` changes with labels, taints, membership and verdicts; `readings` with properties and usage.
     `observing_since` is the start of the current uninterrupted observation (`spec/lifecycle.md` A.15).
+    `hub_id` identifies this installation on the member clusters; it is made once.
     """
 
+    hub_id = models.UUIDField(default=uuid4, editable=False)
     version = models.PositiveBigIntegerField(default=1)
     readings = models.PositiveBigIntegerField(default=1)
     observing_since = models.DateTimeField(null=True)
@@ -64,10 +67,12 @@ class MemberCluster(models.Model):
     over it, written by the same operation. `verdict` is the kind of ineligibility (`spec/scheduler.md` 2),
     empty when the cluster may be picked. Without a driver the cluster is not observed, so its report is
     judged as of the import (`as_of`); a cluster that never reported and need not is eligible.
+    `uid` is that of this row alone: a cluster that joins again has another one.
     `unanswered_since` is when the first of the observations failed that were not answered since.
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME, unique=True)
+    uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     membership = models.CharField(max_length=8, choices=Membership.choices, default=Membership.JOINING)
@@ -179,16 +184,67 @@ class ClusterTaint(models.Model):
         return f"{self.key}={self.value}:{self.effect}"
 
 
-class SimulatedState(models.Model):
-    """The state of a simulated cluster with its call log (`clusters.drivers.simulated`).
+class ClusterCredential(models.Model):
+    """The secret of a connection to a cluster, encrypted, and what may be shown of it.
 
-    `revision` increases with every write, and a write names the revision that it is based on. The driver
-    bounds the size of the content.
+    `revision` increases with every change of the secret. After two consecutive 401 answers no worker makes a
+    call until `blocked_until`. `renew_at` is when the token is renewed next; `notified_days`, how many days
+    before the expiry the last notice was.
     """
 
-    cluster = models.OneToOneField(MemberCluster, models.CASCADE, related_name="simulated_state")
-    revision = models.PositiveBigIntegerField()
-    content = models.JSONField()
+    class Kind(models.TextChoices):
+        TOKEN = "token"  # noqa: S105 -- a kind of secret
+        CERTIFICATE = "certificate"
+
+    cluster = models.OneToOneField(MemberCluster, models.CASCADE, related_name="credential")
+    ciphertext = models.TextField()
+    revision = models.PositiveBigIntegerField(default=1)
+    kind = models.CharField(max_length=11, choices=Kind.choices)
+    subject = models.CharField(max_length=250, blank=True)
+    fingerprint = models.CharField(max_length=16)
+    expires_at = models.DateTimeField(null=True)
+    set_by = models.CharField(max_length=150)
+    set_at = models.DateTimeField()
+    unauthorized_count = models.PositiveIntegerField(default=0)
+    unauthorized_since = models.DateTimeField(null=True)
+    blocked_until = models.DateTimeField(null=True)
+    renew_at = models.DateTimeField(null=True)
+    renewal_error = models.CharField(max_length=200, blank=True)
+    notified_days = models.PositiveSmallIntegerField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["renew_at"], name="credential_to_renew"),
+            models.Index(fields=["expires_at"], name="credential_by_expiry"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(kind__in=["token", "certificate"]), name="credential_kind_known"
+            ),
+            models.CheckConstraint(condition=~models.Q(ciphertext=""), name="credential_has_ciphertext"),
+        ]
 
     def __str__(self) -> str:
-        return f"revision {self.revision}"
+        return f"{self.kind} {self.subject} {self.fingerprint}"
+
+
+class SimulatedPlacement(models.Model):
+    """The state of a placement on a simulated cluster, with its call log (`clusters.drivers.simulated`).
+
+    `revision` increases with every write, and a write names the revision that it is based on. The driver
+    bounds the size of the content. The row of a removed placement keeps its fence.
+    """
+
+    cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="simulated_placements")
+    placement_name = models.CharField(max_length=253)
+    revision = models.PositiveBigIntegerField()
+    is_held = models.BooleanField()
+    content = models.JSONField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "placement_name"], name="one_state_per_placement")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.placement_name}, revision {self.revision}"

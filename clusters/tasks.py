@@ -5,13 +5,16 @@ from typing import Any
 
 from celery import shared_task
 
+from clusters.operations.credential_renewal import notify_expiring, renew_due
 from clusters.operations.heartbeat import observe as observe_fleet
 from clusters.operations.leave import finish_leaving
 
 
 @shared_task
 def observe(**_newer: Any) -> None:
-    """Observe due clusters, refresh eligibility, finish removals; safe to run twice."""
+    """Observe due clusters, refresh eligibility, finish removals, renew credentials; safe to run twice."""
     now = datetime.now(UTC)
     observe_fleet(now=now)
     finish_leaving(now=now)
+    renew_due(now=now)
+    notify_expiring(now=now)

@@ -1,12 +1,14 @@
 """Typed settings from environment variables; an invalid one is rejected with the allowed values."""
 
+import base64
 import os
 import re
 import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +127,65 @@ def read_broker(environ: Mapping[str, str], name: str, *, default: str) -> str:
     return url
 
 
+_FERNET_KEY = re.compile(r"[A-Za-z0-9_-]{43}=")
+_PROXY = re.compile(r"http://([a-z0-9]([-a-z0-9.]*[a-z0-9])?|\[[0-9a-f:.]+\]):([1-9][0-9]{0,4})")
+
+
+def read_encryption_keys(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Return comma-separated Fernet keys, none when absent; the error does not repeat them."""
+    value = environ.get(name)
+    if value is None:
+        return ()
+    keys = tuple(key.strip() for key in value.split(","))
+    if not all(map(is_encryption_key, keys)):
+        allowed = "list Fernet keys separated by commas; each is 32 bytes in URL-safe base64, 44 characters"
+        raise SettingRefused(name, "…", allowed)
+    return keys
+
+
+def is_encryption_key(text: str) -> bool:
+    """Return whether a text is a Fernet key: 32 bytes in URL-safe base64."""
+    return bool(_FERNET_KEY.fullmatch(text))
+
+
+def new_encryption_key() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+def read_networks(environ: Mapping[str, str], name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Return comma-separated networks, none when absent. Raises SettingRefused."""
+    value = environ.get(name)
+    if value is None:
+        return ()
+    try:
+        return tuple(ip_network(text.strip()) for text in value.split(","))
+    except ValueError as error:
+        allowed = "list networks such as 10.0.0.0/8 or fd00::/8 separated by commas, without host bits"
+        raise SettingRefused(name, value, allowed) from error
+
+
+def read_proxies(environ: Mapping[str, str], name: str) -> frozenset[str]:
+    """Return comma-separated URLs of HTTP proxies, none when absent; a user name is not accepted."""
+    value = environ.get(name)
+    if value is None:
+        return frozenset()
+    proxies = [text.strip() for text in value.split(",")]
+    if not all(_PROXY.fullmatch(proxy) for proxy in proxies):
+        shown = "…" if "@" in value else value  # it may hold a password
+        raise SettingRefused(
+            name, shown, "list URLs such as http://proxy.example.com:3128 separated by commas"
+        )
+    return frozenset(proxies)
+
+
+def read_minutes(environ: Mapping[str, str], name: str, *, default: int, most: int) -> timedelta:
+    """Return a number of minutes, 1 to `most`; absent is the default. Raises SettingRefused."""
+    value = environ.get(name, str(default)).strip()
+    if not re.fullmatch("[0-9]{1,6}", value) or not 1 <= int(value) <= most:
+        raise SettingRefused(name, environ.get(name, ""), f"write a number of minutes, 1 to {most}")
+    return timedelta(minutes=int(value))
+
+
 def read_text(environ: Mapping[str, str], name: str, *, default: str) -> str:
     """Return a text; an empty variable is rejected."""
     value = environ.get(name, default)
@@ -149,8 +210,8 @@ def read_secret(environ: Mapping[str, str], name: str) -> str | None:
     return value
 
 
-def keep_secret(path: Path) -> str:
-    """Return the secret in `path`, created if it does not exist.
+def keep_secret(path: Path, create: Callable[[], str] = lambda: secrets.token_urlsafe(50)) -> str:
+    """Return the secret in `path`, created with mode 0600 if it does not exist.
 
     It is written to a temporary file and linked, so that two processes that start at the same time use the
     same complete secret.
@@ -158,7 +219,7 @@ def keep_secret(path: Path) -> str:
     if not path.exists():
         handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(secrets.token_urlsafe(50))
+            file.write(create())
         with suppress(FileExistsError):
             os.link(aside, path)
         Path(aside).unlink()

@@ -1,6 +1,7 @@
-"""Three roles as groups, checked by pages, REST and admin with the same functions.
+"""Four roles as groups, checked by pages, REST and admin with the same functions.
 
-A viewer reads, an operator writes, an approver reads and approves; a superuser may do everything.
+A viewer reads, an operator writes, an approver reads and approves, a cluster administrator reads and sets the
+connections of clusters; a superuser may do everything.
 """
 
 from collections.abc import Callable, Collection
@@ -23,6 +24,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
     OPERATOR = "operator"
     APPROVER = "approver"
+    CLUSTER_ADMINISTRATOR = "cluster-administrator"
 
 
 def may_read(user: AbstractBaseUser | AnonymousUser) -> bool:
@@ -35,6 +37,10 @@ def may_operate(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 def may_approve(user: AbstractBaseUser | AnonymousUser) -> bool:
     return _has_one_of(user, (Role.APPROVER,))
+
+
+def may_administer_clusters(user: AbstractBaseUser | AnonymousUser) -> bool:
+    return _has_one_of(user, (Role.CLUSTER_ADMINISTRATOR,))
 
 
 def _has_one_of(user: AbstractBaseUser | AnonymousUser, roles: Collection[Role]) -> bool:
@@ -89,3 +95,4 @@ def _for_role(role: Role, action: str) -> Callable[[View], View]:
 
 for_operators = partial(_for_role, Role.OPERATOR)
 for_approvers = partial(_for_role, Role.APPROVER)
+for_cluster_administrators = partial(_for_role, Role.CLUSTER_ADMINISTRATOR)

@@ -14,11 +14,15 @@ from fleetui.env import (
     keep_secret,
     read_broker,
     read_database,
+    read_encryption_keys,
     read_flag,
     read_folder,
     read_hosts,
+    read_minutes,
+    read_networks,
     read_password,
     read_period,
+    read_proxies,
     read_secret,
     read_text,
 )
@@ -149,6 +153,18 @@ KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP
 KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
 KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
+
+# Credentials of member clusters, and where connections to them may go (`clusters.connections`).
+CREDENTIAL_KEYS = read_encryption_keys(os.environ, "FLEETUI_CREDENTIAL_KEYS")
+CREDENTIAL_KEY_FILE = VAR_DIR / "credential.keys"
+ALLOW_INSECURE_TLS = read_flag(os.environ, "FLEETUI_ALLOW_INSECURE_TLS", default=False)
+IN_CLUSTER = read_flag(os.environ, "FLEETUI_IN_CLUSTER", default=False)
+MEMBER_NETWORKS = read_networks(os.environ, "FLEETUI_MEMBER_NETWORKS")
+MEMBER_LOOPBACK = read_flag(os.environ, "FLEETUI_MEMBER_LOOPBACK", default=False)
+MEMBER_PROXIES = read_proxies(os.environ, "FLEETUI_MEMBER_PROXIES")
+LONGEST_OBSERVATION = read_minutes(
+    os.environ, "FLEETUI_LONGEST_OBSERVATION_MINUTES", default=15, most=24 * 60
+)
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"

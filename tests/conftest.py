@@ -15,6 +15,7 @@ from whitenoise import WhiteNoise
 
 from fleetui import task_queue
 from fleetui.bootstrap import collect_static_files
+from fleetui.env import new_encryption_key
 from fleetui.permissions import Role
 from tests.database import forget_caches
 from tests.effort import load_profile
@@ -46,6 +47,13 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def _quick_passwords() -> Iterator[None]:
     """Hash passwords quickly: nearly every test of a page makes a user, at 0.25 s for a production hash."""
     with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _encryption_keys() -> Iterator[None]:
+    """Encrypt the credentials of clusters with a key of the tests: the key file is not theirs."""
+    with override_settings(CREDENTIAL_KEYS=(new_encryption_key(),)):
         yield
 
 

@@ -16,10 +16,14 @@ from fleetui.env import (
     SettingRefused,
     keep_secret,
     read_broker,
+    read_encryption_keys,
     read_flag,
     read_folder,
     read_hosts,
+    read_minutes,
+    read_networks,
     read_period,
+    read_proxies,
     read_secret,
     read_text,
 )
@@ -199,3 +203,61 @@ def _python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[st
         text=True,
         check=False,
     )
+
+
+KEY = "A" * 43 + "="
+
+
+def test_encryption_keys() -> None:
+    assert read_encryption_keys({}, "K") == ()
+    assert read_encryption_keys({"K": f"{KEY}, {KEY}"}, "K") == (KEY, KEY)
+
+
+@pytest.mark.parametrize("text", ["", "secret", KEY[1:], f"{KEY},", f"{KEY};{KEY}"])
+def test_encryption_keys_are_refused_without_repeating_them(text: str) -> None:
+    with pytest.raises(SettingRefused) as refusal:
+        read_encryption_keys({"K": text}, "K")
+
+    assert str(refusal.value).startswith("K='…' is refused: list Fernet keys")
+
+
+def test_networks() -> None:
+    found = read_networks({"N": "10.0.0.0/8, fd00::/8,10.1.2.3"}, "N")
+
+    assert [str(one) for one in found] == ["10.0.0.0/8", "fd00::/8", "10.1.2.3/32"]
+    assert read_networks({}, "N") == ()
+
+
+@pytest.mark.parametrize("text", ["", "10.0.0.1/8", "ten", "10.0.0.0/8,", "10.0.0.0/33"])
+def test_networks_refuse_what_is_unclear(text: str) -> None:
+    with pytest.raises(SettingRefused, match="list networks such as"):
+        read_networks({"N": text}, "N")
+
+
+def test_proxies() -> None:
+    urls = "http://proxy.example.com:3128, http://[fd00::1]:80"
+
+    assert read_proxies({"P": urls}, "P") == {"http://proxy.example.com:3128", "http://[fd00::1]:80"}
+    assert read_proxies({}, "P") == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "proxy:3128", "https://a:1", "http://a", "http://a:1/", "http://u:hidden@a:1", "socks5://a:1"],
+)
+def test_proxies_refuse_what_is_unclear(text: str) -> None:
+    with pytest.raises(SettingRefused, match="list URLs such as") as refusal:
+        read_proxies({"P": text}, "P")
+
+    assert "hidden" not in str(refusal.value)
+
+
+def test_minutes() -> None:
+    assert read_minutes({}, "M", default=15, most=60) == timedelta(minutes=15)
+    assert read_minutes({"M": "30"}, "M", default=15, most=60) == timedelta(minutes=30)
+
+
+@pytest.mark.parametrize("text", ["", "0", "61", "-1", "1.5", "15m", "9" * 7])
+def test_minutes_refuse_what_is_unclear(text: str) -> None:
+    with pytest.raises(SettingRefused, match="write a number of minutes, 1 to 60"):
+        read_minutes({"M": text}, "M", default=15, most=60)

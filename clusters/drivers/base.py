@@ -5,7 +5,7 @@ two errors: DriverUnavailable without a response, so that the effect is unknown 
 DriverRejected when the cluster rejected the call. All calls are idempotent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -57,8 +57,9 @@ class FieldDiff:
 class ObjectDiff:
     """The differences between an object and its manifest.
 
-    `member_generation` is None where the object is missing. `is_degraded`: all fields were compared, since
-    the dry run was refused. `is_truncated`: there are more differences than `fields` lists.
+    `version`: of the API of the manifest, such as `v1`. `member_generation` is None where the object is
+    missing. `is_degraded`: all fields were compared, since the dry run was refused. `is_truncated`: there are
+    more differences than `fields` lists.
     """
 
     object: ObjectRef
@@ -102,7 +103,7 @@ class DriverRejected(DriverError):
     """The cluster answered and rejects the objects in `refusals`, or without any the whole call.
 
     What it does not reject of a version is applied (`spec/lifecycle.md` B.6.2). `drifts` and `diffs` are the
-    differences for which objects were rejected.
+    differences for which objects were rejected. `code`: why the whole call was rejected, where there is one.
     """
 
     def __init__(
@@ -112,8 +113,10 @@ class DriverRejected(DriverError):
         *,
         drifts: tuple[ObjectDiff, ...] = (),
         diffs: tuple[ObjectDiff, ...] = (),
+        code: str = "",
     ) -> None:
         super().__init__(message)
+        self.code = code
         self.refusals = refusals
         self.drifts = drifts
         self.diffs = diffs
@@ -169,18 +172,6 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """The cluster has applied a whole version; `changed` is False when it had it already.
-
-    `drifts`: what differed under FullComparison although it was applied.
-    """
-
-    version: str
-    changed: bool
-    drifts: tuple[ObjectDiff, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class DiffResult:
     """How the objects on a cluster differ from a version; `failures` could not be compared."""
 
@@ -196,6 +187,14 @@ class ObjectSeen:
     object: ObjectRef
     readiness: Readiness
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectHint:
+    """A fact that explains the state of an object and decides nothing."""
+
+    object: ObjectRef
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +214,7 @@ class PlacementSeen:
     missing: tuple[ObjectRef, ...] = ()
     drifted: tuple[ObjectDiff, ...] = ()
     notice: str = ""
+    hints: tuple[ObjectHint, ...] = ()
 
     @property
     def is_applied(self) -> bool:
@@ -224,6 +224,20 @@ class PlacementSeen:
     def readiness(self) -> Readiness:
         """Return the readiness of the applied objects; meaningless while `is_applied` is False."""
         return overall_readiness(one.readiness for one in self.unready)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The cluster has applied a whole version; `changed` is False when it had it already.
+
+    `drifts`: what differed under FullComparison although it was applied. `seen`: what the cluster answered
+    about the objects meanwhile, where that saves an observation.
+    """
+
+    version: str
+    changed: bool
+    drifts: tuple[ObjectDiff, ...] = ()
+    seen: PlacementSeen | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +273,17 @@ class Driver(Protocol):
         """
 
     def observe(
-        self, *placements: str, inventory: bool = False, timeout: float = USUAL_TIMEOUT
+        self,
+        *placements: str,
+        inventory: bool = False,
+        version_of: Callable[[str], Version | None] | None = None,
+        timeout: float = USUAL_TIMEOUT,
     ) -> Observation:
         """Observe the cluster and these placements; without placements and inventory a cheap heartbeat.
 
-        `inventory`: report which placements of this hub the cluster holds, too.
+        `inventory`: report which placements of this hub the cluster holds, too. `version_of` returns the
+        version of a placement; it is called in the thread of the caller, and only where an object may have
+        drifted. Without it such an object is reported as drifted, without fields.
 
         Raises DriverUnavailable, DriverRejected.
         """

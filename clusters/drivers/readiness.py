@@ -1,4 +1,4 @@
-"""Whether a live object is available, by kind (`spec/lifecycle.md` B.6.6)."""
+"""Whether a live object is available, by group, version and kind (`spec/kubernetes-driver.md` 10)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,13 +28,23 @@ AVAILABLE = ReadinessResult(Readiness.AVAILABLE)
 
 
 def readiness_of(live: Live) -> ReadinessResult:
-    """Judge an object as the cluster gives it, with its status. The API version's group counts."""
-    group = str(live.get("apiVersion") or "").rpartition("/")[0]
-    sort = (group, str(live.get("kind") or ""))
-    if sort in _AT_ONCE:
+    """Judge a live object with its status; only the version of a kind that the table names is trackable."""
+    api_version, kind = str(live.get("apiVersion") or ""), str(live.get("kind") or "")
+    if _of(live, "metadata").get("deletionTimestamp"):
+        return _not_yet("it is being deleted")
+    if (api_version, kind) in _AT_ONCE:
         return AVAILABLE
-    judge = _JUDGES.get(sort)
-    return judge(live) if judge else _not_trackable(f"nothing tells when a {sort[1]} is available")
+    judge = _JUDGES.get((api_version, kind))
+    return judge(live) if judge else _not_trackable(f"nothing tells when a {kind} is available")
+
+
+def hint_of(live: Live) -> str:
+    """Return a fact that explains the state of an object beside its readiness; "" when there is none."""
+    group, kind = str(live.get("apiVersion") or "").rpartition("/")[0], str(live.get("kind") or "")
+    if hint := _HINTS.get((group, kind)):
+        return hint(live)
+    is_custom = "." in group and not group.endswith(".k8s.io")
+    return custom_resource_hint(live) if is_custom else ""
 
 
 def overall_readiness(several: Iterable[Readiness]) -> Readiness:
@@ -58,7 +68,9 @@ def _deployment(live: Live) -> ReadinessResult:
 
 def _stateful_set(live: Live) -> ReadinessResult:
     status, wanted = _of(live, "status"), _replicas(live)
-    available = _number(status, "availableReplicas")
+    # Before about 1.22 there is no availableReplicas.
+    key = "availableReplicas" if "availableReplicas" in status else "readyReplicas"
+    available = _number(status, key)
     current, updated = _number(status, "currentReplicas"), _number(status, "updatedReplicas")
     is_settled = status.get("currentRevision") == status.get("updateRevision")
     if _is_unseen(live):
@@ -83,8 +95,8 @@ def _service(live: Live) -> ReadinessResult:
     spec = _of(live, "spec")
     kind = spec.get("type") or "ClusterIP"
     if kind in ("ClusterIP", "NodePort"):
-        addresses = spec.get("clusterIPs") or [""]
-        return AVAILABLE if addresses[0] else _not_yet("no cluster address yet")
+        addresses = spec["clusterIPs"] if "clusterIPs" in spec else [spec.get("clusterIP")]
+        return AVAILABLE if addresses and addresses[0] else _not_yet("no cluster address yet")
     if kind == "LoadBalancer":
         ingress = (_of(live, "status", "loadBalancer").get("ingress") or [{}])[0]
         is_there = ingress.get("ip") or ingress.get("hostname")
@@ -137,35 +149,110 @@ def _replicas(live: Live) -> int:
 
 
 def _condition(live: Live, name: str) -> str:
-    conditions = _of(live, "status").get("conditions") or ()
-    return next((str(one.get("status")) for one in conditions if one.get("type") == name), "")
+    return str(_condition_entry(live, name).get("status") or "")
 
 
+def deployment_hint(live: Live) -> str:
+    progressing = _condition_entry(live, "Progressing")
+    if progressing.get("status") == "False":
+        return _reason_and_message("Progressing is False", progressing)
+    return ""
+
+
+def stateful_set_hint(live: Live) -> str:
+    strategy = _of(live, "spec", "updateStrategy")
+    has_partition = _number(_of(strategy, "rollingUpdate"), "partition") > 0
+    if strategy.get("type") == "OnDelete" or has_partition:
+        return "never available while pods of two revisions run"
+    return ""
+
+
+def job_hint(live: Live) -> str:
+    for name in ("Failed", "Complete"):
+        found = _condition_entry(live, name)
+        if found.get("status") == "True":
+            return _reason_and_message(name, found)
+    return ""
+
+
+def volume_claim_hint(live: Live) -> str:
+    phase = _of(live, "status").get("phase") or "Pending"
+    return "" if phase == "Bound" else f"not bound: its phase is {phase}"
+
+
+def pod_hint(live: Live) -> str:
+    statuses = _of(live, "status").get("containerStatuses") or ()
+    crashing = [
+        str(one.get("name"))
+        for one in statuses
+        if _of(one, "state", "waiting").get("reason") == "CrashLoopBackOff"
+    ]
+    return f"CrashLoopBackOff: {', '.join(crashing)}" if crashing else ""
+
+
+def ingress_hint(live: Live) -> str:
+    return "" if _of(live, "status", "loadBalancer").get("ingress") else "no address yet"
+
+
+def custom_resource_hint(live: Live) -> str:
+    """Return the first of the usual conditions that is not as it should be."""
+    for name, good in (
+        ("Stalled", "False"),
+        ("Ready", "True"),
+        ("Available", "True"),
+        ("Reconciling", "False"),
+    ):
+        found = _condition_entry(live, name)
+        if found and found.get("status") != good:
+            return _reason_and_message(f"{name} is {found.get('status')}", found)
+    return ""
+
+
+def _condition_entry(live: Live, name: str) -> Live:
+    conditions = _of(live, "status").get("conditions")
+    entries = conditions if isinstance(conditions, list) else ()
+    return next((one for one in entries if isinstance(one, dict) and one.get("type") == name), {})
+
+
+def _reason_and_message(what: str, condition: Live) -> str:
+    parts = (what, str(condition.get("reason") or ""), str(condition.get("message") or ""))
+    return ": ".join(part for part in parts if part)
+
+
+_RBAC, _NETWORKING, _STORAGE = "rbac.authorization.k8s.io/v1", "networking.k8s.io/v1", "storage.k8s.io/v1"
 _AT_ONCE = {
-    ("", "Namespace"),
-    ("", "Secret"),
-    ("", "ConfigMap"),
-    ("", "ServiceAccount"),
-    ("", "LimitRange"),
-    ("", "ResourceQuota"),
-    ("rbac.authorization.k8s.io", "Role"),
-    ("rbac.authorization.k8s.io", "ClusterRole"),
-    ("rbac.authorization.k8s.io", "RoleBinding"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-    ("networking.k8s.io", "NetworkPolicy"),
-    ("networking.k8s.io", "IngressClass"),
-    ("storage.k8s.io", "CSIDriver"),
-    ("storage.k8s.io", "CSINode"),
-    ("storage.k8s.io", "StorageClass"),
-    ("storage.k8s.io", "CSIStorageCapacity"),
-    ("apps", "ControllerRevision"),
-    ("scheduling.k8s.io", "PriorityClass"),
+    ("v1", "Namespace"),
+    ("v1", "Secret"),
+    ("v1", "ConfigMap"),
+    ("v1", "ServiceAccount"),
+    ("v1", "LimitRange"),
+    ("v1", "ResourceQuota"),
+    (_RBAC, "Role"),
+    (_RBAC, "ClusterRole"),
+    (_RBAC, "RoleBinding"),
+    (_RBAC, "ClusterRoleBinding"),
+    (_NETWORKING, "NetworkPolicy"),
+    (_NETWORKING, "IngressClass"),
+    (_STORAGE, "StorageClass"),
+    (_STORAGE, "CSIDriver"),
+    (_STORAGE, "CSINode"),
+    (_STORAGE, "CSIStorageCapacity"),
+    ("apps/v1", "ControllerRevision"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
 }
 _JUDGES: Mapping[tuple[str, str], Callable[[Live], ReadinessResult]] = {
-    ("apps", "Deployment"): _deployment,
-    ("apps", "StatefulSet"): _stateful_set,
-    ("apps", "DaemonSet"): _daemon_set,
-    ("", "Service"): _service,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): custom_resource_definition,
-    ("policy", "PodDisruptionBudget"): _disruption_budget,
+    ("apps/v1", "Deployment"): _deployment,
+    ("apps/v1", "StatefulSet"): _stateful_set,
+    ("apps/v1", "DaemonSet"): _daemon_set,
+    ("v1", "Service"): _service,
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): custom_resource_definition,
+    ("policy/v1", "PodDisruptionBudget"): _disruption_budget,
+}
+_HINTS: Mapping[tuple[str, str], Callable[[Live], str]] = {
+    ("apps", "Deployment"): deployment_hint,
+    ("apps", "StatefulSet"): stateful_set_hint,
+    ("batch", "Job"): job_hint,
+    ("", "PersistentVolumeClaim"): volume_claim_hint,
+    ("", "Pod"): pod_hint,
+    ("networking.k8s.io", "Ingress"): ingress_hint,
 }

@@ -1,41 +1,66 @@
 """The drivers by name, in plain sight."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from clusters.drivers.base import Driver, UnknownDriverError
+from clusters.drivers.kubernetes.client import Client
+from clusters.drivers.kubernetes.configuration import parse_connection
+from clusters.drivers.kubernetes.driver import KubernetesDriver
 from clusters.drivers.simulated.configuration import parse_configuration
 from clusters.drivers.simulated.driver import SimulatedDriver
 from clusters.drivers.simulated.state import StateStore
 
 SIMULATED = "simulated"
+KUBERNETES = "kubernetes"
 REPORTED = "reported"
 """No driver of ours: the cluster's own agent reports over REST."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverContext:
-    """What a driver may need besides its connection."""
+    """What a driver may need besides its connection.
+
+    `client` is that of a Kubernetes cluster; it reads the secret only when it opens a connection.
+    """
 
     clock: Callable[[], datetime]
     store: StateStore
+    monotonic: Callable[[], float] = time.monotonic
+    client: Client | None = None
+    hub_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverInfo:
-    """One sort of driver: `check` raises Faults where a connection is malformed, with its path."""
+    """One sort of driver: `check` raises Faults where a connection is malformed, with its path.
+
+    `supports_apply_strategy`: the apply strategy of a placement changes what the driver does.
+    """
 
     make: Callable[[Mapping[str, Any], DriverContext], Driver]
     check: Callable[[Mapping[str, Any]], object]
+    supports_apply_strategy: bool = False
 
 
 def create_simulated(connection: Mapping[str, Any], around: DriverContext) -> Driver:
     return SimulatedDriver(connection, around.store, around.clock)
 
 
-DRIVERS: Mapping[str, DriverInfo] = {SIMULATED: DriverInfo(create_simulated, parse_configuration)}
+def create_kubernetes(connection: Mapping[str, Any], around: DriverContext) -> Driver:
+    if around.client is None:
+        raise ValueError("the driver of a Kubernetes cluster needs a client")
+    server = parse_connection(connection).server
+    return KubernetesDriver(around.client, hub_id=around.hub_id, server=server, monotonic=around.monotonic)
+
+
+DRIVERS: Mapping[str, DriverInfo] = {
+    SIMULATED: DriverInfo(create_simulated, parse_configuration),
+    KUBERNETES: DriverInfo(create_kubernetes, parse_connection, supports_apply_strategy=True),
+}
 
 
 def driver_named(name: str, connection: Mapping[str, Any], around: DriverContext) -> Driver:

@@ -10,13 +10,14 @@ from time import monotonic
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models import F, Q, QuerySet
 
 from clusters.driver_factory import driver_for
 from clusters.drivers.base import DriverError, Observation
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import DRIVERS, REPORTED
+from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
@@ -54,8 +55,8 @@ class ObservationResult:
 def observe(*, now: datetime) -> ObservationResult:
     """Observe the due clusters concurrently, then refresh the eligibility of all.
 
-    No transaction is open during a call, the calling threads use no database, and results are written as
-    they arrive: a slow cluster delays only itself.
+    No transaction is open during a call, the calling threads use no database unless credentials are rejected,
+    and results are written as they arrive: a slow cluster delays only itself.
     """
     started = monotonic()
     FleetState.objects.get_or_create(id=1)
@@ -63,8 +64,15 @@ def observe(*, now: datetime) -> ObservationResult:
     FleetState.objects.filter(unwatched, id=1).update(observing_since=now)
     FleetState.objects.filter(id=1).update(observed_at=now)
     rows, observed, silent = _claim(now), 0, 0
+    hub_id()  # read once here, and not by each thread
     questions = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
-    answers = call_all(questions, threads=THREADS, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
+    answers = call_all(
+        questions,
+        threads=THREADS,
+        seconds=ROUND_SECONDS,
+        patience=CALL_SECONDS,
+        at_end=connections.close_all,  # a rejected credential is recorded in the thread of the call
+    )
     while batch := list(islice(answers, _BATCH)):
         seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
         unanswered = [pk for pk, answer in batch if isinstance(answer, DriverError)]
@@ -84,7 +92,7 @@ def _claim(now: datetime) -> dict[int, MemberCluster]:
     shard = due.order_by("observe_at").values("pk")[:SHARD]
     if not due.filter(pk__in=shard).update(observe_at=now + LEASE):
         return {}
-    mine = _claimed(now).order_by(F("heartbeat_at").desc(nulls_last=True), "pk")
+    mine = _claimed(now).select_related("credential").order_by(F("heartbeat_at").desc(nulls_last=True), "pk")
     return {row.pk: row for row in mine}
 
 

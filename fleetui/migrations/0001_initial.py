@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 import fleetui.fields
 
-ROLES = ("viewer", "operator", "approver")
+ROLES = ("viewer", "operator", "approver", "cluster-administrator")
 
 
 def create_roles(apps, schema_editor):

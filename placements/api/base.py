@@ -21,7 +21,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.pagination import page_of
-from fleetui.permissions import may_approve, may_operate, may_read
+from fleetui.permissions import may_administer_clusters, may_approve, may_operate, may_read
 from placements.api.filters import DryRunQuery, NoQuery, PageQuery
 from placements.api.parsers import read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
@@ -79,7 +79,7 @@ class Router(SimpleRouter):
 class MayRead(BasePermission):
     """Every role may call it: nothing is saved."""
 
-    message = "Reading requires one of the roles viewer, operator, approver."
+    message = "Reading requires one of the roles viewer, operator, approver, cluster-administrator."
 
     def has_permission(self, request: Request, view: object) -> bool:
         return may_read(request.user)
@@ -89,7 +89,8 @@ class MayReadOrOperate(BasePermission):
     """Every role reads, an operator writes."""
 
     message = (
-        "Reading requires one of the roles viewer, operator, approver; changing requires the role operator."
+        "Reading requires one of the roles viewer, operator, approver, cluster-administrator; "
+        "changing requires the role operator."
     )
 
     def has_permission(self, request: Request, view: object) -> bool:
@@ -103,6 +104,15 @@ class MayApprove(BasePermission):
 
     def has_permission(self, request: Request, view: object) -> bool:
         return may_approve(request.user)
+
+
+class MayAdministerClusters(BasePermission):
+    """Addresses and credentials of clusters are not for every role."""
+
+    message = "Connections of clusters require the role cluster-administrator."
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        return may_administer_clusters(request.user)
 
 
 class BaseViewSet(GenericViewSet[Any]):

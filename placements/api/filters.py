@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from clusters.filters import ORDERS, ClusterFilterState
 from clusters.fleet import EligibilityKind
+from clusters.operations.connection import FAILED_CHECK
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.outcome import Outcome
 from placements.manifests.policy import PlacementType
@@ -34,6 +35,10 @@ def _number(default: int, least: int, most: int) -> serializers.IntegerField:
     return serializers.IntegerField(required=False, default=default, min_value=least, max_value=most)
 
 
+def _switch(*, default: str = "false", **options: Any) -> serializers.ChoiceField:
+    return _one_of(["true", "false"], default=default, **options)
+
+
 def _query(*bases: Query, **fields: serializers.Field[Any, Any, Any, Any]) -> Query:
     """Return the parameters of an operation: those of the bases, and these."""
     return type("Query", bases or (serializers.Serializer,), fields)
@@ -45,6 +50,26 @@ ConfirmQuery = _query(
         [CONFIRMATION],
         help_text="Required after a 409 `confirmation-needed`: the change unschedules everything.",
     )
+)
+ConnectionQuery = _query(
+    confirm=_one_of(
+        [FAILED_CHECK],
+        help_text="Required after a 409 `confirmation-needed`: the check of the connection fails.",
+    )
+)
+PrepareQuery = _query(
+    pods=_switch(default="true", help_text="List pods, for the available capacity."),
+    clusterRoles=_switch(help_text="ClusterRoles and ClusterRoleBindings."),
+    definitions=_switch(help_text="CustomResourceDefinitions."),
+    group=serializers.ListField(
+        child=serializers.CharField(max_length=_LONGEST),
+        required=False,
+        default=list,
+        max_length=50,
+        help_text="All kinds of an API group, such as `example.com`.",
+    ),
+    recover=_switch(help_text="List the chosen kinds except Secrets, to recover a lost inventory."),
+    everything=_switch(help_text="All kinds: as much as a cluster administrator."),
 )
 DryRunQuery = _query(
     dryRun=_one_of(["All"], help_text="Validate everything, respond as if it was saved, and write nothing.")

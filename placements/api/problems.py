@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +15,13 @@ from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import set_rollback
 
+from clusters.drivers.base import DriverRejected, DriverUnavailable
+from clusters.operations.connection import (
+    FAILED_CHECK,
+    ConnectionCheckFailed,
+    ConnectionNotAllowed,
+    NoConnectionError,
+)
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import NotSimulatedError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -67,6 +75,15 @@ class ChangeSerializer(CamelCaseSerializer):
     revision = serializers.IntegerField(allow_null=True)
 
 
+class CheckStepSerializer(CamelCaseSerializer):
+    """One step of the check of a connection; `ok` is null where it was not run."""
+
+    step = serializers.CharField()
+    ok = serializers.BooleanField(allow_null=True)
+    message = serializers.CharField()
+    hint = serializers.CharField(allow_blank=True)
+
+
 class UnscheduledPlacementSerializer(CamelCaseSerializer):
     """A placement that a change would remove from all its clusters."""
 
@@ -90,6 +107,7 @@ class ProblemSerializer(CamelCaseSerializer):
         required=False, help_text="Repeat the request with this value as the parameter `confirm`."
     )
     placements = UnscheduledPlacementSerializer(many=True, required=False)
+    steps = CheckStepSerializer(many=True, required=False)
 
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse | None:  # noqa: ARG001 -- DRF's
@@ -185,6 +203,13 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
         confirm=CONFIRMATION,
         placements=[{"placement": one.placement, "clusters": list(one.clusters)} for one in error.emptied],
     ),
+    ConnectionNotAllowed: _as(409, "refused"),
+    NoConnectionError: _as(404, "no-connection"),
+    ConnectionCheckFailed: lambda error: _problem(
+        409, str(error), "confirmation-needed", confirm=FAILED_CHECK, steps=list(map(asdict, error.steps))
+    ),
+    DriverUnavailable: _as(409, "unavailable"),
+    DriverRejected: _as(409, "refused"),
     UnknownRolloutError: _as(404, "unknown-run"),
     UnknownScenarioError: _as(404, "unknown-scenario"),
     BadCursorError: _as(400, "bad-cursor"),

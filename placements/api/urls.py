@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularAPIView
 from placements.api import (
     auth,
     clusters,
+    connections,
     decisions,
     disruption,
     editor,
@@ -31,6 +32,7 @@ app_name = "api"
 router = Router()
 router.register("clusters", clusters.ClusterViewSet, "cluster")
 router.register("clusters", disruption.ClusterDisruptionViewSet, "cluster-disruption")
+router.register("clusters", connections.ConnectionViewSet, "cluster-connection")
 router.register("placements", placements.PlacementViewSet, "placement")
 router.register("placements", placements.SnapshotViewSet, "snapshot")
 router.register("placements", disruption.PlacementDisruptionViewSet, "disruption")

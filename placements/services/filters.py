@@ -103,6 +103,14 @@ def bindings_on(cluster: str) -> QuerySet[Binding]:
     return _cited(rows).annotate(owner=F("placement__name")).order_by("owner")
 
 
+def kinds_on(cluster: str) -> list[tuple[str, str]]:
+    """Return apiVersion and kind of the resources that placements have on a cluster."""
+    snapshots = Binding.objects.filter(cluster_name=cluster).exclude(resource_snapshot=None)
+    identities = snapshots.values_list("resource_snapshot", "resource_snapshot__identities").distinct()
+    by_snapshot = dict(identities)
+    return sorted({(one[0], one[1]) for listed in by_snapshot.values() for one in listed})
+
+
 def bindings_of(placement: Placement) -> QuerySet[Binding]:
     """Return all bindings of a placement, also unscheduled ones; unordered."""
     return _cited(Binding.objects.filter(placement=placement))

@@ -20,7 +20,9 @@ READING_POSTS = {
 }
 OPEN = {"/api/v1/token"}
 APPROVING = [("POST", "/api/v1/staged-runs/{name}/approve")]
-ROLES = [(), ("viewer",), ("approver",), ("operator",)]
+ADMINISTERING = ("/connection", "/connection/check", "/connection/renew", "/prepare")
+"""The ends of the paths that show or change the connections of clusters."""
+ROLES = [(), ("viewer",), ("approver",), ("operator",), ("cluster-administrator",)]
 
 pytestmark = pytest.mark.django_db
 
@@ -36,18 +38,25 @@ def operations() -> list[tuple[str, str]]:
     )
 
 
+def administering() -> list[tuple[str, str]]:
+    """Return the operations on connections of clusters, reading ones included."""
+    return [(method, path) for method, path in operations() if path.endswith(ADMINISTERING)]
+
+
 def writing() -> list[tuple[str, str]]:
-    """Return the operations that change something, approvals apart."""
+    """Return the operations that change something, approvals and connections apart."""
     return [
         (method, path)
         for method, path in operations()
-        if method != "GET" and path not in READING_POSTS and (method, path) not in APPROVING
+        if method != "GET"
+        and path not in READING_POSTS
+        and (method, path) not in [*APPROVING, *administering()]
     ]
 
 
 def reading() -> list[tuple[str, str]]:
     """Return the operations that change nothing."""
-    return [one for one in operations() if one not in writing() and one not in APPROVING]
+    return [one for one in operations() if one not in [*writing(), *APPROVING, *administering()]]
 
 
 def address(path: str) -> str:
@@ -94,6 +103,19 @@ def test_only_approvers_approve(caller, method: str, path: str, roles: tuple[str
     answer = call(caller(*roles), method, path)
 
     assert (answer.status_code == 403) == (roles != ("approver",))
+
+
+@pytest.mark.parametrize("roles", ROLES)
+def test_only_cluster_administrators_see_and_set_connections(
+    caller, roles: tuple[str, ...], subtests: pytest.Subtests
+) -> None:
+    assert len(administering()) == 6
+    client = caller(*roles)
+    for method, path in administering():
+        with subtests.test(path, method=method), rolled_back():
+            answer = call(client, method, path)
+
+            assert (answer.status_code == 403) == (roles != ("cluster-administrator",))
 
 
 @pytest.mark.parametrize("roles", ROLES)

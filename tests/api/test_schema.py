@@ -26,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from clusters.operations.connection import ConnectionInput, set_connection
 from fleetui.models import Event
 from placements.engine.rollout.staged_run import (
     DELETE_STAGE,
@@ -95,8 +96,9 @@ BUDGET = {
 REFUSED = {
     "POST /api/v1/placements/{name}/abandon-cluster": 409,
     "POST /api/v1/placements/{name}/forget": 409,
+    "POST /api/v1/clusters/{name}/connection/renew": 409,
 }
-"""What is refused even where everything is there: nothing is being deleted."""
+"""What is refused even where everything is there: nothing is being deleted, a token does not expire."""
 BODIES = {
     "POST /api/v1/apply": {"items": [namespace("shop"), member_document("a")], "kind": "List"},
     "PUT /api/v1/clusters/{name}": member_document("a"),
@@ -104,6 +106,8 @@ BODIES = {
     "PATCH /api/v1/clusters/{name}/labels": {"region": None},
     "PUT /api/v1/clusters/{name}/taints": [{"key": "gpu", "effect": "NoSchedule"}],
     "POST /api/v1/clusters/{name}/heartbeat": {"healthy": True, "usage": {"capacity": {"cpu": "4"}}},
+    "PUT /api/v1/clusters/{name}/connection": {"server": "https://member.invalid", "token": "one"},
+    "POST /api/v1/clusters/{name}/connection/check": {"server": "https://member.invalid", "token": "one"},
     "PUT /api/v1/placements/{name}": placement_document("web", pick_n_spec(2)),
     "POST /api/v1/placements/preview": placement_document("web", pick_n_spec(2)),
     "POST /api/v1/clusters/{name}/drain": {"atOnce": 2, "order": ["web"], "deadlineSeconds": 60},
@@ -133,7 +137,10 @@ BODIES = {
     "POST /api/v1/token": {"username": "ann", "password": "a long enough password"},
 }
 
-QUERIES = {"POST /api/v1/placements/{name}/reschedule": {"confirm": "unschedule-everything"}}
+QUERIES = {
+    "POST /api/v1/placements/{name}/reschedule": {"confirm": "unschedule-everything"},
+    "PUT /api/v1/clusters/{name}/connection": {"confirm": "failed-check"},
+}
 
 pytestmark = pytest.mark.django_db
 
@@ -186,6 +193,8 @@ def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         names["name"] = "web"
     if operation.path.endswith(("/fault-injection", "/faults")):
         names["name"] = "s"
+    if "/connection" in operation.path:
+        names["name"] = "real"
     if "/rollouts/" in operation.path:
         names["number"] = "1"
     if "/staged-" in operation.path:
@@ -217,6 +226,8 @@ def hub(_kept_connection: None) -> dict[str, str]:
     """Fill a hub; give an operator's token, and what stands in addresses of objects that are there."""
     joined("a", region="east")
     simulated("s", fault="silent", now=datetime.now(UTC))
+    fields = {"server": "https://member.invalid", "token": "one"}
+    set_connection("real", ConnectionInput(fields=fields), by=None, now=NOW, joins=True, confirmed=True)
     apply_resources([namespace("shop"), namespace("a")], by=None, now=NOW)
     decided("web", pick_n_spec(1))
     save_budget(BUDGET, by=None, now=NOW)
@@ -227,7 +238,9 @@ def hub(_kept_connection: None) -> dict[str, str]:
     scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
     return {
         "scenario": str(scenario.pk),
-        "token": Token.objects.create(user=person("ann", "operator", "approver")).key,
+        "token": Token.objects.create(
+            user=person("ann", "operator", "approver", "cluster-administrator")
+        ).key,
         "name": "a",
         "number": "0",
         "round": "1",
@@ -277,7 +290,7 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_is_told_in_words() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 100
+    assert len(operations) == 106
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 

@@ -39,12 +39,13 @@ class Clock:
 
 def deployment(name: str, *, image: str = "shop:1.0", replicas: int = 2) -> dict[str, Any]:
     """Make a Deployment manifest in the namespace shop."""
-    containers = [{"name": name, "image": image}]
+    labels = {"app": name}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": name, "image": image}]}}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": name, "namespace": "shop"},
-        "spec": {"replicas": replicas, "template": {"spec": {"containers": containers}}},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod},
     }
 
 
@@ -58,8 +59,11 @@ class DriverContract:
     """Needs three fixtures: `clock`, `connect` and `holds`.
 
     `connect(**connection)` makes a driver anew, as a worker that was restarted does; `holds(placement)` gives
-    the objects that the cluster has of a placement, past the driver.
+    the objects that the cluster has of a placement, past the driver. `prunes_despite_refusals`: objects that
+    a new version drops go although it is refused in part.
     """
+
+    prunes_despite_refusals = True
 
     def test_a_call_with_a_lower_fence_is_refused_and_changes_nothing(
         self, connect: Callable[..., Driver]
@@ -123,12 +127,12 @@ class DriverContract:
     def test_placements_do_not_touch_each_other(self, connect: Callable[..., Driver], holds: Any) -> None:
         driver = connect()
         driver.apply(V1)
-        driver.apply(Version("x1", "other", (config_map("other"),)))
+        driver.apply(Version("x1", "other", (namespace("other"), config_map("other", in_="other"))))
 
         driver.remove("web")
 
         assert holds("web") == set()
-        assert holds("other") == {"ConfigMap shop/other"}
+        assert holds("other") == {"Namespace other", "ConfigMap other/other"}
 
     def test_removing_twice_is_removing_once(self, connect: Callable[..., Driver]) -> None:
         driver = connect()
@@ -169,9 +173,15 @@ class DriverContract:
         assert (before.readiness, after.readiness) == (Readiness.NOT_YET, Readiness.AVAILABLE)
 
     def test_what_cannot_be_tracked_says_so(self, connect: Callable[..., Driver]) -> None:
-        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once", "namespace": "shop"}}
+        pod = {"restartPolicy": "Never", "containers": [{"name": "once", "image": "once:1"}]}
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "once", "namespace": "shop"},
+            "spec": {"template": {"spec": pod}},
+        }
         driver = connect()
-        driver.apply(Version("j1", "jobs", (job,)))
+        driver.apply(Version("j1", "jobs", (namespace("shop"), job)))
 
         seen = driver.observe("jobs").of("jobs")
 
@@ -193,7 +203,8 @@ class DriverContract:
         assert seen
         assert (seen.version, seen.whole_version, seen.is_applied) == ("v2", "v1", False)
         assert seen.refusals == caught.value.refusals
-        assert holds("web") == {"Namespace shop", str(WEB)}
+        kept = set() if self.prunes_despite_refusals else {str(SETTINGS)}
+        assert holds("web") == {"Namespace shop", str(WEB)} | kept
 
     def test_a_refused_version_is_taken_when_it_is_tried_again(self, connect: Callable[..., Driver]) -> None:
         with pytest.raises(DriverRejected):

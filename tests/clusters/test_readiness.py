@@ -1,10 +1,10 @@
-"""Each row of the availability rules (`spec/lifecycle.md` B.6.6)."""
+"""Each row of the availability rules (`spec/kubernetes-driver.md` 10)."""
 
 from typing import Any
 
 import pytest
 
-from clusters.drivers.readiness import Readiness, overall_readiness, readiness_of
+from clusters.drivers.readiness import Readiness, hint_of, overall_readiness, readiness_of
 
 YES, NOT_YET, UNKNOWN = Readiness.AVAILABLE, Readiness.NOT_YET, Readiness.NOT_TRACKABLE
 
@@ -106,6 +106,29 @@ def budget(condition: str | None, allowed: int, **more: Any) -> dict[str, Any]:
         (definition(Established="True", NamesAccepted="True"), YES),
         (definition(Established="True", NamesAccepted="False"), NOT_YET),
         (definition(NamesAccepted="True"), NOT_YET),
+        (live("apiextensions.k8s.io/v1", "CustomResourceDefinition", {"conditions": None}), NOT_YET),
+        (service(clusterIP="10.0.0.1"), YES),
+        (service(clusterIP="None", type=""), YES),
+        (service(clusterIP="10.0.0.1", clusterIPs=[]), NOT_YET),
+        (
+            live(
+                "apps/v1",
+                "StatefulSet",
+                {"readyReplicas": 2, "currentReplicas": 2, "updatedReplicas": 2},
+                replicas=2,
+            ),
+            YES,
+        ),
+        (
+            live(
+                "apps/v1",
+                "StatefulSet",
+                {"readyReplicas": 1, "currentReplicas": 2, "updatedReplicas": 2},
+                replicas=2,
+            ),
+            NOT_YET,
+        ),
+        (stateful_set(1, 3, 3, replicas=3) | {"kind": "StatefulSet"}, NOT_YET),
         (budget("True", 1), YES),
         (budget("False", 0), YES),
         (budget("True", 0), NOT_YET),
@@ -148,10 +171,78 @@ def test_data_is_available_at_once(version: str, kinds: str) -> None:
         ("autoscaling/v2", "HorizontalPodAutoscaler"),
         ("example.com/v1", "Deployment"),
         ("serving.knative.dev/v1", "Service"),
+        ("policy/v1beta1", "PodDisruptionBudget"),
+        ("apps/v1beta1", "Deployment"),
+        ("apps/v2", "StatefulSet"),
+        ("extensions/v1beta1", "DaemonSet"),
+        ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"),
+        ("rbac.authorization.k8s.io/v1beta1", "Role"),
+        ("networking.k8s.io/v1beta1", "IngressClass"),
+        ("storage.k8s.io/v1beta1", "CSIStorageCapacity"),
+        ("scheduling.k8s.io/v1alpha1", "PriorityClass"),
     ],
 )
 def test_everything_else_cannot_be_tracked(version: str, kind: str) -> None:
     assert readiness_of({"apiVersion": version, "kind": kind}).readiness is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"), [("v1", "ConfigMap"), ("apps/v1", "Deployment"), ("batch/v1", "Job")]
+)
+def test_an_object_that_is_being_deleted_is_not_yet_available(version: str, kind: str) -> None:
+    metadata = {"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+    assert readiness_of({"apiVersion": version, "kind": kind, "metadata": metadata}).readiness is NOT_YET
+
+
+def conditions(*entries: tuple[str, str, str]) -> dict[str, Any]:
+    return {"conditions": [{"type": name, "status": value, "reason": why} for name, value, why in entries]}
+
+
+@pytest.mark.parametrize(
+    ("seen", "hint"),
+    [
+        (deployment(2, 2, replicas=2), ""),
+        (
+            live("apps/v1", "Deployment", conditions(("Progressing", "False", "ProgressDeadlineExceeded"))),
+            "Progressing is False: ProgressDeadlineExceeded",
+        ),
+        (stateful_set(1, 1, 1, updateStrategy={"type": "RollingUpdate"}), ""),
+        (
+            stateful_set(1, 1, 1, updateStrategy={"type": "OnDelete"}),
+            "never available while pods of two revisions run",
+        ),
+        (
+            stateful_set(1, 1, 1, updateStrategy={"rollingUpdate": {"partition": 1}}),
+            "never available while pods of two revisions run",
+        ),
+        (live("batch/v1", "Job", {"conditions": None}), ""),
+        (
+            live("batch/v1", "Job", conditions(("Failed", "True", "BackoffLimitExceeded"))),
+            "Failed: BackoffLimitExceeded",
+        ),
+        (live("batch/v1", "Job", conditions(("Complete", "True", ""))), "Complete"),
+        (live("v1", "PersistentVolumeClaim", {"phase": "Bound"}), ""),
+        (live("v1", "PersistentVolumeClaim", {"phase": "Pending"}), "not bound: its phase is Pending"),
+        (
+            live(
+                "v1",
+                "Pod",
+                {"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
+            ),
+            "CrashLoopBackOff: a",
+        ),
+        (live("networking.k8s.io/v1", "Ingress"), "no address yet"),
+        (live("networking.k8s.io/v1", "Ingress", {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}), ""),
+        (live("example.com/v1", "Tab", conditions(("Ready", "False", "Down"))), "Ready is False: Down"),
+        (live("example.com/v1", "Tab", conditions(("Stalled", "True", "Stuck"))), "Stalled is True: Stuck"),
+        (live("example.com/v1", "Tab", conditions(("Reconciling", "True", ""))), "Reconciling is True"),
+        (live("example.com/v1", "Tab", {"conditions": "none"}), ""),
+        (live("v1", "Node", conditions(("Ready", "False", "Down"))), ""),
+    ],
+)
+def test_a_hint_explains_and_decides_nothing(seen: dict[str, Any], hint: str) -> None:
+    assert hint_of(seen) == hint
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])

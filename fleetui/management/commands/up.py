@@ -17,6 +17,7 @@ from django.db import connections
 
 from fleetui import bootstrap
 from fleetui.bootstrap import FirstRunError, make_first_administrator
+from fleetui.env import keep_secret, new_encryption_key
 from fleetui.environment import ENVIRONMENT
 from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
 
@@ -53,6 +54,8 @@ class Command(BaseCommand):
                 bootstrap.wait_for_database(connections.settings["default"], say=self.stdout.write)
                 with bootstrap.one_at_a_time(settings.VAR_DIR):
                     bootstrap.migrate()
+                    if not settings.CREDENTIAL_KEYS:
+                        keep_secret(settings.CREDENTIAL_KEY_FILE, new_encryption_key)
                     if "web" in names:
                         stamp = settings.VAR_DIR / "static.stamp"
                         bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from clusters.drivers.registry import DRIVERS
+from clusters.drivers.registry import DRIVERS, KUBERNETES
 from clusters.importing import read_members
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.errors import InvalidManifest
@@ -26,7 +26,9 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE", help="file with clusters, - for stdin")
         parser.add_argument(
-            "--driver", choices=sorted(DRIVERS), help="monitor the clusters with this driver (default: none)"
+            "--driver",
+            choices=sorted(set(DRIVERS) - {KUBERNETES}),
+            help="monitor the clusters with this driver (default: none)",
         )
 
     def handle(self, *, file: str, driver: str | None, **_options: Any) -> None:

@@ -6,12 +6,13 @@ twice, and late results do no harm. Periods count from the answer, not from the 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 from operator import or_
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -27,6 +28,7 @@ from clusters.drivers.base import (
     ObjectRef,
     ObjectSeen,
     Observation,
+    PlacementSeen,
     Version,
 )
 from clusters.drivers.concurrency import NotCalled, call_all
@@ -59,10 +61,12 @@ from placements.models import (
 from placements.services.overrides.queries import Manifests, frozen_of, overridden
 from placements.services.workqueue import enqueue_rollout
 
-BATCH = 100
-THREADS = 16
+BATCH = 500
+THREADS = 32
 CALL_SECONDS = 10.0
 ROUND_SECONDS = 20.0
+GATHER_SECONDS = 0.1
+"""Answers of so long are written together: a transaction costs more than the rows in it."""
 LEASE = timedelta(seconds=30)
 OBSERVE_AGAIN = timedelta(seconds=1)
 OBSERVE_IN_ROLLOUT = timedelta(seconds=15)
@@ -122,7 +126,7 @@ Answered: TypeAlias = tuple[tuple[int, ...], Answer]
 def run_cluster_calls(
     *, now: datetime, threads: int = THREADS, clock: Callable[[], datetime] = wall_clock
 ) -> int:
-    """Make up to 100 of the calls that are due; `clock` returns when they are answered. Return how many."""
+    """Make up to 500 of the calls that are due; `clock` returns when they are answered. Return how many."""
     bindings = claim(now=now)
     calls = prepare_calls(bindings, now=now)
     placements = {binding.placement_id for binding in bindings}
@@ -142,7 +146,7 @@ def run_cluster_calls(
 
 
 def claim(*, now: datetime) -> list[Binding]:
-    """Claim up to 100 bindings whose call is due, with a lease."""
+    """Claim up to 500 bindings whose call is due, with a lease."""
     lease = {"call_lease_token": uuid4().hex, "call_lease_expires_at": now + LEASE, "calls": F("calls") + 1}
     ids = claim_batch(_due(now), "next_call_at", "pk", size=BATCH, **lease)
     if not ids:
@@ -164,7 +168,8 @@ def _due(now: datetime) -> QuerySet[Binding]:
 def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, ClusterCall]:
     """Return the calls by binding, with what each cluster is to have; release those that cannot be called."""
     names = {row.cluster_name for row in bindings}
-    clusters = {one.name: one for one in MemberCluster.objects.filter(name__in=names, driver__in=DRIVERS)}
+    rows = MemberCluster.objects.filter(name__in=names, driver__in=DRIVERS).select_related("credential")
+    clusters = {one.name: one for one in rows}
     cache = ManifestCache()
     calls = {}
     for row in bindings:
@@ -206,10 +211,16 @@ def call_clusters(
 ) -> Iterator[Answered]:
     """Call the clusters, and yield each answer with its bindings."""
     questions = {
-        tuple(one.binding.pk for one in group): partial(call_cluster, group, clock, in_thread=threads > 0)
+        tuple(one.binding.pk for one in group): partial(call_cluster, group, clock)
         for group in group_by_cluster(calls.values())
     }
-    yield from call_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
+    yield from call_all(
+        questions,
+        threads=threads,
+        seconds=ROUND_SECONDS,
+        patience=CALL_SECONDS,
+        at_end=connections.close_all,  # the connections of a thread to the database end with it
+    )
 
 
 def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterCall]]:
@@ -221,28 +232,24 @@ def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterC
     return groups.values()
 
 
-def call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime], *, in_thread: bool) -> Answer:
+def call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime]) -> Answer:
     first, binding = calls[0], calls[0].binding
-    try:
-        if isinstance(first.manifests, OverrideFailed):
-            return first.manifests
-        # A worker that was stopped continues here: another one may have made the call since.
-        if binding.call_lease_expires_at is None or clock() >= binding.call_lease_expires_at:
-            return NotCalled.LEASE_WAS_OVER
-        driver = driver_for(first.cluster, clock=clock)
-        if binding.phase == Phase.APPLYING:
-            version = Version(binding.applied_version, first.placement, first.manifests, binding.fence)
-            return driver.apply(version, timeout=CALL_SECONDS)
-        if binding.phase == Phase.REMOVING:
-            return driver.remove(first.placement, fence=binding.fence, timeout=CALL_SECONDS)
-        return driver.observe(*(one.placement for one in calls), timeout=CALL_SECONDS)
-    finally:
-        if in_thread:  # the connections of a thread to the database end with it
-            connections.close_all()
+    if isinstance(first.manifests, OverrideFailed):
+        return first.manifests
+    # A worker that was stopped continues here: another one may have made the call since.
+    if binding.call_lease_expires_at is None or clock() >= binding.call_lease_expires_at:
+        return NotCalled.LEASE_WAS_OVER
+    driver = driver_for(first.cluster, clock=clock)
+    if binding.phase == Phase.APPLYING:
+        version = Version(binding.applied_version, first.placement, first.manifests, binding.fence)
+        return driver.apply(version, timeout=CALL_SECONDS)
+    if binding.phase == Phase.REMOVING:
+        return driver.remove(first.placement, fence=binding.fence, timeout=CALL_SECONDS)
+    return driver.observe(*(one.placement for one in calls), timeout=CALL_SECONDS)
 
 
 def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
-    """Yield the answers that came since the last time, so that many are written at once and none waits."""
+    """Yield the answers of a short while at a time, so that many are written at once and none waits long."""
     queue: SimpleQueue[Answered | None] = SimpleQueue()
 
     def read() -> None:
@@ -254,14 +261,16 @@ def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
 
     with ThreadPoolExecutor(1, thread_name_prefix="answers") as reader:
         reading = reader.submit(read)
-        batch: list[Answered] = []
-        while (answer := queue.get()) is not None:
-            batch.append(answer)
-            if queue.empty():
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+        is_over = False
+        while not is_over:
+            batch = [queue.get()]
+            wait([reading], timeout=GATHER_SECONDS)
+            with suppress(Empty):
+                while True:
+                    batch.append(queue.get_nowait())
+            is_over = None in batch
+            if answered := [answer for answer in batch if answer is not None]:
+                yield answered
         reading.result()
 
 
@@ -285,9 +294,11 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
         columns = {"next_call_at": now + pause, "message": str(answer)[:_MESSAGE_LENGTH]}
         return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
     if isinstance(answer, Observation):
-        return _observed(call, answer, now=now, is_busy=is_busy)
+        return _observed(call, answer.of(call.placement), now=now, is_busy=is_busy)
     if binding.phase == Phase.REMOVING:
         return None
+    if isinstance(answer, Applied) and answer.seen:
+        return replace(_observed(call, answer.seen, now=now, is_busy=is_busy), is_applied=True)
     columns = {"phase": Phase.APPLIED, "phase_changed_at": now, "next_call_at": now, "message": ""}
     return CallResult(tuple(columns.items()), is_applied=True)
 
@@ -320,8 +331,9 @@ def next_at_rest(cluster: MemberCluster, now: datetime) -> datetime:
     return now + OBSERVE_AT_REST * 1.5 - past
 
 
-def _observed(call: ClusterCall, observation: Observation, *, now: datetime, is_busy: bool) -> CallResult:
-    binding, seen = call.binding, observation.of(call.placement)
+def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, is_busy: bool) -> CallResult:
+    """Return what follows from the state of a placement on a cluster, observed or answered to an apply."""
+    binding = call.binding
     next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, now)
     columns: dict[str, Any]
     if seen is None or seen.version != binding.applied_version:
@@ -346,11 +358,10 @@ def _observed(call: ClusterCall, observation: Observation, *, now: datetime, is_
             columns["phase_changed_at"] = now
         return CallResult(tuple(columns.items()), outcome=ClusterUpdate.Outcome.AVAILABLE)
     is_timed = seen.readiness is Readiness.NOT_TRACKABLE
+    applied_at = now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
     columns = {
         "phase": Phase.APPLIED,
-        "untrackable_since": (binding.untrackable_since or binding.phase_changed_at or now)
-        if is_timed
-        else None,
+        "untrackable_since": (binding.untrackable_since or applied_at) if is_timed else None,
         "message": "; ".join(f"{one.object}: {one.reason}" for one in seen.unready)[:_MESSAGE_LENGTH],
         "next_call_at": next_call if is_timed else now + OBSERVE_AGAIN,
     }

@@ -1,0 +1,200 @@
+"""Secrets of member clusters at rest: encrypted, bound to their cluster, rotated (section 3.3).
+
+The keys come from FLEETUI_CREDENTIAL_KEYS or the file `credential.keys` in the data directory, which is read
+for each use: after a rotation no process has to be restarted.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+from django.db.models import F
+
+from clusters.drivers.base import DriverUnavailable
+from clusters.kubeconfig import Secret
+from clusters.models import ClusterCredential
+from fleetui.env import is_encryption_key, keep_secret, new_encryption_key
+
+PURPOSE, VERSION = "credential", 1
+UNREADABLE = "credentials-unreadable"
+BLOCKED_AFTER = 2
+"""So many consecutive 401 answers stop the calls for a while, so that no account is locked."""
+BLOCKED_FOR = timedelta(minutes=5)
+BATCH = 200
+NOTICE_DAYS = (1, 7, 14)
+"""Before credentials expire that are not renewed."""
+
+
+class CredentialsUnreadable(DriverUnavailable):
+    """A stored secret cannot be decrypted: its key was lost, or it belongs to another cluster."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the stored credentials cannot be read: {reason}", code=UNREADABLE)
+
+
+def encryption_keys() -> tuple[str, ...]:
+    """Return the keys, the one that encrypts first. Raise CredentialsUnreadable."""
+    if settings.CREDENTIAL_KEYS:
+        keys: tuple[str, ...] = settings.CREDENTIAL_KEYS
+        return keys
+    try:
+        keys = tuple(settings.CREDENTIAL_KEY_FILE.read_text(encoding="ascii").split())
+    except (OSError, UnicodeDecodeError) as error:
+        raise CredentialsUnreadable("the file credential.keys is missing") from error
+    if not keys or not all(map(is_encryption_key, keys)):
+        raise CredentialsUnreadable("the file credential.keys does not hold Fernet keys")
+    return keys
+
+
+def keep_keys() -> None:
+    """Create the key file if there are no keys yet; it is readable by its owner only."""
+    if not settings.CREDENTIAL_KEYS:
+        keep_secret(settings.CREDENTIAL_KEY_FILE, new_encryption_key)
+
+
+def add_key() -> None:
+    """Put a new key ahead of those in the key file. Raise CredentialsUnreadable."""
+    content = "\n".join([new_encryption_key(), *encryption_keys(), ""])
+    path: Path = settings.CREDENTIAL_KEY_FILE
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(aside).replace(path)
+
+
+def encrypt(cluster: UUID, secret: Secret) -> str:
+    """Return the ciphertext of a secret, bound to its cluster. Raise CredentialsUnreadable without keys."""
+    content = {"cluster": str(cluster), "purpose": PURPOSE, "v": VERSION, **secret.values}
+    return _cipher(encryption_keys()).encrypt(json.dumps(content).encode()).decode()
+
+
+def decrypt(cluster: UUID, ciphertext: str) -> Secret:
+    """Return the secret of a cluster. Raise CredentialsUnreadable."""
+    return decrypt_with(encryption_keys(), cluster, ciphertext)
+
+
+def fingerprint(secret: Secret) -> str:
+    """Return 16 hex digits that recognize a secret, of use only to who has the first key."""
+    key = hmac.digest(encryption_keys()[0].encode(), b"fleetui credential fingerprint", "sha256")
+    content = json.dumps(dict(secret.values), sort_keys=True).encode()
+    return hmac.new(key, content, hashlib.sha256).hexdigest()[:16]
+
+
+def decrypt_with(keys: Sequence[str], cluster: UUID, ciphertext: str) -> Secret:
+    """Return the secret of a cluster by one of these keys. Raise CredentialsUnreadable."""
+    try:
+        content: dict[str, Any] = json.loads(_cipher(keys).decrypt(ciphertext.encode()))
+    except (InvalidToken, ValueError) as error:
+        raise CredentialsUnreadable("no key of this console decrypts them") from error
+    bound = {"cluster": str(cluster), "purpose": PURPOSE, "v": VERSION}
+    if any(content.pop(key, None) != value for key, value in bound.items()):
+        raise CredentialsUnreadable("they belong to another cluster")
+    return Secret(content)
+
+
+def _cipher(keys: Sequence[str]) -> MultiFernet:
+    return MultiFernet([Fernet(key) for key in keys])
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReport:
+    """Stored credentials by key; `unreadable` names the clusters whose credentials no key decrypts."""
+
+    first_key: int
+    other_keys: int
+    unreadable: tuple[str, ...]
+
+
+def check_credentials(*, reencrypt: bool = False) -> KeyReport:
+    """Decrypt all stored credentials. Raise CredentialsUnreadable without keys.
+
+    `reencrypt`: encrypt them with the first key and compute their fingerprints again. What was encrypted with
+    it already is left, so that a rotation which was stopped continues. Credentials that change meanwhile are
+    left, too: they have the first key.
+    """
+    keys = encryption_keys()
+    first = other = last = 0
+    unreadable = []
+    rows = ClusterCredential.objects.select_related("cluster").order_by("pk")
+    while batch := list(rows.filter(pk__gt=last)[:BATCH]):
+        last = batch[-1].pk
+        for row in batch:
+            uid = row.cluster.uid
+            try:
+                secret = decrypt_with(keys, uid, row.ciphertext)
+            except CredentialsUnreadable:
+                unreadable.append(row.cluster.name)
+                continue
+            if has_first_key(row, keys):
+                first += 1
+            elif reencrypt:
+                same = ClusterCredential.objects.filter(pk=row.pk, ciphertext=row.ciphertext)
+                same.update(ciphertext=encrypt(uid, secret), fingerprint=fingerprint(secret))
+                first += 1
+            else:
+                other += 1
+    return KeyReport(first, other, tuple(sorted(unreadable)))
+
+
+def has_first_key(row: ClusterCredential, keys: Sequence[str]) -> bool:
+    """Return whether ciphertext and fingerprint of a readable credential were made with the first key."""
+    try:
+        secret = decrypt_with(keys[:1], row.cluster.uid, row.ciphertext)
+    except CredentialsUnreadable:
+        return False
+    return row.fingerprint == fingerprint(secret)
+
+
+def record_rejection(pk: int, *, revision: int, now: datetime) -> None:
+    """Count a 401 answer to a secret; the second in a row blocks calls for five minutes, for all workers."""
+    rows = ClusterCredential.objects.filter(pk=pk, revision=revision)
+    rows.update(unauthorized_count=F("unauthorized_count") + 1)
+    rows.filter(unauthorized_since=None).update(unauthorized_since=now)
+    rows.filter(unauthorized_count__gte=BLOCKED_AFTER).update(blocked_until=now + BLOCKED_FOR)
+
+
+def record_acceptance(pk: int, *, revision: int) -> None:
+    """Forget the 401 answers to a secret, since a call with it succeeded."""
+    rows = ClusterCredential.objects.filter(pk=pk, revision=revision)
+    rows.update(unauthorized_count=0, unauthorized_since=None, blocked_until=None)
+
+
+def public_facts(credential: ClusterCredential | None) -> dict[str, Any] | None:
+    """Return what events and REST show of a credential."""
+    if credential is None:
+        return None
+    expires_at = credential.expires_at
+    return {
+        "kind": credential.kind,
+        "subject": credential.subject,
+        "fingerprint": credential.fingerprint,
+        "expiresAt": expires_at.isoformat() if expires_at else None,
+    }
+
+
+def days_left(credential: ClusterCredential, *, now: datetime) -> int | None:
+    """Return the smallest number of days of a notice that is due; None before the first one."""
+    left = credential.expires_at - now if credential.expires_at else None
+    return next((days for days in NOTICE_DAYS if left is not None and left <= timedelta(days=days)), None)
+
+
+def expiry_notice(credential: ClusterCredential, *, now: datetime) -> str:
+    """Return the notice about the expiry of credentials; "" while there is none."""
+    is_renewed = credential.renew_at is not None and not credential.renewal_error
+    if credential.expires_at is None or is_renewed or days_left(credential, now=now) is None:
+        return ""
+    verb = "expired" if credential.expires_at <= now else "expires"
+    reason = "cannot renew; " if credential.renewal_error else ""
+    return f"{reason}{verb} on {credential.expires_at:%Y-%m-%d}"

@@ -1,0 +1,1 @@
+"""The driver of real Kubernetes clusters (`spec/kubernetes-driver.md`)."""

@@ -1,0 +1,292 @@
+"""Server-side apply of one version: apply waves, then what older versions left (section 6)."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from clusters.drivers.base import (
+    Applied,
+    DriverFenced,
+    DriverPending,
+    DriverRejected,
+    DriverUnavailable,
+    ObjectRef,
+    Version,
+)
+from clusters.drivers.kubernetes.access import MemberAccess, is_cut_off, read_object
+from clusters.drivers.kubernetes.discovery import RefusedError
+from clusters.drivers.kubernetes.inventory import (
+    MOST_OBJECTS,
+    UNDECIDED,
+    Entry,
+    InventoryChangedError,
+    PlacementInventory,
+    find_labelled,
+    new_entry,
+    read_inventory,
+    write_inventory,
+)
+from clusters.drivers.kubernetes.one_object import ApplyCall, ObjectResult, examine
+from clusters.drivers.kubernetes.parallel import Planned, pool, run_waves
+from clusters.drivers.kubernetes.removal import Removal, remove_entries
+from clusters.drivers.kubernetes.targets import (
+    CUSTOM_RESOURCE_DEFINITION,
+    LAST_WAVE,
+    Target,
+    prepare_targets,
+)
+from clusters.drivers.readiness import AVAILABLE, custom_resource_definition
+
+RESERVE_SECONDS = 0.25
+ESTABLISH_SECONDS = 5.0
+POLL_SECONDS = 0.1
+MOST_STARTS = 3
+
+
+@dataclass(slots=True)
+class ApplyProgress:
+    """What earlier calls finished of a version that did not fit into their time; extended by each call.
+
+    Without it, a call to a far cluster would spend its time on verifying what the last one applied.
+    """
+
+    version: str
+    results: dict[ObjectRef, ObjectResult]
+
+
+def apply_version(
+    access: MemberAccess,
+    version: Version,
+    *,
+    deadline: float,
+    progress: ApplyProgress,
+    cleared: Mapping[ObjectRef, tuple[str, str, str]],
+) -> Applied:
+    """Apply a version, and remove what older versions left.
+
+    `cleared`: UID, field digest and generation of objects whose drift suspicion proved unfounded. Calling
+    again after any crash or error completes the work. Raise DriverUnavailable, DriverPending,
+    DriverRejected, DriverFenced.
+    """
+    if version.options.type == "ReportDiff":
+        raise DriverRejected("an apply strategy of type ReportDiff compares and writes nothing")
+    for _ in range(MOST_STARTS):
+        try:
+            return _apply(access, version, deadline=deadline, progress=progress, cleared=cleared)
+        except InventoryChangedError:
+            continue
+    raise DriverPending("another call changes the inventory; continuing")
+
+
+def _apply(
+    access: MemberAccess,
+    version: Version,
+    *,
+    deadline: float,
+    progress: ApplyProgress,
+    cleared: Mapping[ObjectRef, tuple[str, str, str]],
+) -> Applied:
+    reading = pool().submit(_timed_inventory, access, version.placement, deadline)
+    targets, refusals = prepare_targets(access, version, deadline=deadline)
+    inventory, seconds, now = reading.result()
+    reserve = min(max(RESERVE_SECONDS, 3 * seconds), (deadline - now + seconds) / 2)
+    stop = deadline - reserve
+    check_fence(inventory, version.fence)
+    ahead = write_ahead(access, inventory, version, targets, deadline=deadline)
+
+    # A request that `stop` cuts off closes its socket, and the reserve is too short to open another one.
+    call = ApplyCall(access, version, ahead.entries, cleared, stop, last_start=stop - reserve / 3)
+    results = apply_targets(call, targets, progress)
+    entries = {**ahead.entries, **{ref: one.entry for ref, one in results.items() if one.entry}}
+    refusals += [one.refusal for one in results.values() if one.refusal]
+    deferred = [one.ref for one in targets if one.ref not in results or results[one.ref].is_deferred]
+
+    incomplete = ahead.incomplete
+    if incomplete and not deferred:
+        is_lost = version.was_applied or any(one.is_evidence_of_loss for one in results.values())
+        try:
+            leftovers, incomplete = find_leftovers(call, ahead, is_lost=is_lost)
+            entries = {**{one.ref: one for one in leftovers}, **entries}
+        except DriverUnavailable as error:
+            if not is_cut_off(error, access, stop):
+                raise
+            deferred = [targets[-1].ref] if targets else []
+
+    wanted = {one.ref for one in targets}
+    removal = Removal()
+    if not refusals and not deferred:
+        gone = [entry for ref, entry in entries.items() if ref not in wanted]
+        removal = remove_entries(access, gone, placement=version.placement, stop=stop)
+        refusals += removal.refusals
+        deferred += removal.remaining
+        entries = {ref: one for ref, one in entries.items() if ref not in removal.finished}
+
+    is_whole = not refusals and not deferred
+    after = replace(
+        ahead, entries=entries, incomplete=incomplete, whole=version.id if is_whole else ahead.whole
+    ).with_refusals(refusals)
+    if after != ahead:
+        write_result(access, after, deadline=deadline)
+    if deferred:
+        raise _pending(targets, results, deferred, removal)
+    drifts = tuple(one.drift for one in results.values() if one.drift)
+    if refusals:
+        diffs = tuple(one.diff for one in results.values() if one.diff)
+        message = f"{len(refusals)} of {len(version.manifests)} objects refused"
+        raise DriverRejected(message, tuple(refusals), drifts=drifts, diffs=diffs)
+    is_changed = inventory.whole != version.id or any(one.is_changed for one in results.values())
+    return Applied(version.id, changed=is_changed or bool(removal.finished), drifts=drifts)
+
+
+def _timed_inventory(
+    access: MemberAccess, placement: str, deadline: float
+) -> tuple[PlacementInventory, float, float]:
+    before = access.monotonic()
+    inventory = read_inventory(access, placement, deadline=deadline)
+    now = access.monotonic()
+    return inventory, now - before, now
+
+
+def check_fence(inventory: PlacementInventory, fence: int) -> None:
+    """Raise DriverFenced where the cluster has seen a newer call."""
+    if fence < inventory.fence:
+        raise DriverFenced(inventory.placement, inventory.fence)
+
+
+def write_ahead(
+    access: MemberAccess,
+    inventory: PlacementInventory,
+    version: Version,
+    targets: Sequence[Target],
+    *,
+    deadline: float,
+) -> PlacementInventory:
+    """Record what this call is going to apply, so that no crash leaves an object that nothing knows of."""
+    missing = {
+        one.ref: new_entry(one.ref, one.api_version) for one in targets if one.ref not in inventory.entries
+    }
+    entries = {**inventory.entries, **missing}
+    if len(entries) > MOST_OBJECTS:
+        message = f"{len(entries)} objects, old and new together; at most {MOST_OBJECTS} are possible"
+        raise DriverRejected(message, code="TooManyObjects")
+    incomplete = inventory.incomplete if inventory.exists else (UNDECIDED,)
+    ahead = replace(
+        inventory, version=version.id, entries=entries, fence=version.fence, incomplete=incomplete
+    )
+    if version.id != inventory.version:
+        ahead = ahead.with_refusals(())  # those of another version
+    if ahead == inventory:
+        return inventory
+    return write_inventory(access, ahead, deadline=deadline)
+
+
+def apply_targets(
+    call: ApplyCall, targets: Sequence[Target], progress: ApplyProgress
+) -> dict[ObjectRef, ObjectResult]:
+    """Return the results of the objects that were reached, in the order of apply waves."""
+    finished = progress.results
+
+    def first_step(target: Target) -> ObjectResult | Planned[ObjectResult]:
+        outcome = examine(call, target)
+        if isinstance(outcome, ObjectResult):
+            return kept(target, outcome)
+        return Planned(lambda: kept(target, outcome.run()))
+
+    def kept(target: Target, result: ObjectResult) -> ObjectResult:
+        if result.entry:
+            finished[target.ref] = result
+        return result
+
+    def run(some: Sequence[Target]) -> list[tuple[Target, ObjectResult]]:
+        left = [one for one in some if one.ref not in finished]
+        waves = [[one for one in left if one.wave == place] for place in range(LAST_WAVE + 1)]
+        return run_waves(waves, first_step, may_start=lambda: call.access.monotonic() < call.last_start)
+
+    found = {target.ref: result for target, result in run([one for one in targets if not one.is_custom])}
+    custom = [one for one in targets if one.is_custom]
+    if custom:
+        definitions = [one for one in targets if (one.ref.group, one.ref.kind) == CUSTOM_RESOURCE_DEFINITION]
+        waiting = await_definitions(call, definitions, {**finished, **found})
+        ready = [one for one in custom if one.ref.group not in waiting]
+        found |= {target.ref: result for target, result in run(ready)}
+    every = {**finished, **found}
+    return {one.ref: every[one.ref] for one in targets if one.ref in every}
+
+
+def await_definitions(
+    call: ApplyCall, definitions: Sequence[Target], results: Mapping[ObjectRef, ObjectResult]
+) -> set[str]:
+    """Wait for the applied definitions, and return the groups of those that are not established."""
+    waiting = set()
+    until = min(call.stop, call.access.monotonic() + ESTABLISH_SECONDS)
+    for target in definitions:
+        group = str((target.manifest.get("spec") or {}).get("group"))
+        result = results.get(target.ref)
+        if result is None or result.is_deferred:
+            waiting.add(group)
+        elif result.entry and not result.is_established:
+            # Until its conditions are written, discovery does not have the kind.
+            if not await_established(call, target, until=until):
+                waiting.add(group)
+            call.access.discovery.forget(group)
+    return waiting
+
+
+def await_established(call: ApplyCall, target: Target, *, until: float) -> bool:
+    while True:
+        try:
+            live = read_object(call.access, target.api_version, target.ref, deadline=call.stop)
+        except RefusedError:
+            return False
+        except DriverUnavailable as error:
+            if is_cut_off(error, call.access, call.stop):
+                return False
+            raise
+        if live is not None and custom_resource_definition(live) == AVAILABLE:
+            return True
+        if call.access.monotonic() + POLL_SECONDS >= until:
+            return False
+        time.sleep(POLL_SECONDS)
+
+
+def find_leftovers(
+    call: ApplyCall, inventory: PlacementInventory, *, is_lost: bool
+) -> tuple[list[Entry], tuple[str, ...]]:
+    """Return the objects of a lost inventory, and the kinds that could not be listed."""
+    if UNDECIDED in inventory.incomplete:
+        if not is_lost:
+            return [], ()
+        kinds = set(call.version.kinds)
+    else:
+        kinds = {(one.rpartition("/")[0], one.rpartition("/")[2]) for one in inventory.incomplete}
+    return find_labelled(call.access, inventory.placement, kinds, deadline=call.stop)
+
+
+def write_result(access: MemberAccess, inventory: PlacementInventory, *, deadline: float) -> None:
+    """Write the inventory at the end of a call, also where an equal call wrote it meanwhile."""
+    for _ in range(MOST_STARTS):
+        try:
+            write_inventory(access, inventory, deadline=deadline)
+            return
+        except InventoryChangedError:
+            current = read_inventory(access, inventory.placement, deadline=deadline)
+            check_fence(current, inventory.fence)
+            if current.version != inventory.version:
+                break
+            inventory = replace(inventory, resource_version=current.resource_version)
+    raise DriverPending("another call changed the inventory; continuing")
+
+
+def _pending(
+    targets: Sequence[Target],
+    results: Mapping[ObjectRef, ObjectResult],
+    remaining: Sequence[ObjectRef],
+    removal: Removal,
+) -> DriverPending:
+    total = len(targets)
+    done = sum(1 for one in results.values() if not one.is_deferred)
+    if removal.remaining:
+        message = f"waiting until {removal.words()}"
+    else:
+        message = f"{done} of {total} objects applied; continuing"
+    return DriverPending(message, done=done, total=total, remaining=tuple(remaining))

@@ -1,0 +1,250 @@
+"""The check of a connection, step by step: address, TCP, TLS, version, authentication, permissions (3.6)."""
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.addresses import (
+    AddressNotAllowed,
+    AddressRules,
+    NameNotResolved,
+    check_address,
+    checked_addresses,
+    is_ip_address,
+    resolved_addresses,
+)
+from clusters.drivers.kubernetes.client import Client, errors_mapped
+from clusters.drivers.kubernetes.configuration import Connection, split_server
+from clusters.drivers.kubernetes.discovery import Discovery, KindNotServedError
+from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS, BoundedConnection
+from clusters.drivers.kubernetes.tls import tls_context
+
+CHECK_SECONDS = 10.0
+NAMESPACE = "fleetui-system"
+INVENTORY_VERBS = ("get", "list", "create", "patch", "delete")
+KIND_VERBS = ("get", "create", "patch", "delete")
+OPTIONAL = frozenset({"list pods"})
+"""Permissions without which a cluster works."""
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStep:
+    """One step of a check; `ok` is None where it was not run, since a step before it failed."""
+
+    step: str
+    ok: bool | None
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One permission that a connection needs: a verb on a resource, by name as a step."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+
+    @property
+    def name(self) -> str:
+        group = f".{self.group}" if self.group else ""
+        place = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{group}{place}"
+
+
+class _StepFailed(Exception):
+    """A step failed; those after it are not run."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def is_passed(steps: Sequence[CheckStep]) -> bool:
+    """Return whether all steps succeeded, apart from permissions that are not required."""
+    return all(one.ok or one.step in OPTIONAL for one in steps)
+
+
+class ConnectionCheck:
+    """One check of a connection; every step raises _StepFailed with its reason."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        secret: Callable[[], Mapping[str, str]],
+        client: Client,
+        *,
+        rules: AddressRules,
+        kinds: Sequence[tuple[str, str]] = (),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connection, self._secret, self._client = connection, secret, client
+        self._rules, self._kinds, self._monotonic = rules, kinds, monotonic
+        self._address = split_server(connection.server)
+        self._addresses: list[str] = []
+        self._is_rejected = False
+        self._deadline = 0.0
+
+    def run(self, *, seconds: float = CHECK_SECONDS) -> tuple[CheckStep, ...]:
+        """Run the steps for at most so many seconds; no step raises."""
+        self._deadline = self._monotonic() + seconds
+        steps: list[CheckStep] = []
+        for name, run in (
+            ("address", self.check_address_step),
+            ("TCP", self.check_tcp),
+            ("TLS", self.check_tls),
+            ("version", self.check_version),
+            ("authentication", self.check_authentication),
+        ):
+            if any(not one.ok for one in steps):
+                steps.append(CheckStep(name, None, "not run"))
+                continue
+            try:
+                steps.append(CheckStep(name, True, run()))
+            except _StepFailed as error:
+                steps.append(CheckStep(name, False, error.message, error.hint))
+        if any(not one.ok for one in steps):
+            return (*steps, CheckStep("permissions", None, "not run"))
+        return (*steps, *self.check_permissions())
+
+    def check_address_step(self) -> str:
+        host, port = self._address.host, self._address.port
+        try:
+            if self._connection.proxy:
+                proxy = urlsplit(self._connection.proxy)
+                if is_ip_address(host):
+                    check_address(host, self._rules)
+                host, port = proxy.hostname or "", proxy.port or 0
+                self._addresses = resolved_addresses(host, port, self._rules, seconds=CONNECT_SECONDS)
+            else:
+                self._addresses = checked_addresses(host, port, self._rules, seconds=CONNECT_SECONDS)
+        except AddressNotAllowed as error:
+            raise _StepFailed(str(error), error.setting) from error
+        except NameNotResolved as error:
+            hint = "The console resolves the name with its own name servers"
+            raise _StepFailed(str(error), hint) from error
+        return f"{host} is {', '.join(self._addresses)}"
+
+    def check_tcp(self) -> str:
+        proxy = urlsplit(self._connection.proxy)
+        port = proxy.port or self._address.port
+        message = ""
+        for address in self._addresses:
+            timeout = max(0.001, min(CONNECT_SECONDS, self._deadline - self._monotonic()))
+            try:
+                with closing(socket.create_connection((address, port), timeout)):
+                    return f"connected to {address}, port {port}"
+            except TimeoutError:
+                message = f"no answer from {address}, port {port}"
+            except OSError as error:
+                message = f"{address}, port {port}: {error.strerror or 'cannot be reached'}"
+        hint = "Check port, routes and firewalls between the console and the cluster"
+        raise _StepFailed(message, hint)
+
+    def check_tls(self) -> str:
+        try:
+            with errors_mapped(self._connection):
+                context = tls_context(self._connection, self._secret())
+                address, rules = self._address, self._rules
+                link = BoundedConnection(
+                    address.host, address.port, self._connection, context, rules, self._monotonic
+                )
+                link.deadline = min(self._deadline, self._monotonic() + CONNECT_SECONDS)
+                with closing(link):
+                    link.connect()
+                    certificate = link.sock.getpeercert() if isinstance(link.sock, ssl.SSLSocket) else None
+        except DriverUnavailable as error:
+            hint = "Give the CA certificate of this cluster" if error.code == "tls" else ""
+            raise _StepFailed(str(error), hint) from error
+        if not certificate:
+            return "the certificate of the server was not verified"
+        subject, issuer = (_common_name(certificate.get(key)) for key in ("subject", "issuer"))
+        return f"certificate of {subject}, issued by {issuer}, valid until {certificate.get('notAfter', '?')}"
+
+    def check_version(self) -> str:
+        try:
+            answer = self._client.request("GET", "/version", deadline=self._deadline)
+        except DriverUnavailable as error:
+            if error.code == "credentials":  # reported by the step that is about them
+                self._is_rejected = True
+                return "an API server, which names its version to accepted credentials only"
+            raise _StepFailed(str(error)) from error
+        if answer.status != 200:
+            raise _StepFailed(f"the API server answers {answer.status} to /version")
+        version = answer.body.get("gitVersion")
+        return f"Kubernetes {version[:50] if isinstance(version, str) and version.isprintable() else '?'}"
+
+    def check_authentication(self) -> str:
+        hint = 'Create a new token, see "Prepare a cluster"'
+        if self._is_rejected:
+            raise _StepFailed("credentials rejected (401)", hint)
+        try:
+            # Every authenticated user may review its own access; an anonymous one may not.
+            is_allowed = self._review(Access("get", "", "configmaps", NAMESPACE))
+        except DriverUnavailable as error:
+            raise _StepFailed(str(error), hint if error.code == "credentials" else "") from error
+        if is_allowed is None:
+            raise _StepFailed("the credentials may not review their own access", hint)
+        return "credentials accepted"
+
+    def check_permissions(self) -> Iterator[CheckStep]:
+        needed = [Access(verb, "", "configmaps", NAMESPACE) for verb in INVENTORY_VERBS]
+        needed += [Access("list", "", "nodes"), Access("list", "", "pods")]
+        discovery = Discovery(self._client, self._monotonic)
+        missing = []
+        for api_version, kind in self._kinds:
+            try:
+                found = discovery.resource(api_version, kind, deadline=self._deadline)
+            except (KindNotServedError, DriverUnavailable) as error:
+                missing.append(CheckStep(f"{kind} in {api_version}", False, str(error)))
+                continue
+            group = api_version.rpartition("/")[0]
+            needed += [Access(verb, group, found.plural) for verb in KIND_VERBS]
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="check") as pool:
+            yield from pool.map(self.check_permission, dict.fromkeys(needed))
+        yield from missing
+
+    def check_permission(self, access: Access) -> CheckStep:
+        try:
+            is_allowed = self._review(access)
+        except DriverUnavailable as error:
+            return CheckStep(access.name, False, str(error))
+        if is_allowed:
+            return CheckStep(access.name, True, "allowed")
+        hint = 'Apply the manifest of "Prepare a cluster" with this kind'
+        if access.name in OPTIONAL:
+            hint = "Not required: without it the available capacity of the cluster is unknown"
+        return CheckStep(access.name, False, "not allowed", hint)
+
+    def _review(self, access: Access) -> bool | None:
+        """Return whether the credentials have a permission; None where they may not find out."""
+        attributes = {"verb": access.verb, "group": access.group, "resource": access.resource}
+        if access.namespace:
+            attributes["namespace"] = access.namespace
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        answer = self._client.request("POST", _REVIEWS, body=review, deadline=self._deadline)
+        if answer.status != 201:
+            return None
+        status = answer.body.get("status")
+        return bool(status.get("allowed")) if isinstance(status, Mapping) else None
+
+
+def _common_name(name: Any) -> str:
+    """Return the common name of a name as getpeercert has it."""
+    pairs = {key: value for part in name or () for key, value in part}
+    return str(pairs.get("commonName") or pairs.get("organizationName") or "?")

@@ -1,0 +1,310 @@
+"""Requests to one API server: deadlines, a size limit, and errors by class (sections 4 and 8)."""
+
+import http.client
+import json
+import re
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from urllib3.exceptions import HTTPError, ProxyError, ReadTimeoutError
+from urllib3.response import BaseHTTPResponse
+
+from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.addresses import AddressNotAllowed, AddressRules, NameNotResolved
+from clusters.drivers.kubernetes.configuration import Connection, split_server
+from clusters.drivers.kubernetes.sockets import BoundedConnection
+from clusters.drivers.kubernetes.tls import tls_context
+
+LARGEST_BODY = 64 * 1024 * 1024
+MOST_REQUESTS = 4
+"""At a time, per cluster and process."""
+IDLE_SECONDS = 20.0
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+APPLY_PATCH = "application/apply-patch+yaml"
+READYZ = "/readyz"
+USER_AGENT = "fleetui (cluster-driver)"
+_PIECE = 65_536
+_LARGEST_TEXT = 65_536
+_BUSY = frozenset({408, 425, 429, 502, 503, 504})
+_DISCOVERY = re.compile(r"/api(/v1)?|/apis(/[^/]+){0,2}")
+# JSON is YAML except for these: line breaks of YAML, and what its readers refuse unless it is escaped.
+_NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer of an API server: its JSON object, or the plain text of /readyz."""
+
+    status: int
+    body: Mapping[str, Any]
+    text: str = ""
+
+
+class Client:
+    """Sends requests to one API server; safe for several threads.
+
+    `secret` is called when a socket is opened, and returns {"token": …} or {"certificate": …, "key": …}; it
+    may raise DriverUnavailable.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        secret: Callable[[], Mapping[str, str]],
+        *,
+        rules: AddressRules,
+        monotonic: Callable[[], float] = time.monotonic,
+        user_agent: str = USER_AGENT,
+    ) -> None:
+        self.connection = connection
+        self.secret = secret
+        self._rules = rules
+        self._monotonic = monotonic
+        self._address = split_server(connection.server)
+        self._headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            "User-Agent": user_agent,
+        }
+        self._slots = threading.BoundedSemaphore(MOST_REQUESTS)
+        self._lock = threading.Lock()
+        self._idle: list[BoundedConnection] = []
+        self._keeps_sockets = True
+        self._tls: ssl.SSLContext | None = None
+        self._paused_until = 0.0
+        self._pause_code = ""
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.connection.server}>"
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        deadline: float,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+    ) -> Response:
+        """Return every answer that is a Status or another JSON object; `deadline` is a monotonic time.
+
+        Raise DriverUnavailable with a code of section 8 for everything else.
+        """
+        url = f"{self._address.path}{path}" + (f"?{urlencode(query)}" if query else "")
+        content = None if body is None else encode_body(body, content_type)
+        with self._slot(deadline):
+            left = self._paused_until - self._monotonic()
+            if left > 0:
+                message = f"the API server asked for a pause; no request for {left:.0f} s"
+                raise DriverUnavailable(message, code=self._pause_code, retry_after=left)
+            with errors_mapped(self.connection):
+                status, headers, raw = self._exchange(method, url, content, content_type, deadline)
+        return self._interpret(path, status, headers, raw)
+
+    def close(self) -> None:
+        """Close the sockets, and from now on each one after its request."""
+        self._keeps_sockets = False
+        self.close_idle(seconds=0.0)
+
+    def close_idle(self, *, seconds: float = IDLE_SECONDS) -> None:
+        """Close the sockets that have been idle for so long."""
+        oldest = self._monotonic() - seconds
+        with self._lock:
+            expired = [one for one in self._idle if one.idle_since <= oldest]
+            self._idle = [one for one in self._idle if one.idle_since > oldest]
+        for one in expired:
+            one.close()
+
+    @property
+    def idle_sockets(self) -> int:
+        return len(self._idle)
+
+    @contextmanager
+    def _slot(self, deadline: float) -> Iterator[None]:
+        if not self._slots.acquire(timeout=max(0.0, deadline - self._monotonic())):
+            message = f"timeout: {MOST_REQUESTS} other requests to the cluster took all the time"
+            raise DriverUnavailable(message, code="timeout")
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    def _exchange(
+        self, method: str, url: str, content: bytes | None, content_type: str, deadline: float
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        headers = dict(self._headers)
+        if content is not None:
+            headers["Content-Type"] = content_type
+        link = self._idle_connection() or self._open(deadline)
+        with ExitStack() as stack:
+            stack.callback(link.close)
+            link.deadline = deadline
+            if link.authorization:
+                headers["Authorization"] = link.authorization
+            link.request(method, url, content, headers, preload_content=False)
+            answer = link.getresponse()
+            with closing(answer):
+                raw = read_body(answer)
+            if answer.status != http.client.UNAUTHORIZED and self._keeps_sockets and link.sock is not None:
+                link.idle_since = self._monotonic()
+                with self._lock:
+                    self._idle.append(link)
+                stack.pop_all()
+        return answer.status, answer.headers, raw
+
+    def _idle_connection(self) -> BoundedConnection | None:
+        """Return the connection that was used last, or None; close those that the server has closed."""
+        self.close_idle()
+        while self._idle:
+            with self._lock:
+                link = self._idle.pop() if self._idle else None
+            if link and link.is_connected:
+                if self.connection.in_cluster:  # its token changes while the socket is open
+                    link.authorization = _authorization(self.secret())
+                return link
+            if link:
+                link.close()
+        return None
+
+    def _open(self, deadline: float) -> BoundedConnection:
+        """Open a socket to a checked address. Raise DriverUnavailable and what errors_mapped maps."""
+        connection, rules = self.connection, self._rules
+        if connection.insecure_tls and not rules.allow_insecure_tls:
+            message = "TLS verification is off, and FLEETUI_ALLOW_INSECURE_TLS is not set on this console"
+            raise DriverUnavailable(message, code="tls-insecure-not-allowed")
+        if connection.proxy and connection.proxy not in rules.proxies:
+            raise DriverUnavailable("the proxy is not in FLEETUI_MEMBER_PROXIES", code="proxy")
+        secret = self.secret()
+        with self._lock:
+            if self._tls is None:
+                self._tls = tls_context(connection, secret)
+        link = BoundedConnection(
+            self._address.host, self._address.port, connection, self._tls, rules, self._monotonic
+        )
+        link.authorization = _authorization(secret)
+        link.deadline = deadline
+        with ExitStack() as stack:
+            stack.callback(link.close)
+            link.connect()
+            stack.pop_all()
+        return link
+
+    def _interpret(self, path: str, status: int, headers: Mapping[str, str], raw: bytes) -> Response:
+        body = None
+        with suppress(ValueError, RecursionError):
+            body = json.loads(raw)
+        if not isinstance(body, dict):
+            body = None
+        has_status = body is not None and body.get("kind") == "Status"
+        if status == http.client.UNAUTHORIZED:
+            raise DriverUnavailable("credentials rejected (401)", code="credentials")
+        if status in _BUSY or (status >= http.client.INTERNAL_SERVER_ERROR and not has_status):
+            if path.startswith(READYZ) and status == http.client.INTERNAL_SERVER_ERROR:
+                return Response(status, {}, raw[:_LARGEST_TEXT].decode(errors="replace"))
+            raise self._busy(status, headers, has_status=has_status)
+        if path.startswith(READYZ) and status == http.client.OK and raw.startswith(b"ok"):
+            return Response(status, {}, raw[:_LARGEST_TEXT].decode(errors="replace"))
+        if status == http.client.NOT_FOUND and not has_status and _DISCOVERY.fullmatch(path):
+            return Response(status, {})
+        is_success = http.client.OK <= status < http.client.MULTIPLE_CHOICES
+        if body is None or not (is_success or (status >= http.client.BAD_REQUEST and has_status)):
+            raise DriverUnavailable(f"{status}, and not from an API server", code="not-kubernetes")
+        return Response(status, body)
+
+    def _busy(self, status: int, headers: Mapping[str, str], *, has_status: bool) -> DriverUnavailable:
+        pause = parse_retry_after(headers.get("Retry-After"))
+        if pause is None and status == http.client.TOO_MANY_REQUESTS:
+            pause = SHORTEST_PAUSE
+        code = f"http-{status}"
+        if pause is not None and status in (http.client.TOO_MANY_REQUESTS, http.client.SERVICE_UNAVAILABLE):
+            self._paused_until, self._pause_code = self._monotonic() + pause, code
+        words = "answered by the API server" if has_status else "and not from an API server"
+        return DriverUnavailable(f"{status}, {words}", code=code, retry_after=pause)
+
+
+@contextmanager
+def errors_mapped(connection: Connection) -> Iterator[None]:
+    """Raise DriverUnavailable for what connecting, sending and reading raise; nothing remote is quoted."""
+    try:
+        yield
+    except NameNotResolved as error:
+        raise DriverUnavailable(f"name not resolved: {error}", code="dns") from error
+    except AddressNotAllowed as error:
+        raise DriverUnavailable(f"{error}; {error.setting}", code="address") from error
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:  # a connection that was cut, not a bad one
+        raise DriverUnavailable("the connection was closed", code="broken") from error
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", "") or (error.reason or "").replace("_", " ").lower()
+        raise DriverUnavailable(f"TLS: {reason or 'the handshake failed'}", code="tls") from error
+    except ConnectionRefusedError as error:
+        raise DriverUnavailable("connection refused", code="refused") from error
+    except ProxyError as error:
+        raise DriverUnavailable(
+            f"the proxy {urlsplit(connection.proxy).netloc} refuses the connection or cannot be reached",
+            code="proxy",
+        ) from error
+    except (TimeoutError, ReadTimeoutError) as error:
+        raise DriverUnavailable("no answer in time", code="timeout") from error
+    except _TooLarge as error:
+        message = f"the answer has more than {LARGEST_BODY // 1024 // 1024} MiB"
+        raise DriverUnavailable(message, code="too-large") from error
+    except (HTTPError, http.client.HTTPException, OSError, ValueError) as error:
+        raise DriverUnavailable(_broken_message(error), code="broken") from error
+
+
+def _broken_message(error: Exception) -> str:
+    if isinstance(error, ConnectionResetError):
+        return "the connection was reset"
+    if isinstance(error, OSError) and error.strerror:
+        return f"the connection failed: {error.strerror}"
+    return f"the connection broke off ({type(error).__name__})"
+
+
+class _TooLarge(Exception):
+    """The body has more bytes than allowed."""
+
+
+def read_body(answer: BaseHTTPResponse) -> bytes:
+    """Read a body in pieces of at most 64 KiB; the socket below keeps the deadline."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := answer.read1(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_BODY:
+            raise _TooLarge
+    return b"".join(pieces)
+
+
+def encode_body(body: Mapping[str, Any], content_type: str) -> bytes:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    if content_type == APPLY_PATCH:
+        text = _NOT_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return text.encode()
+
+
+def _authorization(secret: Mapping[str, str]) -> str:
+    return f"Bearer {secret['token']}" if "token" in secret else ""
+
+
+def parse_retry_after(value: str | None) -> float | None:
+    """Return the seconds of a Retry-After header, 1 to 60; None where there is none."""
+    if not value:
+        return None
+    if value.strip().isdecimal():
+        return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, float(value[:9])))
+    try:
+        until = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    left = (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, left))

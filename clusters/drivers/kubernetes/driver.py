@@ -1,0 +1,142 @@
+"""The driver of a real Kubernetes cluster (`spec/kubernetes-driver.md`)."""
+
+from collections.abc import Callable
+from threading import Lock
+
+from clusters.drivers.base import (
+    USUAL_TIMEOUT,
+    Applied,
+    DiffResult,
+    DriverFenced,
+    DriverPending,
+    ObjectDiff,
+    ObjectRef,
+    Observation,
+    Version,
+)
+from clusters.drivers.kubernetes.access import MemberAccess
+from clusters.drivers.kubernetes.apply import ApplyProgress, apply_version
+from clusters.drivers.kubernetes.diff import diff_version
+from clusters.drivers.kubernetes.discovery import ApiClient, Discovery
+from clusters.drivers.kubernetes.inventory import list_inventories
+from clusters.drivers.kubernetes.observation import Cleared, observe_placements, read_health
+from clusters.drivers.kubernetes.parallel import pool
+from clusters.drivers.kubernetes.properties import Readings
+from clusters.drivers.kubernetes.removal import release_placement, remove_placement
+
+KEEP_PROGRESS_SECONDS = 60.0
+MOST_FENCES = 1_000
+
+
+class KubernetesDriver:
+    """Driver of one cluster, used by all threads of a process; it remembers nothing that must not be lost."""
+
+    def __init__(
+        self, client: ApiClient, *, hub_id: str, server: str, monotonic: Callable[[], float]
+    ) -> None:
+        self._access = MemberAccess(client, Discovery(client, monotonic), hub_id, monotonic)
+        self._readings = Readings(client, server, monotonic)
+        self._progress: dict[tuple[str, str], tuple[float, ApplyProgress]] = {}
+        self._compared: dict[tuple[str, str], tuple[float, dict[ObjectRef, ObjectDiff | None]]] = {}
+        self._cleared: dict[str, Cleared] = {}
+        self._fences: dict[str, int] = {}
+        self._lock = Lock()
+
+    def apply(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> Applied:
+        """Apply a version; what does not fit into the time is left to the next call (DriverPending)."""
+        self._check_fence(version.placement, version.fence)
+        now = self._access.monotonic()
+        key = version.placement, version.id
+        at, progress = self._progress.pop(key, (0.0, ApplyProgress(version.id, {})))
+        if now - at > KEEP_PROGRESS_SECONDS:
+            progress = ApplyProgress(version.id, {})
+        try:
+            applied = apply_version(
+                self._access,
+                version,
+                deadline=now + timeout,
+                progress=progress,
+                cleared=self._cleared.get(version.placement, {}),
+            )
+        except DriverPending:
+            self._progress[key] = self._access.monotonic(), progress
+            raise
+        self._cleared.pop(version.placement, None)  # recorded in the inventory now
+        return applied
+
+    def observe(
+        self,
+        *placements: str,
+        inventory: bool = False,
+        version_of: Callable[[str], Version | None] | None = None,
+        timeout: float = USUAL_TIMEOUT,
+    ) -> Observation:
+        """Return the health and these placements; without placements also the readings that are due."""
+        deadline = self._access.monotonic() + timeout
+        if not placements and not inventory:
+            problem = read_health(self._access, deadline=deadline)
+            facts = self._readings.take(deadline=deadline)
+            return Observation(
+                is_healthy=not problem,
+                properties=facts.properties if facts else None,
+                usage=facts.usage if facts else None,
+                health_message=problem or (facts.notice if facts else ""),
+            )
+        health = pool().submit(read_health, self._access, deadline=deadline)
+        seen = observe_placements(
+            self._access,
+            placements,
+            deadline=deadline,
+            cleared=lambda name: self._cleared.setdefault(name, {}),
+            version_of=version_of,
+        )
+        held = list_inventories(self._access, deadline=deadline) if inventory else None
+        problem = health.result()
+        return Observation(
+            is_healthy=not problem,
+            placements=seen,
+            held=None if held is None else {one.placement: one.fence for one in held},
+            health_message=problem,
+        )
+
+    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+        self._check_fence(placement, fence)
+        deadline = self._access.monotonic() + timeout
+        self._cleared.pop(placement, None)
+        return remove_placement(self._access, placement, fence=fence, deadline=deadline)
+
+    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+        self._check_fence(placement, fence)
+        deadline = self._access.monotonic() + timeout
+        self._cleared.pop(placement, None)
+        return release_placement(self._access, placement, fence=fence, deadline=deadline)
+
+    def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+        """Compare every object by a dry run; what does not fit into the time is left to the next call."""
+        now = self._access.monotonic()
+        key = version.placement, version.id
+        at, progress = self._compared.pop(key, (0.0, {}))
+        if now - at > KEEP_PROGRESS_SECONDS:
+            progress = {}
+        try:
+            return diff_version(self._access, version, deadline=now + timeout, progress=progress)
+        except DriverPending:
+            self._compared[key] = self._access.monotonic(), progress
+            raise
+
+    def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
+        """Do nothing: inventories and ownership metadata stay, so that the cluster can join again."""
+
+    def _check_fence(self, placement: str, fence: int) -> None:
+        """Raise DriverFenced for a call of this process that is older than one it made.
+
+        After a removal there is no inventory that has the fence; a call that was delayed in this process
+        would apply again what is gone.
+        """
+        with self._lock:
+            newest = self._fences.pop(placement, 0)
+            self._fences[placement] = max(newest, fence)
+            while len(self._fences) > MOST_FENCES:
+                del self._fences[next(iter(self._fences))]
+        if fence < newest:
+            raise DriverFenced(placement, newest)

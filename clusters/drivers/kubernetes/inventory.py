@@ -1,0 +1,319 @@
+"""The inventory: a ConfigMap on the member with what a placement has there (section 6.1)."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from clusters.drivers.base import DriverRejected, DriverUnavailable, ObjectRef, Refusal
+from clusters.drivers.kubernetes.access import FIELD_MANAGER, MemberAccess, server_message
+from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
+from clusters.drivers.kubernetes.diff import generation_of, managed_fields_digest
+from clusters.drivers.kubernetes.discovery import KindNotServedError
+from clusters.drivers.kubernetes.targets import (
+    INVENTORY_NAMESPACE,
+    OWNER,
+    PART_OF,
+    TAKEN_OVER,
+    applyset_id,
+    inventory_name,
+    owner_value,
+)
+
+MOST_OBJECTS = 4_000
+MOST_REFUSALS = 100
+LONGEST_MESSAGE = 500
+PAGE = 500
+FENCE = "fleetui.io/fence"
+UNDECIDED = "?"
+"""In `incomplete`: an inventory was missing, and it is not known yet whether older objects exist."""
+_ID = "applyset.kubernetes.io/id"
+_TOOLING = "applyset.kubernetes.io/tooling"
+_GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
+_NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
+_PATH = f"/api/v1/namespaces/{INVENTORY_NAMESPACE}/configmaps"
+_NAMESPACE_PATH = f"/api/v1/namespaces/{INVENTORY_NAMESPACE}"
+_APPLY_QUERY = {"fieldManager": FIELD_MANAGER, "force": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the inventory records of one object; `uid` "" = never applied."""
+
+    ref: ObjectRef
+    version: str
+    uid: str = ""
+    hash: str = ""
+    fields: str = ""
+    generation: str = ""
+    is_taken_over: bool = False
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.ref.group}/{self.version}" if self.ref.group else self.version
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Entry":
+        """Read a record of an inventory. Raise LookupError, TypeError."""
+        return cls(
+            ObjectRef(plain["group"], plain["kind"], plain["namespace"], plain["name"]),
+            plain["version"],
+            plain["uid"],
+            plain["hash"],
+            plain["f"],
+            plain["g"],
+            bool(plain["taken"]),
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "group": self.ref.group,
+            "version": self.version,
+            "kind": self.ref.kind,
+            "namespace": self.ref.namespace,
+            "name": self.ref.name,
+            "uid": self.uid,
+            "hash": self.hash,
+            "f": self.fields,
+            "g": self.generation,
+            "taken": self.is_taken_over,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementInventory:
+    """The inventory of one placement; `resource_version` is that of the ConfigMap, "" when there is none."""
+
+    placement: str
+    version: str = ""
+    whole: str = ""
+    entries: Mapping[ObjectRef, Entry] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...] = ()
+    refusal_count: int = 0
+    incomplete: tuple[str, ...] = ()
+    fence: int = 0
+    resource_version: str = ""
+
+    @property
+    def exists(self) -> bool:
+        return bool(self.resource_version)
+
+    def with_refusals(self, refusals: Iterable[Refusal]) -> "PlacementInventory":
+        """Replace the refusals; what exceeds the limits of an inventory is cut."""
+        every = list(refusals)
+        kept = tuple(replace(one, message=one.message[:LONGEST_MESSAGE]) for one in every[:MOST_REFUSALS])
+        return replace(self, refusals=kept, refusal_count=len(every))
+
+
+class InventoryChangedError(Exception):
+    """Another call wrote the inventory after this one had read it."""
+
+
+def new_entry(ref: ObjectRef, api_version: str) -> Entry:
+    return Entry(ref, api_version.rpartition("/")[2])
+
+
+def live_entry(ref: ObjectRef, live: Mapping[str, Any], *, manifest_hash: str = "") -> Entry:
+    """Return the record of a live object."""
+    metadata = live.get("metadata") or {}
+    return Entry(
+        ref,
+        str(live.get("apiVersion") or "").rpartition("/")[2],
+        str(metadata.get("uid") or ""),
+        manifest_hash,
+        managed_fields_digest(live),
+        generation_of(live),
+        (metadata.get("annotations") or {}).get(TAKEN_OVER) == "true",
+    )
+
+
+def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> PlacementInventory:
+    """Return the inventory of a placement, an empty one where there is none.
+
+    Raise DriverRejected when it may not be read or belongs to another hub; DriverUnavailable.
+    """
+    name = inventory_name(access.hub_id, placement)
+    answer = access.client.request("GET", f"{_PATH}/{name}", deadline=deadline)
+    if answer.status == 404:
+        return PlacementInventory(placement)
+    if answer.status != 200:
+        raise _rejected(answer, "get")
+    return _parsed(answer.body, placement, owner=owner_value(access.hub_id, placement))
+
+
+def list_inventories(access: MemberAccess, *, deadline: float) -> list[PlacementInventory]:
+    """Return the inventories of this hub on the cluster. Raise DriverRejected, DriverUnavailable."""
+    prefix = owner_value(access.hub_id, "")
+    found = []
+    for one in _pages(access, _PATH, _ID, deadline=deadline):
+        if isinstance(one, Response):
+            raise _rejected(one, "list")
+        owner = str(((one.get("metadata") or {}).get("annotations") or {}).get(OWNER) or "")
+        if owner.startswith(prefix):
+            found.append(_parsed(one, owner.removeprefix(prefix), owner=owner))
+    return found
+
+
+def write_inventory(
+    access: MemberAccess, inventory: PlacementInventory, *, deadline: float
+) -> PlacementInventory:
+    """Write an inventory that was read before, and return it as it is now.
+
+    Raise InventoryChangedError when it was written meanwhile; DriverRejected, DriverUnavailable.
+    """
+    name = inventory_name(access.hub_id, inventory.placement)
+    body = inventory_document(access, inventory)
+    path = f"{_PATH}/{name}"
+
+    def apply(where: str, content: Mapping[str, Any]) -> Response:
+        return access.client.request(
+            "PATCH", where, query=_APPLY_QUERY, body=content, content_type=APPLY_PATCH, deadline=deadline
+        )
+
+    answer = apply(path, body)
+    if answer.status == 404 and (answer.body.get("details") or {}).get("kind") == "namespaces":
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": INVENTORY_NAMESPACE}}
+        made = apply(_NAMESPACE_PATH, namespace)
+        if made.status not in (200, 201):
+            raise _rejected(made, "create the namespace of")
+        answer = apply(path, body)
+    if answer.status == 409 and inventory.resource_version:
+        raise InventoryChangedError
+    if answer.status == 404 and inventory.resource_version:  # deleted meanwhile
+        raise InventoryChangedError
+    if answer.status not in (200, 201):
+        raise _rejected(answer, "write")
+    return replace(inventory, resource_version=str(answer.body["metadata"]["resourceVersion"]))
+
+
+def delete_inventory(access: MemberAccess, placement: str, *, deadline: float) -> None:
+    """Delete the inventory of a placement. Raise DriverRejected, DriverUnavailable."""
+    name = inventory_name(access.hub_id, placement)
+    answer = access.client.request("DELETE", f"{_PATH}/{name}", deadline=deadline)
+    if answer.status not in (200, 202, 404):
+        raise _rejected(answer, "delete")
+
+
+def find_labelled(
+    access: MemberAccess, placement: str, kinds: Iterable[tuple[str, str]], *, deadline: float
+) -> tuple[list[Entry], tuple[str, ...]]:
+    """Return records of the live objects that carry the label and owner of a placement, and the kinds that
+    could not be listed.
+    """
+    selector = f"{PART_OF}={applyset_id(inventory_name(access.hub_id, placement))}"
+    owner = owner_value(access.hub_id, placement)
+    found: dict[ObjectRef, Entry] = {}
+    incomplete = []
+    for api_version, kind in sorted(set(kinds)):
+        try:
+            resource = access.discovery.resource(api_version, kind, deadline=deadline)
+        except KindNotServedError:  # then there are no objects of it
+            continue
+        for one in _pages(access, resource.path(), selector, deadline=deadline):
+            if isinstance(one, Response):
+                if one.status != 404:
+                    incomplete.append(f"{api_version}/{kind}")
+                break
+            metadata = one.get("metadata") or {}
+            if (metadata.get("annotations") or {}).get(OWNER) == owner:
+                # The items of a list carry neither apiVersion nor kind.
+                live = {**one, "apiVersion": api_version, "kind": kind}
+                ref = ObjectRef.of(live)
+                found[ref] = live_entry(ref, live)
+    return list(found.values()), tuple(incomplete)
+
+
+def _pages(
+    access: MemberAccess, path: str, selector: str, *, deadline: float
+) -> Iterator[Mapping[str, Any] | Response]:
+    """Yield the items of a list, page by page, or at last the answer that was not a list."""
+    query = {"labelSelector": selector, "limit": str(PAGE)}
+    while True:
+        answer = access.client.request("GET", path, query=query, deadline=deadline)
+        if answer.status != 200:
+            yield answer
+            return
+        yield from answer.body.get("items") or ()
+        following = (answer.body.get("metadata") or {}).get("continue")
+        if not following:
+            return
+        query = {**query, "continue": str(following)}
+
+
+def _rejected(answer: Response, verb: str) -> DriverRejected | DriverUnavailable:
+    message = server_message(answer)
+    if answer.status >= 500:
+        return DriverUnavailable(f"could not {verb} the inventory: {message}", code=f"http-{answer.status}")
+    hint = "; the role lacks a permission for the inventory" if answer.status == 403 else ""
+    return DriverRejected(f"could not {verb} the inventory: {message}{hint}", code="InventoryRefused")
+
+
+def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> PlacementInventory:
+    """Read a ConfigMap. Raise DriverRejected when it belongs to another hub."""
+    metadata = body.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    found_owner = str(annotations.get(OWNER) or "")
+    if found_owner and found_owner != owner:
+        message = f"the inventory of {placement} on the cluster belongs to {found_owner}"
+        raise DriverRejected(message, code="OwnedByAnotherHub")
+    try:
+        content = json.loads((body.get("data") or {}).get("inventory") or "")
+        entries = [Entry.from_plain(one) for one in content["objects"]]
+        refusals = tuple(
+            Refusal(ObjectRef(*map(str, one[:4])), str(one[4]), str(one[5])) for one in content["refusals"]
+        )
+        fence = int(annotations.get(FENCE) or 0)
+    except (ValueError, LookupError, TypeError):  # edited by hand: as good as lost
+        return PlacementInventory(
+            placement, incomplete=(UNDECIDED,), resource_version=str(metadata["resourceVersion"])
+        )
+    return PlacementInventory(
+        placement,
+        str(content.get("version") or ""),
+        str(content.get("whole") or ""),
+        {one.ref: one for one in entries},
+        refusals,
+        int(content.get("refusalCount") or 0),
+        tuple(map(str, content.get("incomplete") or ())),
+        fence,
+        str(metadata["resourceVersion"]),
+    )
+
+
+def inventory_document(access: MemberAccess, inventory: PlacementInventory) -> dict[str, Any]:
+    name = inventory_name(access.hub_id, inventory.placement)
+    refs = [entry.ref for entry in inventory.entries.values()]
+    kinds = {f"{ref.kind}.{ref.group}" if ref.group else ref.kind for ref in refs}
+    namespaces = {ref.namespace for ref in refs if ref.namespace} - {INVENTORY_NAMESPACE}
+    content = {
+        "v": 1,
+        "version": inventory.version,
+        "whole": inventory.whole,
+        "objects": [entry.to_plain() for entry in inventory.entries.values()],
+        "refusals": [
+            [
+                *(getattr(one.object, key) for key in ("group", "kind", "namespace", "name")),
+                one.code,
+                one.message,
+            ]
+            for one in inventory.refusals
+        ],
+        "refusalCount": inventory.refusal_count,
+        "incomplete": list(inventory.incomplete),
+    }
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": INVENTORY_NAMESPACE,
+        "labels": {_ID: applyset_id(name)},
+        "annotations": {
+            _TOOLING: "fleetui/v1",
+            _GROUP_KINDS: ",".join(sorted(kinds)),
+            _NAMESPACES: ",".join(sorted(namespaces)),
+            OWNER: owner_value(access.hub_id, inventory.placement),
+            FENCE: str(inventory.fence),
+        },
+    }
+    if inventory.resource_version:
+        metadata["resourceVersion"] = inventory.resource_version
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"inventory": text}}

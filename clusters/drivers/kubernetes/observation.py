@@ -1,0 +1,221 @@
+"""What a cluster has of placements: health, readiness, drift (section 9)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from clusters.drivers.base import (
+    DriverRejected,
+    FieldDiff,
+    ObjectDiff,
+    ObjectHint,
+    ObjectRef,
+    ObjectSeen,
+    PlacementSeen,
+    Version,
+)
+from clusters.drivers.kubernetes.access import MemberAccess, read_object, server_message
+from clusters.drivers.kubernetes.diff import (
+    Comparison,
+    compare_live,
+    generation_of,
+    managed_fields_digest,
+    object_diff,
+)
+from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
+from clusters.drivers.kubernetes.inventory import Entry, PlacementInventory, read_inventory
+from clusters.drivers.kubernetes.parallel import run_each
+from clusters.drivers.kubernetes.targets import OWNER, Target, owner_value, prepare_targets
+from clusters.drivers.readiness import AVAILABLE, Readiness, hint_of, readiness_of
+
+Live: TypeAlias = Mapping[str, Any]
+Cleared: TypeAlias = dict[ObjectRef, tuple[str, str, str]]
+
+LEFTOVERS = "leftovers of older versions may remain"
+AUTOSCALED = "leave out spec.replicas, an autoscaler sets it"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One object of an inventory as it is now; `live` is None when it is gone, `suspect` needs a dry run."""
+
+    placement: str
+    entry: Entry
+    live: Live | None = None
+    suspect: tuple[str, str, str] | None = None
+    drift: ObjectDiff | None = None
+    problem: str = ""
+
+
+def read_health(access: MemberAccess, *, deadline: float) -> str:
+    """Return "" when the cluster is healthy, otherwise the failing checks.
+
+    Raise DriverUnavailable; DriverRejected when the account may not read `/readyz`.
+    """
+    answer = access.client.request("GET", "/readyz", deadline=deadline)
+    if answer.status == 200:
+        return ""
+    if answer.status < 500:
+        raise DriverRejected(f"/readyz: {server_message(answer)}")
+    failing = [line[3:].split()[0] for line in answer.text.splitlines() if line.startswith("[-]")]
+    return f"failing checks: {', '.join(failing)}" if failing else f"/readyz answered {answer.status}"
+
+
+def observe_placements(
+    access: MemberAccess,
+    placements: Sequence[str],
+    *,
+    deadline: float,
+    cleared: Callable[[str], Cleared],
+    version_of: Callable[[str], Version | None] | None,
+) -> tuple[PlacementSeen, ...]:
+    """Return the state of those placements that have an inventory.
+
+    `cleared` returns by placement what proved to be no drift, and is extended. `version_of` is called in
+    this thread, for placements with objects that may have drifted. Raise DriverUnavailable, DriverRejected.
+    """
+    read = partial(read_inventory, access, deadline=deadline)
+    inventories = {name: found for name, found in run_each(read, placements) if found.exists}
+    known = {name: cleared(name) for name in inventories}
+    objects = [
+        (name, entry)
+        for name, inventory in inventories.items()
+        for entry in inventory.entries.values()
+        if entry.uid
+    ]
+    sightings = [
+        sighting
+        for _, sighting in run_each(
+            lambda one: sight_object(access, one[0], one[1], known[one[0]], deadline=deadline), objects
+        )
+    ]
+    drifts = confirm_drifts(access, sightings, inventories, known, version_of=version_of, deadline=deadline)
+    return tuple(
+        placement_seen(inventory, [one for one in sightings if one.placement == name], drifts)
+        for name in placements
+        if (inventory := inventories.get(name))
+    )
+
+
+def sight_object(
+    access: MemberAccess, placement: str, entry: Entry, known: Cleared, *, deadline: float
+) -> Sighting:
+    try:
+        live = read_object(access, entry.api_version, entry.ref, deadline=deadline)
+    except KindNotServedError:
+        live = None
+    except RefusedError as error:
+        return Sighting(placement, entry, problem=error.message)
+    if live is None or live["metadata"].get("uid") != entry.uid:
+        return Sighting(placement, entry)
+    owner = str((live["metadata"].get("annotations") or {}).get(OWNER) or "")
+    ours = owner_value(access.hub_id, placement)
+    if owner != ours:
+        path = "/metadata/annotations/" + OWNER.replace("/", "~1")
+        target = Target(entry.ref, entry.api_version, {})
+        comparison = Comparison((FieldDiff(path, owner, ours),))
+        return Sighting(placement, entry, live, drift=object_diff(target, live, comparison))
+    state = managed_fields_digest(live), generation_of(live)
+    is_suspect = state != (entry.fields, entry.generation) and known.get(entry.ref) != (entry.uid, *state)
+    return Sighting(placement, entry, live, suspect=(entry.uid, *state) if is_suspect else None)
+
+
+def confirm_drifts(
+    access: MemberAccess,
+    sightings: Iterable[Sighting],
+    inventories: Mapping[str, PlacementInventory],
+    known: Mapping[str, Cleared],
+    *,
+    version_of: Callable[[str], Version | None] | None,
+    deadline: float,
+) -> dict[tuple[str, ObjectRef], ObjectDiff]:
+    """Compare the suspects with their manifests; where these are not known, a suspicion counts as drift."""
+    every = list(sightings)
+    drifts = {(one.placement, one.entry.ref): one.drift for one in every if one.drift}
+    suspects: dict[str, list[Sighting]] = {}
+    for one in every:
+        if one.suspect:
+            suspects.setdefault(one.placement, []).append(one)
+    for placement, some in suspects.items():
+        version = version_of(placement) if version_of else None
+        if version and version.id != inventories[placement].version:
+            continue  # another version is going to be applied
+        targets = prepare_targets(access, version, deadline=deadline)[0] if version else ()
+        by_ref = {target.ref: target for target in targets}
+        is_full = bool(version and version.options.comparison == "FullComparison")
+        compare = partial(_compare, access, by_ref, is_full=is_full, deadline=deadline)
+        for sighting, drift in run_each(compare, some):
+            ref = sighting.entry.ref
+            if drift:
+                drifts[placement, ref] = drift
+            elif sighting.suspect:
+                known[placement][ref] = sighting.suspect
+    return drifts
+
+
+def _compare(
+    access: MemberAccess,
+    targets: Mapping[ObjectRef, Target],
+    sighting: Sighting,
+    *,
+    is_full: bool,
+    deadline: float,
+) -> ObjectDiff | None:
+    entry, live = sighting.entry, sighting.live or {}
+    target = targets.get(entry.ref)
+    if target is None:
+        return object_diff(Target(entry.ref, entry.api_version, {}), live, Comparison())
+    try:
+        found = compare_live(access, target, live, is_full=is_full, deadline=deadline)
+    except RefusedError:  # an apply shows why
+        return object_diff(target, live, Comparison())
+    return object_diff(target, live, found) if found.fields else None
+
+
+def placement_seen(
+    inventory: PlacementInventory,
+    sightings: Sequence[Sighting],
+    drifts: Mapping[tuple[str, ObjectRef], ObjectDiff],
+) -> PlacementSeen:
+    order = {ref: place for place, ref in enumerate(inventory.entries)}
+    sightings = sorted(sightings, key=lambda one: order[one.entry.ref])
+    scaled = {scaled_by(one.live) for one in sightings if one.live} - {None}
+    unready, hints, drifted = [], [], []
+    for one in sightings:
+        ref = one.entry.ref
+        drift = drifts.get((inventory.placement, ref))
+        if drift:
+            drifted.append(drift)
+            if ref in scaled and any(field.path == "/spec/replicas" for field in drift.fields):
+                hints.append(ObjectHint(ref, AUTOSCALED))
+        if one.problem:
+            unready.append(ObjectSeen(ref, Readiness.NOT_YET, one.problem))
+        if one.live is None:
+            continue
+        result = readiness_of(one.live)
+        if result != AVAILABLE:
+            unready.append(ObjectSeen(ref, result.readiness, result.reason))
+        if hint := hint_of(one.live):
+            hints.append(ObjectHint(ref, hint))
+    return PlacementSeen(
+        inventory.placement,
+        inventory.version,
+        inventory.whole,
+        inventory.refusals,
+        tuple(unready),
+        missing=tuple(one.entry.ref for one in sightings if one.live is None and not one.problem),
+        drifted=tuple(drifted),
+        notice=LEFTOVERS if inventory.incomplete else "",
+        hints=tuple(hints),
+    )
+
+
+def scaled_by(live: Live) -> ObjectRef | None:
+    """Return the object that a HorizontalPodAutoscaler scales; None for other kinds."""
+    if live.get("kind") != "HorizontalPodAutoscaler":
+        return None
+    scaled = (live.get("spec") or {}).get("scaleTargetRef") or {}
+    group = str(scaled.get("apiVersion") or "").rpartition("/")[0]
+    namespace = str(live["metadata"].get("namespace") or "")
+    return ObjectRef(group, str(scaled.get("kind")), namespace, str(scaled.get("name")))

@@ -1,0 +1,301 @@
+"""The apply of one object: read, decide, patch (section 6.3)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from clusters.drivers.base import DriverUnavailable, ObjectDiff, ObjectRef, Refusal, Version
+from clusters.drivers.kubernetes.access import (
+    FIELD_MANAGER,
+    LONGEST_MESSAGE,
+    MemberAccess,
+    causes_of,
+    cut_message,
+    delete_object,
+    is_cut_off,
+    patch_object,
+    read_object,
+    server_message,
+    without_secret_values,
+)
+from clusters.drivers.kubernetes.client import Response
+from clusters.drivers.kubernetes.diff import (
+    Comparison,
+    clean,
+    compare_live,
+    find_differences,
+    generation_of,
+    managed_fields_digest,
+    object_diff,
+)
+from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
+from clusters.drivers.kubernetes.inventory import Entry, live_entry
+from clusters.drivers.kubernetes.parallel import Planned
+from clusters.drivers.kubernetes.targets import (
+    CUSTOM_RESOURCE_DEFINITION,
+    MANIFEST_HASH,
+    OWNER,
+    RECREATE,
+    TAKEN_OVER,
+    Target,
+    applyset_id,
+    inventory_name,
+    owner_value,
+    with_ownership,
+)
+from clusters.drivers.readiness import AVAILABLE, custom_resource_definition
+
+Live: TypeAlias = Mapping[str, Any]
+Step = TypeVar("Step")
+
+APPLY_FAILED = "ManifestApplyFailed"
+_UNOWNED_MANAGERS = {FIELD_MANAGER, "before-first-apply"}
+_HINTS: Mapping[tuple[str, str], str] = {
+    ("batch", "Job"): "a Job cannot be changed: use another name, or allow recreation",
+    ("apps", "StatefulSet"): "only replicas, template and updateStrategy of a StatefulSet can be changed",
+    ("apps", "Deployment"): "the selector of a Deployment cannot be changed: use another name",
+    ("apps", "DaemonSet"): "the selector of a DaemonSet cannot be changed: use another name",
+    ("", "Service"): "the clusterIP of a Service cannot be changed",
+    ("", "ConfigMap"): "an immutable ConfigMap cannot be changed: use another name",
+    ("", "Secret"): "type and data of an immutable Secret cannot be changed: use another name",
+    ("", "PersistentVolumeClaim"): "of a PersistentVolumeClaim only the requested storage can be changed",
+    ("storage.k8s.io", "StorageClass"): "a StorageClass cannot be changed: use another name",
+    ("rbac.authorization.k8s.io", "RoleBinding"): "roleRef cannot be changed: use another name",
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): "roleRef cannot be changed: use another name",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyCall:
+    """What all objects of one apply have in common; no request for an object starts after
+    `last_start` or runs longer than `stop`."""
+
+    access: MemberAccess
+    version: Version
+    records: Mapping[ObjectRef, Entry]
+    cleared: Mapping[ObjectRef, tuple[str, str, str]]
+    stop: float
+    last_start: float
+
+    @property
+    def owner(self) -> str:
+        return owner_value(self.access.hub_id, self.version.placement)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectResult:
+    """What became of one object: applied (`entry`), refused, or deferred.
+
+    `is_evidence_of_loss`: it was ours although the inventory had no record of it.
+    """
+
+    entry: Entry | None = None
+    is_changed: bool = False
+    refusal: Refusal | None = None
+    is_deferred: bool = False
+    drift: ObjectDiff | None = None
+    diff: ObjectDiff | None = None
+    is_evidence_of_loss: bool = False
+    is_established: bool = True
+
+
+Outcome: TypeAlias = ObjectResult | Planned[ObjectResult]
+DEFERRED = ObjectResult(is_deferred=True)
+
+
+class DifferencesError(RefusedError):
+    """An object is refused because it differs from its manifest."""
+
+    def __init__(self, code: str, message: str, found: ObjectDiff, *, is_drift: bool) -> None:
+        super().__init__(code, message)
+        self.drift = found if is_drift else None
+        self.diff = None if is_drift else found
+
+
+def examine(call: ApplyCall, target: Target) -> Outcome:
+    """Read an object and decide: finished, or a PATCH when its apply wave is reached."""
+    return _as_outcome(call, target, partial(_examine, call, target))
+
+
+def _as_outcome(call: ApplyCall, target: Target, step: Callable[[], Step]) -> Step | ObjectResult:
+    try:
+        return step()
+    except KindNotServedError as error:
+        return ObjectResult(refusal=Refusal(target.ref, error.code, error.message))
+    except DifferencesError as error:
+        refusal = Refusal(target.ref, error.code, error.message)
+        return ObjectResult(refusal=refusal, drift=error.drift, diff=error.diff)
+    except RefusedError as error:
+        message = without_secret_values(error.message, target.manifest)
+        return ObjectResult(refusal=Refusal(target.ref, error.code, message))
+    except DriverUnavailable as error:
+        if is_cut_off(error, call.access, call.stop):
+            return DEFERRED
+        raise
+
+
+def _examine(call: ApplyCall, target: Target) -> Outcome:
+    options = call.version.options
+    live = read_object(call.access, target.api_version, target.ref, deadline=call.stop)
+    if live is None:
+        return _planned_patch(call, target, None, is_taken_over=False)
+    metadata = live["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if metadata.get("deletionTimestamp"):
+        if _may_recreate(target):
+            return DEFERRED
+        raise RefusedError(APPLY_FAILED, f"{target.ref} is being deleted; applied again when it is gone")
+    record = call.records.get(target.ref)
+    is_ours = annotations.get(OWNER) == call.owner
+    if not is_ours:
+        check_takeover(call, target, live)
+        return _planned_patch(call, target, live, is_taken_over=True)
+
+    is_loss = record is None or not record.uid
+    is_taken_over = annotations.get(TAKEN_OVER) == "true"
+    if record and options.comparison == "PartialComparison" and is_unchanged(call, target, record, live):
+        entry = live_entry(target.ref, live, manifest_hash=target.hash)
+        return ObjectResult(entry, is_established=_is_established(target, live))
+    if options.when_to_apply == "IfNotDrifted" and annotations.get(MANIFEST_HASH) == target.hash:
+        refuse_drift(call, target, live)
+    return _planned_patch(call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
+
+
+def _planned_patch(
+    call: ApplyCall, target: Target, live: Live | None, *, is_taken_over: bool, is_loss: bool = False
+) -> Planned[ObjectResult]:
+    step = partial(apply_object, call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
+    return Planned(lambda: _as_outcome(call, target, step))
+
+
+def is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> bool:
+    if (record.hash, record.uid) != (target.hash, live["metadata"].get("uid")):
+        return False
+    seen = managed_fields_digest(live), generation_of(live)
+    return seen == (record.fields, record.generation) or call.cleared.get(target.ref) == (record.uid, *seen)
+
+
+def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
+    """Raise RefusedError where an object that is not ours may not be taken over."""
+    options, metadata = call.version.options, live["metadata"]
+    owner = str((metadata.get("annotations") or {}).get(OWNER) or "")
+    hub, _, placement = owner.partition("/")
+    if owner and hub == call.access.hub_id:
+        raise RefusedError("FailedToTakeOver", f"{target.ref} belongs to placement {placement} of this hub")
+    if owner:
+        message = f"{target.ref} belongs to hub {hub}; remove the annotation {OWNER} there first"
+        raise RefusedError("FailedToTakeOver", message)
+    if options.when_to_take_over == "Never":
+        raise RefusedError("NotTakenOver", f"{target.ref} exists, and whenToTakeOver is Never")
+    if (owners := metadata.get("ownerReferences")) and not options.allow_co_ownership:
+        first = owners[0]
+        message = f"{target.ref} is owned by {first.get('kind')} {first.get('name')}; see allowCoOwnership"
+        raise RefusedError("FailedToTakeOver", message)
+    if options.when_to_take_over == "IfNoDiff":
+        found = _compare(call, target, live, code="FailedToTakeOver")
+        if found.fields:
+            message = f"{target.ref} differs from its manifest, and whenToTakeOver is IfNoDiff"
+            difference = object_diff(target, live, found)
+            raise DifferencesError("FailedToTakeOver", message, difference, is_drift=False)
+
+
+def _compare(call: ApplyCall, target: Target, live: Live, *, code: str) -> Comparison:
+    is_full = call.version.options.comparison == "FullComparison"
+    try:
+        return compare_live(call.access, target, live, is_full=is_full, deadline=call.stop)
+    except KindNotServedError:
+        raise
+    except RefusedError as error:
+        raise RefusedError(code, error.message) from error
+
+
+def refuse_drift(call: ApplyCall, target: Target, live: Live) -> None:
+    found = _compare(call, target, live, code="FailedToRunDriftDetection")
+    if found.fields:
+        code = "FoundDriftsInDegradedMode" if found.is_degraded else "FoundDrifts"
+        message = f"{target.ref} has drifted, and whenToApply is IfNotDrifted"
+        raise DifferencesError(code, message, object_diff(target, live, found), is_drift=True)
+
+
+def apply_object(
+    call: ApplyCall, target: Target, live: Live | None, *, is_taken_over: bool, is_loss: bool
+) -> ObjectResult:
+    options = call.version.options
+    guard = ""
+    if live is not None and options.when_to_apply == "IfNotDrifted":
+        guard = str(live["metadata"].get("resourceVersion") or "")
+    body = with_ownership(
+        target,
+        part_of=applyset_id(inventory_name(call.access.hub_id, call.version.placement)),
+        owner=call.owner,
+        is_taken_over=is_taken_over,
+        resource_version=guard,
+    )
+    query = {"fieldManager": FIELD_MANAGER}
+    entries = (live["metadata"].get("managedFields") or ()) if live else ()
+    is_free = {one.get("manager") for one in entries} <= _UNOWNED_MANAGERS
+    if options.type == "ClientSideApply" or options.force or is_free:
+        query["force"] = "true"
+    answer = patch_object(call.access, target.api_version, target.ref, body, query=query, deadline=call.stop)
+    if answer.status not in (200, 201):
+        return interpret_failure(call, target, live, answer, has_guard=bool(guard))
+
+    applied = answer.body
+    drift = None
+    if options.comparison == "FullComparison":
+        found = find_differences(clean(applied), clean(target.manifest))
+        drift = object_diff(target, applied, found) if found.fields else None
+    is_changed = live is None or clean(live) != clean(applied)
+    if is_changed and (target.ref.group, target.ref.kind) == CUSTOM_RESOURCE_DEFINITION:
+        call.access.discovery.forget(str((target.manifest.get("spec") or {}).get("group")))
+    return ObjectResult(
+        live_entry(target.ref, applied, manifest_hash=target.hash),
+        is_changed=is_changed,
+        drift=drift,
+        is_evidence_of_loss=is_loss,
+        is_established=_is_established(target, applied),
+    )
+
+
+def _is_established(target: Target, live: Live) -> bool:
+    if (target.ref.group, target.ref.kind) != CUSTOM_RESOURCE_DEFINITION:
+        return True
+    return custom_resource_definition(live) == AVAILABLE
+
+
+def _may_recreate(target: Target) -> bool:
+    annotations = target.manifest["metadata"].get("annotations") or {}
+    return (target.ref.group, target.ref.kind) == ("batch", "Job") and annotations.get(RECREATE) == "allowed"
+
+
+def interpret_failure(
+    call: ApplyCall, target: Target, live: Live | None, answer: Response, *, has_guard: bool
+) -> ObjectResult:
+    """Return what an answer other than success to a PATCH means. Raise RefusedError."""
+    message = server_message(answer, target.manifest)
+    conflicts = causes_of(answer, "FieldManagerConflict")
+    if answer.status == 409 and conflicts:
+        fields = "; ".join(f"{one.get('field')}: {one.get('message')}" for one in conflicts)
+        text = without_secret_values(f"conflicts with other field managers: {fields}", target.manifest)
+        raise RefusedError(APPLY_FAILED, cut_message(text))
+    if answer.status == 409 and has_guard:  # changed since it was compared
+        return DEFERRED
+    if answer.status == 403 and causes_of(answer, "NamespaceTerminating"):
+        return DEFERRED
+    if answer.status == 404 and (answer.body.get("details") or {}).get("kind") == "namespaces":
+        message = f"namespace {target.ref.namespace} is missing; select it too"
+        raise RefusedError(APPLY_FAILED, message)
+    if answer.status == 422 and live is not None and _may_recreate(target) and "spec.template" in message:
+        uid = str(live["metadata"].get("uid"))
+        deleted = delete_object(call.access, target.api_version, target.ref, uid=uid, deadline=call.stop)
+        if deleted.status in (200, 202, 404, 409):
+            return DEFERRED
+        message = server_message(deleted, target.manifest)
+    hint = ""
+    if answer.status == 422 and live is not None:
+        hint = _HINTS.get((target.ref.group, target.ref.kind), "")
+    if answer.status == 403 and "not currently held" in message:
+        hint = "the account must hold what the role grants, or the verb escalate"
+    ending = f" ({hint})" if hint else ""
+    raise RefusedError(APPLY_FAILED, cut_message(message, LONGEST_MESSAGE - len(ending)) + ending)

@@ -1,0 +1,332 @@
+"""Prune, remove and release what a placement has on a cluster (section 6.5)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
+from typing import Any, TypeAlias, TypeVar
+
+from clusters.drivers.base import (
+    DriverFenced,
+    DriverPending,
+    DriverRejected,
+    DriverUnavailable,
+    ObjectRef,
+    Refusal,
+)
+from clusters.drivers.kubernetes.access import (
+    MemberAccess,
+    delete_object,
+    is_cut_off,
+    patch_object,
+    read_object,
+    server_message,
+)
+from clusters.drivers.kubernetes.diff import is_own_entry
+from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
+from clusters.drivers.kubernetes.inventory import (
+    Entry,
+    InventoryChangedError,
+    PlacementInventory,
+    delete_inventory,
+    list_inventories,
+    read_inventory,
+    write_inventory,
+)
+from clusters.drivers.kubernetes.parallel import Planned, run_waves
+from clusters.drivers.kubernetes.targets import (
+    CUSTOM_RESOURCE_DEFINITION,
+    LAST_WAVE,
+    MANIFEST_HASH,
+    OWNER,
+    PART_OF,
+    TAKEN_OVER,
+    owner_value,
+    wave_of,
+)
+
+Live: TypeAlias = Mapping[str, Any]
+Step = TypeVar("Step")
+
+APPLY_FAILED = "ManifestApplyFailed"
+RESERVE_SECONDS = 0.25
+MERGE_PATCH = "application/merge-patch+json"
+_RELEASE_TRIES = 2
+_RELEASED_KINDS = {("", "Namespace"), CUSTOM_RESOURCE_DEFINITION}
+_NAMESPACE_CONDITIONS = (
+    "NamespaceContentRemaining",
+    "NamespaceFinalizersRemaining",
+    "NamespaceDeletionContentFailure",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What became of one object: gone or released, refused, or still there (`waiting` says why)."""
+
+    waiting: str = ""
+    refusal: Refusal | None = None
+
+
+FINISHED = Ending()
+
+
+@dataclass(slots=True)
+class Removal:
+    """What became of several objects; those that were not reached are in `waiting`, too."""
+
+    finished: set[ObjectRef] = field(default_factory=set)
+    refusals: list[Refusal] = field(default_factory=list)
+    waiting: dict[ObjectRef, str] = field(default_factory=dict)
+
+    @property
+    def remaining(self) -> list[ObjectRef]:
+        return list(self.waiting)
+
+    def words(self) -> str:
+        """Write what is waited for."""
+        first, *rest = self.waiting.items()
+        more = f" and {len(rest)} more" if rest else ""
+        why = f" ({first[1]})" if first[1] else ""
+        return f"{first[0]}{more} {'are' if rest else 'is'} deleted{why}"
+
+
+def remove_entries(access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float) -> Removal:
+    """Delete the objects of these records in reverse wave order; taken-over namespaces are released."""
+    users = _NamespaceUsers(access, placement, stop)
+    end = partial(delete_entry, access, placement=placement, users=users, stop=stop)
+    return _end_all(access, entries, end, stop=stop)
+
+
+def release_entries(
+    access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float
+) -> Removal:
+    """Stop managing the objects of these records."""
+    return _end_all(
+        access, entries, partial(release_entry, access, placement=placement, stop=stop), stop=stop
+    )
+
+
+def remove_placement(access: MemberAccess, placement: str, *, fence: int, deadline: float) -> bool:
+    """Delete all objects of a placement, at last the inventory; return whether there was one.
+
+    Raise DriverPending while an object exists; DriverUnavailable, DriverRejected, DriverFenced.
+    """
+    return _end_placement(access, placement, remove_entries, fence=fence, deadline=deadline)
+
+
+def release_placement(access: MemberAccess, placement: str, *, fence: int, deadline: float) -> bool:
+    """Remove ownership metadata and inventory of a placement, and leave its objects there.
+
+    Raise DriverPending, DriverUnavailable, DriverRejected, DriverFenced.
+    """
+    return _end_placement(access, placement, release_entries, fence=fence, deadline=deadline)
+
+
+def _end_placement(
+    access: MemberAccess,
+    placement: str,
+    end_entries: Callable[..., Removal],
+    *,
+    fence: int,
+    deadline: float,
+) -> bool:
+    stop = deadline - RESERVE_SECONDS
+    inventory = read_inventory(access, placement, deadline=deadline)
+    if not inventory.exists:
+        return False
+    if fence < inventory.fence:
+        raise DriverFenced(placement, inventory.fence)
+    try:
+        # From now on no version is there, whatever happens to this call.
+        inventory = _written(access, inventory, inventory.entries.values(), fence=fence, deadline=deadline)
+        removal = end_entries(access, list(inventory.entries.values()), placement=placement, stop=stop)
+        left = [entry for ref, entry in inventory.entries.items() if ref not in removal.finished]
+        if left:
+            _written(access, inventory, left, fence=fence, deadline=deadline)
+    except InventoryChangedError:
+        raise DriverPending("another call changed the inventory; continuing") from None
+
+    total, done = len(inventory.entries), len(removal.finished)
+    if removal.waiting:
+        message = f"waiting until {removal.words()}"
+        raise DriverPending(message, done=done, total=total, remaining=tuple(removal.remaining))
+    if removal.refusals:
+        message = f"{len(removal.refusals)} of {total} objects could not be removed"
+        raise DriverRejected(message, tuple(removal.refusals))
+    delete_inventory(access, placement, deadline=deadline)
+    return True
+
+
+def _written(
+    access: MemberAccess,
+    inventory: PlacementInventory,
+    entries: Iterable[Entry],
+    *,
+    fence: int,
+    deadline: float,
+) -> PlacementInventory:
+    kept = {one.ref: one for one in entries}
+    changed = replace(inventory, version="", whole="", entries=kept, fence=fence)
+    return inventory if changed == inventory else write_inventory(access, changed, deadline=deadline)
+
+
+def _end_all(
+    access: MemberAccess,
+    entries: Sequence[Entry],
+    end: Callable[[Entry], Ending | Planned[Ending]],
+    *,
+    stop: float,
+) -> Removal:
+    waves = [
+        [one for one in entries if wave_of(one.ref.group, one.ref.kind) == place]
+        for place in range(LAST_WAVE, -1, -1)
+    ]
+    removal = Removal()
+    for entry, ending in run_waves(waves, end, may_start=lambda: access.monotonic() < stop):
+        if ending.refusal:
+            removal.refusals.append(ending.refusal)
+        elif ending.waiting:
+            removal.waiting[entry.ref] = ending.waiting
+        else:
+            removal.finished.add(entry.ref)
+    refused = {one.object for one in removal.refusals}
+    for entry in entries:
+        if entry.ref not in removal.finished | refused | removal.waiting.keys():
+            removal.waiting[entry.ref] = "not reached in time"
+    return removal
+
+
+def _guarded(access: MemberAccess, entry: Entry, step: Callable[[], Step], *, stop: float) -> Step | Ending:
+    try:
+        return step()
+    except KindNotServedError:  # then no object of it exists
+        return FINISHED
+    except RefusedError as error:
+        if not entry.uid and error.status == 403:  # never applied
+            return FINISHED
+        return Ending(refusal=Refusal(entry.ref, error.code, error.message))
+    except DriverUnavailable as error:
+        if is_cut_off(error, access, stop):
+            return Ending(waiting="not reached in time")
+        raise
+
+
+def delete_entry(
+    access: MemberAccess, entry: Entry, *, placement: str, users: "_NamespaceUsers", stop: float
+) -> Ending | Planned[Ending]:
+    def read() -> Ending | Planned[Ending]:
+        live = read_object(access, entry.api_version, entry.ref, deadline=stop)
+        if live is None or not _is_ours(access, live, placement):
+            return FINISHED
+        if live["metadata"].get("deletionTimestamp"):
+            return Ending(waiting=_deletion_message(live))
+        is_taken_over = (live["metadata"].get("annotations") or {}).get(TAKEN_OVER) == "true"
+        if is_taken_over and (entry.ref.group, entry.ref.kind) in _RELEASED_KINDS:
+            step = partial(_release, access, entry, live, placement=placement, stop=stop)
+        else:
+            step = partial(delete_live, access, entry, live, users=users, stop=stop)
+        return Planned(lambda: _guarded(access, entry, step, stop=stop))
+
+    return _guarded(access, entry, read, stop=stop)
+
+
+def release_entry(
+    access: MemberAccess, entry: Entry, *, placement: str, stop: float
+) -> Ending | Planned[Ending]:
+    def step() -> Ending:
+        live = read_object(access, entry.api_version, entry.ref, deadline=stop)
+        if live is None or not _is_ours(access, live, placement):
+            return FINISHED
+        return _release(access, entry, live, placement=placement, stop=stop)
+
+    return _guarded(access, entry, step, stop=stop)
+
+
+def _is_ours(access: MemberAccess, live: Live, placement: str) -> bool:
+    annotations = live["metadata"].get("annotations") or {}
+    return bool(annotations.get(OWNER) == owner_value(access.hub_id, placement))
+
+
+def delete_live(
+    access: MemberAccess, entry: Entry, live: Live, *, users: "_NamespaceUsers", stop: float
+) -> Ending:
+    ref = entry.ref
+    if (ref.group, ref.kind) == ("", "Namespace") and (others := users.of(ref.name)):
+        raise RefusedError(APPLY_FAILED, f"{ref} is still used by placement {', '.join(others)}")
+    uid = str(live["metadata"].get("uid"))
+    answer = delete_object(access, entry.api_version, ref, uid=uid, deadline=stop)
+    if answer.status not in (200, 202, 404, 409):
+        raise RefusedError(APPLY_FAILED, server_message(answer))
+    if (ref.group, ref.kind) == CUSTOM_RESOURCE_DEFINITION:
+        access.discovery.forget(str((live.get("spec") or {}).get("group")))
+    # Of an object that finalizers or its grace period keep, the server returns the object.
+    is_kept = (answer.body.get("metadata") or {}).get("deletionTimestamp")
+    return Ending(waiting=_deletion_message(answer.body)) if is_kept else FINISHED
+
+
+def _deletion_message(live: Live) -> str:
+    """Return why an object that is being deleted still exists."""
+    conditions = (live.get("status") or {}).get("conditions") or ()
+    messages = [
+        str(one.get("message"))
+        for one in conditions
+        if one.get("type") in _NAMESPACE_CONDITIONS and one.get("status") == "True"
+    ]
+    finalizers = live["metadata"].get("finalizers") or ()
+    if not messages and finalizers:
+        messages = [f"finalizers: {', '.join(finalizers)}"]
+    return "; ".join(messages) or "being deleted"
+
+
+def _release(access: MemberAccess, entry: Entry, live: Live, *, placement: str, stop: float) -> Ending:
+    """Remove label, annotations and our entry in managedFields.
+
+    With our entry left, a later takeover by another placement would remove the fields that it does not set.
+    """
+    for _ in range(_RELEASE_TRIES):
+        metadata = live["metadata"]
+        others = [one for one in metadata.get("managedFields") or () if not is_own_entry(one)]
+        changed = {
+            "resourceVersion": metadata.get("resourceVersion"),
+            "labels": {PART_OF: None},
+            "annotations": {OWNER: None, TAKEN_OVER: None, MANIFEST_HASH: None},
+            "managedFields": others if others else [{}],
+        }
+        answer = patch_object(
+            access,
+            entry.api_version,
+            entry.ref,
+            {"metadata": changed},
+            query={},
+            content_type=MERGE_PATCH,
+            deadline=stop,
+        )
+        if answer.status in (200, 404):
+            return FINISHED
+        if answer.status != 409:
+            raise RefusedError(APPLY_FAILED, server_message(answer))
+        newer = read_object(access, entry.api_version, entry.ref, deadline=stop)
+        if newer is None or not _is_ours(access, newer, placement):
+            return FINISHED
+        live = newer
+    return Ending(waiting="others change it all the time")
+
+
+class _NamespaceUsers:
+    """The other placements with objects in a namespace, from one LIST that is made when it is needed."""
+
+    def __init__(self, access: MemberAccess, placement: str, stop: float) -> None:
+        self._access, self._placement, self._stop = access, placement, stop
+        self._inventories: list[PlacementInventory] | None = None
+        self._lock = Lock()
+
+    def of(self, namespace: str) -> list[str]:
+        with self._lock:
+            if self._inventories is None:
+                self._inventories = list_inventories(self._access, deadline=self._stop)
+        return sorted(
+            one.placement
+            for one in self._inventories
+            if one.placement != self._placement and any(ref.namespace == namespace for ref in one.entries)
+        )

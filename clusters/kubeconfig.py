@@ -1,0 +1,339 @@
+"""A kubeconfig, or separate fields, as a connection and its secret (`spec/kubernetes-driver.md` 3.1)."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+from clusters.drivers.kubernetes.addresses import AddressRules
+from clusters.drivers.kubernetes.configuration import parse_connection
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path, split_path
+from fleetui.apimachinery.model import quote_value
+
+LARGEST_KUBECONFIG = 256 * 1024
+LONGEST_TOKEN = 16 * 1024
+TOKEN, CERTIFICATE = "token", "certificate"
+_INSECURE_REFUSED = (
+    "TLS verification cannot be turned off here; give the CA certificate, "
+    "or set FLEETUI_ALLOW_INSECURE_TLS=1 on this console"
+)
+_PROGRAM = (
+    "would run a program chosen by the file on this console; use a service account token "
+    '(see "Prepare a cluster")'
+)
+_FILE = "names a file on this console's disk; use the {key}-data form"
+_TOKEN_FILE = "names a file on this console's disk; put its content into token"  # noqa: S105
+_NOT_SUPPORTED: Mapping[str, str] = {
+    "exec": _PROGRAM,
+    "auth-provider": _PROGRAM,
+    "certificate-authority": _FILE,
+    "client-certificate": _FILE,
+    "client-key": _FILE,
+    "tokenFile": _TOKEN_FILE,
+    "username": "basic authentication was removed from Kubernetes; use a service account token",
+    "password": "basic authentication was removed from Kubernetes; use a service account token",
+    "as": "impersonation is not supported; use the credentials of the account itself",
+    "as-groups": "impersonation is not supported; use the credentials of the account itself",
+    "as-uid": "impersonation is not supported; use the credentials of the account itself",
+    "as-user-extra": "impersonation is not supported; use the credentials of the account itself",
+}
+_KUBECONFIG_KEYS = {
+    "server": "server",
+    "ca": "certificate-authority-data",
+    "tlsServerName": "tls-server-name",
+    "proxy": "proxy-url",
+    "insecureTLS": "insecure-skip-tls-verify",
+}
+Entry: TypeAlias = tuple[tuple[str | int, ...], Mapping[str, Any]]
+_SECRET_KEYS = ("token", "certificate", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A token, or a client certificate with its key; never shown."""
+
+    values: Mapping[str, str] = field(repr=False)
+
+    @property
+    def kind(self) -> str:
+        return TOKEN if TOKEN in self.values else CERTIFICATE
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedConnection:
+    """The public part of a connection as it is stored, and its secret; None where it names none.
+
+    `server_path` is where the server was entered, for errors.
+    """
+
+    connection: Mapping[str, Any]
+    secret: Secret | None = None
+    server_path: str = field(default="server", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFacts:
+    """What may be shown of a secret. `subject` of a token is its `sub` claim, read without verification."""
+
+    kind: str
+    subject: str
+    issued_at: datetime | None
+    expires_at: datetime | None
+
+    @property
+    def service_account(self) -> tuple[str, str] | None:
+        """Return namespace and name of the service account of a token, if it is one."""
+        parts = self.subject.split(":")
+        is_account = self.kind == TOKEN and parts[:2] == ["system", "serviceaccount"] and len(parts) == 4
+        return (parts[2], parts[3]) if is_account else None
+
+
+def parse_kubeconfig(
+    document: object, *, context: str = "", rules: AddressRules, now: datetime, path: str = "kubeconfig"
+) -> ParsedConnection:
+    """Return the connection that a context of a kubeconfig names. Raise InvalidManifest."""
+    (cluster_keys, cluster), (user_keys, user) = _chosen_entries(document, context, path)
+    faults = [*_unsupported(cluster, cluster_keys), *_unsupported(user, user_keys)]
+    fields: dict[str, Any] = {}
+    for ours, theirs in _KUBECONFIG_KEYS.items():
+        value: object = cluster.get(theirs)
+        if ours == "ca" and value:
+            fields[ours] = _decoded(value, (*cluster_keys, theirs), faults)
+        elif value is not None:
+            fields[ours] = value
+    secret: dict[str, object] = {"token": user.get("token")}
+    for ours, theirs in (("certificate", "client-certificate-data"), ("key", "client-key-data")):
+        if user.get(theirs):
+            secret[ours] = _decoded(user[theirs], (*user_keys, theirs), faults)
+    if faults:
+        raise InvalidManifest(faults)
+
+    def place_of(name: str) -> str:
+        theirs = {"certificate": "client-certificate-data", "key": "client-key-data", "token": "token"}
+        if name in theirs:
+            return format_path((*user_keys, theirs[name]))
+        return format_path((*cluster_keys, _KUBECONFIG_KEYS[name])) if name in _KUBECONFIG_KEYS else path
+
+    return _checked(fields, secret, rules, now, place_of)
+
+
+def parse_fields(
+    fields: Mapping[str, Any], *, rules: AddressRules, now: datetime, path: str = ""
+) -> ParsedConnection:
+    """Return the connection for separate fields; without a secret that of the result is None.
+
+    Raise InvalidManifest.
+    """
+    secret = {key: fields.get(key) for key in _SECRET_KEYS}
+    public = {
+        key: value for key, value in fields.items() if key not in _SECRET_KEYS and value not in (None, "")
+    }
+    outer = split_path(path)
+    return _checked(public, secret, rules, now, lambda name: format_path((*outer, *split_path(name))))
+
+
+def facts_of(secret: Secret) -> SecretFacts:
+    """Return what may be shown of a secret that was checked."""
+    if secret.kind == CERTIFICATE:
+        certificate = x509.load_pem_x509_certificates(secret.values["certificate"].encode())[0]
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        subject = str(names[0].value) if names else certificate.subject.rfc4514_string()
+        before, after = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        return SecretFacts(CERTIFICATE, subject[:250], before, after)
+    claims = token_claims(secret.values["token"])
+    claimed = claims.get("sub")
+    return SecretFacts(
+        TOKEN,
+        claimed[:250] if isinstance(claimed, str) and claimed.isprintable() else "",
+        _moment(claims.get("iat")),
+        _moment(claims.get("exp")),
+    )
+
+
+def token_claims(token: str) -> Mapping[str, Any]:
+    parts = token.split(".")
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (IndexError, ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _moment(seconds: object) -> datetime | None:
+    """Return the time of a claim; None unless it is one that a calendar has."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < 2**40:
+        return None
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=int(seconds))
+    except OverflowError:
+        return None
+
+
+def _checked(
+    fields: Mapping[str, Any],
+    values: Mapping[str, Any],
+    rules: AddressRules,
+    now: datetime,
+    place_of: Callable[[str], str],
+) -> ParsedConnection:
+    """Check the parts together; `place_of` returns the path of a field."""
+    faults: list[FieldError] = []
+    try:
+        parse_connection(fields, path="")
+    except InvalidManifest as error:
+        faults += (
+            FieldError(place_of(fault.path), fault.code, fault.message, fault.allowed)
+            for fault in error.faults
+        )
+    if fields.get("insecureTLS") is True and not rules.allow_insecure_tls:
+        faults.append(FieldError(place_of("insecureTLS"), "not-supported", _INSECURE_REFUSED))
+    if fields.get("inCluster") is True and not rules.allow_in_cluster:
+        message = "FLEETUI_IN_CLUSTER=1 is not set on this console"
+        faults.append(FieldError(place_of("inCluster"), "not-supported", message))
+    if fields.get("proxy") and fields["proxy"] not in rules.proxies:
+        message = "The proxy is not in FLEETUI_MEMBER_PROXIES"
+        allowed = ", ".join(sorted(rules.proxies))
+        faults.append(FieldError(place_of("proxy"), "not-supported", message, allowed))
+    present = {key: value for key, value in values.items() if value not in (None, "")}
+    faults += secret_faults(present, now, place_of)
+    if fields.get("inCluster") is True and present:
+        message = "Forbidden: inCluster uses the service account of this console's pod"
+        faults.append(FieldError(place_of(next(iter(present))), "conflict", message))
+    if faults:
+        raise InvalidManifest(faults)
+    connection = {key: value for key, value in fields.items() if value is not False}
+    return ParsedConnection(connection, Secret(present) if present else None, place_of("server"))
+
+
+def secret_faults(
+    present: Mapping[str, Any], now: datetime, place_of: Callable[[str], str]
+) -> Iterator[FieldError]:
+    wrong = [key for key, value in present.items() if not isinstance(value, str)]
+    for key in wrong:
+        yield FieldError(place_of(key), "wrong-type", "Invalid value: must be text", "text")
+    if wrong:
+        return
+    if "token" in present:
+        if "certificate" in present or "key" in present:
+            message = "Forbidden: both a token and a client certificate"
+            yield FieldError(place_of("token"), "conflict", message, "one of the two")
+        token = present["token"]
+        if len(token) > LONGEST_TOKEN:
+            message = f"Too long: {len(token):,} characters"
+            yield FieldError(place_of("token"), "too-long", message, f"at most {LONGEST_TOKEN:,} characters")
+        elif not token.isascii() or not token.isprintable() or " " in token:
+            message = "Invalid value: contains white space or control characters"
+            yield FieldError(place_of("token"), "bad-format", message, "the token alone, on one line")
+    elif "certificate" in present and "key" in present:
+        yield from pair_faults(present["certificate"], present["key"], now, place_of)
+    elif present:
+        has, lacks = ("certificate", "key") if "certificate" in present else ("key", "certificate")
+        words = {"certificate": "the client certificate", "key": "the client key"}
+        message = f"Invalid value: {words[has]} without {words[lacks]}"
+        yield FieldError(place_of(has), "bad-format", message, "both in PEM format")
+
+
+def pair_faults(
+    certificate: str, key: str, now: datetime, place_of: Callable[[str], str]
+) -> Iterator[FieldError]:
+    first = private = None
+    try:
+        first = x509.load_pem_x509_certificates(certificate.encode())[0]
+    except ValueError:
+        message = "Invalid value: the client certificate cannot be read"
+        yield FieldError(place_of("certificate"), "bad-format", message, "a certificate in PEM format")
+    try:
+        private = load_pem_private_key(key.encode(), None)
+    except TypeError:
+        message = "Invalid value: the client key is encrypted"
+        yield FieldError(place_of("key"), "bad-format", message, "a key without a password, in PEM format")
+    except (ValueError, UnsupportedAlgorithm):
+        message = "Invalid value: the client key cannot be read"
+        yield FieldError(place_of("key"), "bad-format", message, "a key in PEM format")
+    if first is None or private is None:
+        return
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if first.public_key().public_bytes(*form) != private.public_key().public_bytes(*form):
+        message = "Invalid value: the client key does not match the client certificate"
+        yield FieldError(place_of("key"), "bad-format", message, "the key of the certificate")
+    elif first.not_valid_after_utc <= now:
+        message = f"Invalid value: the client certificate expired on {first.not_valid_after_utc:%Y-%m-%d}"
+        yield FieldError(place_of("certificate"), "expired", message, "a certificate that is valid now")
+
+
+def _chosen_entries(document: object, context: str, path: str) -> tuple[Entry, Entry]:
+    """Return the cluster and the user of a context, by default the current one. Raise InvalidManifest."""
+    if not isinstance(document, Mapping):
+        raise InvalidManifest.of(path, "wrong-type", "Invalid value: must be a kubeconfig", "an object")
+    name: object = context
+    keys: tuple[str | int, ...] = ("context",)
+    if not context:
+        name, keys = document.get("current-context"), (path, "current-context")
+    if not isinstance(name, str) or not name:
+        names = ", ".join(_names(document.get("contexts")))
+        raise InvalidManifest.of(format_path(keys), "bad-reference", "Required value: name a context", names)
+    place, chosen = _entry(document, "contexts", "context", name, keys, path)
+    cluster = _entry(document, "clusters", "cluster", chosen.get("cluster"), (*place, "cluster"), path)
+    user = _entry(document, "users", "user", chosen.get("user"), (*place, "user"), path)
+    return cluster, user
+
+
+def _names(entries: object) -> list[str]:
+    """Return the names of the entries of a list in a kubeconfig."""
+    if not isinstance(entries, list):
+        return []
+    return [str(one["name"]) for one in entries if isinstance(one, Mapping) and one.get("name")]
+
+
+def _entry(
+    document: Mapping[str, Any],
+    plural: str,
+    kind: str,
+    name: object,
+    keys: Sequence[str | int],
+    path: str,
+) -> Entry:
+    """Return the keys and the content of a named entry; `keys` is the place that refers to it."""
+    entries = document.get(plural)
+    names = _names(entries)
+    if not isinstance(name, str) or name not in names:
+        problem = f"Not found: {kind} {quote_value(name)}" if name else f"Required value: name a {kind}"
+        raise InvalidManifest.of(format_path(keys), "bad-reference", problem, ", ".join(names))
+    for plural_name in names:
+        if names.count(plural_name) > 1:
+            problem = f"Two entries have the name {quote_value(plural_name)}"
+            raise InvalidManifest.of(format_path((path, plural)), "bad-reference", problem, "different names")
+    rows: list[Any] = document[plural]
+    at = next(at for at, one in enumerate(rows) if isinstance(one, Mapping) and one.get("name") == name)
+    content = rows[at].get(kind)
+    found = (path, plural, at, kind)
+    if not isinstance(content, Mapping):
+        raise InvalidManifest.of(format_path(found), "wrong-type", f"Required value: the {kind}", "an object")
+    return found, content
+
+
+def _unsupported(content: Mapping[str, Any], keys: Sequence[str | int]) -> Iterator[FieldError]:
+    for key, message in _NOT_SUPPORTED.items():
+        if content.get(key) not in (None, "", [], {}):
+            words = message.format(key=key)
+            yield FieldError(format_path((*keys, key)), "not-supported", f"Not supported: {words}")
+
+
+def _decoded(value: object, keys: Sequence[str | int], faults: list[FieldError]) -> str:
+    """Return base64 decoded; add an error and return "" where that fails."""
+    try:
+        if not isinstance(value, str):
+            raise ValueError("not text")
+        return base64.b64decode("".join(value.split()), validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        message = "Invalid value: cannot be decoded"
+        faults.append(FieldError(format_path(keys), "bad-format", message, "PEM text in base64"))
+        return ""

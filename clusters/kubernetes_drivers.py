@@ -1,0 +1,300 @@
+"""The drivers of Kubernetes clusters in this process, with their sockets, guarded by 401 answers."""
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from django.conf import settings
+
+from clusters.credentials import decrypt, record_acceptance, record_rejection
+from clusters.drivers.base import (
+    USUAL_TIMEOUT,
+    Applied,
+    DiffResult,
+    Driver,
+    DriverUnavailable,
+    Observation,
+    Version,
+)
+from clusters.drivers.kubernetes.addresses import AddressRules
+from clusters.drivers.kubernetes.client import Client
+from clusters.drivers.kubernetes.configuration import Connection, parse_connection
+from clusters.drivers.registry import KUBERNETES, DriverContext, driver_named
+from clusters.models import ClusterCredential, FleetState, MemberCluster
+from fleetui import __version__
+
+MOST_DRIVERS = 2_000
+REAP_SECONDS = 5.0
+USER_AGENT = f"fleetui/{__version__} (cluster-driver)"
+REJECTED = "credentials"
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+Answer = TypeVar("Answer")
+
+
+def address_rules() -> AddressRules:
+    """Return the settings of this console that decide what may be connected to."""
+    return AddressRules(
+        networks=settings.MEMBER_NETWORKS,
+        allow_loopback=settings.MEMBER_LOOPBACK,
+        proxies=settings.MEMBER_PROXIES,
+        allow_insecure_tls=settings.ALLOW_INSECURE_TLS,
+        allow_in_cluster=settings.IN_CLUSTER,
+    )
+
+
+def open_client(
+    connection: Connection,
+    secret: Callable[[], Mapping[str, str]],
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Client:
+    """Return a client with the settings of this console; in a pod, with the account of that pod."""
+    rules = address_rules()
+    if connection.in_cluster:
+        if not rules.allow_in_cluster:
+            message = "FLEETUI_IN_CLUSTER is not set on this console"
+            raise DriverUnavailable(message, code="not-in-cluster")
+        connection, secret = in_cluster(connection, SERVICE_ACCOUNT, os.environ)
+    return Client(connection, secret, rules=rules, monotonic=monotonic, user_agent=USER_AGENT)
+
+
+def in_cluster(
+    connection: Connection, folder: Path, environ: Mapping[str, str]
+) -> tuple[Connection, Callable[[], Mapping[str, str]]]:
+    """Return the connection of the service account in a folder, and what reads its token.
+
+    Raise DriverUnavailable outside of a pod.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    try:
+        ca = (folder / "ca.crt").read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        message = "this console does not run in a pod with a service account"
+        raise DriverUnavailable(message, code="not-in-cluster") from error
+    if host:
+        host = f"[{host}]" if ":" in host else host
+        connection = replace(connection, server=f"https://{host}:{port}")
+    return replace(connection, ca=ca), TokenFile(folder / "token")
+
+
+class TokenFile:
+    """The token in a file, read again when the file has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[int, str] = (-1, "")
+
+    def __call__(self) -> Mapping[str, str]:
+        try:
+            modified = self._path.stat().st_mtime_ns
+            if modified != self._read[0]:
+                self._read = modified, self._path.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            message = "the token of this console's pod cannot be read"
+            raise DriverUnavailable(message, code="credentials-unreadable") from error
+        return {"token": self._read[1]}
+
+
+class StoredSecret:
+    """Decrypts the stored secret of a cluster when a connection is opened."""
+
+    def __init__(self, cluster: MemberCluster) -> None:
+        self._uid = cluster.uid
+        self.ciphertext = ""
+
+    def __call__(self) -> Mapping[str, str]:
+        if not self.ciphertext:
+            raise DriverUnavailable("the cluster has no credentials", code="credentials-unreadable")
+        return decrypt(self._uid, self.ciphertext).values
+
+
+class CachedDriver(NamedTuple):
+    """A driver with its parts; `version` changes with the connection and the credential."""
+
+    version: tuple[str, str]
+    driver: Driver
+    client: Client
+    secret: StoredSecret
+
+
+class DriverCache:
+    """The drivers of a process, at most 2,000, the least recently used leave first; for several threads."""
+
+    def __init__(self, *, most: int = MOST_DRIVERS, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._cached: OrderedDict[int, CachedDriver] = OrderedDict()
+        self._reaper: threading.Thread | None = None
+
+    def driver_of(self, cluster: MemberCluster, context: DriverContext) -> Driver:
+        """Return the driver of a cluster for its present connection and credential.
+
+        Raise InvalidManifest for a malformed connection, DriverUnavailable outside of a pod.
+        """
+        credential = credential_of(cluster)
+        content = json.dumps(cluster.connection, sort_keys=True).encode()
+        # The fingerprint, since the revision starts again after a removal.
+        revision = f"{credential.revision} {credential.fingerprint}" if credential else ""
+        version = (revision, hashlib.sha256(content).hexdigest())
+        with self._lock:
+            cached = self._cached.get(cluster.pk)
+            if cached and cached.version == version:
+                self._cached.move_to_end(cluster.pk)
+        if cached is None or cached.version != version:
+            cached = self._create(cluster, version, context)
+            self._keep(cluster.pk, cached)
+        if credential:
+            cached.secret.ciphertext = (
+                credential.ciphertext
+            )  # a rotation of keys does not change the revision
+        return GuardedDriver(cached.driver, credential, context.clock)
+
+    def close_idle(self) -> None:
+        """Close the sockets that have not been used for 20 seconds."""
+        with self._lock:
+            clients = [cached.client for cached in self._cached.values()]
+        for client in clients:
+            client.close_idle()
+
+    def clear(self) -> None:
+        """Close all sockets and forget the drivers."""
+        with self._lock:
+            cached, self._cached = self._cached, OrderedDict()
+        for one in cached.values():
+            one.client.close()
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    def _create(
+        self, cluster: MemberCluster, version: tuple[str, str], context: DriverContext
+    ) -> CachedDriver:
+        secret = StoredSecret(cluster)
+        client = open_client(parse_connection(cluster.connection), secret, monotonic=self._monotonic)
+        context = replace(context, monotonic=self._monotonic, client=client, hub_id=hub_id())
+        return CachedDriver(version, driver_named(KUBERNETES, cluster.connection, context), client, secret)
+
+    def _keep(self, pk: int, cached: CachedDriver) -> None:
+        with self._lock:
+            replaced = [self._cached.pop(pk)] if pk in self._cached else []
+            self._cached[pk] = cached
+            while len(self._cached) > self._most:
+                replaced.append(self._cached.popitem(last=False)[1])
+            if self._reaper is None:
+                self._reaper = threading.Thread(target=self._reap, name="idle sockets", daemon=True)
+                self._reaper.start()
+        for one in replaced:
+            one.client.close()
+
+    def _reap(self) -> None:
+        while True:
+            time.sleep(REAP_SECONDS)
+            self.close_idle()
+
+
+_hub_ids: list[str] = []
+
+
+def hub_id() -> str:
+    """Return the ID of this installation; read from the database once per process."""
+    if not _hub_ids:
+        row, is_new = FleetState.objects.get_or_create(id=1)
+        if is_new:  # not kept: the transaction may be rolled back
+            return str(row.hub_id)
+        _hub_ids.append(str(row.hub_id))
+    return _hub_ids[0]
+
+
+def credential_of(cluster: MemberCluster) -> ClusterCredential | None:
+    """Return the credential of a cluster; a query unless it was selected with the cluster."""
+    try:
+        return cluster.credential
+    except ClusterCredential.DoesNotExist:
+        return None
+
+
+class GuardedDriver:
+    """Counts 401 answers in the database, and makes no call while they block the cluster (3.3 rule 10).
+
+    The database is used only after a 401 answer, and by the first success after one.
+    """
+
+    def __init__(
+        self, driver: Driver, credential: ClusterCredential | None, clock: Callable[[], datetime]
+    ) -> None:
+        self._driver = driver
+        self._credential = credential
+        self._clock = clock
+
+    def apply(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> Applied:
+        return self._call(lambda: self._driver.apply(version, timeout=timeout))
+
+    def observe(
+        self,
+        *placements: str,
+        inventory: bool = False,
+        version_of: Callable[[str], Version | None] | None = None,
+        timeout: float = USUAL_TIMEOUT,
+    ) -> Observation:
+        return self._call(
+            lambda: self._driver.observe(
+                *placements, inventory=inventory, version_of=version_of, timeout=timeout
+            )
+        )
+
+    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+        return self._call(lambda: self._driver.remove(placement, fence=fence, timeout=timeout))
+
+    def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+        return self._call(lambda: self._driver.diff(version, timeout=timeout))
+
+    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+        return self._call(lambda: self._driver.release(placement, fence=fence, timeout=timeout))
+
+    def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
+        self._driver.leave(timeout=timeout)
+
+    def _call(self, call: Callable[[], Answer]) -> Answer:
+        credential = self._credential
+        if credential is None:
+            return call()
+        now = self._clock()
+        if credential.blocked_until and now < credential.blocked_until:
+            since = credential.unauthorized_since or now
+            left = (credential.blocked_until - now).total_seconds()
+            message = f"credentials rejected since {since:%Y-%m-%d %H:%M} UTC; no call until they change"
+            raise DriverUnavailable(message, code=REJECTED, retry_after=left)
+        try:
+            answer = call()
+        except DriverUnavailable as error:
+            if error.code == REJECTED:
+                record_rejection(credential.pk, revision=credential.revision, now=now)
+                credential.refresh_from_db(
+                    fields=["unauthorized_count", "unauthorized_since", "blocked_until"]
+                )
+            raise
+        if credential.unauthorized_count:
+            record_acceptance(credential.pk, revision=credential.revision)
+            credential.unauthorized_count, credential.blocked_until = 0, None
+        return answer
+
+
+drivers = DriverCache()
+
+
+def forget_after_fork() -> None:
+    """Start with an empty cache in a child process: sockets and threads belong to the parent."""
+    global drivers  # noqa: PLW0603 -- one cache per process
+    drivers = DriverCache()
+
+
+os.register_at_fork(after_in_child=forget_after_fork)

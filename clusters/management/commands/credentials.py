@@ -1,0 +1,45 @@
+"""manage.py credentials: check the stored credentials of clusters, and encrypt them with another key."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError, CommandParser
+
+from clusters.credentials import CredentialsUnreadable, KeyReport, add_key, check_credentials
+from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+
+
+class Command(HubCommand):
+    """Check or rotate the encryption of credentials."""
+
+    help = "Check the stored credentials of clusters, or encrypt them with the first key."
+    exit_codes = {CredentialsUnreadable: REFUSED}
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+        actions.add_parser("check", help="decrypt all credentials and name the clusters that fail")
+        rotate = actions.add_parser("rotate", help="encrypt all credentials with the first key; repeatable")
+        rotate.add_argument(
+            "--new-key", action="store_true", help="add a new key to the key file first, ahead of the others"
+        )
+
+    def handle(self, *, action: str, new_key: bool = False, **_options: Any) -> None:
+        """Report the credentials by key; exit status 1 if some cannot be read."""
+        if new_key:
+            if settings.CREDENTIAL_KEYS:
+                message = "--new-key: the keys come from FLEETUI_CREDENTIAL_KEYS; put a new one first there"
+                raise CommandError(message, returncode=BAD_INPUT)
+            add_key()
+        report = check_credentials(reencrypt=action == "rotate")
+        self.stdout.write(f"{report.first_key} with the first key, {report.other_keys} with another key")
+        refuse_unreadable(report)
+
+
+def refuse_unreadable(report: KeyReport) -> None:
+    """Raise CommandError with the names of the clusters whose credentials cannot be read."""
+    if report.unreadable:
+        names = ", ".join(report.unreadable)
+        raise CommandError(
+            f"{len(report.unreadable)} cannot be read: {names}. Set their credentials again.",
+            returncode=REFUSED,
+        )

@@ -1,0 +1,86 @@
+"""manage.py join NAME --kubeconfig FILE: add a Kubernetes cluster to the fleet by its kubeconfig."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from clusters.drivers.kubernetes.check import CheckStep
+from clusters.kubeconfig import LARGEST_KUBECONFIG
+from clusters.operations.connection import (
+    ConnectionCheckFailed,
+    ConnectionInput,
+    ConnectionNotAllowed,
+    set_connection,
+)
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.management.hub_command import BAD_INPUT, REFUSED, UNCONFIRMED, HubCommand
+
+_MARKS = {True: "ok", False: "failed", None: "-"}
+
+
+class Command(HubCommand):
+    """Add a Kubernetes cluster to the fleet, or set the connection of one."""
+
+    help = "Add a Kubernetes cluster to the fleet by its kubeconfig, after a check of the connection."
+    exit_codes = {InvalidManifest: BAD_INPUT, ConnectionNotAllowed: REFUSED}
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", metavar="NAME")
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin")
+        source.add_argument(
+            "--in-cluster",
+            action="store_true",
+            help="the cluster in which this console runs, with its account",
+        )
+        parser.add_argument(
+            "--context", default="", help="context of the kubeconfig (default: its current one)"
+        )
+        parser.add_argument(
+            "--replace", action="store_true", help="set the connection of a cluster that is in the fleet"
+        )
+        parser.add_argument(
+            "--confirm", action="store_true", help="save the connection although its check fails"
+        )
+
+    def handle(self, *, name: str, kubeconfig: str | None, **options: Any) -> None:
+        """Check the connection and save it; exit status 3 if the check fails and --confirm is missing."""
+        fields = {"inCluster": True} if options["in_cluster"] else {}
+        text = read_kubeconfig(kubeconfig) if kubeconfig else ""
+        try:
+            saved = set_connection(
+                name,
+                ConnectionInput(text, options["context"], fields),
+                by=None,
+                now=datetime.now(UTC),
+                confirmed=options["confirm"],
+                joins=not options["replace"],
+            )
+        except ConnectionCheckFailed as error:
+            self.write_steps(error.steps)
+            message = "The check failed, and nothing was saved; repeat the command with --confirm to save it"
+            raise CommandError(message, returncode=UNCONFIRMED) from error
+        self.write_steps(saved.steps)
+        for warning in saved.warnings:
+            self.stderr.write(f"Warning: {warning}")
+        self.stdout.write(f"Member cluster {name} {'added' if saved.is_new else 'saved'}")
+
+    def write_steps(self, steps: tuple[CheckStep, ...]) -> None:
+        for one in steps:
+            hint = f" ({one.hint})" if one.hint and not one.ok else ""
+            self.stdout.write(f"{_MARKS[one.ok]:7}{one.step}: {one.message}{hint}")
+
+
+def read_kubeconfig(path: str) -> str:
+    """Return the text of a kubeconfig, or more of it than is accepted. Raise CommandError."""
+    try:
+        if path == "-":
+            return sys.stdin.read(LARGEST_KUBECONFIG + 1)
+        with Path(path).open(encoding="utf-8") as file:
+            return file.read(LARGEST_KUBECONFIG + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise CommandError(f"{path}: {reason}", returncode=BAD_INPUT) from error

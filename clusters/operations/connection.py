@@ -1,0 +1,375 @@
+"""Connections of Kubernetes clusters: checked, saved with their secrets, removed."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.credentials import (
+    CredentialsUnreadable,
+    decrypt,
+    encrypt,
+    expiry_notice,
+    fingerprint,
+    keep_keys,
+    public_facts,
+)
+from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.addresses import (
+    AddressNotAllowed,
+    NameNotResolved,
+    checked_addresses,
+    is_ip_address,
+)
+from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheck, is_passed
+from clusters.drivers.kubernetes.configuration import parse_connection, split_server
+from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS
+from clusters.drivers.registry import KUBERNETES
+from clusters.kubeconfig import (
+    LARGEST_KUBECONFIG,
+    ParsedConnection,
+    Secret,
+    SecretFacts,
+    facts_of,
+    parse_fields,
+    parse_kubeconfig,
+)
+from clusters.kubernetes_drivers import address_rules, credential_of, open_client
+from clusters.models import ClusterCredential, MemberCluster, Membership
+from clusters.operations.change_log import lock_fleet
+from clusters.operations.edit import UnknownClusterError
+from clusters.operations.join import CLUSTER, ClusterSpec, upsert_clusters
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
+from fleetui.apimachinery.yaml import load_documents
+from fleetui.audit import AuditEvent, actor_name, record_all
+from fleetui.concurrency import check_revision
+
+INSECURE_WARNING = (
+    "TLS verification is off. Anyone on the network path can read the credentials "
+    "and change what is applied. Add the CA certificate."
+)
+FAILED_CHECK = "failed-check"
+"""What a caller confirms to save a connection although its check fails."""
+Kinds = Sequence[tuple[str, str]]
+
+
+class ConnectionNotAllowed(Exception):
+    """A cluster cannot have a connection as it is."""
+
+
+class NoConnectionError(LookupError):
+    """A cluster has no connection to an API server."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"cluster {name!r} has no connection")
+
+
+class ConnectionCheckFailed(Exception):
+    """A connection was not saved, since its check failed; `steps` say where."""
+
+    def __init__(self, steps: tuple[CheckStep, ...]) -> None:
+        failed = [one for one in steps if one.ok is False]
+        super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
+        self.steps = steps
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInput:
+    """A kubeconfig with a context ("": its current one), or separate fields; it holds secrets."""
+
+    kubeconfig: str = field(default="", repr=False)
+    context: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedConnection:
+    """A connection that was saved, with the steps of its check and the warnings of its admission."""
+
+    cluster: MemberCluster
+    steps: tuple[CheckStep, ...]
+    warnings: tuple[str, ...] = ()
+    is_new: bool = False
+
+
+def parse_input(wanted: ConnectionInput, *, cluster: MemberCluster | None, now: datetime) -> ParsedConnection:
+    """Return the connection that a user entered; empty secrets keep those that are stored.
+
+    That holds only while nothing else changes: another server must not get the stored secret. Raise
+    InvalidManifest, also for an address that is not allowed.
+    """
+    rules = address_rules()
+    if wanted.kubeconfig:
+        if wanted.fields:
+            allowed = "a kubeconfig or separate fields"
+            raise InvalidManifest.of("kubeconfig", "conflict", "Forbidden: with separate fields", allowed)
+        documents = load_documents(wanted.kubeconfig, max_bytes=LARGEST_KUBECONFIG)
+        if len(documents) != 1:
+            message = f"Invalid value: {len(documents)} documents"
+            raise InvalidManifest.of("kubeconfig", "wrong-type", message, "one kubeconfig")
+        parsed = parse_kubeconfig(documents[0].data, context=wanted.context, rules=rules, now=now)
+    else:
+        parsed = parse_fields(wanted.fields, rules=rules, now=now)
+    if parsed.secret is None and "inCluster" not in parsed.connection:
+        parsed = replace(parsed, secret=kept_secret(parsed.connection, cluster))
+    server = split_server(parsed.connection.get("server", ""))
+    # Behind a proxy names are not resolved here; a server that is given as an address is checked.
+    if server.host and (is_ip_address(server.host) or "proxy" not in parsed.connection):
+        try:
+            checked_addresses(server.host, server.port, rules, seconds=CONNECT_SECONDS)
+        except AddressNotAllowed as error:
+            message = f"Forbidden: {error}"
+            raise InvalidManifest.of(
+                parsed.server_path, "address-not-allowed", message, error.setting
+            ) from error
+        except NameNotResolved:  # reported by the check
+            return parsed
+    return parsed
+
+
+def kept_secret(connection: Mapping[str, Any], cluster: MemberCluster | None) -> Secret:
+    credential = credential_of(cluster) if cluster else None
+    allowed = "a token, or a client certificate with its key"
+    if cluster is None or credential is None:
+        raise InvalidManifest.of("token", "required", "Required value: the credentials", allowed)
+    if connection != cluster.connection:
+        message = "Required value: the credentials, since the connection changes"
+        raise InvalidManifest.of("token", "required", message, allowed)
+    try:
+        return decrypt(cluster.uid, credential.ciphertext)
+    except CredentialsUnreadable as error:
+        raise InvalidManifest.of("token", "required", f"Required value: {error}", allowed) from error
+
+
+def check_connection(parsed: ParsedConnection, *, kinds: Kinds = ()) -> tuple[CheckStep, ...]:
+    """Return the steps of the check, at most ten seconds; no transaction may be open.
+
+    `kinds`: (apiVersion, kind) of what is placed on the cluster.
+    """
+    values = parsed.secret.values if parsed.secret else {}
+    connection = parse_connection(parsed.connection)
+    try:
+        client = open_client(connection, lambda: values)
+    except DriverUnavailable as error:
+        return (CheckStep("address", False, str(error)),)
+    try:
+        check = ConnectionCheck(client.connection, client.secret, client, rules=address_rules(), kinds=kinds)
+        return check.run()
+    finally:
+        client.close()
+
+
+def check_stored_connection(name: str, *, kinds: Kinds = ()) -> tuple[CheckStep, ...]:
+    """Check the connection that a cluster has. Raise UnknownClusterError, NoConnectionError."""
+    cluster = connected_cluster(name)
+    credential = credential_of(cluster)
+    secret = None
+    if credential:
+        try:
+            secret = decrypt(cluster.uid, credential.ciphertext)
+        except CredentialsUnreadable as error:
+            return (CheckStep("credentials", False, str(error), "Set the credentials again"),)
+    return check_connection(ParsedConnection(cluster.connection, secret), kinds=kinds)
+
+
+def connected_cluster(name: str) -> MemberCluster:
+    """Return a cluster with a connection. Raise UnknownClusterError, NoConnectionError."""
+    cluster = _cluster(name)
+    if cluster.driver != KUBERNETES:
+        raise NoConnectionError(name)
+    return cluster
+
+
+def _cluster(name: str) -> MemberCluster:
+    cluster = MemberCluster.objects.select_related("credential").filter(name=name).first()
+    if cluster is None:
+        raise UnknownClusterError(name)
+    return cluster
+
+
+def set_connection(
+    name: str,
+    wanted: ConnectionInput,
+    *,
+    by: User | None,
+    now: datetime,
+    kinds: Kinds = (),
+    confirmed: bool = False,
+    joins: bool = False,
+    expected: int | None = None,
+) -> SavedConnection:
+    """Check a connection and save it with its secret; the network is used before the transaction.
+
+    `confirmed`: save it although the check fails. `joins`: a cluster that is not there joins the fleet. Raise
+    InvalidManifest, ConnectionCheckFailed, ConnectionNotAllowed, UnknownClusterError, RevisionConflict.
+    """
+    cluster = MemberCluster.objects.select_related("credential").filter(name=name).first()
+    if cluster is None and not joins:
+        raise UnknownClusterError(name)
+    _refuse_unsuitable(cluster, joins=joins)
+    parsed = parse_input(wanted, cluster=cluster, now=now)
+    steps = check_connection(parsed, kinds=kinds)
+    if not confirmed and not is_passed(steps):
+        raise ConnectionCheckFailed(steps)
+
+    if parsed.secret:
+        keep_keys()
+    with transaction.atomic():
+        lock_fleet()
+        cluster = MemberCluster.objects.select_related("credential").filter(name=name).first()
+        _refuse_unsuitable(cluster, joins=joins)
+        check_revision(CLUSTER, name, expected=expected, revision=cluster.revision if cluster else 0)
+        document = cluster.document if cluster else new_member(name)
+        spec = ClusterSpec(document, driver=KUBERNETES, connection=parsed.connection)
+        upsert_clusters([spec], by=by, now=now)
+        row = _cluster(name)
+        before = credential_of(row)
+        events = [save_secret(row, before, parsed.secret, by=by, now=now)]
+        was_insecure = bool(cluster and cluster.connection.get("insecureTLS"))
+        is_insecure = bool(parsed.connection.get("insecureTLS"))
+        if is_insecure and not was_insecure:
+            events.append(AuditEvent("TLS verification off", CLUSTER, name, revision=row.revision))
+        record_all([one for one in events if one], by=by, now=now)
+    warnings = (INSECURE_WARNING,) if is_insecure else ()
+    return SavedConnection(_cluster(name), steps, warnings, is_new=cluster is None)
+
+
+def _refuse_unsuitable(cluster: MemberCluster | None, *, joins: bool) -> None:
+    if cluster is None:
+        return
+    if joins:
+        raise ConnectionNotAllowed(
+            f"cluster {cluster.name} is in the fleet already; set its connection instead"
+        )
+    if cluster.is_simulated:
+        raise ConnectionNotAllowed(f"cluster {cluster.name} is simulated")
+    if cluster.membership == Membership.LEAVING:
+        raise ConnectionNotAllowed(f"cluster {cluster.name} is leaving the fleet")
+
+
+def connection_facts(cluster: MemberCluster, *, now: datetime) -> dict[str, Any]:
+    """Return what administrators of clusters see of a connection; no secret is among it."""
+    credential = credential_of(cluster)
+    return {
+        **cluster.connection,
+        "insecureTLS": bool(cluster.connection.get("insecureTLS")),
+        "credential": credential
+        and {
+            **(public_facts(credential) or {}),
+            "revision": credential.revision,
+            "setBy": credential.set_by,
+            "setAt": credential.set_at,
+            "rejectedSince": credential.unauthorized_since,
+            "blockedUntil": credential.blocked_until,
+            "renewAt": credential.renew_at,
+            "renewalError": credential.renewal_error,
+            "notice": expiry_notice(credential, now=now),
+        },
+        "warning": INSECURE_WARNING if cluster.connection.get("insecureTLS") else "",
+    }
+
+
+def new_member(name: str) -> dict[str, Any]:
+    """Return the manifest of a cluster that joins by its connection alone."""
+    return {
+        "apiVersion": MEMBER_VERSIONS[0],
+        "kind": MEMBER_KIND,
+        "metadata": {"name": name},
+        "spec": {"identity": {"kind": "ServiceAccount", "name": "fleetui", "namespace": "fleetui-system"}},
+    }
+
+
+def save_secret(
+    row: MemberCluster,
+    before: ClusterCredential | None,
+    secret: Secret | None,
+    *,
+    by: User | None,
+    now: datetime,
+) -> AuditEvent | None:
+    """Save the secret of a connection, or remove that of one without; return the event of a change."""
+    if secret is None:
+        if before:
+            before.delete()
+        return removal_event(row, before) if before else None
+    if before and before.fingerprint == fingerprint(secret):
+        with suppress(CredentialsUnreadable):
+            if decrypt(row.uid, before.ciphertext) == secret:
+                return None
+    shown = public_facts(before)
+    credential = store_secret(row, before, secret, by=by, now=now)
+    return AuditEvent(
+        "credentials set",
+        CLUSTER,
+        row.name,
+        revision=row.revision,
+        before=shown,
+        after=public_facts(credential),
+    )
+
+
+def store_secret(
+    row: MemberCluster,
+    before: ClusterCredential | None,
+    secret: Secret,
+    *,
+    by: User | None,
+    now: datetime,
+) -> ClusterCredential:
+    """Save a secret with what may be shown of it, in the transaction of the operation."""
+    facts = facts_of(secret)
+    values = {
+        "ciphertext": encrypt(row.uid, secret),
+        "revision": before.revision + 1 if before else 1,
+        "kind": facts.kind,
+        "subject": facts.subject,
+        "fingerprint": fingerprint(secret),
+        "expires_at": facts.expires_at,
+        "set_by": actor_name(by),
+        "set_at": now,
+        "unauthorized_count": 0,
+        "unauthorized_since": None,
+        "blocked_until": None,
+        "renew_at": renewal_time(facts),
+        "renewal_error": "",
+        "notified_days": None,
+    }
+    credential, _ = ClusterCredential.objects.update_or_create(cluster=row, defaults=values)
+    return credential
+
+
+def renewal_time(facts: SecretFacts) -> datetime | None:
+    """Return when a token has lived half of its time; None if it is not one that can be renewed."""
+    if facts.service_account is None or facts.issued_at is None or facts.expires_at is None:
+        return None
+    return facts.issued_at + (facts.expires_at - facts.issued_at) / 2
+
+
+def removal_event(row: MemberCluster, credential: ClusterCredential | None) -> AuditEvent:
+    before = public_facts(credential)
+    return AuditEvent("credentials removed", CLUSTER, row.name, revision=row.revision, before=before)
+
+
+@transaction.atomic
+def remove_connection(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> MemberCluster:
+    """Remove connection and secret; the cluster stays in the fleet without a driver.
+
+    Raise UnknownClusterError, NoConnectionError, RevisionConflict.
+    """
+    lock_fleet()
+    row = connected_cluster(name)
+    check_revision(CLUSTER, name, expected=expected, revision=row.revision)
+    credential = credential_of(row)
+    upsert_clusters([ClusterSpec(row.document, driver="")], by=by, now=now)
+    after = _cluster(name)
+    if credential:
+        credential.delete()
+        record_all([removal_event(after, credential)], by=by, now=now)
+    return _cluster(name)

@@ -1,0 +1,161 @@
+"""Renewal of service account tokens, and notices before credentials expire (section 3.3 rule 9)."""
+
+import time
+from datetime import datetime, timedelta
+from functools import partial
+from urllib.parse import quote
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Q
+
+from clusters.credentials import NOTICE_DAYS, days_left, decrypt, expiry_notice, public_facts
+from clusters.drivers.base import DriverError, DriverRejected
+from clusters.drivers.concurrency import NotCalled, call_all
+from clusters.drivers.kubernetes.configuration import parse_connection
+from clusters.kubeconfig import Secret, facts_of
+from clusters.kubernetes_drivers import open_client
+from clusters.models import ClusterCredential, MemberCluster
+from clusters.operations.connection import (
+    ConnectionNotAllowed,
+    connected_cluster,
+    store_secret,
+)
+from clusters.operations.join import CLUSTER
+from fleetui.audit import AuditEvent, record_all
+
+RETRY = timedelta(hours=1)
+CALL_SECONDS = 10.0
+BATCH = 50
+_THREADS, _ROUND_SECONDS = 8, 15.0
+_SHORTEST_TOKEN = 600
+"""Seconds; the API server accepts no shorter lifetime."""
+
+
+def renew_credentials(name: str, *, by: User | None, now: datetime) -> ClusterCredential:
+    """Renew the token of a cluster now.
+
+    Raise UnknownClusterError, NoConnectionError, ConnectionNotAllowed, DriverError.
+    """
+    cluster = connected_cluster(name)
+    credential = ClusterCredential.objects.filter(cluster=cluster).first()
+    if credential is None or credential.renew_at is None:
+        raise ConnectionNotAllowed(f"the credentials of {name} are not a service account token that expires")
+    try:
+        secret = request_token(cluster, credential)
+    except DriverError as error:
+        record_failure(credential, error)
+        raise
+    return save_renewed(cluster, credential, secret, by=by, now=now)
+
+
+def renew_due(*, now: datetime) -> int:
+    """Renew the tokens that have lived half of their time, and return how many.
+
+    One that fails is tried again after an hour.
+    """
+    due = ClusterCredential.objects.filter(renew_at__lte=now)
+    pks = list(due.order_by("renew_at").values_list("pk", flat=True)[:BATCH])
+    if not pks or not due.filter(pk__in=pks).update(renew_at=now + RETRY):
+        return 0
+    rows = {row.pk: row for row in ClusterCredential.objects.select_related("cluster").filter(pk__in=pks)}
+    calls = {pk: partial(request_token, row.cluster, row) for pk, row in rows.items()}
+    renewed = 0
+    for pk, answer in call_all(calls, threads=_THREADS, seconds=_ROUND_SECONDS, patience=CALL_SECONDS):
+        if isinstance(answer, DriverError):
+            record_failure(rows[pk], answer)
+        elif not isinstance(answer, NotCalled):
+            save_renewed(rows[pk].cluster, rows[pk], answer, by=None, now=now)
+            renewed += 1
+    return renewed
+
+
+def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secret:
+    """Return a new token for the account of the present one, once a call with it succeeded.
+
+    No database is used. Raise DriverUnavailable, DriverRejected.
+    """
+    present = decrypt(cluster.uid, credential.ciphertext)
+    facts = facts_of(present)
+    if facts.service_account is None or facts.issued_at is None or facts.expires_at is None:
+        raise DriverRejected("the token is not one of a service account that expires")
+    namespace, account = facts.service_account
+    seconds = max(_SHORTEST_TOKEN, int((facts.expires_at - facts.issued_at).total_seconds()))
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": seconds},
+    }
+    deadline = time.monotonic() + CALL_SECONDS
+    connection = parse_connection(cluster.connection)
+    client = open_client(connection, lambda: present.values)
+    try:
+        path = (
+            f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(account, safe='')}/token"
+        )
+        answer = client.request("POST", path, body=request, deadline=deadline)
+    finally:
+        client.close()
+    status = answer.body.get("status")
+    token = status.get("token") if answer.status == 201 and isinstance(status, dict) else None
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
+        raise DriverRejected(f"the API server answers {answer.status} to the request for a token")
+    renewed = Secret({"token": token})
+    client = open_client(connection, lambda: renewed.values)
+    try:
+        client.request("GET", "/version", deadline=deadline)
+    finally:
+        client.close()
+    return renewed
+
+
+def record_failure(credential: ClusterCredential, error: DriverError) -> None:
+    """Record why a token could not be renewed."""
+    rows = ClusterCredential.objects.filter(pk=credential.pk, revision=credential.revision)
+    rows.update(renewal_error=str(error)[:200])
+
+
+@transaction.atomic
+def save_renewed(
+    cluster: MemberCluster, credential: ClusterCredential, secret: Secret, *, by: User | None, now: datetime
+) -> ClusterCredential:
+    """Save a renewed token, unless the credentials were replaced or removed meanwhile."""
+    present = ClusterCredential.objects.select_for_update().filter(pk=credential.pk).first()
+    if present is None or present.revision != credential.revision:
+        return present or credential
+    saved = store_secret(cluster, present, secret, by=by, now=now)
+    event = AuditEvent(
+        "credentials renewed",
+        CLUSTER,
+        cluster.name,
+        revision=cluster.revision,
+        before=public_facts(credential),
+        after=public_facts(saved),
+    )
+    record_all([event], by=by, now=now)
+    return saved
+
+
+def notify_expiring(*, now: datetime) -> int:
+    """Record an event 14, 7 and 1 days before credentials expire that are not renewed; return how many."""
+    due = Q()
+    for threshold in NOTICE_DAYS:
+        is_new = Q(notified_days=None) | Q(notified_days__gt=threshold)
+        due |= Q(expires_at__lte=now + timedelta(days=threshold)) & is_new
+    is_renewed = Q(renew_at__isnull=False, renewal_error="")
+    rows = ClusterCredential.objects.filter(due).exclude(is_renewed).select_related("cluster")
+    events = []
+    for row in rows.order_by("pk")[:BATCH]:
+        days = days_left(row, now=now)
+        ClusterCredential.objects.filter(pk=row.pk, revision=row.revision).update(notified_days=days)
+        events.append(
+            AuditEvent(
+                "credentials expiring",
+                CLUSTER,
+                row.cluster.name,
+                revision=row.cluster.revision,
+                after={**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)},
+            )
+        )
+    record_all(events, by=None, now=now)
+    return len(events)

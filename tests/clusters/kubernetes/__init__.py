@@ -1,0 +1,1 @@
+"""Tests of the driver of real Kubernetes clusters."""

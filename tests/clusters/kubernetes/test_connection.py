@@ -1,0 +1,394 @@
+"""Connections: the check before saving, events, kept and removed secrets, renewal, notices."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from clusters import kubernetes_drivers
+from clusters.credentials import decrypt
+from clusters.drivers.base import DriverRejected
+from clusters.drivers.registry import KUBERNETES
+from clusters.kubernetes_drivers import DriverCache
+from clusters.models import ClusterCredential, MemberCluster
+from clusters.operations.connection import (
+    INSECURE_WARNING,
+    ConnectionCheckFailed,
+    ConnectionInput,
+    ConnectionNotAllowed,
+    NoConnectionError,
+    SavedConnection,
+    check_stored_connection,
+    remove_connection,
+    set_connection,
+)
+from clusters.operations.credential_renewal import (
+    expiry_notice,
+    notify_expiring,
+    renew_credentials,
+    renew_due,
+)
+from clusters.operations.edit import UnknownClusterError
+from clusters.operations.leave import leave
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.concurrency import RevisionConflict
+from fleetui.models import Event
+from tests.clusters.kubernetes.certificates import authority
+from tests.clusters.kubernetes.servers import LocalServer, Member, serve
+from tests.clusters.kubernetes.test_kubeconfig import encode, token_of
+from tests.rows import joined, simulated
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+TOKEN = "marker-token"
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
+
+
+@pytest.fixture
+def member() -> Member:
+    return Member()
+
+
+@pytest.fixture
+def server(member: Member) -> Iterator[LocalServer]:
+    with serve(member) as found:
+        yield found
+
+
+def fields_of(server: LocalServer, /, **changes: Any) -> ConnectionInput:
+    return ConnectionInput(fields={"server": server.url, "ca": authority().pem, "token": TOKEN, **changes})
+
+
+def save(wanted: ConnectionInput, name: str = "member", **options: Any) -> SavedConnection:
+    return set_connection(name, wanted, by=None, now=NOW, **options)
+
+
+def credential() -> ClusterCredential:
+    return ClusterCredential.objects.select_related("cluster").get()
+
+
+def events(verb: str) -> list[tuple[Any, Any]]:
+    return list(Event.objects.filter(verb=verb).order_by("pk").values_list("before", "after"))
+
+
+def account_token(*, lifetime: timedelta = timedelta(days=30), age: timedelta = timedelta()) -> str:
+    issued = NOW - age
+    return token_of(
+        sub="system:serviceaccount:fleetui-system:fleetui",
+        iat=int(issued.timestamp()),
+        exp=int((issued + lifetime).timestamp()),
+    )
+
+
+def test_a_connection_is_checked_and_saved(server: LocalServer) -> None:
+    joined("member")
+
+    saved = save(fields_of(server))
+
+    steps = {one.step: (one.ok, one.message) for one in saved.steps}
+    assert list(steps)[:5] == ["address", "TCP", "TLS", "version", "authentication"]
+    assert all(ok for ok, _ in steps.values())
+    assert steps["address"] == (True, "127.0.0.1 is 127.0.0.1")
+    assert steps["version"] == (True, "Kubernetes v1.30.1")
+    assert steps["TLS"][1].startswith("certificate of member, issued by test, valid until ")
+    assert steps["create configmaps in fleetui-system"] == (True, "allowed")
+    assert "list nodes" in steps
+    assert (saved.cluster.driver, saved.cluster.connection) == (
+        KUBERNETES,
+        {"server": server.url, "ca": authority().pem},
+    )
+    row = credential()
+    assert decrypt(row.cluster.uid, row.ciphertext).values == {"token": TOKEN}
+    facts = {"kind": "token", "subject": "", "fingerprint": row.fingerprint, "expiresAt": None}
+    assert events("credentials set") == [(None, facts)]
+
+
+def test_a_kubeconfig_gives_the_same(server: LocalServer) -> None:
+    joined("member")
+    document = {
+        "current-context": "other",
+        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [
+            {
+                "name": "c",
+                "cluster": {"server": server.url, "certificate-authority-data": encode(authority().pem)},
+            }
+        ],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+    }
+
+    saved = save(ConnectionInput(kubeconfig=json.dumps(document), context="main"))
+
+    assert saved.cluster.connection == {"server": server.url, "ca": authority().pem}
+    document["clusters"] = [{"name": "c", "cluster": {"server": "https://169.254.169.254"}}]
+    with pytest.raises(InvalidManifest) as error:
+        save(ConnectionInput(kubeconfig=json.dumps(document), context="main"))
+    (fault,) = error.value.faults
+    assert (fault.path, fault.code) == ("kubeconfig.clusters[0].cluster.server", "address-not-allowed")
+    assert "169.254.169.254" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("a: &a [1, 1]\nb: *a\n" * 2, "duplicate"),
+        ("x" * (256 * 1024 + 1), "too-large"),
+        ("{", "bad-syntax"),
+        ("a: 1\n---\nb: 1\n", "wrong-type"),
+        ("- 1", "wrong-type"),
+    ],
+)
+def test_texts_that_are_no_kubeconfig(text: str, code: str) -> None:
+    joined("member")
+    with pytest.raises(InvalidManifest) as error:
+        save(ConnectionInput(kubeconfig=text))
+    assert error.value.faults[0].code == code
+
+
+def test_a_yaml_bomb_is_refused() -> None:
+    joined("member")
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(InvalidManifest):
+        save(ConnectionInput(kubeconfig="\n".join(lines)))
+
+
+def test_a_cluster_may_join_by_its_connection(server: LocalServer) -> None:
+    with pytest.raises(UnknownClusterError):
+        save(fields_of(server), name="new")
+
+    saved = save(fields_of(server), name="new", joins=True)
+
+    assert saved.is_new
+    assert saved.cluster.membership == "joining"
+    with pytest.raises(ConnectionNotAllowed, match="in the fleet already"):
+        save(fields_of(server), name="new", joins=True)
+
+
+def test_a_failed_check_saves_only_after_confirmation(server: LocalServer, member: Member) -> None:
+    joined("member")
+    member.denied = {"list nodes", "list pods"}
+
+    with pytest.raises(ConnectionCheckFailed) as error:
+        save(fields_of(server))
+    assert [one.step for one in error.value.steps if not one.ok] == ["list nodes", "list pods"]
+    assert not ClusterCredential.objects.exists()
+    assert MemberCluster.objects.get().driver == ""
+
+    assert save(fields_of(server), confirmed=True).cluster.driver == KUBERNETES
+    member.denied = {"list pods"}  # not required
+    assert save(fields_of(server, token=TOKEN)).steps
+
+
+def test_steps_after_a_failed_one_are_not_run(server: LocalServer) -> None:
+    joined("member")
+    for changes, failed, rest in (
+        ({"token": "wrong"}, "authentication", 1),
+        ({"ca": authority("other").pem}, "TLS", 3),
+        ({"server": "https://127.0.0.1:1"}, "TCP", 4),
+        ({"server": "https://none.invalid"}, "address", 5),
+    ):
+        with pytest.raises(ConnectionCheckFailed) as error:
+            save(fields_of(server, **changes))
+        steps = error.value.steps
+        assert [one.step for one in steps if one.ok is False] == [failed]
+        assert [one.message for one in steps if one.ok is None] == ["not run"] * rest
+
+
+def test_the_kinds_that_are_placed_are_checked(server: LocalServer, member: Member) -> None:
+    joined("member")
+    member.denied = {"patch deployments"}
+    with pytest.raises(ConnectionCheckFailed) as error:
+        save(fields_of(server), kinds=[("apps/v1", "Deployment"), ("example.com/v1", "Crontab")])
+
+    failed = {one.step: one.message for one in error.value.steps if one.ok is False}
+    assert failed == {
+        "patch deployments.apps": "not allowed",
+        "Crontab in example.com/v1": "the cluster serves no Crontab in example.com/v1",
+    }
+
+
+def test_the_stored_connection_is_checked(server: LocalServer, member: Member) -> None:
+    joined("member")
+    with pytest.raises(NoConnectionError):
+        check_stored_connection("member")
+    save(fields_of(server))
+    member.tokens = set()
+
+    steps = check_stored_connection("member")
+    assert [one.step for one in steps if one.ok is False] == ["authentication"]
+    with override_settings(CREDENTIAL_KEYS=(("B" * 43 + "="),)):
+        assert [(one.step, one.ok) for one in check_stored_connection("member")] == [("credentials", False)]
+
+
+def test_the_same_again_changes_nothing(server: LocalServer) -> None:
+    joined("member")
+    first = save(fields_of(server))
+
+    for wanted in (fields_of(server), fields_of(server, token="")):
+        again = save(wanted)
+        assert again.cluster.revision == first.cluster.revision
+        assert credential().revision == 1
+    assert len(events("credentials set")) == 1
+
+
+def test_another_server_does_not_get_the_stored_secret(server: LocalServer) -> None:
+    joined("member")
+    save(fields_of(server))
+
+    for changes in ({"server": "https://127.0.0.1:1"}, {"tlsServerName": "other"}):
+        with pytest.raises(InvalidManifest) as error:
+            save(fields_of(server, token="", **changes))
+        assert [(one.path, one.code) for one in error.value.faults] == [("token", "required")]
+
+
+def test_a_new_secret_has_a_new_revision_and_ends_a_block(server: LocalServer, member: Member) -> None:
+    joined("member")
+    save(fields_of(server))
+    ClusterCredential.objects.update(
+        unauthorized_count=2, unauthorized_since=NOW, blocked_until=NOW + timedelta(minutes=5)
+    )
+    member.tokens.add("newer")
+
+    save(fields_of(server, token="newer"))
+
+    row = credential()
+    assert (row.revision, row.unauthorized_count, row.blocked_until) == (2, 0, None)
+    (_, first), (before, after) = events("credentials set")
+    assert before == first
+    assert after["fingerprint"] == row.fingerprint != first["fingerprint"]
+
+
+def test_what_cannot_have_a_connection(server: LocalServer) -> None:
+    simulated("simulated")
+    joined("leaving")
+    leave(["leaving"], by=None, now=NOW)
+    for name in ("simulated", "leaving"):
+        with pytest.raises(ConnectionNotAllowed, match=name):
+            save(fields_of(server), name=name)
+    joined("member")
+    with pytest.raises(RevisionConflict):
+        save(fields_of(server), expected=7)
+
+
+def test_a_connection_is_removed(server: LocalServer) -> None:
+    joined("member")
+    save(fields_of(server))
+    facts = events("credentials set")[0][1]
+
+    row = remove_connection("member", by=None, now=NOW)
+
+    assert (row.driver, row.connection) == ("", {})
+    assert not ClusterCredential.objects.exists()
+    assert events("credentials removed") == [(facts, None)]
+    with pytest.raises(NoConnectionError):
+        remove_connection("member", by=None, now=NOW)
+
+
+@override_settings(ALLOW_INSECURE_TLS=True)
+def test_insecure_tls_warns_and_leaves_an_event() -> None:
+    joined("member")
+    with serve(Member(), pair=authority("other").issue()) as server:
+        saved = save(ConnectionInput(fields={"server": server.url, "insecureTLS": True, "token": TOKEN}))
+
+    assert saved.warnings == (INSECURE_WARNING,)
+    assert len(events("TLS verification off")) == 1
+    tls = next(one for one in saved.steps if one.step == "TLS")
+    assert tls.message == "the certificate of the server was not verified"
+
+
+def test_a_token_is_renewed_after_half_of_its_lifetime(server: LocalServer, member: Member) -> None:
+    old, new = account_token(), account_token(age=-timedelta(days=1))
+    member.tokens, member.issued = {old}, [new]
+    joined("member")
+    save(fields_of(server, token=old))
+    row = credential()
+    assert (row.subject, row.renew_at) == (
+        "system:serviceaccount:fleetui-system:fleetui",
+        NOW + timedelta(days=15),
+    )
+
+    assert renew_due(now=NOW + timedelta(days=14)) == 0
+    assert renew_due(now=NOW + timedelta(days=15)) == 1
+
+    row = credential()
+    assert decrypt(row.cluster.uid, row.ciphertext).values == {"token": new}
+    assert (row.revision, row.renew_at, row.set_by) == (2, NOW + timedelta(days=16), "system")
+    assert member.asked_seconds == [30 * 86_400]
+    ((before, after),) = events("credentials renewed")
+    assert before["fingerprint"] != after["fingerprint"] == row.fingerprint
+
+
+def test_a_renewal_that_is_refused_is_tried_hourly(server: LocalServer, member: Member) -> None:
+    old = account_token()
+    member.tokens, member.denied = {old}, {"create serviceaccounts/token"}
+    joined("member")
+    save(fields_of(server, token=old))
+    later = NOW + timedelta(days=15)
+
+    assert [renew_due(now=later + timedelta(minutes=minutes)) for minutes in (0, 59, 60)] == [0, 0, 0]
+
+    requests = [one for one in server.requests if one.path.endswith("/token")]
+    assert len(requests) == 2
+    row = credential()
+    assert row.renewal_error == "the API server answers 403 to the request for a token"
+    soon = NOW + timedelta(days=29)
+    assert expiry_notice(row, now=soon) == f"cannot renew; expires on {NOW + timedelta(days=30):%Y-%m-%d}"
+    with pytest.raises(DriverRejected):
+        renew_credentials("member", by=None, now=NOW)
+
+
+def test_a_new_token_that_does_not_work_is_not_stored(server: LocalServer, member: Member) -> None:
+    old = account_token()
+    member.tokens, member.issued = {old}, ["does-not-work"]
+    joined("member")
+    save(fields_of(server, token=old))
+    member.tokens = _Fixed({old})
+
+    assert renew_due(now=NOW + timedelta(days=15)) == 0
+
+    row = credential()
+    assert (row.revision, row.renewal_error) == (1, "credentials rejected (401)")
+
+
+class _Fixed(set[str]):
+    def add(self, element: str) -> None:
+        """Forget the new token at once."""
+
+
+def test_notices_fourteen_seven_and_one_day_before_the_expiry() -> None:
+    pair = authority().issue("admin", days=30)
+    joined("member")
+    with serve(Member(), client_ca=authority()) as server:
+        wanted = {
+            "server": server.url,
+            "ca": authority().pem,
+            "certificate": pair.certificate,
+            "key": pair.key,
+        }
+        save(ConnectionInput(fields=wanted), confirmed=True)
+    expires_at = credential().expires_at
+    assert expires_at is not None
+
+    found = [notify_expiring(now=expires_at - timedelta(days=days)) for days in (15, 14, 13, 7, 2, 1, 0)]
+
+    assert found == [0, 1, 0, 1, 0, 1, 0]
+    notices = [after["notice"] for _, after in events("credentials expiring")]
+    assert notices == [f"expires on {expires_at:%Y-%m-%d}"] * 3
+    assert expiry_notice(credential(), now=expires_at) == f"expired on {expires_at:%Y-%m-%d}"
+
+
+def test_a_token_that_is_renewed_gets_no_notice(server: LocalServer, member: Member) -> None:
+    token = account_token(lifetime=timedelta(hours=1))
+    member.tokens = {token}
+    joined("member")
+    save(fields_of(server, token=token))
+
+    assert notify_expiring(now=NOW) == 0

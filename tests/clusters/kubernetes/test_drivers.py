@@ -1,0 +1,256 @@
+"""Drivers of a process: cached by connection and credential, idle sockets, blocks, in-cluster."""
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.test import override_settings
+
+from clusters import kubernetes_drivers
+from clusters.credentials import add_key, encrypt, fingerprint, keep_keys
+from clusters.driver_factory import driver_for
+from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.configuration import parse_connection
+from clusters.drivers.registry import KUBERNETES
+from clusters.kubeconfig import Secret
+from clusters.kubernetes_drivers import MOST_DRIVERS, DriverCache, TokenFile, in_cluster
+from clusters.models import ClusterCredential, MemberCluster
+from tests.clusters.kubernetes.certificates import authority
+from tests.clusters.kubernetes.servers import LocalServer, always, answer, serve, status_body
+from tests.rows import joined
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+TOKEN = "marker-token"
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def drivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverCache]:
+    cache = DriverCache()
+    monkeypatch.setattr(kubernetes_drivers, "drivers", cache)
+    yield cache
+    cache.clear()
+
+
+def connected(server: LocalServer, name: str = "member", *, token: str = TOKEN) -> MemberCluster:
+    cluster = joined(name)
+    cluster.driver, cluster.connection = KUBERNETES, {"server": server.url, "ca": authority().pem}
+    cluster.save()
+    secret = Secret({"token": token})
+    ClusterCredential.objects.create(
+        cluster=cluster,
+        ciphertext=encrypt(cluster.uid, secret),
+        kind=secret.kind,
+        fingerprint=fingerprint(secret),
+        set_by="ana",
+        set_at=NOW,
+    )
+    return again(cluster)
+
+
+def again(cluster: MemberCluster) -> MemberCluster:
+    return MemberCluster.objects.select_related("credential").get(pk=cluster.pk)
+
+
+def beat(cluster: MemberCluster, now: datetime = NOW) -> str:
+    """Observe a cluster once; return the code of the error, "" without one."""
+    try:
+        driver_for(again(cluster), clock=lambda: now).observe(timeout=2.0)
+    except DriverUnavailable as error:
+        return error.code
+    return ""
+
+
+def tokens(server: LocalServer) -> list[str]:
+    return [one.headers["authorization"].removeprefix("Bearer ") for one in server.requests]
+
+
+def ready(link, request, server) -> None:
+    link.sendall(answer(200, raw=b"ok") if request.path == "/readyz" else answer(403, status_body(403)))
+
+
+def test_one_driver_and_one_socket_for_all_calls(drivers: DriverCache) -> None:
+    with serve(ready) as server:
+        cluster = connected(server)
+
+        assert [beat(cluster) for _ in range(3)] == ["", "", ""]
+        assert (len(drivers), server.connections) == (1, 1)
+        assert set(tokens(server)) == {TOKEN}
+        assert server.requests[0].headers["user-agent"].startswith("fleetui/")
+        drivers.clear()
+
+
+def test_another_credential_is_used_by_the_next_call(drivers: DriverCache) -> None:
+    with serve(ready) as server:
+        cluster = connected(server)
+        beat(cluster)
+        newer = encrypt(cluster.uid, Secret({"token": "newer"}))
+        ClusterCredential.objects.update(ciphertext=newer, revision=2)
+
+        beat(cluster)
+
+        assert tokens(server)[-1] == "newer"
+        assert len(drivers) == 1
+        drivers.clear()
+
+
+def test_another_connection_is_another_driver(drivers: DriverCache) -> None:
+    with serve(ready) as first, serve(ready) as second:
+        cluster = connected(first)
+        beat(cluster)
+        cluster.connection = {**cluster.connection, "server": second.url}
+        cluster.save()
+
+        assert beat(cluster) == ""
+        assert second.requests
+        assert len(drivers) == 1
+        drivers.clear()
+
+
+def test_a_rotation_of_keys_needs_no_restart(drivers: DriverCache, tmp_path: Path) -> None:
+    with (
+        override_settings(CREDENTIAL_KEYS=(), CREDENTIAL_KEY_FILE=tmp_path / "credential.keys"),
+        serve(ready) as server,
+    ):
+        keep_keys()
+        cluster = connected(server)
+        assert beat(cluster) == ""
+        add_key()
+        ClusterCredential.objects.update(ciphertext=encrypt(cluster.uid, Secret({"token": TOKEN})))
+        (tmp_path / "credential.keys").write_text((tmp_path / "credential.keys").read_text().split()[0])
+        for one in drivers._cached.values():
+            one.client.close_idle(seconds=0)
+
+        assert beat(cluster) == ""
+        drivers.clear()
+
+
+def test_a_lost_key_is_an_error_of_the_cluster_alone() -> None:
+    with serve(ready) as server:
+        cluster = connected(server)
+        with override_settings(CREDENTIAL_KEYS=(), CREDENTIAL_KEY_FILE=Path("/nowhere/credential.keys")):
+            assert beat(cluster) == "credentials-unreadable"
+        assert server.requests == []
+        ClusterCredential.objects.all().delete()
+        assert beat(cluster) == "credentials-unreadable"
+
+
+def test_the_least_recently_used_leaves_first() -> None:
+    assert MOST_DRIVERS == 2_000
+    with serve(ready) as server:
+        cache = DriverCache(most=2)
+        kubernetes_drivers.drivers = cache
+        rows = [connected(server, f"member-{number}") for number in range(3)]
+        for row in (rows[0], rows[1], rows[0], rows[2]):
+            beat(row)
+
+        assert list(cache._cached) == [rows[0].pk, rows[2].pk]
+        assert sum(one.client.idle_sockets for one in cache._cached.values()) == 2
+        cache.clear()
+
+
+def test_idle_sockets_are_closed_after_twenty_seconds() -> None:
+    now = [0.0]
+    cache = DriverCache(monotonic=lambda: now[0])
+    kubernetes_drivers.drivers = cache
+    with serve(ready) as server:
+        cluster = connected(server)
+        beat(cluster)
+        (cached,) = cache._cached.values()
+
+        now[0] = 19.0
+        cache.close_idle()
+        assert cached.client.idle_sockets == 1
+        now[0] = 20.5
+        cache.close_idle()
+        assert cached.client.idle_sockets == 0
+
+
+def test_two_rejections_block_for_five_minutes_over_all_workers(drivers: DriverCache) -> None:
+    with serve(always(answer(401, status_body(401)))) as server:
+        cluster = connected(server)
+        times = [NOW + timedelta(seconds=seconds) for seconds in (0, 60, 120, 180, 359, 361)]
+
+        assert [beat(cluster, now) for now in times] == ["credentials"] * 6
+        assert len(server.requests) == 3  # the last one, after five minutes, was a call again
+        row = ClusterCredential.objects.get()
+        assert (row.unauthorized_count, row.unauthorized_since) == (3, NOW)
+
+
+def test_a_blocked_call_says_since_when_and_until_when(drivers: DriverCache) -> None:
+    with serve(always(answer(401, status_body(401)))) as server:
+        cluster = connected(server)
+        beat(cluster)
+        beat(cluster)
+        driver = driver_for(again(cluster), clock=lambda: NOW + timedelta(seconds=100))
+
+        with pytest.raises(DriverUnavailable) as error:
+            driver.observe()
+
+    assert str(error.value) == "credentials rejected since 2026-11-22 12:00 UTC; no call until they change"
+    assert error.value.retry_after == 200.0
+
+
+def test_a_success_or_another_credential_ends_the_block(drivers: DriverCache) -> None:
+    answers = [401, 200, 401, 401, 200]
+
+    def behave(link, request, server) -> None:
+        if request.path != "/readyz":
+            link.sendall(answer(403, status_body(403)))
+            return
+        status = answers.pop(0)
+        link.sendall(answer(200, raw=b"ok") if status == 200 else answer(401, status_body(401)))
+
+    with serve(behave) as server:
+        cluster = connected(server)
+
+        assert [beat(cluster) for _ in range(2)] == ["credentials", ""]
+        assert ClusterCredential.objects.get().unauthorized_count == 0
+        assert [beat(cluster) for _ in range(3)] == ["credentials"] * 3
+        newer = encrypt(cluster.uid, Secret({"token": "newer"}))
+        ClusterCredential.objects.update(
+            ciphertext=newer, revision=2, unauthorized_count=0, unauthorized_since=None, blocked_until=None
+        )
+        assert beat(cluster) == ""
+        drivers.clear()
+
+
+def test_threads_share_one_driver(drivers: DriverCache) -> None:
+    with serve(ready) as server:
+        cluster = connected(server)
+        found = [driver_for(cluster) for _ in range(8)]
+        threads = [threading.Thread(target=one.observe) for one in found]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert server.connections <= 4
+        drivers.clear()
+
+
+def test_in_cluster(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text(authority().pem)
+    (tmp_path / "token").write_text("first\n")
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    parsed = parse_connection({"inCluster": True})
+
+    connection, secret = in_cluster(parsed, tmp_path, environ)
+
+    assert connection == replace(parsed, server="https://[fd00::1]:443", ca=authority().pem)
+    assert secret() == {"token": "first"}
+    (tmp_path / "token").write_text("second")
+    os.utime(tmp_path / "token", ns=(1, 1))
+    assert secret() == {"token": "second"}
+
+
+def test_in_cluster_outside_of_a_pod(tmp_path: Path) -> None:
+    with pytest.raises(DriverUnavailable) as error:
+        in_cluster(parse_connection({"inCluster": True}), tmp_path, {})
+    assert error.value.code == "not-in-cluster"
+    with pytest.raises(DriverUnavailable):
+        TokenFile(tmp_path / "token")()

@@ -1,0 +1,80 @@
+"""The order of steps in apply waves."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from clusters.drivers.kubernetes.parallel import WIDTH, Planned, run_each, run_waves
+
+
+def test_second_steps_wait_for_earlier_waves_and_first_steps_do_not() -> None:
+    log: list[str] = []
+    is_read = threading.Event()
+
+    def first(item: str) -> str | Planned[str]:
+        log.append(f"read {item}")
+        if item == "b1":
+            is_read.set()
+
+        def write() -> str:
+            if item == "a":
+                assert is_read.wait(5)  # the read of a later wave did not wait for this write
+            log.append(f"write {item}")
+            return item.upper()
+
+        return Planned(write)
+
+    results = run_waves([["a"], ["b1", "b2"], ["c"]], first, may_start=lambda: True)
+
+    assert sorted(result for _, result in results) == ["A", "B1", "B2", "C"]
+    writes = [line for line in log if line.startswith("write")]
+    assert (writes[0], writes[-1]) == ("write a", "write c")
+
+
+def test_at_most_four_steps_run_at_a_time() -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def step(_: int) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.005)
+        with lock:
+            running -= 1
+
+    run_each(step, range(20))
+
+    assert most == WIDTH
+
+
+def test_what_may_not_start_has_no_result() -> None:
+    left = iter([True, True, False])
+
+    results = run_each(lambda one: one, range(9), may_start=lambda: next(left, False))
+
+    assert [item for item, _ in results] == [0, 1]
+
+
+def test_an_error_is_raised_after_what_had_begun() -> None:
+    ended = []
+
+    def step(number: int) -> None:
+        if number == 0:
+            raise ValueError("broken")
+        time.sleep(0.02)
+        ended.append(number)
+
+    with pytest.raises(ValueError, match="broken"):
+        run_each(step, range(100))
+
+    assert len(ended) <= WIDTH
+    assert threading.active_count() < 70
+
+
+def test_nothing_to_do_is_done() -> None:
+    nothing: Callable[[int], int] = lambda one: one  # noqa: E731
+    assert run_each(nothing, []) == []
+    assert run_waves([[], []], nothing, may_start=lambda: True) == []

@@ -1,0 +1,1 @@
+"""The Kubernetes driver against real API servers; needs the binaries of `make kube`."""
