@@ -35,7 +35,7 @@ def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: St
     moments = [
         datetime.fromisoformat(at)
         for book in books_of(stage)
-        for at, what, _, applied in book["log"]
+        for at, what, applied in book["web"]["log"]
         if (what, applied) == ("applied", version)
     ]
     batches = _batches(sorted(moments))

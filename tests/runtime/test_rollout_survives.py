@@ -53,10 +53,10 @@ def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
 
     running = stage.ask("select distinct applied_version, phase from placements_binding")
     first, second = (row[0] for row in stage.ask("select version from placements_rollout order by number"))
-    books = books_of(stage)
+    books = [book["web"] for book in books_of(stage)]
     assert running == [(second, "available")]
-    assert [book["held"]["web"]["version"] for book in books] == [second] * CLUSTERS
-    assert [dict(book["changes"]) for book in books] == [{f"web {first}": 1, f"web {second}": 1}] * CLUSTERS
+    assert [book["held"]["version"] for book in books] == [second] * CLUSTERS
+    assert [dict(book["changes"]) for book in books] == [{first: 1, second: 1}] * CLUSTERS
     assert _fewest_available([book["log"] for book in books]) >= FLOOR
 
 
@@ -113,9 +113,14 @@ def _say(what: str, stage: Stage) -> None:
 
 
 def books_of(stage: Stage) -> list[dict[str, Any]]:
-    """Return the books that the simulated clusters keep of themselves."""
-    rows: list[tuple[Any, ...]] = list(stage.ask("select content from clusters_simulatedstate"))
-    return [json.loads(row[0]) if isinstance(row[0], str) else row[0] for row in rows]
+    """Return what each simulated cluster keeps by placement: what it holds, its calls and changes."""
+    asked = "select cluster_id, placement_name, content from clusters_simulatedplacement order by 1, 2"
+    books: dict[int, dict[str, Any]] = {}
+    rows: list[tuple[Any, ...]] = list(stage.ask(asked))
+    for cluster, placement, content in rows:
+        kept = json.loads(content) if isinstance(content, str) else content
+        books.setdefault(cluster, {})[placement] = kept
+    return list(books.values())
 
 
 def _fewest_available(logs: list[list[list[str]]]) -> int:
