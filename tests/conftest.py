@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import connection
 from django.test import override_settings
-from pytest_django import DjangoDbBlocker
 from whitenoise import WhiteNoise
 
 from fleetui import task_queue
@@ -103,16 +101,3 @@ def _roles(request: pytest.FixtureRequest) -> None:
 def _nothing_kept() -> None:
     """Drop what the process keeps of the database, as each test has a database of its own."""
     forget_caches()
-
-
-@pytest.fixture(scope="session")
-def empty_hub(
-    django_db_setup: None,  # noqa: ARG001 -- makes the tables
-    django_db_blocker: DjangoDbBlocker,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    """Return a file with the tables and the roles, to be copied for each test."""
-    made = tmp_path_factory.mktemp("hub") / "empty.sqlite3"
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("VACUUM INTO %s", [str(made)])
-    return made
