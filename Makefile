@@ -18,7 +18,8 @@ test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests aga
 	@.ci/test
 
 test-all: test ## `make test`, then what it leaves out: more of the browser, real clusters, tests that compare times
-	@.ci/suite -m nightly
+	@.ci/test-on-servers "not servers"
+	@HYPOTHESIS_PROFILE=full .ci/suite -m "(nightly or hypothesis) and not kubernetes"
 	@.ci/test-on-kubernetes
 	@$(BIN)/python -m pytest -m timing
 

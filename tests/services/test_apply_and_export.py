@@ -15,7 +15,7 @@ from tests.documents import OURS, SHARED
 from tests.rows import all_joined, placement_document, run_due, spec
 from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 EXAMPLES = SHARED / "examples" / "kubefleet"
 PLACEMENT, MEMBER = "ClusterResourcePlacement", "MemberCluster"
@@ -84,6 +84,7 @@ def test_a_placement_and_what_it_selects_come_back_as_they_were(nginx: Path) -> 
     assert_comes_back(nginx)
 
 
+@pytest.mark.servers
 @pytest.mark.skipif(not EXAMPLES.exists(), reason="needs ../shared")
 @pytest.mark.parametrize("name", COVERED)
 def test_the_examples_of_kubefleet_come_back_as_they_were(name: str) -> None:

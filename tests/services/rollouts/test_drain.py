@@ -20,7 +20,7 @@ from tests.rows import pick_n_spec, placement_document, spec
 from tests.services.rollouts.test_evictions import budget
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 FIXED = {"placementType": "PickFixed", "clusterNames": ["c000", "c001"]}
 TOLERATING = {"placementType": "PickAll", "tolerations": [{"operator": "Exists"}]}
@@ -151,6 +151,7 @@ def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
     assert set(steps().values()) == {("leaving", "leaving")}
 
 
+@pytest.mark.servers
 def test_a_killed_worker_leaves_a_drain_that_another_takes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(2, web=spec(), ledger=spec())
     drain("c001", by=None, now=world.now)
@@ -220,6 +221,7 @@ def test_a_staged_placement_waits_for_its_next_run() -> None:
     assert len(world.available()) == 2
 
 
+@pytest.mark.servers
 def test_a_paused_placement_leaves_once_it_is_resumed() -> None:
     world = world_with(2, web=spec())
     operations.pause("web", by=None, now=world.now)

@@ -17,7 +17,7 @@ from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.test_rolling import one_at_a_time
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 WRONG = {"op": "remove", "path": "/spec/nowhere"}
 
 
@@ -51,6 +51,7 @@ def binding(cluster: str) -> Binding:
     return Binding.objects.get(placement__name="web", cluster_name=cluster)
 
 
+@pytest.mark.servers
 def test_an_override_that_does_not_apply_is_told_with_its_path() -> None:
     world = placed()
 

@@ -16,7 +16,7 @@ from tests.rows import member_document, placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import QUICK
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 NAMES = ["c000", "c001", "c002"]
 
 
@@ -109,6 +109,7 @@ def test_s44_rejoined_after_somebody_cleared_it_the_run_places_everything_anew()
     assert world.changes() == 1
 
 
+@pytest.mark.servers
 def test_s44_rejoined_it_needs_a_run_as_there_is_no_way_back_to_rolling_updates() -> None:
     world = LeftWorld()
     world.rejoin()
