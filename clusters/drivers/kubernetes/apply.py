@@ -27,7 +27,7 @@ from clusters.drivers.kubernetes.inventory import (
     write_inventory,
 )
 from clusters.drivers.kubernetes.one_object import ApplyCall, ObjectResult, examine
-from clusters.drivers.kubernetes.parallel import Planned, pool, run_waves
+from clusters.drivers.kubernetes.parallel import Planned, pool, result_of, run_waves
 from clusters.drivers.kubernetes.removal import Removal, remove_entries
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -88,7 +88,7 @@ def _apply(
 ) -> Applied:
     reading = pool().submit(_timed_inventory, access, version.placement, deadline)
     targets, refusals = prepare_targets(access, version, deadline=deadline)
-    inventory, seconds, now = reading.result()
+    inventory, seconds, now = result_of(reading, deadline - access.monotonic())
     reserve = min(max(RESERVE_SECONDS, 3 * seconds), (deadline - now + seconds) / 2)
     stop = deadline - reserve
     check_fence(inventory, version.fence)
@@ -200,7 +200,7 @@ def apply_targets(
     def run(some: Sequence[Target]) -> list[tuple[Target, ObjectResult]]:
         left = [one for one in some if one.ref not in finished]
         waves = [[one for one in left if one.wave == place] for place in range(LAST_WAVE + 1)]
-        return run_waves(waves, first_step, may_start=lambda: call.access.monotonic() < call.last_start)
+        return run_waves(waves, first_step, time_left=call.access.until(call.last_start))
 
     found = {target.ref: result for target, result in run([one for one in targets if not one.is_custom])}
     custom = [one for one in targets if one.is_custom]

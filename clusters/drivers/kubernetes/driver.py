@@ -20,7 +20,7 @@ from clusters.drivers.kubernetes.diff import diff_version
 from clusters.drivers.kubernetes.discovery import ApiClient, Discovery
 from clusters.drivers.kubernetes.inventory import list_inventories
 from clusters.drivers.kubernetes.observation import Cleared, observe_placements, read_health
-from clusters.drivers.kubernetes.parallel import pool
+from clusters.drivers.kubernetes.parallel import pool, result_of
 from clusters.drivers.kubernetes.properties import Readings
 from clusters.drivers.kubernetes.removal import release_placement, remove_placement
 
@@ -91,7 +91,7 @@ class KubernetesDriver:
             version_of=version_of,
         )
         held = list_inventories(self._access, deadline=deadline) if inventory else None
-        problem = health.result()
+        problem = result_of(health, deadline - self._access.monotonic())
         return Observation(
             is_healthy=not problem,
             placements=seen,
