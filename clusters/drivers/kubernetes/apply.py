@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from clusters.drivers.base import (
     Applied,
@@ -43,27 +43,18 @@ POLL_SECONDS = 0.1
 MOST_STARTS = 3
 
 
-@dataclass(slots=True)
-class ApplyProgress:
-    """What earlier calls finished of a version that did not fit into their time; extended by each call.
-
-    Without it, a call to a far cluster would spend its time on verifying what the last one applied.
-    """
-
-    version: str
-    results: dict[ObjectRef, ObjectResult]
-
-
 def apply_version(
     access: MemberAccess,
     version: Version,
     *,
     deadline: float,
-    progress: ApplyProgress,
+    finished: dict[ObjectRef, ObjectResult],
     cleared: Mapping[ObjectRef, tuple[str, str, str]],
 ) -> Applied:
     """Apply a version, and remove what older versions left.
 
+    `finished` has what earlier calls did of a version that did not fit into their time, and is extended:
+    otherwise a call to a far cluster would spend its time on verifying what the last one applied.
     `cleared`: UID, field digest and generation of objects whose drift suspicion proved unfounded. Calling
     again after any crash or error completes the work. Raise DriverUnavailable, DriverPending,
     DriverRejected, DriverFenced.
@@ -72,7 +63,7 @@ def apply_version(
         raise DriverRejected("an apply strategy of type ReportDiff compares and writes nothing")
     for _ in range(MOST_STARTS):
         try:
-            return _apply(access, version, deadline=deadline, progress=progress, cleared=cleared)
+            return _apply(access, version, deadline=deadline, finished=finished, cleared=cleared)
         except InventoryChangedError:
             continue
     raise DriverPending("another call changes the inventory; continuing")
@@ -83,7 +74,7 @@ def _apply(
     version: Version,
     *,
     deadline: float,
-    progress: ApplyProgress,
+    finished: dict[ObjectRef, ObjectResult],
     cleared: Mapping[ObjectRef, tuple[str, str, str]],
 ) -> Applied:
     reading = pool().submit(_timed_inventory, access, version.placement, deadline)
@@ -96,7 +87,7 @@ def _apply(
 
     # A request that `stop` cuts off closes its socket, and the reserve is too short to open another one.
     call = ApplyCall(access, version, ahead.entries, cleared, stop, last_start=stop - reserve / 3)
-    results = apply_targets(call, targets, progress)
+    results = apply_targets(call, targets, finished)
     entries = {**ahead.entries, **{ref: one.entry for ref, one in results.items() if one.entry}}
     refusals += [one.refusal for one in results.values() if one.refusal]
     deferred = [one.ref for one in targets if one.ref not in results or results[one.ref].is_deferred]
@@ -181,10 +172,9 @@ def write_ahead(
 
 
 def apply_targets(
-    call: ApplyCall, targets: Sequence[Target], progress: ApplyProgress
+    call: ApplyCall, targets: Sequence[Target], finished: dict[ObjectRef, ObjectResult]
 ) -> dict[ObjectRef, ObjectResult]:
     """Return the results of the objects that were reached, in the order of apply waves."""
-    finished = progress.results
 
     def first_step(target: Target) -> ObjectResult | Planned[ObjectResult]:
         outcome = examine(call, target)
