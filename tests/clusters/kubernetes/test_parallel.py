@@ -68,7 +68,7 @@ def test_what_has_no_time_left_does_not_begin_and_has_no_result() -> None:
 
     def first(item: str) -> str | Planned[str]:
         log.append(item)
-        return Planned(lambda: item.upper())
+        return Planned(item.upper)
 
     assert run_waves([["a"], ["b"]], first, time_left=lambda: 0.0 if log else 1.0) == []
 
