@@ -14,7 +14,7 @@ from clusters.drivers.base import (
     Version,
 )
 from clusters.drivers.kubernetes.access import MemberAccess, is_cut_off, read_object
-from clusters.drivers.kubernetes.discovery import RefusedError
+from clusters.drivers.kubernetes.discovery import NOT_SERVED, RefusedError
 from clusters.drivers.kubernetes.inventory import (
     MOST_OBJECTS,
     UNDECIDED,
@@ -26,7 +26,7 @@ from clusters.drivers.kubernetes.inventory import (
     read_inventory,
     write_inventory,
 )
-from clusters.drivers.kubernetes.one_object import ApplyCall, ObjectResult, examine
+from clusters.drivers.kubernetes.one_object import DEFERRED, ApplyCall, ObjectResult, examine
 from clusters.drivers.kubernetes.parallel import Planned, pool, result_of, run_waves
 from clusters.drivers.kubernetes.removal import Removal, remove_entries
 from clusters.drivers.kubernetes.targets import (
@@ -198,9 +198,18 @@ def apply_targets(
         definitions = [one for one in targets if (one.ref.group, one.ref.kind) == CUSTOM_RESOURCE_DEFINITION]
         waiting = await_definitions(call, definitions, {**finished, **found})
         ready = [one for one in custom if one.ref.group not in waiting]
-        found |= {target.ref: result for target, result in run(ready)}
+        refused = {_group_of(one) for one in definitions if one.ref in found and found[one.ref].refusal}
+        for target, result in run(ready):
+            is_late = result.refusal and result.refusal.code == NOT_SERVED and target.ref.group not in refused
+            if is_late:  # established a moment ago, and not in discovery yet
+                call.access.discovery.forget(target.ref.group)
+            found[target.ref] = DEFERRED if is_late else result
     every = {**finished, **found}
     return {one.ref: every[one.ref] for one in targets if one.ref in every}
+
+
+def _group_of(definition: Target) -> str:
+    return str((definition.manifest.get("spec") or {}).get("group"))
 
 
 def await_definitions(
@@ -210,7 +219,7 @@ def await_definitions(
     waiting = set()
     until = min(call.stop, call.access.monotonic() + ESTABLISH_SECONDS)
     for target in definitions:
-        group = str((target.manifest.get("spec") or {}).get("group"))
+        group = _group_of(target)
         result = results.get(target.ref)
         if result is None or result.is_deferred:
             waiting.add(group)
