@@ -262,13 +262,19 @@ def find_leftovers(
 
 
 def write_result(access: MemberAccess, inventory: PlacementInventory, *, deadline: float) -> None:
-    """Write the inventory at the end of a call, also where an equal call wrote it meanwhile."""
+    """Write the inventory at the end of a call, also where an equal call wrote it meanwhile.
+
+    Where a newer call did, what this one applied and that one does not know is removed: nothing else would.
+    """
     for _ in range(MOST_STARTS):
         try:
             write_inventory(access, inventory, deadline=deadline)
             return
         except InventoryChangedError:
             current = read_inventory(access, inventory.placement, deadline=deadline)
+            if inventory.fence < current.fence:
+                unknown = [one for one in inventory.entries.values() if one.ref not in current.entries]
+                remove_entries(access, unknown, placement=inventory.placement, stop=deadline)
             check_fence(current, inventory.fence)
             if current.version != inventory.version:
                 break
