@@ -39,11 +39,12 @@ fmt: $(STAMP) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## compare times, and measure the scheduling engine, the console on its database, and tabs that poll it
+bench: $(STAMP) ## compare times, and measure the engine, the console on its database, tabs that poll it, real clusters
 	@$(BIN)/python -m pytest -m timing
 	@$(BIN)/python -m tests.load.bench_engine
 	@$(BIN)/python -m tests.load.bench_console
 	@$(BIN)/python -m tests.load.bench_polling
+	@$(BIN)/python -m tests.load.bench_kubernetes
 
 docs: $(STAMP) ## build the documentation into var/docs; warnings are errors
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs var/docs
