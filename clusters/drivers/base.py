@@ -172,18 +172,6 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """The cluster has applied a whole version; `changed` is False when it had it already.
-
-    `drifts`: what differed under FullComparison although it was applied.
-    """
-
-    version: str
-    changed: bool
-    drifts: tuple[ObjectDiff, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class DiffResult:
     """How the objects on a cluster differ from a version; `failures` could not be compared."""
 
@@ -236,6 +224,20 @@ class PlacementSeen:
     def readiness(self) -> Readiness:
         """Return the readiness of the applied objects; meaningless while `is_applied` is False."""
         return overall_readiness(one.readiness for one in self.unready)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The cluster has applied a whole version; `changed` is False when it had it already.
+
+    `drifts`: what differed under FullComparison although it was applied. `seen`: what the cluster answered
+    about the objects meanwhile, where that saves an observation.
+    """
+
+    version: str
+    changed: bool
+    drifts: tuple[ObjectDiff, ...] = ()
+    seen: PlacementSeen | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

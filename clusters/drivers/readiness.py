@@ -44,7 +44,7 @@ def hint_of(live: Live) -> str:
     if hint := _HINTS.get((group, kind)):
         return hint(live)
     is_custom = "." in group and not group.endswith(".k8s.io")
-    return _custom_resource_hint(live) if is_custom else ""
+    return custom_resource_hint(live) if is_custom else ""
 
 
 def overall_readiness(several: Iterable[Readiness]) -> Readiness:
@@ -152,14 +152,14 @@ def _condition(live: Live, name: str) -> str:
     return str(_condition_entry(live, name).get("status") or "")
 
 
-def _deployment_hint(live: Live) -> str:
+def deployment_hint(live: Live) -> str:
     progressing = _condition_entry(live, "Progressing")
     if progressing.get("status") == "False":
         return _reason_and_message("Progressing is False", progressing)
     return ""
 
 
-def _stateful_set_hint(live: Live) -> str:
+def stateful_set_hint(live: Live) -> str:
     strategy = _of(live, "spec", "updateStrategy")
     has_partition = _number(_of(strategy, "rollingUpdate"), "partition") > 0
     if strategy.get("type") == "OnDelete" or has_partition:
@@ -167,7 +167,7 @@ def _stateful_set_hint(live: Live) -> str:
     return ""
 
 
-def _job_hint(live: Live) -> str:
+def job_hint(live: Live) -> str:
     for name in ("Failed", "Complete"):
         found = _condition_entry(live, name)
         if found.get("status") == "True":
@@ -175,12 +175,12 @@ def _job_hint(live: Live) -> str:
     return ""
 
 
-def _volume_claim_hint(live: Live) -> str:
+def volume_claim_hint(live: Live) -> str:
     phase = _of(live, "status").get("phase") or "Pending"
     return "" if phase == "Bound" else f"not bound: its phase is {phase}"
 
 
-def _pod_hint(live: Live) -> str:
+def pod_hint(live: Live) -> str:
     statuses = _of(live, "status").get("containerStatuses") or ()
     crashing = [
         str(one.get("name"))
@@ -190,11 +190,11 @@ def _pod_hint(live: Live) -> str:
     return f"CrashLoopBackOff: {', '.join(crashing)}" if crashing else ""
 
 
-def _ingress_hint(live: Live) -> str:
+def ingress_hint(live: Live) -> str:
     return "" if _of(live, "status", "loadBalancer").get("ingress") else "no address yet"
 
 
-def _custom_resource_hint(live: Live) -> str:
+def custom_resource_hint(live: Live) -> str:
     """Return the first of the usual conditions that is not as it should be."""
     for name, good in (
         ("Stalled", "False"),
@@ -249,10 +249,10 @@ _JUDGES: Mapping[tuple[str, str], Callable[[Live], ReadinessResult]] = {
     ("policy/v1", "PodDisruptionBudget"): _disruption_budget,
 }
 _HINTS: Mapping[tuple[str, str], Callable[[Live], str]] = {
-    ("apps", "Deployment"): _deployment_hint,
-    ("apps", "StatefulSet"): _stateful_set_hint,
-    ("batch", "Job"): _job_hint,
-    ("", "PersistentVolumeClaim"): _volume_claim_hint,
-    ("", "Pod"): _pod_hint,
-    ("networking.k8s.io", "Ingress"): _ingress_hint,
+    ("apps", "Deployment"): deployment_hint,
+    ("apps", "StatefulSet"): stateful_set_hint,
+    ("batch", "Job"): job_hint,
+    ("", "PersistentVolumeClaim"): volume_claim_hint,
+    ("", "Pod"): pod_hint,
+    ("networking.k8s.io", "Ingress"): ingress_hint,
 }

@@ -141,12 +141,13 @@ def without_secret_values(message: str, manifest: Mapping[str, Any]) -> str:
     if (manifest.get("apiVersion"), manifest.get("kind")) != ("v1", "Secret"):
         return message
     # The longest first: a value can be part of another.
-    for value in sorted(set(_secret_values(manifest)), key=len, reverse=True):
+    for value in sorted(set(secret_values(manifest)), key=len, reverse=True):
         message = message.replace(value, REMOVED_VALUE)
     return message
 
 
-def _secret_values(manifest: Mapping[str, Any]) -> Iterator[str]:
+def secret_values(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of a Secret: plain, base64, and as they stand in a quoted message."""
     for key in ("data", "stringData"):
         values = manifest.get(key)
         for value in values.values() if isinstance(values, Mapping) else ():
@@ -157,4 +158,4 @@ def _secret_values(manifest: Mapping[str, Any]) -> Iterator[str]:
             for form in forms:
                 if form:
                     yield form
-                    yield json.dumps(form)[1:-1]  # as it stands in a quoted message
+                    yield json.dumps(form)[1:-1]

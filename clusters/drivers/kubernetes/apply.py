@@ -19,8 +19,8 @@ from clusters.drivers.kubernetes.inventory import (
     MOST_OBJECTS,
     UNDECIDED,
     Entry,
-    Inventory,
     InventoryChangedError,
+    PlacementInventory,
     find_labelled,
     new_entry,
     read_inventory,
@@ -44,7 +44,7 @@ MOST_STARTS = 3
 
 
 @dataclass(slots=True)
-class Progress:
+class ApplyProgress:
     """What earlier calls finished of a version that did not fit into their time; extended by each call.
 
     Without it, a call to a far cluster would spend its time on verifying what the last one applied.
@@ -59,7 +59,7 @@ def apply_version(
     version: Version,
     *,
     deadline: float,
-    progress: Progress,
+    progress: ApplyProgress,
     cleared: Mapping[ObjectRef, tuple[str, str, str]],
 ) -> Applied:
     """Apply a version, and remove what older versions left.
@@ -83,7 +83,7 @@ def _apply(
     version: Version,
     *,
     deadline: float,
-    progress: Progress,
+    progress: ApplyProgress,
     cleared: Mapping[ObjectRef, tuple[str, str, str]],
 ) -> Applied:
     reading = pool().submit(_timed_inventory, access, version.placement, deadline)
@@ -92,11 +92,11 @@ def _apply(
     reserve = min(max(RESERVE_SECONDS, 3 * seconds), (deadline - now + seconds) / 2)
     stop = deadline - reserve
     check_fence(inventory, version.fence)
-    ahead = _write_ahead(access, inventory, version, targets, deadline=deadline)
+    ahead = write_ahead(access, inventory, version, targets, deadline=deadline)
 
     # A request that `stop` cuts off closes its socket, and the reserve is too short to open another one.
     call = ApplyCall(access, version, ahead.entries, cleared, stop, last_start=stop - reserve / 3)
-    results = _apply_targets(call, targets, progress)
+    results = apply_targets(call, targets, progress)
     entries = {**ahead.entries, **{ref: one.entry for ref, one in results.items() if one.entry}}
     refusals += [one.refusal for one in results.values() if one.refusal]
     deferred = [one.ref for one in targets if one.ref not in results or results[one.ref].is_deferred]
@@ -105,7 +105,7 @@ def _apply(
     if incomplete and not deferred:
         is_lost = version.was_applied or any(one.is_evidence_of_loss for one in results.values())
         try:
-            leftovers, incomplete = _find_leftovers(call, ahead, is_lost=is_lost)
+            leftovers, incomplete = find_leftovers(call, ahead, is_lost=is_lost)
             entries = {**{one.ref: one for one in leftovers}, **entries}
         except DriverUnavailable as error:
             if not is_cut_off(error, access, stop):
@@ -126,7 +126,7 @@ def _apply(
         ahead, entries=entries, incomplete=incomplete, whole=version.id if is_whole else ahead.whole
     ).with_refusals(refusals)
     if after != ahead:
-        _write_result(access, after, deadline=deadline)
+        write_result(access, after, deadline=deadline)
     if deferred:
         raise _pending(targets, results, deferred, removal)
     drifts = tuple(one.drift for one in results.values() if one.drift)
@@ -138,27 +138,29 @@ def _apply(
     return Applied(version.id, changed=is_changed or bool(removal.finished), drifts=drifts)
 
 
-def _timed_inventory(access: MemberAccess, placement: str, deadline: float) -> tuple[Inventory, float, float]:
+def _timed_inventory(
+    access: MemberAccess, placement: str, deadline: float
+) -> tuple[PlacementInventory, float, float]:
     before = access.monotonic()
     inventory = read_inventory(access, placement, deadline=deadline)
     now = access.monotonic()
     return inventory, now - before, now
 
 
-def check_fence(inventory: Inventory, fence: int) -> None:
+def check_fence(inventory: PlacementInventory, fence: int) -> None:
     """Raise DriverFenced where the cluster has seen a newer call."""
     if fence < inventory.fence:
         raise DriverFenced(inventory.placement, inventory.fence)
 
 
-def _write_ahead(
+def write_ahead(
     access: MemberAccess,
-    inventory: Inventory,
+    inventory: PlacementInventory,
     version: Version,
     targets: Sequence[Target],
     *,
     deadline: float,
-) -> Inventory:
+) -> PlacementInventory:
     """Record what this call is going to apply, so that no crash leaves an object that nothing knows of."""
     missing = {
         one.ref: new_entry(one.ref, one.api_version) for one in targets if one.ref not in inventory.entries
@@ -178,8 +180,8 @@ def _write_ahead(
     return write_inventory(access, ahead, deadline=deadline)
 
 
-def _apply_targets(
-    call: ApplyCall, targets: Sequence[Target], progress: Progress
+def apply_targets(
+    call: ApplyCall, targets: Sequence[Target], progress: ApplyProgress
 ) -> dict[ObjectRef, ObjectResult]:
     """Return the results of the objects that were reached, in the order of apply waves."""
     finished = progress.results
@@ -204,14 +206,14 @@ def _apply_targets(
     custom = [one for one in targets if one.is_custom]
     if custom:
         definitions = [one for one in targets if (one.ref.group, one.ref.kind) == CUSTOM_RESOURCE_DEFINITION]
-        waiting = _groups_to_wait_for(call, definitions, {**finished, **found})
+        waiting = await_definitions(call, definitions, {**finished, **found})
         ready = [one for one in custom if one.ref.group not in waiting]
         found |= {target.ref: result for target, result in run(ready)}
     every = {**finished, **found}
     return {one.ref: every[one.ref] for one in targets if one.ref in every}
 
 
-def _groups_to_wait_for(
+def await_definitions(
     call: ApplyCall, definitions: Sequence[Target], results: Mapping[ObjectRef, ObjectResult]
 ) -> set[str]:
     """Wait for the applied definitions, and return the groups of those that are not established."""
@@ -224,13 +226,13 @@ def _groups_to_wait_for(
             waiting.add(group)
         elif result.entry and not result.is_established:
             # Until its conditions are written, discovery does not have the kind.
-            if not _is_established(call, target, until=until):
+            if not await_established(call, target, until=until):
                 waiting.add(group)
             call.access.discovery.forget(group)
     return waiting
 
 
-def _is_established(call: ApplyCall, target: Target, *, until: float) -> bool:
+def await_established(call: ApplyCall, target: Target, *, until: float) -> bool:
     while True:
         try:
             live = read_object(call.access, target.api_version, target.ref, deadline=call.stop)
@@ -247,8 +249,8 @@ def _is_established(call: ApplyCall, target: Target, *, until: float) -> bool:
         time.sleep(POLL_SECONDS)
 
 
-def _find_leftovers(
-    call: ApplyCall, inventory: Inventory, *, is_lost: bool
+def find_leftovers(
+    call: ApplyCall, inventory: PlacementInventory, *, is_lost: bool
 ) -> tuple[list[Entry], tuple[str, ...]]:
     """Return the objects of a lost inventory, and the kinds that could not be listed."""
     if UNDECIDED in inventory.incomplete:
@@ -260,7 +262,7 @@ def _find_leftovers(
     return find_labelled(call.access, inventory.placement, kinds, deadline=call.stop)
 
 
-def _write_result(access: MemberAccess, inventory: Inventory, *, deadline: float) -> None:
+def write_result(access: MemberAccess, inventory: PlacementInventory, *, deadline: float) -> None:
     """Write the inventory at the end of a call, also where an equal call wrote it meanwhile."""
     for _ in range(MOST_STARTS):
         try:

@@ -109,7 +109,13 @@ def find_differences(member: Live, hub: Live) -> Comparison:
     """Compare two cleaned objects; the values of a core Secret are redacted."""
     is_secret = (hub.get("apiVersion"), hub.get("kind")) == ("v1", "Secret")
     fields = list(islice(_walk("", member, hub), MOST_DIFFERENCES + 1))
-    written = [_field_diff(*one, is_secret=is_secret) for one in fields[:MOST_DIFFERENCES]]
+    written = []
+    for path, one, other in fields[:MOST_DIFFERENCES]:
+        if is_secret and path.split("/")[1] in ("data", "stringData"):
+            texts = ["" if side is _ABSENT else REDACTED for side in (one, other)]
+        else:
+            texts = [compact_json(side) for side in (one, other)]
+        written.append(FieldDiff(path, *texts))
     return Comparison(tuple(written), is_truncated=len(fields) > MOST_DIFFERENCES)
 
 
@@ -128,13 +134,7 @@ def _walk(path: str, member: Any, hub: Any) -> Iterator[tuple[str, Any, Any]]:
         yield path or "/", member, hub
 
 
-def _field_diff(path: str, member: Any, hub: Any, *, is_secret: bool) -> FieldDiff:
-    if is_secret and path.split("/")[1] in ("data", "stringData"):
-        return FieldDiff(path, *("" if one is _ABSENT else REDACTED for one in (member, hub)))
-    return FieldDiff(path, _compact(member), _compact(hub))
-
-
-def _compact(value: Any) -> str:
+def compact_json(value: Any) -> str:
     if value is _ABSENT:
         return ""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)[:LONGEST_VALUE]
@@ -208,7 +208,7 @@ def diff_version(
     targets, refusals = prepare_targets(access, version, deadline=deadline)
     failures = [Refusal(one.object, "FailedToReportDiff", one.message) for one in refusals]
     left = [target for target in targets if target.ref not in progress]
-    compare = partial(_diff_object, access, is_full=version.options.comparison == "FullComparison", stop=stop)
+    compare = partial(diff_target, access, is_full=version.options.comparison == "FullComparison", stop=stop)
     for target, outcome in run_each(compare, left, may_start=lambda: access.monotonic() < stop):
         if isinstance(outcome, Refusal):
             failures.append(outcome)
@@ -229,7 +229,7 @@ def diff_version(
 _UNREACHED = "not reached in time"
 
 
-def _diff_object(
+def diff_target(
     access: MemberAccess, target: Target, *, is_full: bool, stop: float
 ) -> ObjectDiff | Refusal | str | None:
     try:

@@ -96,7 +96,7 @@ class Discovery:
         if found is None:
             found = self.load(api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline).get(kind)
         if found is None:
-            others = self._other_versions(api_version, kind, deadline=deadline)
+            others = self.other_versions(api_version, kind, deadline=deadline)
             hint = f"; it serves {', '.join(others)}" if others else ""
             raise KindNotServedError(f"the cluster serves no {kind} in {api_version}{hint}", others)
         if not found.can_be_patched:
@@ -146,7 +146,7 @@ class Discovery:
             )
         )
 
-    def _other_versions(self, api_version: str, kind: str, *, deadline: float) -> tuple[str, ...]:
+    def other_versions(self, api_version: str, kind: str, *, deadline: float) -> tuple[str, ...]:
         group, _, version = api_version.rpartition("/")
         if not group:
             return ()

@@ -15,7 +15,7 @@ from clusters.drivers.base import (
     Version,
 )
 from clusters.drivers.kubernetes.access import MemberAccess
-from clusters.drivers.kubernetes.apply import Progress, apply_version
+from clusters.drivers.kubernetes.apply import ApplyProgress, apply_version
 from clusters.drivers.kubernetes.diff import diff_version
 from clusters.drivers.kubernetes.discovery import ApiClient, Discovery
 from clusters.drivers.kubernetes.inventory import list_inventories
@@ -36,7 +36,7 @@ class KubernetesDriver:
     ) -> None:
         self._access = MemberAccess(client, Discovery(client, monotonic), hub_id, monotonic)
         self._readings = Readings(client, server, monotonic)
-        self._progress: dict[tuple[str, str], tuple[float, Progress]] = {}
+        self._progress: dict[tuple[str, str], tuple[float, ApplyProgress]] = {}
         self._compared: dict[tuple[str, str], tuple[float, dict[ObjectRef, ObjectDiff | None]]] = {}
         self._cleared: dict[str, Cleared] = {}
         self._fences: dict[str, int] = {}
@@ -47,9 +47,9 @@ class KubernetesDriver:
         self._check_fence(version.placement, version.fence)
         now = self._access.monotonic()
         key = version.placement, version.id
-        at, progress = self._progress.pop(key, (0.0, Progress(version.id, {})))
+        at, progress = self._progress.pop(key, (0.0, ApplyProgress(version.id, {})))
         if now - at > KEEP_PROGRESS_SECONDS:
-            progress = Progress(version.id, {})
+            progress = ApplyProgress(version.id, {})
         try:
             applied = apply_version(
                 self._access,

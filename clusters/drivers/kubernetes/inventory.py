@@ -52,9 +52,36 @@ class Entry:
     def api_version(self) -> str:
         return f"{self.ref.group}/{self.version}" if self.ref.group else self.version
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Entry":
+        """Read a record of an inventory. Raise LookupError, TypeError."""
+        return cls(
+            ObjectRef(plain["group"], plain["kind"], plain["namespace"], plain["name"]),
+            plain["version"],
+            plain["uid"],
+            plain["hash"],
+            plain["f"],
+            plain["g"],
+            bool(plain["taken"]),
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "group": self.ref.group,
+            "version": self.version,
+            "kind": self.ref.kind,
+            "namespace": self.ref.namespace,
+            "name": self.ref.name,
+            "uid": self.uid,
+            "hash": self.hash,
+            "f": self.fields,
+            "g": self.generation,
+            "taken": self.is_taken_over,
+        }
+
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class PlacementInventory:
     """The inventory of one placement; `resource_version` is that of the ConfigMap, "" when there is none."""
 
     placement: str
@@ -71,7 +98,7 @@ class Inventory:
     def exists(self) -> bool:
         return bool(self.resource_version)
 
-    def with_refusals(self, refusals: Iterable[Refusal]) -> "Inventory":
+    def with_refusals(self, refusals: Iterable[Refusal]) -> "PlacementInventory":
         """Replace the refusals; what exceeds the limits of an inventory is cut."""
         every = list(refusals)
         kept = tuple(replace(one, message=one.message[:LONGEST_MESSAGE]) for one in every[:MOST_REFUSALS])
@@ -100,7 +127,7 @@ def live_entry(ref: ObjectRef, live: Mapping[str, Any], *, manifest_hash: str = 
     )
 
 
-def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> Inventory:
+def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> PlacementInventory:
     """Return the inventory of a placement, an empty one where there is none.
 
     Raise DriverRejected when it may not be read or belongs to another hub; DriverUnavailable.
@@ -108,13 +135,13 @@ def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> 
     name = inventory_name(access.hub_id, placement)
     answer = access.client.request("GET", f"{_PATH}/{name}", deadline=deadline)
     if answer.status == 404:
-        return Inventory(placement)
+        return PlacementInventory(placement)
     if answer.status != 200:
         raise _rejected(answer, "get")
     return _parsed(answer.body, placement, owner=owner_value(access.hub_id, placement))
 
 
-def list_inventories(access: MemberAccess, *, deadline: float) -> list[Inventory]:
+def list_inventories(access: MemberAccess, *, deadline: float) -> list[PlacementInventory]:
     """Return the inventories of this hub on the cluster. Raise DriverRejected, DriverUnavailable."""
     prefix = owner_value(access.hub_id, "")
     found = []
@@ -127,13 +154,15 @@ def list_inventories(access: MemberAccess, *, deadline: float) -> list[Inventory
     return found
 
 
-def write_inventory(access: MemberAccess, inventory: Inventory, *, deadline: float) -> Inventory:
+def write_inventory(
+    access: MemberAccess, inventory: PlacementInventory, *, deadline: float
+) -> PlacementInventory:
     """Write an inventory that was read before, and return it as it is now.
 
     Raise InventoryChangedError when it was written meanwhile; DriverRejected, DriverUnavailable.
     """
     name = inventory_name(access.hub_id, inventory.placement)
-    body = _document(access, inventory)
+    body = inventory_document(access, inventory)
     path = f"{_PATH}/{name}"
 
     def apply(where: str, content: Mapping[str, Any]) -> Response:
@@ -219,7 +248,7 @@ def _rejected(answer: Response, verb: str) -> DriverRejected | DriverUnavailable
     return DriverRejected(f"could not {verb} the inventory: {message}{hint}", code="InventoryRefused")
 
 
-def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> Inventory:
+def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> PlacementInventory:
     """Read a ConfigMap. Raise DriverRejected when it belongs to another hub."""
     metadata = body.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
@@ -229,16 +258,16 @@ def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> Inventory
         raise DriverRejected(message, code="OwnedByAnotherHub")
     try:
         content = json.loads((body.get("data") or {}).get("inventory") or "")
-        entries = [_entry_of(one) for one in content["objects"]]
+        entries = [Entry.from_plain(one) for one in content["objects"]]
         refusals = tuple(
             Refusal(ObjectRef(*map(str, one[:4])), str(one[4]), str(one[5])) for one in content["refusals"]
         )
         fence = int(annotations.get(FENCE) or 0)
     except (ValueError, LookupError, TypeError):  # edited by hand: as good as lost
-        return Inventory(
+        return PlacementInventory(
             placement, incomplete=(UNDECIDED,), resource_version=str(metadata["resourceVersion"])
         )
-    return Inventory(
+    return PlacementInventory(
         placement,
         str(content.get("version") or ""),
         str(content.get("whole") or ""),
@@ -251,19 +280,7 @@ def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> Inventory
     )
 
 
-def _entry_of(plain: Mapping[str, Any]) -> Entry:
-    return Entry(
-        ObjectRef(plain["group"], plain["kind"], plain["namespace"], plain["name"]),
-        plain["version"],
-        plain["uid"],
-        plain["hash"],
-        plain["f"],
-        plain["g"],
-        bool(plain["taken"]),
-    )
-
-
-def _document(access: MemberAccess, inventory: Inventory) -> dict[str, Any]:
+def inventory_document(access: MemberAccess, inventory: PlacementInventory) -> dict[str, Any]:
     name = inventory_name(access.hub_id, inventory.placement)
     refs = [entry.ref for entry in inventory.entries.values()]
     kinds = {f"{ref.kind}.{ref.group}" if ref.group else ref.kind for ref in refs}
@@ -272,7 +289,7 @@ def _document(access: MemberAccess, inventory: Inventory) -> dict[str, Any]:
         "v": 1,
         "version": inventory.version,
         "whole": inventory.whole,
-        "objects": [_plain(entry) for entry in inventory.entries.values()],
+        "objects": [entry.to_plain() for entry in inventory.entries.values()],
         "refusals": [
             [
                 *(getattr(one.object, key) for key in ("group", "kind", "namespace", "name")),
@@ -300,18 +317,3 @@ def _document(access: MemberAccess, inventory: Inventory) -> dict[str, Any]:
         metadata["resourceVersion"] = inventory.resource_version
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"inventory": text}}
-
-
-def _plain(entry: Entry) -> dict[str, Any]:
-    return {
-        "group": entry.ref.group,
-        "version": entry.version,
-        "kind": entry.ref.kind,
-        "namespace": entry.ref.namespace,
-        "name": entry.ref.name,
-        "uid": entry.uid,
-        "hash": entry.hash,
-        "f": entry.fields,
-        "g": entry.generation,
-        "taken": entry.is_taken_over,
-    }

@@ -24,7 +24,7 @@ from clusters.drivers.kubernetes.diff import (
     object_diff,
 )
 from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
-from clusters.drivers.kubernetes.inventory import Entry, Inventory, read_inventory
+from clusters.drivers.kubernetes.inventory import Entry, PlacementInventory, read_inventory
 from clusters.drivers.kubernetes.parallel import run_each
 from clusters.drivers.kubernetes.targets import OWNER, Target, owner_value, prepare_targets
 from clusters.drivers.readiness import AVAILABLE, Readiness, hint_of, readiness_of
@@ -87,18 +87,18 @@ def observe_placements(
     sightings = [
         sighting
         for _, sighting in run_each(
-            lambda one: _sight(access, one[0], one[1], known[one[0]], deadline=deadline), objects
+            lambda one: sight_object(access, one[0], one[1], known[one[0]], deadline=deadline), objects
         )
     ]
-    drifts = _confirm(access, sightings, inventories, known, version_of=version_of, deadline=deadline)
+    drifts = confirm_drifts(access, sightings, inventories, known, version_of=version_of, deadline=deadline)
     return tuple(
-        _placement_seen(inventory, [one for one in sightings if one.placement == name], drifts)
+        placement_seen(inventory, [one for one in sightings if one.placement == name], drifts)
         for name in placements
         if (inventory := inventories.get(name))
     )
 
 
-def _sight(
+def sight_object(
     access: MemberAccess, placement: str, entry: Entry, known: Cleared, *, deadline: float
 ) -> Sighting:
     try:
@@ -121,10 +121,10 @@ def _sight(
     return Sighting(placement, entry, live, suspect=(entry.uid, *state) if is_suspect else None)
 
 
-def _confirm(
+def confirm_drifts(
     access: MemberAccess,
     sightings: Iterable[Sighting],
-    inventories: Mapping[str, Inventory],
+    inventories: Mapping[str, PlacementInventory],
     known: Mapping[str, Cleared],
     *,
     version_of: Callable[[str], Version | None] | None,
@@ -173,8 +173,8 @@ def _compare(
     return object_diff(target, live, found) if found.fields else None
 
 
-def _placement_seen(
-    inventory: Inventory,
+def placement_seen(
+    inventory: PlacementInventory,
     sightings: Sequence[Sighting],
     drifts: Mapping[tuple[str, ObjectRef], ObjectDiff],
 ) -> PlacementSeen:

@@ -149,34 +149,34 @@ def _examine(call: ApplyCall, target: Target) -> Outcome:
     record = call.records.get(target.ref)
     is_ours = annotations.get(OWNER) == call.owner
     if not is_ours:
-        _check_takeover(call, target, live)
+        check_takeover(call, target, live)
         return _planned_patch(call, target, live, is_taken_over=True)
 
     is_loss = record is None or not record.uid
     is_taken_over = annotations.get(TAKEN_OVER) == "true"
-    if record and options.comparison == "PartialComparison" and _is_unchanged(call, target, record, live):
+    if record and options.comparison == "PartialComparison" and is_unchanged(call, target, record, live):
         entry = live_entry(target.ref, live, manifest_hash=target.hash)
         return ObjectResult(entry, is_established=_is_established(target, live))
     if options.when_to_apply == "IfNotDrifted" and annotations.get(MANIFEST_HASH) == target.hash:
-        _refuse_drift(call, target, live)
+        refuse_drift(call, target, live)
     return _planned_patch(call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
 
 
 def _planned_patch(
     call: ApplyCall, target: Target, live: Live | None, *, is_taken_over: bool, is_loss: bool = False
 ) -> Planned[ObjectResult]:
-    step = partial(_patch, call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
+    step = partial(apply_object, call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
     return Planned(lambda: _as_outcome(call, target, step))
 
 
-def _is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> bool:
+def is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> bool:
     if (record.hash, record.uid) != (target.hash, live["metadata"].get("uid")):
         return False
     seen = managed_fields_digest(live), generation_of(live)
     return seen == (record.fields, record.generation) or call.cleared.get(target.ref) == (record.uid, *seen)
 
 
-def _check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
+def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
     """Raise RefusedError where an object that is not ours may not be taken over."""
     options, metadata = call.version.options, live["metadata"]
     owner = str((metadata.get("annotations") or {}).get(OWNER) or "")
@@ -210,7 +210,7 @@ def _compare(call: ApplyCall, target: Target, live: Live, *, code: str) -> Compa
         raise RefusedError(code, error.message) from error
 
 
-def _refuse_drift(call: ApplyCall, target: Target, live: Live) -> None:
+def refuse_drift(call: ApplyCall, target: Target, live: Live) -> None:
     found = _compare(call, target, live, code="FailedToRunDriftDetection")
     if found.fields:
         code = "FoundDriftsInDegradedMode" if found.is_degraded else "FoundDrifts"
@@ -218,7 +218,7 @@ def _refuse_drift(call: ApplyCall, target: Target, live: Live) -> None:
         raise DifferencesError(code, message, object_diff(target, live, found), is_drift=True)
 
 
-def _patch(
+def apply_object(
     call: ApplyCall, target: Target, live: Live | None, *, is_taken_over: bool, is_loss: bool
 ) -> ObjectResult:
     options = call.version.options
@@ -233,11 +233,13 @@ def _patch(
         resource_version=guard,
     )
     query = {"fieldManager": FIELD_MANAGER}
-    if options.type == "ClientSideApply" or options.force or _is_free(live):
+    entries = (live["metadata"].get("managedFields") or ()) if live else ()
+    is_free = {one.get("manager") for one in entries} <= _UNOWNED_MANAGERS
+    if options.type == "ClientSideApply" or options.force or is_free:
         query["force"] = "true"
     answer = patch_object(call.access, target.api_version, target.ref, body, query=query, deadline=call.stop)
     if answer.status not in (200, 201):
-        return _not_applied(call, target, live, answer, has_guard=bool(guard))
+        return interpret_failure(call, target, live, answer, has_guard=bool(guard))
 
     applied = answer.body
     drift = None
@@ -256,12 +258,6 @@ def _patch(
     )
 
 
-def _is_free(live: Live | None) -> bool:
-    """Return whether no other field manager wrote the object."""
-    entries = (live["metadata"].get("managedFields") or ()) if live else ()
-    return {one.get("manager") for one in entries} <= _UNOWNED_MANAGERS
-
-
 def _is_established(target: Target, live: Live) -> bool:
     if (target.ref.group, target.ref.kind) != CUSTOM_RESOURCE_DEFINITION:
         return True
@@ -273,7 +269,7 @@ def _may_recreate(target: Target) -> bool:
     return (target.ref.group, target.ref.kind) == ("batch", "Job") and annotations.get(RECREATE) == "allowed"
 
 
-def _not_applied(
+def interpret_failure(
     call: ApplyCall, target: Target, live: Live | None, answer: Response, *, has_guard: bool
 ) -> ObjectResult:
     """Return what an answer other than success to a PATCH means. Raise RefusedError."""

@@ -70,9 +70,9 @@ class Readings:
             return None
         try:
             steps = (
-                (self.version, self._read_version, VERSION_SECONDS),
-                (self.nodes, self._read_nodes, NODES_SECONDS),
-                (self.pods, self._read_pods, PODS_SECONDS),
+                (self.version, self.read_version, VERSION_SECONDS),
+                (self.nodes, self.read_nodes, NODES_SECONDS),
+                (self.pods, self.read_pods, PODS_SECONDS),
             )
             taken = [self._take(*one, deadline=deadline) for one in steps]
             return self.facts() if any(taken) else None
@@ -117,11 +117,11 @@ class Readings:
         notices = [text for one, text in ((self.nodes, NO_NODES), (self.pods, NO_PODS)) if one.is_forbidden]
         return Facts(properties, usage, "; ".join(notices))
 
-    def _read_version(self, deadline: float) -> str:
+    def read_version(self, deadline: float) -> str:
         answer = self.client.request("GET", "/version", deadline=deadline)
         return str(answer.body.get("gitVersion") or "") if answer.status == 200 else ""
 
-    def _read_nodes(self, deadline: float) -> tuple[int, Totals, Totals]:
+    def read_nodes(self, deadline: float) -> tuple[int, Totals, Totals]:
         count, capacity, allocatable = 0, dict.fromkeys(RESOURCES, 0), dict.fromkeys(RESOURCES, 0)
         for node in self._items("/api/v1/nodes", {}, deadline=deadline):
             count += 1
@@ -130,7 +130,7 @@ class Readings:
             add_quantities(allocatable, status.get("allocatable"))
         return count, capacity, allocatable
 
-    def _read_pods(self, deadline: float) -> Totals:
+    def read_pods(self, deadline: float) -> Totals:
         requested = dict.fromkeys(RESOURCES, 0)
         for pod in self._items("/api/v1/pods", _PODS_QUERY, deadline=deadline):
             for container in (pod.get("spec") or {}).get("containers") or ():

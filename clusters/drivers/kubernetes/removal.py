@@ -26,8 +26,8 @@ from clusters.drivers.kubernetes.diff import is_own_entry
 from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
 from clusters.drivers.kubernetes.inventory import (
     Entry,
-    Inventory,
     InventoryChangedError,
+    PlacementInventory,
     delete_inventory,
     list_inventories,
     read_inventory,
@@ -51,6 +51,7 @@ Step = TypeVar("Step")
 APPLY_FAILED = "ManifestApplyFailed"
 RESERVE_SECONDS = 0.25
 MERGE_PATCH = "application/merge-patch+json"
+_RELEASE_TRIES = 2
 _RELEASED_KINDS = {("", "Namespace"), CUSTOM_RESOURCE_DEFINITION}
 _NAMESPACE_CONDITIONS = (
     "NamespaceContentRemaining",
@@ -93,7 +94,7 @@ class Removal:
 def remove_entries(access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float) -> Removal:
     """Delete the objects of these records in reverse wave order; taken-over namespaces are released."""
     users = _NamespaceUsers(access, placement, stop)
-    end = partial(_delete_one, access, placement=placement, users=users, stop=stop)
+    end = partial(delete_entry, access, placement=placement, users=users, stop=stop)
     return _end_all(access, entries, end, stop=stop)
 
 
@@ -101,7 +102,9 @@ def release_entries(
     access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float
 ) -> Removal:
     """Stop managing the objects of these records."""
-    return _end_all(access, entries, partial(_release_one, access, placement=placement, stop=stop), stop=stop)
+    return _end_all(
+        access, entries, partial(release_entry, access, placement=placement, stop=stop), stop=stop
+    )
 
 
 def remove_placement(access: MemberAccess, placement: str, *, fence: int, deadline: float) -> bool:
@@ -156,8 +159,13 @@ def _end_placement(
 
 
 def _written(
-    access: MemberAccess, inventory: Inventory, entries: Iterable[Entry], *, fence: int, deadline: float
-) -> Inventory:
+    access: MemberAccess,
+    inventory: PlacementInventory,
+    entries: Iterable[Entry],
+    *,
+    fence: int,
+    deadline: float,
+) -> PlacementInventory:
     kept = {one.ref: one for one in entries}
     changed = replace(inventory, version="", whole="", entries=kept, fence=fence)
     return inventory if changed == inventory else write_inventory(access, changed, deadline=deadline)
@@ -204,7 +212,7 @@ def _guarded(access: MemberAccess, entry: Entry, step: Callable[[], Step], *, st
         raise
 
 
-def _delete_one(
+def delete_entry(
     access: MemberAccess, entry: Entry, *, placement: str, users: "_NamespaceUsers", stop: float
 ) -> Ending | Planned[Ending]:
     def read() -> Ending | Planned[Ending]:
@@ -213,16 +221,17 @@ def _delete_one(
             return FINISHED
         if live["metadata"].get("deletionTimestamp"):
             return Ending(waiting=_deletion_message(live))
-        if (entry.ref.group, entry.ref.kind) in _RELEASED_KINDS and _is_taken_over(live):
+        is_taken_over = (live["metadata"].get("annotations") or {}).get(TAKEN_OVER) == "true"
+        if is_taken_over and (entry.ref.group, entry.ref.kind) in _RELEASED_KINDS:
             step = partial(_release, access, entry, live, placement=placement, stop=stop)
         else:
-            step = partial(_delete, access, entry, live, users=users, stop=stop)
+            step = partial(delete_live, access, entry, live, users=users, stop=stop)
         return Planned(lambda: _guarded(access, entry, step, stop=stop))
 
     return _guarded(access, entry, read, stop=stop)
 
 
-def _release_one(
+def release_entry(
     access: MemberAccess, entry: Entry, *, placement: str, stop: float
 ) -> Ending | Planned[Ending]:
     def step() -> Ending:
@@ -239,11 +248,7 @@ def _is_ours(access: MemberAccess, live: Live, placement: str) -> bool:
     return bool(annotations.get(OWNER) == owner_value(access.hub_id, placement))
 
 
-def _is_taken_over(live: Live) -> bool:
-    return (live["metadata"].get("annotations") or {}).get(TAKEN_OVER) == "true"
-
-
-def _delete(
+def delete_live(
     access: MemberAccess, entry: Entry, live: Live, *, users: "_NamespaceUsers", stop: float
 ) -> Ending:
     ref = entry.ref
@@ -279,7 +284,7 @@ def _release(access: MemberAccess, entry: Entry, live: Live, *, placement: str, 
 
     With our entry left, a later takeover by another placement would remove the fields that it does not set.
     """
-    for is_last in (False, True):
+    for _ in range(_RELEASE_TRIES):
         metadata = live["metadata"]
         others = [one for one in metadata.get("managedFields") or () if not is_own_entry(one)]
         changed = {
@@ -299,13 +304,13 @@ def _release(access: MemberAccess, entry: Entry, live: Live, *, placement: str, 
         )
         if answer.status in (200, 404):
             return FINISHED
-        if answer.status != 409 or is_last:
-            break
+        if answer.status != 409:
+            raise RefusedError(APPLY_FAILED, server_message(answer))
         newer = read_object(access, entry.api_version, entry.ref, deadline=stop)
         if newer is None or not _is_ours(access, newer, placement):
             return FINISHED
         live = newer
-    raise RefusedError(APPLY_FAILED, server_message(answer))
+    return Ending(waiting="others change it all the time")
 
 
 class _NamespaceUsers:
@@ -313,7 +318,7 @@ class _NamespaceUsers:
 
     def __init__(self, access: MemberAccess, placement: str, stop: float) -> None:
         self._access, self._placement, self._stop = access, placement, stop
-        self._inventories: list[Inventory] | None = None
+        self._inventories: list[PlacementInventory] | None = None
         self._lock = Lock()
 
     def of(self, namespace: str) -> list[str]:

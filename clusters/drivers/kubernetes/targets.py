@@ -142,7 +142,7 @@ def prepare_targets(
 
     Raise DriverUnavailable.
     """
-    custom = _scopes_of_definitions(version)
+    custom = scopes_of_definitions(version)
     kinds = {(str(one.get("apiVersion")), str(one.get("kind"))) for one in version.manifests}
     # Group versions that the version itself defines are not served before its definitions are applied.
     foreign = sorted({api_version for api_version, kind in kinds if (api_version, kind) not in custom})
@@ -152,7 +152,7 @@ def prepare_targets(
     refusals = []
     for manifest in version.manifests:
         try:
-            target = _target(access, manifest, custom, deadline=deadline)
+            target = parse_target(access, manifest, custom, deadline=deadline)
             if target.ref in targets:
                 raise RefusedError("Duplicated", f"{target.ref} is in the version more than once")
             targets[target.ref] = target
@@ -169,7 +169,7 @@ def _written_ref(manifest: Mapping[str, Any]) -> ObjectRef:
     return ObjectRef(group, str(manifest.get("kind") or ""), metadata.get("namespace") or "", name)
 
 
-def _scopes_of_definitions(version: Version) -> dict[tuple[str, str], bool]:
+def scopes_of_definitions(version: Version) -> dict[tuple[str, str], bool]:
     """Return by (apiVersion, kind) whether what the definitions of a version will serve is namespaced."""
     scopes = {}
     for manifest in version.manifests:
@@ -183,7 +183,7 @@ def _scopes_of_definitions(version: Version) -> dict[tuple[str, str], bool]:
     return scopes
 
 
-def _target(
+def parse_target(
     access: MemberAccess,
     manifest: Mapping[str, Any],
     custom: Mapping[tuple[str, str], bool],

@@ -132,7 +132,10 @@ class SimulatedDriver:
         self._lose_answer(DriverCall.APPLY, timeout)
         if refusals := after.held.refusals if after.held else ():
             raise DriverRejected(f"{len(refusals)} of {len(version.manifests)} objects refused", refusals)
-        return Applied(version.id, changed=before.changes != after.changes)
+        now = self._clock()
+        faults = self._configuration.faults_at(now)
+        seen = placement_seen(version.placement, after.held, faults, now) if after.held else None
+        return Applied(version.id, changed=before.changes != after.changes, seen=seen)
 
     def observe(
         self,

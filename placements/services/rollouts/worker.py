@@ -8,7 +8,7 @@ twice, and late results do no harm. Periods count from the answer, not from the 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 from operator import or_
@@ -28,6 +28,7 @@ from clusters.drivers.base import (
     ObjectRef,
     ObjectSeen,
     Observation,
+    PlacementSeen,
     Version,
 )
 from clusters.drivers.concurrency import NotCalled, call_all
@@ -293,9 +294,11 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
         columns = {"next_call_at": now + pause, "message": str(answer)[:_MESSAGE_LENGTH]}
         return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
     if isinstance(answer, Observation):
-        return _observed(call, answer, now=now, is_busy=is_busy)
+        return _observed(call, answer.of(call.placement), now=now, is_busy=is_busy)
     if binding.phase == Phase.REMOVING:
         return None
+    if isinstance(answer, Applied) and answer.seen:
+        return replace(_observed(call, answer.seen, now=now, is_busy=is_busy), is_applied=True)
     columns = {"phase": Phase.APPLIED, "phase_changed_at": now, "next_call_at": now, "message": ""}
     return CallResult(tuple(columns.items()), is_applied=True)
 
@@ -328,8 +331,9 @@ def next_at_rest(cluster: MemberCluster, now: datetime) -> datetime:
     return now + OBSERVE_AT_REST * 1.5 - past
 
 
-def _observed(call: ClusterCall, observation: Observation, *, now: datetime, is_busy: bool) -> CallResult:
-    binding, seen = call.binding, observation.of(call.placement)
+def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, is_busy: bool) -> CallResult:
+    """Return what follows from the state of a placement on a cluster, observed or answered to an apply."""
+    binding = call.binding
     next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, now)
     columns: dict[str, Any]
     if seen is None or seen.version != binding.applied_version:
@@ -354,11 +358,10 @@ def _observed(call: ClusterCall, observation: Observation, *, now: datetime, is_
             columns["phase_changed_at"] = now
         return CallResult(tuple(columns.items()), outcome=ClusterUpdate.Outcome.AVAILABLE)
     is_timed = seen.readiness is Readiness.NOT_TRACKABLE
+    applied_at = now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
     columns = {
         "phase": Phase.APPLIED,
-        "untrackable_since": (binding.untrackable_since or binding.phase_changed_at or now)
-        if is_timed
-        else None,
+        "untrackable_since": (binding.untrackable_since or applied_at) if is_timed else None,
         "message": "; ".join(f"{one.object}: {one.reason}" for one in seen.unready)[:_MESSAGE_LENGTH],
         "next_call_at": next_call if is_timed else now + OBSERVE_AGAIN,
     }
