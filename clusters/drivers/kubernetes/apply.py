@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from clusters.drivers.base import (
     Applied,
@@ -27,7 +27,7 @@ from clusters.drivers.kubernetes.inventory import (
     write_inventory,
 )
 from clusters.drivers.kubernetes.one_object import ApplyCall, ObjectResult, examine
-from clusters.drivers.kubernetes.parallel import Planned, pool, run_waves
+from clusters.drivers.kubernetes.parallel import Planned, pool, result_of, run_waves
 from clusters.drivers.kubernetes.removal import Removal, remove_entries
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -43,27 +43,18 @@ POLL_SECONDS = 0.1
 MOST_STARTS = 3
 
 
-@dataclass(slots=True)
-class ApplyProgress:
-    """What earlier calls finished of a version that did not fit into their time; extended by each call.
-
-    Without it, a call to a far cluster would spend its time on verifying what the last one applied.
-    """
-
-    version: str
-    results: dict[ObjectRef, ObjectResult]
-
-
 def apply_version(
     access: MemberAccess,
     version: Version,
     *,
     deadline: float,
-    progress: ApplyProgress,
+    finished: dict[ObjectRef, ObjectResult],
     cleared: Mapping[ObjectRef, tuple[str, str, str]],
 ) -> Applied:
     """Apply a version, and remove what older versions left.
 
+    `finished` has what earlier calls did of a version that did not fit into their time, and is extended:
+    otherwise a call to a far cluster would spend its time on verifying what the last one applied.
     `cleared`: UID, field digest and generation of objects whose drift suspicion proved unfounded. Calling
     again after any crash or error completes the work. Raise DriverUnavailable, DriverPending,
     DriverRejected, DriverFenced.
@@ -72,7 +63,7 @@ def apply_version(
         raise DriverRejected("an apply strategy of type ReportDiff compares and writes nothing")
     for _ in range(MOST_STARTS):
         try:
-            return _apply(access, version, deadline=deadline, progress=progress, cleared=cleared)
+            return _apply(access, version, deadline=deadline, finished=finished, cleared=cleared)
         except InventoryChangedError:
             continue
     raise DriverPending("another call changes the inventory; continuing")
@@ -83,12 +74,12 @@ def _apply(
     version: Version,
     *,
     deadline: float,
-    progress: ApplyProgress,
+    finished: dict[ObjectRef, ObjectResult],
     cleared: Mapping[ObjectRef, tuple[str, str, str]],
 ) -> Applied:
     reading = pool().submit(_timed_inventory, access, version.placement, deadline)
     targets, refusals = prepare_targets(access, version, deadline=deadline)
-    inventory, seconds, now = reading.result()
+    inventory, seconds, now = result_of(reading, deadline - access.monotonic())
     reserve = min(max(RESERVE_SECONDS, 3 * seconds), (deadline - now + seconds) / 2)
     stop = deadline - reserve
     check_fence(inventory, version.fence)
@@ -96,7 +87,7 @@ def _apply(
 
     # A request that `stop` cuts off closes its socket, and the reserve is too short to open another one.
     call = ApplyCall(access, version, ahead.entries, cleared, stop, last_start=stop - reserve / 3)
-    results = apply_targets(call, targets, progress)
+    results = apply_targets(call, targets, finished)
     entries = {**ahead.entries, **{ref: one.entry for ref, one in results.items() if one.entry}}
     refusals += [one.refusal for one in results.values() if one.refusal]
     deferred = [one.ref for one in targets if one.ref not in results or results[one.ref].is_deferred]
@@ -181,10 +172,9 @@ def write_ahead(
 
 
 def apply_targets(
-    call: ApplyCall, targets: Sequence[Target], progress: ApplyProgress
+    call: ApplyCall, targets: Sequence[Target], finished: dict[ObjectRef, ObjectResult]
 ) -> dict[ObjectRef, ObjectResult]:
     """Return the results of the objects that were reached, in the order of apply waves."""
-    finished = progress.results
 
     def first_step(target: Target) -> ObjectResult | Planned[ObjectResult]:
         outcome = examine(call, target)
@@ -200,7 +190,7 @@ def apply_targets(
     def run(some: Sequence[Target]) -> list[tuple[Target, ObjectResult]]:
         left = [one for one in some if one.ref not in finished]
         waves = [[one for one in left if one.wave == place] for place in range(LAST_WAVE + 1)]
-        return run_waves(waves, first_step, may_start=lambda: call.access.monotonic() < call.last_start)
+        return run_waves(waves, first_step, time_left=call.access.until(call.last_start))
 
     found = {target.ref: result for target, result in run([one for one in targets if not one.is_custom])}
     custom = [one for one in targets if one.is_custom]

@@ -146,7 +146,8 @@ def prepare_targets(
     kinds = {(str(one.get("apiVersion")), str(one.get("kind"))) for one in version.manifests}
     # Group versions that the version itself defines are not served before its definitions are applied.
     foreign = sorted({api_version for api_version, kind in kinds if (api_version, kind) not in custom})
-    run_each(lambda each: access.discovery.load(each, deadline=deadline), foreign)
+    left = access.until(deadline)
+    run_each(lambda each: access.discovery.load(each, deadline=deadline), foreign, time_left=left)
 
     targets: dict[ObjectRef, Target] = {}
     refusals = []
