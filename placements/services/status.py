@@ -150,8 +150,12 @@ def _cluster(
         status |= {"applicableClusterResourceOverrides": of_clusters} if of_clusters else {}
         status |= {"applicableResourceOverrides": others} if others else {}
     objects = objects_of(binding.failed_objects)
-    if objects and last.sort in ("Applied", "Available") and last.status is Truth.FALSE:
+    if objects and last.sort in ("Applied", "Available", "DiffReported") and last.status is Truth.FALSE:
         status["failedPlacements"] = hub_conditions.failed_objects(objects, last, generation=generation)
+    if drifted := hub_conditions.differing_objects(binding.drifted_objects, is_drift=True):
+        status["driftedPlacements"] = drifted
+    if diffed := hub_conditions.differing_objects(binding.diffed_objects, is_drift=False):
+        status["diffedPlacements"] = diffed
     return status
 
 

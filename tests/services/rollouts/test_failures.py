@@ -10,7 +10,7 @@ from clusters.drivers.readiness import Readiness
 from placements.models import Binding, Placement
 from placements.services.overrides.operations import delete_override, save_override
 from placements.services.placements import save_placement
-from placements.services.rollouts.worker import MOST_OBJECTS, refusal_failure, unready_failure
+from placements.services.rollouts.call_results import MOST_OBJECTS, refusal_failure, unready_failure
 from placements.services.status import status_of
 from tests.rows import all_joined, config_map, decided, pick_n_spec, placement_document, spec
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
