@@ -141,6 +141,10 @@ class MemberCluster(models.Model):
         return self.driver == SIMULATED
 
     @property
+    def has_insecure_tls(self) -> bool:
+        return bool(self.connection.get("insecureTLS"))
+
+    @property
     def annotations(self) -> dict[str, Any]:
         found: dict[str, Any] = self.document.get("metadata", {}).get("annotations") or {}
         return found

@@ -222,6 +222,12 @@ class ClusterSerializer(RowSerializer):
     cordoned = serializers.SerializerMethodField()
     placements = serializers.SerializerMethodField(help_text="The number of its placements.")
 
+    def get_fields(self) -> dict[str, Any]:
+        insecure = serializers.BooleanField(
+            source="has_insecure_tls", help_text="The connection to its API server does not verify TLS."
+        )
+        return {**super().get_fields(), "insecureTLS": insecure}
+
     class Meta:
         model = MemberCluster
         fields = (

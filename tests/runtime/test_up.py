@@ -58,6 +58,7 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
         with capsys.disabled():
             sys.stdout.write(f" [up: ready in {seconds} s] ")
         assert _status(address) == 200
+        assert (folder / "credential.keys").stat().st_mode & 0o777 == 0o600
         eventually(lambda: _has_ticked_since(0, folder))
         before = parts_of(up)
         assert sorted(before) == ["beat", "observer", "web", "worker"]
