@@ -99,6 +99,11 @@ class MemberCluster(models.Model):
         indexes = [
             models.Index(fields=["observe_at"], name="cluster_to_observe"),
             models.Index(fields=["verdict", "name"], name="cluster_by_verdict"),
+            models.Index(
+                fields=["unanswered_since"],
+                condition=models.Q(unanswered_since__isnull=False),
+                name="cluster_not_answering",
+            ),
         ]
         constraints = [
             models.CheckConstraint(condition=~models.Q(name=""), name="cluster_has_name"),

@@ -265,6 +265,8 @@ class HealthCountsSerializer(CamelCaseSerializer):
     applied = serializers.IntegerField()
     available = serializers.IntegerField()
     unreachable = serializers.IntegerField()
+    not_monitored = serializers.IntegerField(help_text="Without a driver nothing is applied.")
+    not_ready = serializers.IntegerField(help_text="Reachable, and cannot be selected.")
     failed = serializers.IntegerField()
 
 

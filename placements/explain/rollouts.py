@@ -221,7 +221,11 @@ def _becoming_available(result: RollingUpdateResult) -> str:
     ]
     clauses += [f"{name} is available" for name in starting]
     clauses += [f"the retry on {name} succeeds" for name in retries]
-    return first_names([*clauses, *(f"{name} reconnects" for name in result.unreachable)])
+    without_driver = {one.cluster for one in result.blocked if one.reason is BlockReason.NOT_MONITORED}
+    clauses += [
+        f"{name} {'gets a driver' if name in without_driver else 'reconnects'}" for name in result.unreachable
+    ]
+    return first_names(clauses)
 
 
 @dataclass(frozen=True, slots=True)

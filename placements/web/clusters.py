@@ -153,7 +153,11 @@ def clusters(request: HttpRequest) -> HttpResponse:
         "count": rows.count()
         if wanted != ClusterFilter()
         else states_counted[ClusterFilterState.ELIGIBLE] + states_counted[ClusterFilterState.NOT_ELIGIBLE],
-        "states": states_counted,
+        "states": {
+            state: count
+            for state, count in states_counted.items()
+            if state is not ClusterFilterState.ELIGIBLE  # a criterion of the scheduler, not a status
+        },
         "order": order,
         "columns": columns,
         "headers": [_header(*head, order=order) for head in heads],
@@ -250,7 +254,8 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
 
 
 STATE_BADGES = {
-    ClusterListState.ELIGIBLE: Badge("ok", "Ready"),
+    ClusterListState.READY: Badge("ok", "Ready"),
+    ClusterListState.NOT_MONITORED: Badge("neutral", "Not monitored"),
     ClusterListState.JOINING: Badge("progress", "Joining"),
     ClusterListState.CORDONED: Badge("attention", "Cordoned"),
     ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),

@@ -48,7 +48,7 @@ from placements.services.filters import (
     placements_matching,
 )
 from placements.services.fleet.queries import stale_placements
-from placements.services.health import health_of
+from placements.services.health import health_of, with_rollouts
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.results import PLACEMENT
@@ -110,7 +110,7 @@ def placements(request: HttpRequest) -> HttpResponse:
         cluster=request.GET.get("cluster", "").strip(),
     )
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
-    page = page_from(request, rows.select_related("staleness_check"), order=order)
+    page = page_from(request, with_rollouts(rows.select_related("staleness_check")), order=order)
     context = {
         "wanted": wanted,
         "rows": placement_rows(page.rows),

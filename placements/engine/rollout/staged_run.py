@@ -354,6 +354,7 @@ class WaitReason(StrEnum):
     REMOVALS = "removals"
     RETRY = "retry"
     UNREACHABLE = "unreachable"
+    NOT_MONITORED = "not-monitored"
 
 
 @dataclass(frozen=True, slots=True)

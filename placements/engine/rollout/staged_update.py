@@ -264,13 +264,17 @@ class StagedPlanner:
         reachable = [step for step in open_steps if self._is_reachable(step)]
         running = tuple(step.name for step in reachable if step.is_running and not step.retry_at)
         retries = {step.name: step.retry_at for step in reachable if step.retry_at}
-        unreachable = tuple(step.name for step in open_steps if not self._is_reachable(step))
+        away = [step.name for step in open_steps if not self._is_reachable(step)]
+        unreachable = tuple(name for name in away if self.state.cluster(name).has_driver)
+        not_monitored = tuple(name for name in away if name not in unreachable)
         if running:
             yield Wait(reason, stage.name, running)
         if retries:
             yield Wait(WaitReason.RETRY, stage.name, tuple(retries), min(retries.values()))
         if unreachable:
             yield Wait(WaitReason.UNREACHABLE, stage.name, unreachable)
+        if not_monitored:
+            yield Wait(WaitReason.NOT_MONITORED, stage.name, not_monitored)
 
     def _not_shown(self, stage: Stage, *, removing: bool) -> Iterator[ClusterStep]:
         """Yield the steps that were started, now or before, and of which the cluster shows nothing yet.

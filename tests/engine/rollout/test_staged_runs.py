@@ -18,6 +18,7 @@ from placements.engine.rollout.staged_run import (
     WaitReason,
 )
 from placements.engine.rollout.state import Phase
+from placements.explain.staged_updates import run_sentences
 from placements.manifests.staged_update import RunState
 from tests.builders import cluster
 from tests.engine.rollout.staged_world import NEW, START, World, begin, seen, stage
@@ -227,6 +228,17 @@ def test_an_unreachable_cluster_is_passed_over_until_it_is_back() -> None:
 
     world.reach("c1", reachable=True)
     assert world.go_on().status is RunStatus.SUCCEEDED
+
+
+def test_a_cluster_without_a_driver_is_not_monitored() -> None:
+    world = of_three(3)
+    without = seen("c1", Phase.NOT_STARTED, "", START, unreachable_since=START)
+    world.clusters["c1"] = replace(without, has_driver=False)
+
+    held = world.go_on(times=20)
+
+    assert held.waits == (Wait(WaitReason.NOT_MONITORED, "all", ("c1",)),)
+    assert run_sentences(held) == ["Not monitored: c1. The run continues once a driver is set."]
 
 
 def test_a_cluster_lost_in_the_middle_keeps_its_place() -> None:
