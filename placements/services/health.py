@@ -2,18 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db.models import (
     Case,
     CharField,
     Count,
-    DurationField,
     Exists,
-    ExpressionWrapper,
     F,
-    IntegerField,
     OuterRef,
     Q,
     QuerySet,
@@ -21,8 +18,9 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.fields.json import KT, KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact
 
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import EligibilityKind
@@ -32,9 +30,6 @@ from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.explain.health import HealthCounts, HealthFacts, PlacementHealth, placement_health
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import parse_placement
-from placements.manifests.policy import PlacementType
-from placements.manifests.strategy import RollingUpdate
 from placements.models import Binding, Placement, Rollout, StagedRun
 
 _TRUE = "True"
@@ -53,6 +48,13 @@ def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
     return healths_of([placement], now=now)[placement.pk]
 
 
+def healths_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
+    """Return the status of each of these placements by name; two queries."""
+    rows = list(with_rollouts(Placement.objects.filter(name__in=names)))
+    found = healths_of(rows, now=now) if rows else {}
+    return {one.name: found[one.pk] for one in rows}
+
+
 def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int, PlacementHealth]:
     """Return the status of each of these placements; one query for those loaded `with_rollouts`, else two."""
     groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -67,19 +69,12 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
 def _groups(placements: Collection[Placement], *, now: datetime) -> QuerySet[Any, dict[str, Any]]:
     """Return the bindings of placements, those alike counted; a cluster without a member is unreachable."""
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    periods: dict[int, list[int]] = defaultdict(list)
-    for one in placements:
-        rolling = parse_placement(one.document).spec.strategy.rolling_update or RollingUpdate()
-        periods[rolling.unavailable_period_seconds].append(one.pk)
-    is_late = Q(pk__in=())
-    for seconds, ids in periods.items():
-        is_late |= Q(placement__in=ids, phase_changed_at__lt=now - timedelta(seconds=seconds))
     rows = Binding.objects.filter(placement__in=[one.pk for one in placements]).annotate(
         member=Coalesce(
             Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1]),
             Value(_UNREACHABLE),
         ),
-        is_late=Case(When(is_late, then=True), default=False),
+        is_late=Case(When(_is_late(now), then=True), default=False),
         noted_started=KT("conditions__RolloutStarted__0"),
         noted_available=KT("conditions__Available__0"),
     )
@@ -121,7 +116,7 @@ def is_degraded(*, now: datetime) -> Q:
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
     is_partly_monitored = _among(not_monitored) & _among(others)
     is_applied_nowhere = _among(not_monitored) & ~_among(others)
-    is_empty = ~_among(bindings) & (Q(number_of_clusters=None) | Q(number_of_clusters=0))
+    is_empty = ~_among(bindings) & Q(Exact(Coalesce("number_of_clusters", "named_count", Value(0)), 0))
     is_suspended = Q(paused_since__isnull=False) | Q(is_stopped=True)
     needs_sync = Q(rollout_observed__lt=F("rollout_generation"))
     return _among(not_removed) | Q(deleting_since=None) & (
@@ -145,15 +140,12 @@ def _among(bindings: QuerySet[Binding]) -> Q:
 
 def _is_not_available(now: datetime) -> Q:
     """Return the condition of bindings that are applied, and not available in time or after their rollout."""
-    path = ("spec", "strategy", "rollingUpdate", "unavailablePeriodSeconds")
-    given: Any = F("placement__document")
-    for key in path:
-        given = KeyTextTransform(key, given)
-    seconds = Coalesce(Cast(given, IntegerField()), Value(RollingUpdate().unavailable_period_seconds))
-    period = ExpressionWrapper(seconds * Value(timedelta(seconds=1)), output_field=DurationField())
-    is_late = Q(phase_changed_at__lt=Value(now) - period)
     is_applied = Q(phase=Phase.APPLIED) & ~Q(conditions__Available__0=_TRUE)
-    return is_applied & (is_late | ~_is_rolling("placement"))
+    return is_applied & (_is_late(now) | ~_is_rolling("placement"))
+
+
+def _is_late(now: datetime) -> Q:
+    return Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
 
 
 def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: Any) -> HealthFacts:
@@ -209,8 +201,5 @@ def _counts(
 
 
 def _wanted(placement: Placement, scheduled: int) -> int:
-    if placement.number_of_clusters is not None:
-        return placement.number_of_clusters
-    if placement.placement_type == PlacementType.PICK_FIXED:
-        return len(parse_placement(placement.document).spec.policy.cluster_names)
-    return scheduled
+    wanted = (placement.number_of_clusters, placement.named_count)
+    return next((number for number in wanted if number is not None), scheduled)

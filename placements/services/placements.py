@@ -6,7 +6,7 @@ be removed (`docs/adr/0009`).
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -36,7 +36,7 @@ from placements.manifests.placement import (
     placement_caveats,
 )
 from placements.manifests.policy import PlacementType, Toleration
-from placements.manifests.strategy import StrategyType
+from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement, PolicySnapshot
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
@@ -181,9 +181,14 @@ def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:
     policy = manifest.spec.policy
     cycle = Cycle(Fleet(), policy, (), manifest.semantics, manifest.spread_options)
     is_pick_n = policy.placement_type is PlacementType.PICK_N
+    is_fixed = policy.placement_type is PlacementType.PICK_FIXED
+    rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
     return {
         "placement_type": policy.placement_type,
         "number_of_clusters": policy.number_of_clusters if is_pick_n else None,
+        "named_count": len(policy.cluster_names) if is_fixed else None,
+        "strategy_type": manifest.spec.strategy.type,
+        "unavailable_period": timedelta(seconds=rolling.unavailable_period_seconds),
         "semantics": manifest.semantics,
         "label_keys_read": list(labels_read(cycle)),
         "property_names_read": list(properties_read(cycle)),

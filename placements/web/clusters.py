@@ -41,6 +41,7 @@ from placements.services.fleet.queries import (
     stale_on,
     with_counts,
 )
+from placements.services.health import healths_named
 from placements.web import badges
 from placements.web.badges import Badge
 from placements.web.events import event_rows
@@ -231,6 +232,8 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
     found = get_object_or_404(MemberCluster, name=name)
     is_cordoned, now = bool(cordoned_among([found])), datetime.now(UTC)
     here = bindings_on(name)
+    bindings = list(here[:BINDINGS_SHOWN])
+    healths = healths_named([one.placement.name for one in bindings], now=now)
     resources = sorted({name for amounts in found.usage.values() for name in amounts})
     sorts = ("capacity", "allocatable", "available")
     context = {
@@ -243,7 +246,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "labels": labels_in(found),
         "taints": taints_in(found),
         "usage": [(name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources],
-        "bindings": here[:BINDINGS_SHOWN],
+        "bindings": [(one, badges.placement_state(healths[one.placement.name])) for one in bindings],
         "placements": here.count(),
         "events": event_rows(
             events_matching(kind="cluster", name=name).order_by("-at", "-id")[:EVENTS_SHOWN]

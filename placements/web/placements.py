@@ -138,7 +138,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
     version = placement_pulse(name)
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
-    found = Placement.objects.filter(name=name).first() if version else None
+    found = with_rollouts(Placement.objects.filter(name=name)).first() if version else None
     if found is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
@@ -169,7 +169,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         if progress
         else "",
         "waves": wave_counts(run.waves) if run else "",
-        "condition": scheduled_condition(found),
+        "condition": scheduled_condition(found, latest),
         "bindings": [
             (one, badges.binding_state(one, is_applied=getattr(one, "has_driver", True))) for one in page.rows
         ],

@@ -13,7 +13,7 @@ from placements.engine.rollout.state import Phase
 from placements.models import Binding, Placement, ResourceSnapshot, ResourceSnapshotPart, Rollout
 from placements.services.pruning import prune_resource_snapshots
 from placements.services.results import PLACEMENT, UnknownPlacementError
-from placements.services.rollout_state import is_staged, load_rollout_context
+from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.workqueue import enqueue_rollout
@@ -183,7 +183,7 @@ def _locked(name: str, expected: int | None) -> Placement:
 def _rolling(name: str, expected: int | None) -> Placement:
     """Return a placement with rolling updates; a staged one has runs with actions of their own."""
     placement = _locked(name, expected)
-    if is_staged(placement) and placement.deleting_since is None:
+    if placement.is_staged and placement.deleting_since is None:
         raise ActionNotAllowed(
             f"{name} is updated by staged runs: stop, resume or retry its run, or start one with an older"
             " resourceSnapshotIndex"
