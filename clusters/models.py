@@ -1,6 +1,8 @@
 """Member clusters, and the counters of changes of the fleet."""
 
+from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from django.db import models
 
@@ -68,6 +70,7 @@ class MemberCluster(models.Model):
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME, unique=True)
+    uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     membership = models.CharField(max_length=8, choices=Membership.choices, default=Membership.JOINING)
@@ -123,6 +126,10 @@ class MemberCluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def created_at(self) -> datetime:
+        return self.joined_at
 
     @property
     def is_eligible(self) -> bool:

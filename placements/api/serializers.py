@@ -225,7 +225,16 @@ class ClusterSerializer(RowSerializer):
     class Meta:
         model = MemberCluster
         fields = (
-            *("name", "revision", "membership", "eligible", "verdict", "verdict_reason", "verdict_since"),
+            *(
+                "name",
+                "uid",
+                "revision",
+                "membership",
+                "eligible",
+                "verdict",
+                "verdict_reason",
+                "verdict_since",
+            ),
             *("joined_at", "heartbeat_at", "driver", "is_demo", "labels", "taints", "cordoned", "placements"),
         )
         extra_kwargs = {"verdict": {"help_text": "Why it cannot be selected; empty when it can."}}
@@ -251,7 +260,7 @@ class ResourceSerializer(RowSerializer):
     class Meta:
         model = Resource
         fields = (
-            *("group", "version", "kind", "namespace", "name", "labels", "revision"),
+            *("group", "version", "kind", "namespace", "name", "uid", "labels", "revision"),
             *("created_at", "updated_at", "is_demo"),
         )
 
@@ -294,6 +303,7 @@ class PlacementSerializer(RowSerializer):
         fields = (
             *(
                 "name",
+                "uid",
                 "revision",
                 "type",
                 "number_of_clusters",

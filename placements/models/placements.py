@@ -1,6 +1,7 @@
 """Placements with the state of their scheduling and rollout, and the drafts of users."""
 
 from datetime import timedelta
+from uuid import uuid4
 
 from django.conf import settings
 from django.db import models
@@ -31,6 +32,7 @@ class Placement(models.Model):
     """
 
     name = models.CharField(max_length=LONGEST_NAME, unique=True)
+    uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     is_demo = models.BooleanField(default=False)

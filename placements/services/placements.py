@@ -14,7 +14,7 @@ from django.db import transaction
 
 from clusters.fleet import Fleet
 from clusters.queries import load_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
@@ -45,7 +45,7 @@ from placements.services.results import (
     OperationResult,
     SaveResult,
     UnknownPlacementError,
-    without_status,
+    stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.staged_runs import end_runs_of
@@ -110,8 +110,8 @@ def save_placement(
     name = manifest.metadata.name
     if errors := reserved_name_errors(name):
         raise InvalidManifest(errors)
-    content = without_status(document)
-    caveats = (*placement_caveats(manifest), *selection_of(manifest).caveats)
+    content = stored_document(document)
+    caveats = warnings_of(manifest)
 
     current = Placement.objects.select_for_update().filter(name=name).first()
     revision = current.revision if current else 0
@@ -144,6 +144,10 @@ def save_placement(
         check_not_unscheduling_all(current, manifest)
     _change(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, caveats)
+
+
+def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
+    return (*placement_caveats(manifest), *selection_of(manifest).caveats)
 
 
 def _change(

@@ -23,12 +23,13 @@ from placements.services.conditions import ConditionReader
 from placements.services.decisions.records import decision_of
 from placements.services.health import health_of
 from placements.services.overrides.queries import applying_to
+from placements.services.results import read_manifest
 from placements.services.rollout_state import Versions, target_of
 from placements.services.rollouts.queries import latest_run, waiting_words
 
 
 def manifest_of(placement: Placement) -> dict[str, Any]:
-    return {**placement.document, "status": status_of(placement)}
+    return read_manifest(placement, placement.document, status_of(placement))
 
 
 def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str, Any]:
