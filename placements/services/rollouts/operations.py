@@ -50,7 +50,7 @@ def resume(name: str, *, by: User | None, now: datetime, expected: int | None = 
 def stop(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """End the rollout for good; the placement starts nothing until a user starts a new rollout.
 
-    Raise ActionNotAllowed when no rollout is in progress.
+    Without a number there is no such snapshot. Raise ActionNotAllowed when no rollout is in progress.
     """
     placement = _rolling(name, expected)
     run = running_rollout(placement)
@@ -89,7 +89,7 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding
 
 @transaction.atomic
 def roll_back(
-    name: str, number: int, *, by: User | None, now: datetime, expected: int | None = None
+    name: str, number: int | None, *, by: User | None, now: datetime, expected: int | None = None
 ) -> ResourceSnapshot:
     """Roll out the resources of an older snapshot, and pin the placement to them (lifecycle A.9).
 
@@ -100,7 +100,8 @@ def roll_back(
     if placement.deleting_since is not None:
         raise ActionNotAllowed(f"{name} is being deleted; there is nothing to roll back to")
     rows = ResourceSnapshot.objects.filter(placement=placement)
-    old, latest = rows.filter(number=number).first(), rows.filter(is_latest=True).first()
+    latest = rows.filter(is_latest=True).first()
+    old = rows.filter(number=number).first() if number is not None else None
     if latest is None:
         raise ActionNotAllowed(f"{name} has no resource snapshot yet; there is nothing to roll back to")
     if old is None or old == latest:
@@ -108,7 +109,7 @@ def roll_back(
         if not older:
             raise ActionNotAllowed(f"{name} has no earlier revision to roll back to")
         known = ", ".join(f"r{one}" for one in older)
-        target = f"r{number}" if number >= 0 else "an unknown revision"
+        target = "an unknown revision" if number is None else f"r{number}"
         raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {known}")
     ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
     restored = ResourceSnapshot.objects.create(
