@@ -131,7 +131,7 @@ def manifest_of(cluster: MemberCluster) -> dict[str, Any]:
     return with_hub_metadata(
         cluster.document,
         status_of(cluster),
-        uid=cluster.uid,
+        uid=str(cluster.uid),
         revision=cluster.revision,
         created_at=cluster.created_at,
     )

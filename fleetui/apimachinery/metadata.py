@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 SET_BY_HUB = ("uid", "resourceVersion", "generation", "creationTimestamp")
 
@@ -23,14 +22,14 @@ def with_hub_metadata(
     document: Mapping[str, Any],
     status: Mapping[str, Any] | None = None,
     *,
-    uid: UUID,
+    uid: str,
     revision: int,
     created_at: datetime,
 ) -> dict[str, Any]:
     """Return a document with its status as it is read, with what the hub knows of its object."""
     metadata = {
         **document["metadata"],
-        "uid": str(uid),
+        "uid": uid,
         "generation": revision,
         "resourceVersion": resource_version(revision, status),
         "creationTimestamp": f"{created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",

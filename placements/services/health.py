@@ -112,7 +112,9 @@ def is_degraded(*, now: datetime) -> Q:
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
     on_ready = Q(cluster_name__in=_members(_IS_MONITORED, verdict=""))
-    unavailable = others.filter(~on_ready | Q(phase=Phase.FAILED) | _is_not_available(now))
+    is_applied = Q(phase=Phase.APPLIED) & ~Q(conditions__Available__0=_TRUE)
+    is_not_available = is_applied & (_is_late(now) | ~_is_rolling("placement"))
+    unavailable = others.filter(~on_ready | Q(phase=Phase.FAILED) | is_not_available)
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
     is_partly_monitored = _among(not_monitored) & _among(others)
     is_applied_nowhere = _among(not_monitored) & ~_among(others)
@@ -136,12 +138,6 @@ def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
 
 def _among(bindings: QuerySet[Binding]) -> Q:
     return Q(pk__in=bindings.values("placement"))
-
-
-def _is_not_available(now: datetime) -> Q:
-    """Return the condition of bindings that are applied, and not available in time or after their rollout."""
-    is_applied = Q(phase=Phase.APPLIED) & ~Q(conditions__Available__0=_TRUE)
-    return is_applied & (_is_late(now) | ~_is_rolling("placement"))
 
 
 def _is_late(now: datetime) -> Q:
@@ -197,9 +193,5 @@ def _counts(
             found["available"] += number
         elif is_applied and (group["is_late"] or not is_rolling):
             found["not_available"] += number
-    return HealthCounts(wanted=_wanted(placement, found["scheduled"]), **found)
-
-
-def _wanted(placement: Placement, scheduled: int) -> int:
-    wanted = (placement.number_of_clusters, placement.named_count)
-    return next((number for number in wanted if number is not None), scheduled)
+    wanted = (placement.number_of_clusters, placement.named_count, found["scheduled"])
+    return HealthCounts(wanted=next(number for number in wanted if number is not None), **found)

@@ -65,7 +65,9 @@ def read_manifest(
     row: Any, manifest: Mapping[str, Any], status: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the manifest of an object, with its status where it has one, as it is read."""
-    return with_hub_metadata(manifest, status, uid=row.uid, revision=row.revision, created_at=row.created_at)
+    return with_hub_metadata(
+        manifest, status, uid=str(row.uid), revision=row.revision, created_at=row.created_at
+    )
 
 
 def locked_row(

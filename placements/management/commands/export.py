@@ -32,15 +32,10 @@ def _document_of(row: Any) -> dict[str, Any]:
     return read_manifest(row, row.document)
 
 
-def _run_of(row: StagedRun) -> dict[str, Any]:
-    manifest = run_manifest(row)
-    return read_manifest(row, manifest, manifest["status"])
-
-
 def _approval_of(row: ApprovalRequest) -> dict[str, Any]:
     manifest = row.to_manifest()
     approved = manifest.get("status")
-    return with_hub_metadata(manifest, approved, uid=row.uid, revision=1, created_at=row.requested_at)
+    return with_hub_metadata(manifest, approved, uid=str(row.uid), revision=1, created_at=row.requested_at)
 
 
 _KINDS: dict[str, tuple[QuerySet[Any], Callable[[Any], dict[str, Any]]]] = {
@@ -53,7 +48,10 @@ _KINDS: dict[str, tuple[QuerySet[Any], Callable[[Any], dict[str, Any]]]] = {
         Resource.objects.order_by("group", "kind", "namespace", "name"),
         lambda row: read_manifest(row, row.content),
     ),
-    "runs": (StagedRun.objects.order_by("name"), _run_of),
+    "runs": (
+        StagedRun.objects.order_by("name"),
+        lambda row: read_manifest(row, row.document, run_manifest(row)["status"]),
+    ),
     "strategies": (StagedStrategy.objects.order_by("name"), _document_of),
 }
 
