@@ -191,16 +191,23 @@ class ClusterTaint(models.Model):
         return f"{self.key}={self.value}:{self.effect}"
 
 
-class SimulatedState(models.Model):
-    """The state of a simulated cluster with its call log (`clusters.drivers.simulated`).
+class SimulatedPlacement(models.Model):
+    """The state of a placement on a simulated cluster, with its call log (`clusters.drivers.simulated`).
 
     `revision` increases with every write, and a write names the revision that it is based on. The driver
-    bounds the size of the content.
+    bounds the size of the content. The row of a removed placement keeps its fence.
     """
 
-    cluster = models.OneToOneField(MemberCluster, models.CASCADE, related_name="simulated_state")
+    cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="simulated_placements")
+    placement_name = models.CharField(max_length=253)
     revision = models.PositiveBigIntegerField()
+    is_held = models.BooleanField()
     content = models.JSONField()
 
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "placement_name"], name="one_state_per_placement")
+        ]
+
     def __str__(self) -> str:
-        return f"revision {self.revision}"
+        return f"{self.placement_name}, revision {self.revision}"

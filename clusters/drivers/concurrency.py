@@ -1,5 +1,6 @@
-"""Asking many clusters at once, so that a slow one delays no other."""
+"""Calling many clusters at once, so that a slow one delays no other."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import suppress
@@ -23,26 +24,30 @@ class NotCalled(Enum):
 
 
 def call_all(
-    questions: Mapping[Key, Callable[[], Value]], *, threads: int, seconds: float, patience: float
+    questions: Mapping[Key, Callable[[], Value]],
+    *,
+    threads: int,
+    seconds: float,
+    patience: float,
+    at_end: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Key, Value | DriverError | NotCalled]]:
     """Run the calls in their order in so many threads, and yield each result when it arrives.
 
     After `seconds` no further call starts, and running ones have `patience` seconds left. A call must end by
-    its own timeout; otherwise it blocks its thread, and finally the process. With no thread the calls run in
-    that of the caller.
+    its own timeout; otherwise it blocks its thread, and finally the process. Each thread calls `at_end` after
+    its last call. With no thread the calls run in that of the caller.
     """
+    calls = deque((Future[Value](), key, ask) for key, ask in questions.items())
     if threads == 0:
-        for key, ask in questions.items():
-            done: Future[Value] = Future()
-            try:
-                done.set_result(ask())
-            except (DriverError, InvalidManifest) as error:
-                done.set_exception(error)
-            answer = _answer(done)
+        for future, key, ask in calls:
+            _run(future, ask)
+            answer = _answer(future)
             yield key, answer
         return
-    pool = ThreadPoolExecutor(min(threads, len(questions)) or 1, thread_name_prefix="ask")
-    open_ones: dict[Future[Value], Key] = {pool.submit(ask): key for key, ask in questions.items()}
+    open_ones = {future: key for future, key, _ in calls}
+    pool = ThreadPoolExecutor(min(threads, len(calls)) or 1, thread_name_prefix="call")
+    for _ in range(min(threads, len(calls))):
+        pool.submit(_run_calls, calls, at_end)
     try:
         with suppress(TimeoutError):
             for future in as_completed(list(open_ones), timeout=seconds):
@@ -53,7 +58,31 @@ def call_all(
         yield from ((open_ones[future], NotCalled.TIME_WAS_UP) for future in open_ones.keys() - asked.keys())
         yield from _last_ones(asked, patience)
     finally:
+        calls.clear()
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _run_calls(
+    calls: deque[tuple[Future[Value], Key, Callable[[], Value]]], at_end: Callable[[], None]
+) -> None:
+    """Run calls that no other thread has taken, until there are none."""
+    try:
+        with suppress(IndexError):
+            while True:
+                future, _, ask = calls.popleft()
+                if future.set_running_or_notify_cancel():
+                    _run(future, ask)
+    finally:
+        at_end()
+
+
+def _run(future: Future[Value], ask: Callable[[], Value]) -> None:
+    try:
+        result = ask()
+    except Exception as error:  # noqa: BLE001 -- kept for the caller, as an executor does
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 def _last_ones(

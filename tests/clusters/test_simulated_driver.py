@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from clusters import driver_factory
 from clusters.driver_factory import DatabaseStore
 from clusters.drivers.base import DriverRejected, DriverUnavailable, Version
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.simulated.driver import SimulatedDriver
 from clusters.drivers.simulated.state import LONGEST_LOG, MOST_OBJECTS, StateStore, Stored
-from clusters.models import MemberCluster, SimulatedState
+from clusters.models import MemberCluster, SimulatedPlacement
 from tests.clusters.driver_contract import V1, V2, WEB, Clock, DriverContract, deployment
 from tests.rows import config_map, simulated
 
@@ -20,21 +21,21 @@ Connect = Callable[..., SimulatedDriver]
 
 
 class MemoryStore:
-    """Keeps a state in this process."""
+    """Keeps states in this process."""
 
     def __init__(self) -> None:
-        self._stored = Stored(0, {})
+        self._stored: dict[str, Stored] = {}
         self._lock = Lock()
 
-    def load(self) -> Stored:
-        return self._stored
+    def load(self, *placements: str) -> Mapping[str, Stored]:
+        return {name: self._stored[name] for name in placements or self._stored if name in self._stored}
 
-    def save(self, content: Mapping[str, Any], *, expected: int) -> bool:
+    def save(self, placement: str, content: Mapping[str, Any], *, expected: int) -> bool:
         """Save the next state if `expected` is still the revision."""
         with self._lock:
-            if self._stored.revision != expected:
+            if self._stored.get(placement, Stored(0, {})).revision != expected:
                 return False
-            self._stored = Stored(expected + 1, content)
+            self._stored[placement] = Stored(expected + 1, content)
             return True
 
 
@@ -65,8 +66,8 @@ def holds(connect: Connect) -> Callable[[str], set[str]]:
     """Return a look past the driver at what a placement has."""
 
     def look(placement: str) -> set[str]:
-        held = connect().state().of(placement)
-        return {str(one.ref) for one in held.objects} if held else set()
+        state = connect().states().get(placement)
+        return {str(one.ref) for one in state.held.objects} if state and state.held else set()
 
     return look
 
@@ -91,29 +92,44 @@ class TestInTheDatabase(DriverContract):
 def test_of_two_writers_of_a_state_one_wins() -> None:
     store = DatabaseStore(simulated("a").pk)
 
-    assert [store.save({"n": 1}, expected=0), store.save({"n": 2}, expected=0)] == [True, False]
-    assert [store.save({"n": 3}, expected=1), store.save({"n": 4}, expected=1)] == [True, False]
-    assert store.load() == (2, {"n": 3})
+    assert [store.save("web", {"n": n}, expected=0) for n in (1, 2)] == [True, False]
+    assert [store.save("web", {"n": n}, expected=1) for n in (3, 4)] == [True, False]
+    assert store.load("web") == store.load() == {"web": (2, {"n": 3})}
+    assert store.load("other") == {}
+
+
+@pytest.mark.django_db
+@pytest.mark.servers
+def test_the_fences_of_the_oldest_removed_placements_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_factory, "MOST_FENCES", 2)
+    store = DatabaseStore(simulated("a").pk)
+    store.save("held", {"held": {"version": "v1"}, "fence": 1}, expected=0)
+
+    for name in "abc":
+        store.save(name, {"held": None, "fence": 7}, expected=0)
+        store.save(name, {"held": None, "fence": 8}, expected=1)
+
+    assert set(store.load()) == {"held", "b", "c"}
 
 
 @pytest.mark.django_db
 @pytest.mark.servers
 def test_a_state_goes_with_its_cluster() -> None:
     cluster = simulated("a")
-    DatabaseStore(cluster.pk).save({}, expected=0)
+    DatabaseStore(cluster.pk).save("web", {}, expected=0)
 
     MemberCluster.objects.all().delete()
 
-    assert not SimulatedState.objects.exists()
+    assert not SimulatedPlacement.objects.exists()
 
 
 def test_an_apply_that_lost_against_another_is_done_anew(store: StateStore, clock: Clock) -> None:
     other = SimulatedDriver({}, store, clock, clock.sleep)
-    rival = _Rival(store, lambda: other.apply(Version("x1", "other", (config_map("x"),))))
+    rival = _Rival(store, lambda: other.apply(V2))
 
     SimulatedDriver({}, rival, clock, clock.sleep).apply(V1)
 
-    assert set(other.state().held) == {"web", "other"}
+    assert other.states()["web"].changes == {"v2": 1, "v1": 1}
 
 
 class _Rival:
@@ -123,15 +139,15 @@ class _Rival:
         self._store, self._interfere = store, interfere
         self._has_interfered = False
 
-    def load(self) -> Any:
-        loaded = self._store.load()
+    def load(self, *placements: str) -> Any:
+        loaded = self._store.load(*placements)
         if not self._has_interfered:
             self._has_interfered = True
             self._interfere()
         return loaded
 
-    def save(self, content: Any, *, expected: int) -> bool:
-        return self._store.save(content, expected=expected)
+    def save(self, placement: str, content: Any, *, expected: int) -> bool:
+        return self._store.save(placement, content, expected=expected)
 
 
 def test_the_book_counts_changes_and_not_repetitions(connect: Connect) -> None:
@@ -141,7 +157,7 @@ def test_the_book_counts_changes_and_not_repetitions(connect: Connect) -> None:
     driver.remove("web")
     driver.remove("web")
 
-    state = driver.state()
+    state = driver.states()["web"]
 
     assert [entry.what for entry in state.log] == [
         "applied",
@@ -151,7 +167,7 @@ def test_the_book_counts_changes_and_not_repetitions(connect: Connect) -> None:
         "removed",
         "removed again",
     ]
-    assert [state.changes_to("web", version) for version in ("v1", "v2", "")] == [2, 1, 1]
+    assert state.changes == {"v1": 2, "v2": 1, "": 1}
 
 
 def test_a_wholly_refused_version_is_no_change(connect: Connect) -> None:
@@ -161,9 +177,9 @@ def test_a_wholly_refused_version_is_no_change(connect: Connect) -> None:
         with pytest.raises(DriverRejected):
             driver.apply(Version("v1", "web", (deployment("web"),)))
 
-    state = driver.state()
+    state = driver.states()["web"]
     assert [entry.what for entry in state.log] == ["refused", "refused"]
-    assert state.changes_to("web", "v1") == 0
+    assert state.changes == {}
     assert connect().apply(V2).changed
 
 
@@ -173,16 +189,16 @@ def test_the_book_is_bounded(connect: Connect) -> None:
     for number in range(LONGEST_LOG + 20):
         driver.apply(Version(f"v{number}", "web"))
 
-    assert len(driver.state().log) == LONGEST_LOG
+    assert len(driver.states()["web"].log) == LONGEST_LOG
 
 
-def test_the_cluster_is_full_at_some_point(connect: Connect) -> None:
+def test_a_placement_has_a_largest_number_of_objects(connect: Connect) -> None:
     manifests = tuple(config_map(f"c{number}") for number in range(MOST_OBJECTS + 1))
 
     with pytest.raises(DriverRejected, match="1 of 5001 objects refused") as caught:
         connect().apply(Version("v1", "web", manifests))
 
-    assert "is full" in caught.value.refusals[0].message
+    assert "takes 5000 objects of a placement" in caught.value.refusals[0].message
 
 
 def test_calls_take_their_time(connect: Connect, clock: Clock) -> None:
@@ -248,8 +264,8 @@ def test_a_time_out_is_of_the_calls_that_it_names(connect: Connect, clock: Clock
 
 def test_a_heartbeat_needs_no_state(clock: Clock) -> None:
     class Unreadable(MemoryStore):
-        def load(self) -> Any:
-            raise AssertionError("the state was read")
+        def load(self, *placements: str) -> Any:
+            raise AssertionError(f"the state was read: {placements}")
 
     assert SimulatedDriver({}, Unreadable(), clock, clock.sleep).observe().is_healthy
 
@@ -261,6 +277,6 @@ def test_a_lost_state_leaves_what_came_after_it(connect: Connect, clock: Clock) 
     clock.sleep(60)
     connect().apply(Version("x1", "other", (config_map("x"),)))
 
-    assert set(connect(faults=[lost]).state().held) == {"other"}
+    assert set(connect(faults=[lost]).observe(inventory=True).held or ()) == {"other"}
     clock.now -= timedelta(minutes=2)
-    assert set(connect(faults=[lost]).state().held) == {"web", "other"}
+    assert set(connect(faults=[lost]).observe(inventory=True).held or ()) == {"web", "other"}

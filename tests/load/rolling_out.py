@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from django.db import connection
 
-from clusters.models import SimulatedState
+from clusters.models import SimulatedPlacement
 from placements.models import ClusterUpdate, Rollout
 from placements.services.placements import save_placement
 from placements.services.rollouts import controller
@@ -76,12 +76,20 @@ def updated(world: World) -> RolledOut:
 def not_as_wanted() -> list[str]:
     """List, from the clusters' books, what is not at the version of its last run, or changed to one twice."""
     versions = dict(Rollout.objects.order_by("number").values_list("placement_name", "version"))
+    has: dict[str, dict[str, str]] = {}
     wrong = []
-    for name, book in SimulatedState.objects.values_list("cluster__name", "content").iterator():
-        has = {placement: held["version"] for placement, held in book["held"].items()}
-        wrong += [f"{name} has {one}" for one in has.items() ^ versions.items()]
-        wrong += [f"{name} changed twice to {what}" for what, count in book["changes"] if count != 1]
-    return wrong
+    rows = SimulatedPlacement.objects.values_list("cluster__name", "placement_name", "content")
+    for cluster, placement, content in rows.iterator():
+        if content["held"]:
+            has.setdefault(cluster, {})[placement] = content["held"]["version"]
+        wrong += [
+            f"{cluster} changed {placement} twice to {version}"
+            for version, count in content["changes"]
+            if count != 1
+        ]
+    return wrong + [
+        f"{cluster} has {one}" for cluster, held in has.items() for one in held.items() ^ versions.items()
+    ]
 
 
 def _measured(world: World, begin: Callable[[], object]) -> RolledOut:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from rest_framework.test import APIClient
 
-from clusters.models import MemberCluster, Membership, SimulatedState
+from clusters.models import MemberCluster, Membership, SimulatedPlacement
 from clusters.operations.heartbeat import observe
 from placements.api import base, disruption
 from placements.engine.rollout.actions import Action, Remove
@@ -338,10 +338,11 @@ class Campaign(RuleBasedStateMachine):
 
 def held_by_cluster() -> dict[str, set[str]]:
     """Return the placements that each simulated cluster holds, whatever faults it has."""
-    rows = SimulatedState.objects.select_related("cluster")
-    return {
-        row.cluster.name: set(row.content.get("placements") or row.content.get("held") or {}) for row in rows
-    }
+    rows = SimulatedPlacement.objects.values_list("cluster__name", "placement_name", "is_held")
+    held: dict[str, set[str]] = {cluster: set() for cluster, _, _ in rows}
+    for cluster, placement, is_held in rows:
+        held[cluster] |= {placement} if is_held else set()
+    return held
 
 
 START_ACTIONS = controller.start_actions

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,8 +33,9 @@ from clusters.drivers.simulated.state import (
     MOST_OBJECTS,
     CallLogEntry,
     HeldObject,
-    SimulatedClusterState,
+    PlacementState,
     StateStore,
+    Stored,
     StoredPlacement,
     images_in,
     live_object,
@@ -44,27 +46,24 @@ APPLY_FAILED = "ManifestApplyFailed"
 
 
 def apply_objects(
-    state: SimulatedClusterState, version: Version, configuration: Configuration, *, now: datetime
-) -> SimulatedClusterState:
+    state: PlacementState, version: Version, configuration: Configuration, *, now: datetime
+) -> PlacementState:
     """Replace the version of a placement; rejected objects stay unchanged."""
-    before = state.of(version.placement)
+    before = state.held
     if before and before.version == version.id and not before.refusals:
-        return state.noting(_entry("applied again", version, now), is_change=False)
-    held = _held(before, version, configuration, room=state.room_beside(version.placement), now=now)
+        return state.noting(CallLogEntry(now.isoformat(), "applied again", version.id), is_change=False)
+    held = _held(before, version, configuration, now=now)
     was = (before.whole_version, before.objects) if before else ("", ())
-    entry = _entry("refused" if held.refusals else "applied", version, now)
-    state = state.holding(version.placement, held)
-    return state.noting(entry, is_change=was != (held.whole_version, held.objects))
+    entry = CallLogEntry(now.isoformat(), "refused" if held.refusals else "applied", version.id)
+    return replace(state, held=held).noting(entry, is_change=was != (held.whole_version, held.objects))
 
 
-def removed(
-    state: SimulatedClusterState, placement: str, *, now: datetime, what: str = "removed"
-) -> SimulatedClusterState:
+def removed(state: PlacementState, what: str, *, now: datetime) -> PlacementState:
     """Remove the objects of a placement; the log has it as a change to the version "" ."""
-    entry = CallLogEntry(now.isoformat(), what, placement, "")
-    if placement not in state.held:
+    entry = CallLogEntry(now.isoformat(), what, "")
+    if state.held is None:
         return state.noting(entry._replace(what=f"{what} again"), is_change=False)
-    return state.holding(placement, None).noting(entry, is_change=True)
+    return replace(state, held=None).noting(entry, is_change=True)
 
 
 def lost_since(configuration: Configuration, now: datetime) -> datetime | None:
@@ -78,7 +77,6 @@ def _held(
     version: Version,
     configuration: Configuration,
     *,
-    room: int,
     now: datetime,
 ) -> StoredPlacement:
     there = {one.ref: one for one in before.objects} if before else {}
@@ -87,8 +85,8 @@ def _held(
     objects, refusals = [], []
     for place, manifest in enumerate(version.manifests):
         ref = ObjectRef.of(manifest)
-        if place >= room:
-            message = f"the simulated cluster is full: it takes {MOST_OBJECTS} objects"
+        if place >= MOST_OBJECTS:
+            message = f"a simulated cluster takes {MOST_OBJECTS} objects of a placement"
         else:
             images = images_in(manifest)
             is_refused = any(fault.is_about(ref.kind, ref.name, images) for fault in refusing)
@@ -103,10 +101,6 @@ def _held(
             objects.append(held)
     whole = (before.whole_version if before else "") if refusals else version.id
     return StoredPlacement(version.id, whole, now, tuple(objects), tuple(refusals))
-
-
-def _entry(what: str, version: Version, now: datetime) -> CallLogEntry:
-    return CallLogEntry(now.isoformat(), what, version.placement, version.id)
 
 
 _MOST_TRIES = 20
@@ -131,17 +125,14 @@ class SimulatedDriver:
         """Apply a version after `applyMilliseconds`; its objects are ready `readySeconds` later."""
         self._reach(DriverCall.APPLY, timeout, self._configuration.apply_milliseconds)
 
-        def step(state: SimulatedClusterState, now: datetime) -> SimulatedClusterState:
-            fenced = state.fenced(version.placement, version.fence)
-            return apply_objects(fenced, version, self._configuration, now=now)
+        def step(state: PlacementState, now: datetime) -> PlacementState:
+            return apply_objects(state, version, self._configuration, now=now)
 
-        before, after = self._change(step)
+        before, after = self._change(version.placement, version.fence, step)
         self._lose_answer(DriverCall.APPLY, timeout)
-        held = after.of(version.placement)
-        if refusals := held.refusals if held else ():
+        if refusals := after.held.refusals if after.held else ():
             raise DriverRejected(f"{len(refusals)} of {len(version.manifests)} objects refused", refusals)
-        counts = [one.changes_to(version.placement, version.id) for one in (before, after)]
-        return Applied(version.id, changed=counts[0] != counts[1])
+        return Applied(version.id, changed=before.changes != after.changes)
 
     def observe(
         self, *placements: str, inventory: bool = False, timeout: float = USUAL_TIMEOUT
@@ -151,27 +142,28 @@ class SimulatedDriver:
         self._lose_answer(DriverCall.OBSERVE, timeout)
         now = self._clock()
         faults = self._configuration.faults_at(now)
-        state = self.state() if placements or inventory else SimulatedClusterState()
-        held = {name: state.of(name) for name in placements}
+        states = self.states(*(() if inventory else placements)) if placements or inventory else {}
+        held = {name: state.held for name, state in states.items() if state.held}
         return Observation(
             is_healthy=all(fault.kind is not FaultKind.UNHEALTHY for fault in faults),
-            placements=tuple(placement_seen(name, one, faults, now) for name, one in held.items() if one),
-            held={name: state.fences.get(name, 0) for name in state.held} if inventory else None,
+            placements=tuple(
+                placement_seen(name, held[name], faults, now) for name in placements if name in held
+            ),
+            held={name: states[name].fence for name in held} if inventory else None,
         )
 
     def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
-        before, _ = self._change(
-            lambda state, now: removed(state.fenced(placement, fence), placement, now=now)
-        )
+        before, _ = self._change(placement, fence, lambda state, now: removed(state, "removed", now=now))
         self._lose_answer(DriverCall.REMOVE, timeout)
-        return placement in before.held
+        return before.held is not None
 
     def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
         """Compare with the state, which has digests of manifests and not their fields."""
         self._reach(DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds)
         self._lose_answer(DriverCall.OBSERVE, timeout)
-        held = self.state().of(version.placement)
+        state = self.states(version.placement).get(version.placement)
+        held = state.held if state else None
         there = {one.ref: one for one in held.objects} if held else {}
         diffs = []
         for manifest in version.manifests:
@@ -187,33 +179,34 @@ class SimulatedDriver:
     def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         """Forget a placement; the state of a simulated cluster has nothing but what placements put there."""
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
-        before, _ = self._change(
-            lambda state, now: removed(state.fenced(placement, fence), placement, now=now, what="released")
-        )
+        before, _ = self._change(placement, fence, lambda state, now: removed(state, "released", now=now))
         self._lose_answer(DriverCall.REMOVE, timeout)
-        return placement in before.held
+        return before.held is not None
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
         self._reach(DriverCall.LEAVE, timeout, 0)
         self._lose_answer(DriverCall.LEAVE, timeout)
 
-    def state(self) -> SimulatedClusterState:
-        """Return the state and the call log without a call: for tests."""
-        state = SimulatedClusterState.from_plain(self._store.load().content)
-        return state.without_lost(lost_since(self._configuration, self._clock()))
+    def states(self, *placements: str) -> dict[str, PlacementState]:
+        """Return the states of these placements, without names of all; the call log notes no call."""
+        lost_at = lost_since(self._configuration, self._clock())
+        return {
+            name: PlacementState.from_plain(stored.content).without_lost(lost_at)
+            for name, stored in self._store.load(*placements).items()
+        }
 
     def _change(
-        self, step: Callable[[SimulatedClusterState, datetime], SimulatedClusterState]
-    ) -> tuple[SimulatedClusterState, SimulatedClusterState]:
-        """Change the state with optimistic concurrency; return it before and after."""
+        self, placement: str, fence: int, step: Callable[[PlacementState, datetime], PlacementState]
+    ) -> tuple[PlacementState, PlacementState]:
+        """Change the state of a placement with optimistic concurrency; return it before and after."""
         for _ in range(_MOST_TRIES):
             now = self._clock()
-            stored = self._store.load()
-            before = SimulatedClusterState.from_plain(stored.content).without_lost(
+            stored = self._store.load(placement).get(placement, Stored(0, {}))
+            before = PlacementState.from_plain(stored.content).without_lost(
                 lost_since(self._configuration, now)
             )
-            after = step(before, now)
-            if self._store.save(after.to_plain(), expected=stored.revision):
+            after = step(before.fenced(placement, fence), now)
+            if self._store.save(placement, after.to_plain(), expected=stored.revision):
                 return before, after
         raise DriverUnavailable("others change the simulated cluster all the time, or it is gone")
 

@@ -98,11 +98,10 @@ def _status(held: HeldObject, *, is_ready: bool) -> dict[str, Any]:
     return {"conditions": [*conditions, {"type": "DisruptionAllowed", "status": str(not is_ready)}]}
 
 
-LONGEST_LOG = 200
-MOST_COUNTS = 500
-MOST_FENCES = 1_000
+LONGEST_LOG = 50
+MOST_COUNTS = 100
 MOST_OBJECTS = 5_000
-"""More than these a simulated cluster refuses, placements counted as objects; so its state stays small."""
+"""A simulated cluster rejects further objects of a placement, so that a state stays small."""
 
 
 class Stored(NamedTuple):
@@ -113,12 +112,12 @@ class Stored(NamedTuple):
 
 
 class StateStore(Protocol):
-    """Keeps the state of one simulated cluster."""
+    """Keeps the state of one simulated cluster, placement by placement."""
 
-    def load(self) -> Stored:
-        """Return the content that was saved last."""
+    def load(self, *placements: str) -> Mapping[str, Stored]:
+        """Return what was saved last for these placements that have a state; without names for all."""
 
-    def save(self, content: Mapping[str, Any], *, expected: int) -> bool:
+    def save(self, placement: str, content: Mapping[str, Any], *, expected: int) -> bool:
         """Save the next state if `expected` is still the revision; return whether it was."""
 
 
@@ -153,89 +152,59 @@ class StoredPlacement:
 
 
 class CallLogEntry(NamedTuple):
-    """A call that reached the cluster: when, what it did, for which placement and version."""
+    """A call that reached the cluster: when, what it did, and for which version."""
 
     at: str
     what: str
-    placement: str
     version: str
 
 
 @dataclass(frozen=True)
-class SimulatedClusterState:
-    """The state of a simulated cluster by placement, with its call log.
+class PlacementState:
+    """The state of a placement on a simulated cluster, with its call log.
 
-    A placement is parsed on access, because most calls concern one of many. `log` has the last calls,
-    `changes` the number of changes of a placement to a version; `lostState` deletes neither. `fences` has the
-    highest fence of each placement, also of removed ones.
+    `log` has the last calls, `changes` the number of changes to each version ("": removed); `lostState`
+    deletes neither. `fence` is the highest that was seen, also after a removal.
     """
 
-    held: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    held: StoredPlacement | None = None
+    fence: int = 0
     log: tuple[CallLogEntry, ...] = ()
     changes: Mapping[str, int] = field(default_factory=dict)
-    fences: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, placement: str) -> StoredPlacement | None:
-        found = self.held.get(placement)
-        return StoredPlacement.from_plain(found) if found else None
+    def fenced(self, placement: str, fence: int) -> "PlacementState":
+        """Return the state after a call with this fence. Raise DriverFenced if there was a newer call."""
+        if fence < self.fence:
+            raise DriverFenced(placement, self.fence)
+        return replace(self, fence=fence)
 
-    def holding(self, placement: str, held: StoredPlacement | None) -> "SimulatedClusterState":
-        others = {name: one for name, one in self.held.items() if name != placement}
-        return replace(self, held={**others, placement: held.to_plain()} if held else others)
+    def without_lost(self, lost_at: datetime | None) -> "PlacementState":
+        """Return the state without objects applied before a moment."""
+        is_lost = lost_at is not None and self.held is not None and self.held.since < lost_at
+        return replace(self, held=None) if is_lost else self
 
-    def fenced(self, placement: str, fence: int) -> "SimulatedClusterState":
-        """Return the state after a call with this fence. Raise DriverFenced if a newer call was made before.
-
-        Fences of the oldest removed placements are dropped where there are more than 1,000.
-        """
-        seen = self.fences.get(placement, 0)
-        if fence < seen:
-            raise DriverFenced(placement, seen)
-        fences = {name: one for name, one in self.fences.items() if name != placement} | {placement: fence}
-        removed = [name for name in fences if name not in self.held and name != placement]
-        for name in removed[: max(0, len(removed) - MOST_FENCES)]:
-            del fences[name]
-        return replace(self, fences=fences)
-
-    def changes_to(self, placement: str, version: str) -> int:
-        """Return the number of changes of a placement to a version; "" is its removal."""
-        return self.changes.get(f"{placement} {version}", 0)
-
-    def room_beside(self, placement: str) -> int:
-        others = (one for name, one in self.held.items() if name != placement)
-        return MOST_OBJECTS - sum(len(one["objects"]) + 1 for one in others)
-
-    def without_lost(self, lost_at: datetime | None) -> "SimulatedClusterState":
-        """Return the state without the objects applied before a moment."""
-        if lost_at is None:
-            return self
-        left = {
-            name: one for name, one in self.held.items() if datetime.fromisoformat(one["since"]) >= lost_at
-        }
-        return replace(self, held=left)
-
-    def noting(self, entry: CallLogEntry, *, is_change: bool) -> "SimulatedClusterState":
+    def noting(self, entry: CallLogEntry, *, is_change: bool) -> "PlacementState":
         """Return the state with a call in the log, which drops the oldest entries."""
         changes = dict(self.changes)
         if is_change:
-            key = f"{entry.placement} {entry.version}"
-            changes[key] = changes.pop(key, 0) + 1
+            changes[entry.version] = changes.pop(entry.version, 0) + 1
         kept = dict(list(changes.items())[-MOST_COUNTS:])
         return replace(self, log=(*self.log, entry)[-LONGEST_LOG:], changes=kept)
 
     def to_plain(self) -> dict[str, Any]:
         return {
-            "held": dict(self.held),
+            "held": self.held.to_plain() if self.held else None,
+            "fence": self.fence,
             "log": [list(entry) for entry in self.log],
             "changes": [list(item) for item in self.changes.items()],
-            "fences": dict(self.fences),
         }
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "SimulatedClusterState":
+    def from_plain(cls, plain: Mapping[str, Any]) -> "PlacementState":
+        held = plain.get("held")
         return cls(
-            plain.get("held", {}),
+            StoredPlacement.from_plain(held) if held else None,
+            plain.get("fence", 0),
             tuple(CallLogEntry(*entry) for entry in plain.get("log", ())),
             dict(plain.get("changes", ())),
-            plain.get("fences", {}),
         )

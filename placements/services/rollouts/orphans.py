@@ -51,20 +51,23 @@ def remove_orphans(
     period = max(SHORTEST_PERIOD, MemberCluster.objects.count() * PERIOD_PER_CLUSTER)
     claimed = claim_batch(_due(now), "inventory_at", "pk", size=BATCH, inventory_at=now + period)
     rows = MemberCluster.objects.in_bulk(claimed)
-    take = {pk: partial(take_inventory, row, clock, in_thread=threads > 0) for pk, row in rows.items()}
-    answers = call_all(take, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
-    held = {pk: one.held for pk, one in answers if isinstance(one, Observation) and one.held is not None}
+    take = {pk: partial(take_inventory, row, clock) for pk, row in rows.items()}
+    call = partial(
+        call_all,
+        threads=threads,
+        seconds=ROUND_SECONDS,
+        patience=CALL_SECONDS,
+        at_end=connections.close_all,  # the connections of a thread to the database end with it
+    )
+    held = {pk: one.held for pk, one in call(take) if isinstance(one, Observation) and one.held is not None}
     orphans = find_orphans({rows[pk].name: placements for pk, placements in held.items()})
 
     by_name = {row.name: row for row in rows.values()}
     removals = {
-        (cluster, placement): partial(
-            remove_orphan, by_name[cluster], placement, fence, clock, in_thread=threads > 0
-        )
+        (cluster, placement): partial(remove_orphan, by_name[cluster], placement, fence, clock)
         for (cluster, placement), fence in orphans.items()
     }
-    answers_of_removals = call_all(removals, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
-    removed = [key for key, answer in answers_of_removals if answer is True]
+    removed = [key for key, answer in call(removals) if answer is True]
     events = [
         AuditEvent("orphan removed", PLACEMENT, placement, after={"cluster": cluster})
         for cluster, placement in removed
@@ -91,24 +94,15 @@ def find_orphans(held: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str],
     return {pair: fence for pair, fence in pairs.items() if pair not in bound and pair not in leftovers}
 
 
-def take_inventory(row: MemberCluster, clock: Callable[[], datetime], *, in_thread: bool) -> Observation:
-    try:
-        return driver_for(row, clock=clock).observe(inventory=True, timeout=CALL_SECONDS)
-    finally:
-        if in_thread:  # the connections of a thread to the database end with it
-            connections.close_all()
+def take_inventory(row: MemberCluster, clock: Callable[[], datetime]) -> Observation:
+    return driver_for(row, clock=clock).observe(inventory=True, timeout=CALL_SECONDS)
 
 
-def remove_orphan(
-    row: MemberCluster, placement: str, fence: int, clock: Callable[[], datetime], *, in_thread: bool
-) -> bool:
+def remove_orphan(row: MemberCluster, placement: str, fence: int, clock: Callable[[], datetime]) -> bool:
     try:
         return driver_for(row, clock=clock).remove(placement, fence=fence, timeout=CALL_SECONDS)
     except DriverFenced:  # it was removed or applied meanwhile
         return False
-    finally:
-        if in_thread:
-            connections.close_all()
 
 
 def keep_leftovers(placement: str, clusters: list[str], *, now: datetime) -> None:

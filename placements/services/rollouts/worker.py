@@ -6,12 +6,13 @@ twice, and late results do no harm. Periods count from the answer, not from the 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 from operator import or_
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -59,10 +60,12 @@ from placements.models import (
 from placements.services.overrides.queries import Manifests, frozen_of, overridden
 from placements.services.workqueue import enqueue_rollout
 
-BATCH = 100
-THREADS = 16
+BATCH = 500
+THREADS = 32
 CALL_SECONDS = 10.0
 ROUND_SECONDS = 20.0
+GATHER_SECONDS = 0.1
+"""Answers of so long are written together: a transaction costs more than the rows in it."""
 LEASE = timedelta(seconds=30)
 OBSERVE_AGAIN = timedelta(seconds=1)
 OBSERVE_IN_ROLLOUT = timedelta(seconds=15)
@@ -122,7 +125,7 @@ Answered: TypeAlias = tuple[tuple[int, ...], Answer]
 def run_cluster_calls(
     *, now: datetime, threads: int = THREADS, clock: Callable[[], datetime] = wall_clock
 ) -> int:
-    """Make up to 100 of the calls that are due; `clock` returns when they are answered. Return how many."""
+    """Make up to 500 of the calls that are due; `clock` returns when they are answered. Return how many."""
     bindings = claim(now=now)
     calls = prepare_calls(bindings, now=now)
     placements = {binding.placement_id for binding in bindings}
@@ -142,7 +145,7 @@ def run_cluster_calls(
 
 
 def claim(*, now: datetime) -> list[Binding]:
-    """Claim up to 100 bindings whose call is due, with a lease."""
+    """Claim up to 500 bindings whose call is due, with a lease."""
     lease = {"call_lease_token": uuid4().hex, "call_lease_expires_at": now + LEASE, "calls": F("calls") + 1}
     ids = claim_batch(_due(now), "next_call_at", "pk", size=BATCH, **lease)
     if not ids:
@@ -206,10 +209,16 @@ def call_clusters(
 ) -> Iterator[Answered]:
     """Call the clusters, and yield each answer with its bindings."""
     questions = {
-        tuple(one.binding.pk for one in group): partial(call_cluster, group, clock, in_thread=threads > 0)
+        tuple(one.binding.pk for one in group): partial(call_cluster, group, clock)
         for group in group_by_cluster(calls.values())
     }
-    yield from call_all(questions, threads=threads, seconds=ROUND_SECONDS, patience=CALL_SECONDS)
+    yield from call_all(
+        questions,
+        threads=threads,
+        seconds=ROUND_SECONDS,
+        patience=CALL_SECONDS,
+        at_end=connections.close_all,  # the connections of a thread to the database end with it
+    )
 
 
 def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterCall]]:
@@ -221,28 +230,24 @@ def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterC
     return groups.values()
 
 
-def call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime], *, in_thread: bool) -> Answer:
+def call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime]) -> Answer:
     first, binding = calls[0], calls[0].binding
-    try:
-        if isinstance(first.manifests, OverrideFailed):
-            return first.manifests
-        # A worker that was stopped continues here: another one may have made the call since.
-        if binding.call_lease_expires_at is None or clock() >= binding.call_lease_expires_at:
-            return NotCalled.LEASE_WAS_OVER
-        driver = driver_for(first.cluster, clock=clock)
-        if binding.phase == Phase.APPLYING:
-            version = Version(binding.applied_version, first.placement, first.manifests, binding.fence)
-            return driver.apply(version, timeout=CALL_SECONDS)
-        if binding.phase == Phase.REMOVING:
-            return driver.remove(first.placement, fence=binding.fence, timeout=CALL_SECONDS)
-        return driver.observe(*(one.placement for one in calls), timeout=CALL_SECONDS)
-    finally:
-        if in_thread:  # the connections of a thread to the database end with it
-            connections.close_all()
+    if isinstance(first.manifests, OverrideFailed):
+        return first.manifests
+    # A worker that was stopped continues here: another one may have made the call since.
+    if binding.call_lease_expires_at is None or clock() >= binding.call_lease_expires_at:
+        return NotCalled.LEASE_WAS_OVER
+    driver = driver_for(first.cluster, clock=clock)
+    if binding.phase == Phase.APPLYING:
+        version = Version(binding.applied_version, first.placement, first.manifests, binding.fence)
+        return driver.apply(version, timeout=CALL_SECONDS)
+    if binding.phase == Phase.REMOVING:
+        return driver.remove(first.placement, fence=binding.fence, timeout=CALL_SECONDS)
+    return driver.observe(*(one.placement for one in calls), timeout=CALL_SECONDS)
 
 
 def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
-    """Yield the answers that came since the last time, so that many are written at once and none waits."""
+    """Yield the answers of a short while at a time, so that many are written at once and none waits long."""
     queue: SimpleQueue[Answered | None] = SimpleQueue()
 
     def read() -> None:
@@ -254,14 +259,16 @@ def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
 
     with ThreadPoolExecutor(1, thread_name_prefix="answers") as reader:
         reading = reader.submit(read)
-        batch: list[Answered] = []
-        while (answer := queue.get()) is not None:
-            batch.append(answer)
-            if queue.empty():
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+        is_over = False
+        while not is_over:
+            batch = [queue.get()]
+            wait([reading], timeout=GATHER_SECONDS)
+            with suppress(Empty):
+                while True:
+                    batch.append(queue.get_nowait())
+            is_over = None in batch
+            if answered := [answer for answer in batch if answer is not None]:
+                yield answered
         reading.result()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusters.models import MemberCluster, SimulatedState
+from clusters.models import MemberCluster, SimulatedPlacement
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import finish_leaving, leave
@@ -29,7 +29,7 @@ class LeftWorld(StagedWorld):
         self.place("web", staged_spec())
         self.begin("one")
         self.finish("one")
-        self.held: Mapping[str, Any] = SimulatedState.objects.get(cluster__name="c002").content
+        self.held: Mapping[str, Any] = SimulatedPlacement.objects.get(cluster__name="c002").content
         leave(["c002"], by=None, now=self.now)
         finish_leaving(now=self.now)
         self.work()
@@ -41,7 +41,9 @@ class LeftWorld(StagedWorld):
         upsert_clusters([wanted], by=None, now=self.now + clock)
         if held:
             cluster = MemberCluster.objects.get(name="c002")
-            SimulatedState.objects.create(cluster=cluster, revision=1, content=held)
+            SimulatedPlacement.objects.create(
+                cluster=cluster, placement_name="web", revision=1, is_held=True, content=held
+            )
         observe(now=self.now)
         self.work()
 
@@ -51,12 +53,14 @@ class LeftWorld(StagedWorld):
 
     def holding(self) -> dict[str, str]:
         """Give, from the clusters' own books, which version each has."""
-        rows = SimulatedState.objects.values_list("cluster__name", "content")
-        return {name: content["held"]["web"]["version"] for name, content in rows}
+        rows = SimulatedPlacement.objects.values_list("cluster__name", "content")
+        return {name: content["held"]["version"] for name, content in rows}
 
     def changes(self) -> int:
         """Count how often c002 was changed since it is back, or ever where it came with its book."""
-        return sum(count for _, count in SimulatedState.objects.get(cluster__name="c002").content["changes"])
+        return sum(
+            count for _, count in SimulatedPlacement.objects.get(cluster__name="c002").content["changes"]
+        )
 
 
 def test_s44_a_cluster_that_is_back_is_picked_again_before_any_run() -> None:
