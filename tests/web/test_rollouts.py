@@ -257,7 +257,7 @@ def test_asks_few_queries(
 ) -> None:
     record_heartbeat(now=datetime.now(UTC))
 
-    with django_assert_max_num_queries({"/rollouts/": 12, RUN: 21}.get(address, 26)):
+    with django_assert_max_num_queries({"/rollouts/": 12, RUN: 19}.get(address, 24)):
         viewer.get(address)
 
 
