@@ -1,5 +1,6 @@
 """Member clusters, and the counters of changes of the fleet."""
 
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -104,6 +105,11 @@ class MemberCluster(models.Model):
         indexes = [
             models.Index(fields=["observe_at"], name="cluster_to_observe"),
             models.Index(fields=["verdict", "name"], name="cluster_by_verdict"),
+            models.Index(
+                fields=["unanswered_since"],
+                condition=models.Q(unanswered_since__isnull=False),
+                name="cluster_not_answering",
+            ),
         ]
         constraints = [
             models.CheckConstraint(condition=~models.Q(name=""), name="cluster_has_name"),
@@ -123,6 +129,10 @@ class MemberCluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def created_at(self) -> datetime:
+        return self.joined_at
 
     @property
     def is_eligible(self) -> bool:

@@ -231,7 +231,16 @@ class ClusterSerializer(RowSerializer):
     class Meta:
         model = MemberCluster
         fields = (
-            *("name", "revision", "membership", "eligible", "verdict", "verdict_reason", "verdict_since"),
+            *(
+                "name",
+                "uid",
+                "revision",
+                "membership",
+                "eligible",
+                "verdict",
+                "verdict_reason",
+                "verdict_since",
+            ),
             *("joined_at", "heartbeat_at", "driver", "is_demo", "labels", "taints", "cordoned", "placements"),
         )
         extra_kwargs = {"verdict": {"help_text": "Why it cannot be selected; empty when it can."}}
@@ -257,7 +266,7 @@ class ResourceSerializer(RowSerializer):
     class Meta:
         model = Resource
         fields = (
-            *("group", "version", "kind", "namespace", "name", "labels", "revision"),
+            *("group", "version", "kind", "namespace", "name", "uid", "labels", "revision"),
             *("created_at", "updated_at", "is_demo"),
         )
 
@@ -271,6 +280,8 @@ class HealthCountsSerializer(CamelCaseSerializer):
     applied = serializers.IntegerField()
     available = serializers.IntegerField()
     unreachable = serializers.IntegerField()
+    not_monitored = serializers.IntegerField(help_text="Without a driver nothing is applied.")
+    not_ready = serializers.IntegerField(help_text="Reachable, and cannot be selected.")
     failed = serializers.IntegerField()
 
 
@@ -298,6 +309,7 @@ class PlacementSerializer(RowSerializer):
         fields = (
             *(
                 "name",
+                "uid",
                 "revision",
                 "type",
                 "number_of_clusters",

@@ -16,11 +16,12 @@ class Binding(models.Model):
 
     `applied_version` is what was last started there, and `phase` how far it has come
     (`engine.rollout.state`). A call to the cluster is due from `next_call_at` on; the worker that makes it
-    holds the lease, and `calls` counts the claims. `untrackable_since` is when readiness became
-    untrackable. `override_snapshots` are the keys of those that belong to what was last started. `failure`
-    is the kind of failure, `failed_objects` were rejected or are not available, `failed_override` did not
-    apply (`engine.rollout.state`); `message` is the text for people. `conditions` are those of its status
-    as last recorded, each with its value and since when.
+    holds the lease, and `calls` counts the claims. `member_id` is the row of the member cluster when it was
+    last selected. `untrackable_since` is when readiness became untrackable. `override_snapshots` are the keys
+    of those that belong to what was last started. `failure` is the kind of failure, `failed_objects` were
+    rejected or are not available, `failed_override` did not apply (`engine.rollout.state`); `message` is the
+    text for people. `conditions` are those of its status as last recorded, each with its value and since
+    when.
 
     Of clusters whose driver acts on it, `apply_strategy` is that of the last start (None: the defaults);
     `was_applied`: an apply reached the cluster; `objects_done` is set while one needs several calls;
@@ -31,6 +32,7 @@ class Binding(models.Model):
 
     placement = models.ForeignKey(Placement, models.CASCADE, related_name="bindings")
     cluster_name = models.CharField(max_length=LONGEST_NAME)
+    member_id = models.PositiveBigIntegerField(null=True)
     state = models.CharField(max_length=11)
     previous_state = models.CharField(max_length=11, default=BindingState.SCHEDULED.value)
     policy_snapshot = models.ForeignKey(PolicySnapshot, models.RESTRICT, related_name="bindings")

@@ -124,10 +124,6 @@ class RolloutContext:
         return self.manifest.spec.strategy.type is StrategyType.EXTERNAL
 
 
-def is_staged(placement: Placement) -> bool:
-    return parse_placement(placement.document).spec.strategy.type is StrategyType.EXTERNAL
-
-
 @collector_paused()
 def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutContext:
     manifest = parse_placement(placement.document)

@@ -6,6 +6,7 @@ import pytest
 
 from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.edit import UnknownClusterError, uncordon
+from clusters.operations.leave import forget, leave
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.services.disruption import drains
@@ -13,6 +14,7 @@ from placements.services.disruption.budgets import delete_budget, save_budget
 from placements.services.disruption.drains import Pace, advance_drains, cancel_drain, drain
 from placements.services.disruption.impact import drain_impact
 from placements.services.disruption.queries import step_sentence
+from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.operations import ActionNotAllowed
@@ -187,6 +189,21 @@ def test_a_cancelled_drain_evicts_nothing_more_and_leaves_the_cordon() -> None:
     assert ClusterTaint.objects.filter(cluster__name="c001").exists()
     with pytest.raises(ActionNotAllowed, match="not being drained"):
         cancel_drain("c001", by=None, now=world.now)
+
+
+def test_the_drain_of_a_cluster_that_left_the_fleet_ends_at_once() -> None:
+    world = world_with(3, web=spec())
+    drain("c000", by=None, now=world.now)
+    leave(["c000"], by=None, now=world.now)
+    enqueue_affected_placements()
+    advance_drains(now=world.now)
+    assert Drain.objects.get().state == Drain.State.RUNNING
+
+    forget(MemberCluster.objects.filter(name="c000"), verb="removed", by=None, now=world.now)
+    enqueue_affected_placements()
+    advance_drains(now=world.now)
+
+    assert Drain.objects.get().state == Drain.State.CANCELLED
 
 
 def test_uncordoning_ends_a_drain_and_brings_nothing_back_by_itself() -> None:
