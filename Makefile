@@ -18,7 +18,8 @@ test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests aga
 	@.ci/test
 
 test-all: test ## `make test`, then what it leaves out: more of the browser, real clusters, tests that compare times
-	@.ci/suite -m nightly
+	@.ci/test-on-servers "not servers"
+	@HYPOTHESIS_PROFILE=full .ci/suite -m "(nightly or hypothesis) and not kubernetes"
 	@.ci/test-on-kubernetes
 	@$(BIN)/python -m pytest -m timing
 
@@ -38,11 +39,12 @@ fmt: $(STAMP) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## compare times, and measure the scheduling engine, the console on its database, and tabs that poll it
+bench: $(STAMP) ## compare times, and measure the engine, the console on its database, tabs that poll it, real clusters
 	@$(BIN)/python -m pytest -m timing
 	@$(BIN)/python -m tests.load.bench_engine
 	@$(BIN)/python -m tests.load.bench_console
 	@$(BIN)/python -m tests.load.bench_polling
+	@$(BIN)/python -m tests.load.bench_kubernetes
 
 docs: $(STAMP) ## build the documentation into var/docs; warnings are errors
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs var/docs

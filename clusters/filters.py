@@ -26,8 +26,12 @@ from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterLabel, ClusterTaint
 
 
 class ClusterFilterState(StrEnum):
-    """Filter values; a cluster can match several."""
+    """Filter values; a cluster can match several.
 
+    `ELIGIBLE` clusters may be picked. Those that are `READY` are also monitored, answer and are not cordoned.
+    """
+
+    READY = "ready"
     ELIGIBLE = "eligible"
     NOT_ELIGIBLE = "not-eligible"
     HEARTBEAT_LATE = "heartbeat-late"
@@ -41,7 +45,8 @@ class ClusterFilterState(StrEnum):
 class ClusterListState(StrEnum):
     """The state of a cluster; each is in exactly one. The best comes first."""
 
-    ELIGIBLE = "eligible"
+    READY = "ready"
+    NOT_MONITORED = "not monitored"
     JOINING = "joining"
     CORDONED = "cordoned"
     HEARTBEAT_LATE = "heartbeat late"
@@ -67,6 +72,7 @@ ORDERS = ("name", "-name", "joined_at", "-joined_at", "verdict_since", "-verdict
 
 
 _LATE = Q(unanswered_since__isnull=False, verdict="")
+_NOT_MONITORED = Q(driver="")
 
 
 def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
@@ -98,7 +104,8 @@ def standing() -> Case:
         When(_LATE, then=Value(ClusterListState.HEARTBEAT_LATE.value)),
         When(Exists(_cordons()), then=Value(ClusterListState.CORDONED.value)),
         When(membership=Membership.JOINING, then=Value(ClusterListState.JOINING.value)),
-        default=Value(ClusterListState.ELIGIBLE.value),
+        When(_NOT_MONITORED, then=Value(ClusterListState.NOT_MONITORED.value)),
+        default=Value(ClusterListState.READY.value),
         output_field=CharField(),
     )
 
@@ -113,6 +120,9 @@ def label_of(key: str) -> Subquery:
 
 def _conditions() -> dict[ClusterFilterState, Q]:
     return {
+        ClusterFilterState.READY: Q(verdict="", membership=Membership.JOINED, unanswered_since=None)
+        & ~_NOT_MONITORED
+        & ~Q(Exists(_cordons())),
         ClusterFilterState.ELIGIBLE: Q(verdict=""),
         ClusterFilterState.NOT_ELIGIBLE: ~Q(verdict=""),
         ClusterFilterState.HEARTBEAT_LATE: _LATE,
@@ -120,7 +130,7 @@ def _conditions() -> dict[ClusterFilterState, Q]:
         ClusterFilterState.JOINING: Q(membership=Membership.JOINING),
         ClusterFilterState.LEAVING: Q(membership=Membership.LEAVING),
         ClusterFilterState.SIMULATED: Q(driver=SIMULATED),
-        ClusterFilterState.NOT_MONITORED: Q(driver=""),
+        ClusterFilterState.NOT_MONITORED: _NOT_MONITORED,
     }
 
 

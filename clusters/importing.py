@@ -314,7 +314,7 @@ def _entries(text: str, name: str) -> list[ImportEntry]:
         return read_table(text)
     items = (
         one
-        for item in items_in(text, LARGEST_UPLOAD)
+        for item in items_in(text)
         for one in (entries_of(item) if isinstance(item.data, list) else [item])
     )
     return [ImportEntry(item.data, item=item) for item in items]

@@ -133,7 +133,7 @@ class DriverCache:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._cached: OrderedDict[int, CachedDriver] = OrderedDict()
-        self._reaper: threading.Thread | None = None
+        self._is_cleared: threading.Event | None = None
 
     def driver_of(self, cluster: MemberCluster, context: DriverContext) -> Driver:
         """Return the driver of a cluster for its present connection and credential.
@@ -169,6 +169,9 @@ class DriverCache:
         """Close all sockets and forget the drivers."""
         with self._lock:
             cached, self._cached = self._cached, OrderedDict()
+            if self._is_cleared:
+                self._is_cleared.set()
+                self._is_cleared = None
         for one in cached.values():
             one.client.close()
 
@@ -184,20 +187,25 @@ class DriverCache:
         return CachedDriver(version, driver_named(KUBERNETES, cluster.connection, context), client, secret)
 
     def _keep(self, pk: int, cached: CachedDriver) -> None:
+        replaced: list[CachedDriver] = []
         with self._lock:
-            replaced = [self._cached.pop(pk)] if pk in self._cached else []
+            if pk in self._cached:
+                replaced.append(self._cached.pop(pk))
             self._cached[pk] = cached
             while len(self._cached) > self._most:
                 replaced.append(self._cached.popitem(last=False)[1])
-            if self._reaper is None:
-                self._reaper = threading.Thread(target=self._reap, name="idle sockets", daemon=True)
-                self._reaper.start()
+            if self._is_cleared is None:
+                self._is_cleared = threading.Event()
+                closing = threading.Thread(
+                    target=self.close_regularly, args=(self._is_cleared,), name="idle sockets", daemon=True
+                )
+                closing.start()
         for one in replaced:
             one.client.close()
 
-    def _reap(self) -> None:
-        while True:
-            time.sleep(REAP_SECONDS)
+    def close_regularly(self, is_over: threading.Event) -> None:
+        """Close idle sockets every five seconds until the event."""
+        while not is_over.wait(REAP_SECONDS):
             self.close_idle()
 
 

@@ -1,5 +1,6 @@
 """Member clusters, and the counters of changes of the fleet."""
 
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -106,6 +107,11 @@ class MemberCluster(models.Model):
         indexes = [
             models.Index(fields=["observe_at"], name="cluster_to_observe"),
             models.Index(fields=["verdict", "name"], name="cluster_by_verdict"),
+            models.Index(
+                fields=["unanswered_since"],
+                condition=models.Q(unanswered_since__isnull=False),
+                name="cluster_not_answering",
+            ),
         ]
         constraints = [
             models.CheckConstraint(condition=~models.Q(name=""), name="cluster_has_name"),
@@ -127,6 +133,10 @@ class MemberCluster(models.Model):
         return self.name
 
     @property
+    def created_at(self) -> datetime:
+        return self.joined_at
+
+    @property
     def is_eligible(self) -> bool:
         return not self.verdict
 
@@ -141,6 +151,10 @@ class MemberCluster(models.Model):
     @property
     def is_simulated(self) -> bool:
         return self.driver == SIMULATED
+
+    @property
+    def has_insecure_tls(self) -> bool:
+        return bool(self.connection.get("insecureTLS"))
 
     @property
     def annotations(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
 from clusters.health import LIMITS, AgentReport, judge, leaving
 from clusters.models import FleetState, MemberCluster, Membership
+from fleetui.apimachinery.metadata import with_hub_metadata
 
 
 def _not_before(moment: datetime | None, start: datetime | None) -> datetime | None:
@@ -127,7 +128,13 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
 
 
 def manifest_of(cluster: MemberCluster) -> dict[str, Any]:
-    return {**cluster.document, "status": status_of(cluster)}
+    return with_hub_metadata(
+        cluster.document,
+        status_of(cluster),
+        uid=str(cluster.uid),
+        revision=cluster.revision,
+        created_at=cluster.created_at,
+    )
 
 
 def status_of(cluster: MemberCluster) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from typing import Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg.types.json import Json
 
 
 class OrderedJSONField(models.JSONField):
@@ -20,6 +19,8 @@ class OrderedJSONField(models.JSONField):
         """Return the document as text: `jsonb` would lose the order of its keys."""
         if connection.vendor != "postgresql" or value is None or hasattr(value, "as_sql"):
             return super().get_db_prep_value(value, connection, prepared)
+        from psycopg.types.json import Json  # noqa: PLC0415  # 0.1 s that a start on SQLite does not need
+
         return Json(value)
 
     def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:

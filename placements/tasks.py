@@ -60,6 +60,7 @@ def schedule_due(self: Task[..., None], **_newer: Any) -> None:
 @shared_task(acks_late=True)
 def fleet_changed(**_newer: Any) -> None:
     enqueue_affected_placements()
+    advance_drains(now=datetime.now(UTC))  # of clusters that left
     if _repeat(scheduling.schedule_due):
         send_now(schedule_due.name, {})
 

@@ -2,7 +2,6 @@
 
 import fcntl
 import gc
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 from django.test import override_settings
-from hypothesis import settings
 from whitenoise import WhiteNoise
 
 from fleetui import task_queue
@@ -18,12 +16,9 @@ from fleetui.bootstrap import collect_static_files
 from fleetui.env import new_encryption_key
 from fleetui.permissions import Role
 from tests.database import forget_caches
+from tests.effort import load_profile
 
-# The same examples on every run and no clock: a build that was green stays green on a slower machine.
-settings.register_profile("ci", deadline=None, derandomize=True, database=None)
-# For a developer: new examples each time, and many of them.
-settings.register_profile("dev", deadline=None, max_examples=500)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+load_profile()
 
 
 def pytest_collection_finish() -> None:

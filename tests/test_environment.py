@@ -138,12 +138,14 @@ def replace_by_folder(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
-    [(corrupt, "The database file is corrupted"), (replace_by_folder, "cannot be written")],
+    ("command", "damage", "words"),
+    [
+        (["export", "clusters"], corrupt, "The database file is corrupted"),
+        (["showmigrations"], replace_by_folder, "cannot be written"),
+    ],
 )
-@pytest.mark.parametrize("command", [["export", "clusters"], ["showmigrations"]])
 def test_commands_end_with_status_4_and_no_traceback(
-    tmp_path: Path, damage: Callable[[Path], None], words: str, command: list[str]
+    tmp_path: Path, command: list[str], damage: Callable[[Path], None], words: str
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "fleetui.sqlite3")) as file:
         file.execute("CREATE TABLE x (y)")

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from enum import Enum
 from logging import getLogger
 from typing import TypeVar
@@ -45,9 +45,18 @@ def call_all(
             yield key, answer
         return
     open_ones = {future: key for future, key, _ in calls}
+
+    def run_calls() -> None:
+        with ExitStack() as stack, suppress(IndexError):
+            stack.callback(at_end)
+            while True:
+                future, _, ask = calls.popleft()
+                if future.set_running_or_notify_cancel():
+                    _run(future, ask)
+
     pool = ThreadPoolExecutor(min(threads, len(calls)) or 1, thread_name_prefix="call")
     for _ in range(min(threads, len(calls))):
-        pool.submit(_run_calls, calls, at_end)
+        pool.submit(run_calls)
     try:
         with suppress(TimeoutError):
             for future in as_completed(list(open_ones), timeout=seconds):
@@ -62,27 +71,17 @@ def call_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run_calls(
-    calls: deque[tuple[Future[Value], Key, Callable[[], Value]]], at_end: Callable[[], None]
-) -> None:
-    """Run calls that no other thread has taken, until there are none."""
-    try:
-        with suppress(IndexError):
-            while True:
-                future, _, ask = calls.popleft()
-                if future.set_running_or_notify_cancel():
-                    _run(future, ask)
-    finally:
-        at_end()
-
-
 def _run(future: Future[Value], ask: Callable[[], Value]) -> None:
-    try:
-        result = ask()
-    except Exception as error:  # noqa: BLE001 -- kept for the caller, as an executor does
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+    """Make a call; its error is kept for the caller, as an executor does."""
+
+    def keep(_kind: object, error: BaseException | None, _trace: object) -> bool:
+        if error is not None:
+            future.set_exception(error)
+        return True
+
+    with ExitStack() as stack:
+        stack.push(keep)
+        future.set_result(ask())
 
 
 def _last_ones(

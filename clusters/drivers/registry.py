@@ -62,6 +62,9 @@ DRIVERS: Mapping[str, DriverInfo] = {
     KUBERNETES: DriverInfo(create_kubernetes, parse_connection, supports_apply_strategy=True),
 }
 
+ACTING_DRIVERS = tuple(name for name, info in DRIVERS.items() if info.supports_apply_strategy)
+"""Drivers that act on the apply strategy of a placement."""
+
 
 def driver_named(name: str, connection: Mapping[str, Any], around: DriverContext) -> Driver:
     """Create a driver by name. Raises UnknownDriverError, Faults."""

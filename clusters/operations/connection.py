@@ -232,12 +232,11 @@ def set_connection(
         row = _cluster(name)
         before = credential_of(row)
         events = [save_secret(row, before, parsed.secret, by=by, now=now)]
-        was_insecure = bool(cluster and cluster.connection.get("insecureTLS"))
-        is_insecure = bool(parsed.connection.get("insecureTLS"))
-        if is_insecure and not was_insecure:
+        was_insecure = cluster is not None and cluster.has_insecure_tls
+        if row.has_insecure_tls and not was_insecure:
             events.append(AuditEvent("TLS verification off", CLUSTER, name, revision=row.revision))
         record_all([one for one in events if one], by=by, now=now)
-    warnings = (INSECURE_WARNING,) if is_insecure else ()
+    warnings = (INSECURE_WARNING,) if row.has_insecure_tls else ()
     return SavedConnection(_cluster(name), steps, warnings, is_new=cluster is None)
 
 
@@ -259,7 +258,7 @@ def connection_facts(cluster: MemberCluster, *, now: datetime) -> dict[str, Any]
     credential = credential_of(cluster)
     return {
         **cluster.connection,
-        "insecureTLS": bool(cluster.connection.get("insecureTLS")),
+        "insecureTLS": cluster.has_insecure_tls,
         "credential": credential
         and {
             **(public_facts(credential) or {}),
@@ -272,7 +271,7 @@ def connection_facts(cluster: MemberCluster, *, now: datetime) -> dict[str, Any]
             "renewalError": credential.renewal_error,
             "notice": expiry_notice(credential, now=now),
         },
-        "warning": INSECURE_WARNING if cluster.connection.get("insecureTLS") else "",
+        "warning": INSECURE_WARNING if cluster.has_insecure_tls else "",
     }
 
 

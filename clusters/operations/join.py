@@ -27,6 +27,7 @@ from clusters.models import (
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.queries import eligibility
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.metadata import without_hub_metadata
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.concurrency import check_revision
@@ -185,7 +186,8 @@ def _target(
     now: datetime,
     as_of: datetime,
 ) -> _Target:
-    document = {key: value for key, value in wanted.document.items() if key != "status"}
+    written = without_hub_metadata(wanted.document)
+    document = {key: value for key, value in written.items() if key != "status"}
     if before:
         row = copy(before)
         row.document = document

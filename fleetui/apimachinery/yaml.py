@@ -147,6 +147,7 @@ _FITS: dict[str, Callable[[Scalar], bool]] = {
 
 MEBIBYTE = 1024 * 1024
 LARGEST_UPLOAD = 64 * MEBIBYTE
+"""Of a file, a text or a request body with manifests, at every entry point."""
 """Of a file or text with manifests, at every entry point."""
 MOST_DOCUMENTS = 100_000
 MOST_REPEATED = 1_000_000
@@ -503,7 +504,6 @@ _Dumper.add_representer(
 
 
 Value = TypeVar("Value")
-LARGEST_FLEET_FILE = 256 * MEBIBYTE
 
 
 @dataclass(frozen=True)
@@ -514,10 +514,10 @@ class Read(Generic[Value]):
     value: Value
 
 
-def items_in(source: bytes | str, largest: int) -> list[Document]:
+def items_in(source: bytes | str) -> list[Document]:
     """Return the documents of a file, or the items of the Lists in it, without empty ones. Raise Faults."""
     found: list[Document] = []
-    for document in load_documents(source, max_bytes=largest):
+    for document in load_documents(source):
         # A bare list, such as the `.items` of a List, is recognized by the kinds of its entries.
         is_bare_list = isinstance(document.data, list) and any(map(kind_of, document.data))
         found += entries_of(document) if is_bare_list else items_of(document)

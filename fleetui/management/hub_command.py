@@ -16,6 +16,8 @@ NOT_PREPARED = 3
 class HubCommand(BaseCommand):
     """A command on the hub; it ends with an exit code for each of these errors."""
 
+    # They import every page and every resource of the API, which takes longer than most commands.
+    requires_system_checks = ()
     exit_codes: ClassVar[Mapping[type[Exception], int]] = {}
 
     def execute(self, *args: Any, **options: Any) -> str | None:

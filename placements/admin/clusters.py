@@ -54,15 +54,17 @@ _IDENTITY = {"kind": "kind", "name": "name", "namespace": "namespace", "apiGroup
 
 
 class StateFilter(admin.SimpleListFilter):
-    """By status: ready, cordoned, joining, leaving."""
+    """By status: ready, cordoned, joining, leaving and others."""
 
     title = "status"
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [
-            (ClusterFilterState.ELIGIBLE, "Ready"),
+            (ClusterFilterState.READY, "Ready"),
             (ClusterFilterState.NOT_ELIGIBLE, "Not ready"),
+            (ClusterFilterState.HEARTBEAT_LATE, "Heartbeat late"),
+            (ClusterFilterState.NOT_MONITORED, "Not monitored"),
             (ClusterFilterState.CORDONED, "Cordoned"),
             (ClusterFilterState.JOINING, "Joining"),
             (ClusterFilterState.LEAVING, "Leaving"),

@@ -1,5 +1,6 @@
 """Placements, resources, decisions, disruption and events in the admin: read-only."""
 
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -14,6 +15,7 @@ from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, shown, structured
+from placements.explain.health import HealthLevel
 from placements.models import (
     Binding,
     Decision,
@@ -33,8 +35,10 @@ from placements.services.filters import (
     decisions_of,
     placements_matching,
 )
+from placements.services.health import health_of, healths_of, with_rollouts
 from placements.services.resources.operations import RESOURCE
 from placements.services.results import PLACEMENT
+from placements.templatetags.fleet import state_words
 
 
 class PartOfPlacementAdmin(ReadOnlyAdmin):
@@ -45,6 +49,14 @@ class PartOfPlacementAdmin(ReadOnlyAdmin):
     placement_name = shown("placement", lambda row: str(row.placement.name), ordering="placement__name")
 
 
+_SORTS = {
+    HealthLevel.HEALTHY: "good",
+    HealthLevel.FAILED: "bad",
+    HealthLevel.ATTENTION: "bad",
+    HealthLevel.UNKNOWN: "bad",
+}
+
+
 class PlacementStateFilter(admin.SimpleListFilter):
     """By status."""
 
@@ -52,7 +64,7 @@ class PlacementStateFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(state.value, state.value) for state in PlacementFilterState]
+        return [(state.value, state_words(state)) for state in PlacementFilterState]
 
     def queryset(self, request: HttpRequest, rows: QuerySet[Placement]) -> QuerySet[Placement]:
         value = self.value()
@@ -91,15 +103,22 @@ class PlacementAdmin(ReadOnlyAdmin):
         url = reverse("web:placement", args=[placement.name])
         return format_html('<a href="{}">Open in the console</a>', url)
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return with_rollouts(super().get_queryset(request))
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        listed = super().get_changelist_instance(request)
+        rows = list(listed.result_list)
+        found = healths_of(rows, now=datetime.now(UTC))
+        for row in rows:
+            row.health = found[row.pk]
+        listed.result_list = rows
+        return listed
+
     @admin.display(description="status", ordering="is_fulfilled")
-    def state(self, placement: Placement) -> SafeString:
-        if placement.deleting_since:
-            return badge("off", "Deleting")
-        if placement.selection_faults:
-            return badge("bad", "Invalid", "Invalid resource selector")
-        if placement.is_due:
-            return badge("off", "Pending", placement.trigger)
-        return badge("good", "Fulfilled") if placement.is_fulfilled else badge("bad", "Not fulfilled")
+    def state(self, placement: Any) -> SafeString:
+        health = getattr(placement, "health", None) or health_of(placement, now=datetime.now(UTC))
+        return badge(_SORTS.get(health.level, "off"), health.word, health.message)
 
     manifest = shown("manifest", lambda row: block(dump_yaml(row.document)))
 

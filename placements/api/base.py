@@ -20,12 +20,20 @@ from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.concurrency import RevisionConflict
 from fleetui.pagination import page_of
 from fleetui.permissions import may_administer_clusters, may_approve, may_operate, may_read
 from placements.api.filters import DryRunQuery, NoQuery, PageQuery
 from placements.api.parsers import read_document
-from placements.api.preconditions import etag, etag_response, expected_revision
+from placements.api.preconditions import (
+    StaleResourceVersion,
+    etag,
+    etag_response,
+    expected_revision,
+    revision_in,
+)
 from placements.api.schema import Schema, documented, operation, page_serializer
+from placements.services.results import read_manifest
 
 _MOST_WARNINGS, _LONGEST_WARNING = 10, 300
 Params = dict[str, Any]
@@ -158,7 +166,7 @@ class BaseViewSet(GenericViewSet[Any]):
         """Respond with the manifest of an object and its entity tag."""
         row = row or self.get_object()
         manifest, state = self.manifest_and_status(row)
-        document = manifest if state is None else {**manifest, "status": state}
+        document = read_manifest(row, manifest, state)
         return etag_response(self.request, document, etag(row.revision, state), status=status)
 
     def check_document(self, document: Any) -> None:
@@ -180,7 +188,18 @@ class BaseViewSet(GenericViewSet[Any]):
             read_document(self.request) as document,
         ):
             self.check_document(document)
-            saved = save(document, **actor(self.request), expected=expected, **options)
+            version = revision_in(document) if expected is None else None
+            try:
+                saved = save(
+                    document,
+                    **actor(self.request),
+                    expected=version if expected is None else expected,
+                    **options,
+                )
+            except RevisionConflict as error:
+                if version is None:
+                    raise
+                raise StaleResourceVersion(error) from error
             response = self.manifest_response(status=201 if saved.result in ("created", "joined") else 200)
             if is_dry_run:
                 transaction.set_rollback(True)

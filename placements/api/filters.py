@@ -117,6 +117,12 @@ ResourceQuery = _query(
     q=_text(help_text="Part of the name."),
     order=_one_of(RESOURCE_ORDERS, default="name"),
 )
+HistoryQuery = _query(
+    PageQuery,
+    unchanged=_one_of(
+        ("true", "false"), default="false", help_text="Whether decisions that changed no cluster are listed."
+    ),
+)
 DecisionQuery = _query(PageQuery, placement=_text())
 EventQuery = _query(
     PageQuery,

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from placements.api.base import BaseViewSet, page_response, query_params
-from placements.api.filters import PageQuery, SearchQuery
+from placements.api.filters import HistoryQuery, SearchQuery
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import AnyObject, CamelCaseSerializer, names, number, text
 from placements.models import Decision
@@ -162,11 +162,19 @@ class OverviewViewSet(BaseViewSet):
 class HistoryViewSet(BaseViewSet):
     """The history of a placement."""
 
-    @operation("get_history", page_serializer(HistoryEntrySerializer), query=PageQuery)
+    @operation("get_history", page_serializer(HistoryEntrySerializer), query=HistoryQuery)
     def history(self, request: Request, name: str) -> Response:
-        """List policies, resources and decisions of a placement, the newest first."""
-        params = query_params(request, PageQuery)
-        page = history_of(get_placement(name), size=params["limit"], after=params.get("after"))
+        """List policies, resources and decisions of a placement, the newest first.
+
+        Decisions that changed no cluster are left out, except the first one.
+        """
+        params = query_params(request, HistoryQuery)
+        page = history_of(
+            get_placement(name),
+            size=params["limit"],
+            after=params.get("after"),
+            is_folded=params["unchanged"] != "true",
+        )
         items = [
             {
                 "key": entry.key,

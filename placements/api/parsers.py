@@ -13,17 +13,12 @@ from rest_framework.serializers import Serializer
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import (
     LARGEST_UPLOAD,
-    MEBIBYTE,
     Document,
     attach_lines,
     items_of,
     load_documents,
     load_json,
 )
-
-LARGEST_BODY = 4 * MEBIBYTE
-LARGEST_BATCH = LARGEST_UPLOAD
-"""Of `apply` and `simulate`, which accept many documents in one body."""
 
 
 class BodyTooLargeError(Exception):
@@ -60,7 +55,7 @@ class YamlParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the whole body. Raise BodyTooLargeError, MalformedBodyError."""
-        limit: int = getattr((parser_context or {}).get("view"), "largest_body", LARGEST_BODY)
+        limit: int = getattr((parser_context or {}).get("view"), "largest_body", LARGEST_UPLOAD)
         content = stream.read(limit + 1)
         if len(content) > limit:
             raise BodyTooLargeError(limit)

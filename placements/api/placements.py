@@ -67,7 +67,7 @@ class PlacementViewSet(BaseViewSet):
         """Get the manifest of a placement with its status."""
         return self.manifest_response()
 
-    @documented_put("put_placement", PlacementManifestSerializer, query=PutPlacementQuery, problems=(409,))
+    @documented_put("put_placement", PlacementManifestSerializer, query=PutPlacementQuery)
     def update(self, request: Request, name: str) -> Response:
         """Create or update a placement; it is scheduled soon after. The same again changes nothing.
 

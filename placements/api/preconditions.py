@@ -1,10 +1,9 @@
 """Revisions as entity tags, with a digest of the status, which changes without an edit.
 
-Edits compare the revision alone, so `If-Match: "7"` is enough.
+The `metadata.resourceVersion` of a document is the same, without quotation marks. Edits compare the
+revision alone, so `If-Match: "7"` is enough.
 """
 
-import hashlib
-import json
 import re
 from typing import Any
 
@@ -12,7 +11,24 @@ from django.utils.http import parse_etags
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.metadata import resource_version
+from fleetui.concurrency import RevisionConflict
+
 _REVISION = re.compile(r'(?:W/)?"([0-9]{1,18})(?:-[0-9a-f]+)?"')
+
+
+_VERSION = re.compile(r"([0-9]{1,18})(?:-[0-9a-f]+)?")
+
+
+class StaleResourceVersion(Exception):
+    """The document of a request has the `metadata.resourceVersion` of another revision."""
+
+    def __init__(self, conflict: RevisionConflict) -> None:
+        message, allowed = "the object has been modified", f"{conflict.revision}, or none"
+        self.conflict = conflict
+        self.fault = FieldError("metadata.resourceVersion", "conflict", message, allowed)
+        super().__init__(str(conflict))
 
 
 class PreconditionError(Exception):
@@ -21,10 +37,7 @@ class PreconditionError(Exception):
 
 def etag(revision: int, status: object = None) -> str:
     """Return the entity tag of an object."""
-    if status is None:
-        return f'"{revision}"'
-    text = json.dumps(status, sort_keys=True, default=str)
-    return f'"{revision}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"'
+    return f'"{resource_version(revision, status)}"'
 
 
 def expected_revision(request: Request, *, exists: bool = True) -> int | None:
@@ -44,6 +57,22 @@ def expected_revision(request: Request, *, exists: bool = True) -> int | None:
     match = _REVISION.fullmatch(given.strip())
     if match is None:
         raise PreconditionError('If-Match has no revision; send the ETag of the object, such as "7".')
+    return int(match[1])
+
+
+def revision_in(document: Any) -> int | None:
+    """Return the revision in the `metadata.resourceVersion` of a document, None without one.
+
+    Raise InvalidManifest.
+    """
+    metadata = document.get("metadata")
+    given = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    if given in (None, ""):
+        return None
+    match = _VERSION.fullmatch(given) if isinstance(given, str) else None
+    if match is None:
+        allowed = "the value that was read, or none"
+        raise InvalidManifest.of("metadata.resourceVersion", "invalid", "Invalid value", allowed)
     return int(match[1])
 
 

@@ -29,7 +29,7 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.environment import environment_problem
 from fleetui.pagination import BadCursorError
 from placements.api.parsers import BodyTooLargeError, MalformedBodyError, faults_in
-from placements.api.preconditions import PreconditionError
+from placements.api.preconditions import PreconditionError, StaleResourceVersion
 from placements.api.serializers import CamelCaseSerializer, names
 from placements.engine.scheduling.record import UnreadableRecordError
 from placements.services.decisions.records import (
@@ -180,6 +180,11 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     RevisionConflict: lambda error: _problem(
         412, str(error), "stale-edit", revision=error.revision, changes=error.changes
     ),
+    StaleResourceVersion: lambda error: {
+        **_field_errors(409, "stale-edit", [fault_facts(error.fault)], str(error)),
+        "revision": error.conflict.revision,
+        "changes": error.conflict.changes,
+    },
     PreconditionError: _as(412, "precondition"),
     UnknownClusterError: _as(404, "unknown-cluster"),
     UnknownPlacementError: _as(404, "unknown-placement"),

@@ -17,7 +17,7 @@ from placements.api.base import (
     query_params,
 )
 from placements.api.filters import ApplyQuery, ResourceQuery
-from placements.api.parsers import LARGEST_BATCH, documents_of
+from placements.api.parsers import documents_of
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put
 from placements.api.serializers import (
@@ -94,7 +94,6 @@ class ResourceViewSet(BaseViewSet):
 class ApplyViewSet(BaseViewSet):
     """Many documents at once."""
 
-    largest_body = LARGEST_BATCH
     dry_run_action = "create"
 
     @documented("apply", AppliedSerializer, body=ANY_OBJECT, query=ApplyQuery, problems=(409,))

@@ -139,7 +139,7 @@ def documented_put(
     **more: Any,
 ) -> Any:
     """Describe an operation that creates or updates an object by its manifest."""
-    more |= {"also": {201: manifest}, "body": manifest, "is_edit": True, "has_tag": True}
+    more |= {"also": {201: manifest}, "body": manifest, "is_edit": True, "has_tag": True, "problems": (409,)}
     return documented(name, manifest, query=query, **more)
 
 

@@ -222,10 +222,25 @@ class ClusterSerializer(RowSerializer):
     cordoned = serializers.SerializerMethodField()
     placements = serializers.SerializerMethodField(help_text="The number of its placements.")
 
+    def get_fields(self) -> dict[str, Any]:
+        insecure = serializers.BooleanField(
+            source="has_insecure_tls", help_text="The connection to its API server does not verify TLS."
+        )
+        return {**super().get_fields(), "insecureTLS": insecure}
+
     class Meta:
         model = MemberCluster
         fields = (
-            *("name", "revision", "membership", "eligible", "verdict", "verdict_reason", "verdict_since"),
+            *(
+                "name",
+                "uid",
+                "revision",
+                "membership",
+                "eligible",
+                "verdict",
+                "verdict_reason",
+                "verdict_since",
+            ),
             *("joined_at", "heartbeat_at", "driver", "is_demo", "labels", "taints", "cordoned", "placements"),
         )
         extra_kwargs = {"verdict": {"help_text": "Why it cannot be selected; empty when it can."}}
@@ -251,7 +266,7 @@ class ResourceSerializer(RowSerializer):
     class Meta:
         model = Resource
         fields = (
-            *("group", "version", "kind", "namespace", "name", "labels", "revision"),
+            *("group", "version", "kind", "namespace", "name", "uid", "labels", "revision"),
             *("created_at", "updated_at", "is_demo"),
         )
 
@@ -265,6 +280,8 @@ class HealthCountsSerializer(CamelCaseSerializer):
     applied = serializers.IntegerField()
     available = serializers.IntegerField()
     unreachable = serializers.IntegerField()
+    not_monitored = serializers.IntegerField(help_text="Without a driver nothing is applied.")
+    not_ready = serializers.IntegerField(help_text="Reachable, and cannot be selected.")
     failed = serializers.IntegerField()
 
 
@@ -292,6 +309,7 @@ class PlacementSerializer(RowSerializer):
         fields = (
             *(
                 "name",
+                "uid",
                 "revision",
                 "type",
                 "number_of_clusters",

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from placements.api.base import BaseViewSet, MayRead
-from placements.api.parsers import LARGEST_BATCH, parse_body
+from placements.api.parsers import parse_body
 from placements.api.schema import documented
 from placements.api.serializers import ANY_OBJECT, AnyObject, AnyValue, CamelCaseSerializer
 from placements.engine.advice.search import why_not
@@ -39,7 +39,6 @@ class SimulateViewSet(BaseViewSet):
     """The options of `manage.py simulate`."""
 
     permission_classes = (MayRead,)
-    largest_body = LARGEST_BATCH
 
     @documented("simulate", ANY_OBJECT, body=SimulateSerializer)
     def create(self, request: Request) -> Response:

@@ -27,6 +27,8 @@ class HealthCounts:
     """How many clusters meet each condition, of those wanted; the others are counted once for each reason.
 
     A cluster with an older version than the wanted one counts as applied and available, not as started.
+    Without a driver, `not_monitored`, nothing is applied to it. What is on a reachable cluster that is
+    `not_ready` may be available.
     """
 
     wanted: int = 0
@@ -35,6 +37,8 @@ class HealthCounts:
     applied: int = 0
     available: int = 0
     unreachable: int = 0
+    not_monitored: int = 0
+    not_ready: int = 0
     failed: int = 0
     not_available: int = 0
     removal_failed: int = 0
@@ -123,12 +127,19 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Found:
     available = f"{counts.available:,} of {counts.wanted:,} available"
     if counts.unreachable and counts.unreachable >= counts.scheduled:
         return HealthLevel.UNKNOWN, "Unknown", f"{available}, {counts.unreachable:,} unreachable"
-    if counts.unreachable:
-        return level, "Degraded", f"{available}, {counts.unreachable:,} unreachable"
-    if counts.not_available:
-        return level, "Degraded", available
+    away = {
+        "unreachable": counts.unreachable,
+        "not monitored": counts.not_monitored if counts.not_monitored < counts.scheduled else 0,
+        "not ready": counts.not_ready,
+    }
+    if any(away.values()) or counts.not_available:
+        causes = [f"{number:,} {word}" for word, number in away.items() if number]
+        return level, "Degraded", ", ".join([available, *causes])
     if facts.is_scheduled is False and not facts.is_pending:
         return level, "Degraded", "some of the selected clusters are not ready"
+    if counts.not_monitored and counts.not_monitored >= counts.scheduled and not facts.is_pending:
+        words = f"{_clusters(counts.not_monitored)} not monitored"
+        return HealthLevel.SUSPENDED, "Scheduled, not applied", words
     if facts.is_stalled:
         return level, "Degraded", f"rollout stalled, {counts.started:,} of {counts.wanted:,} updated"
     return None
@@ -189,6 +200,8 @@ def health_document(health: PlacementHealth) -> dict[str, object]:
             "applied": counts.applied,
             "available": counts.available,
             "unreachable": counts.unreachable,
+            "notMonitored": counts.not_monitored,
+            "notReady": counts.not_ready,
             "failed": counts.failed,
         },
     }

@@ -59,7 +59,8 @@ class OnCluster:
 
     `is_current`: the version started last is the one that should run, wanted since `wanted_since`; None while
     that is unknown. `is_ready`: all that can be observed is ready, or the unavailable period is over, at
-    `ready_at`. `waits_for` is why no update starts. `noted` are its conditions as stored last.
+    `ready_at`. `waits_for` is why no update starts. `noted` are its conditions as stored last. `is_report`:
+    differences are reported and nothing is applied.
     """
 
     cluster: str
@@ -75,9 +76,10 @@ class OnCluster:
     wanted_since: datetime | None = None
     ready_at: datetime | None = None
     noted: Noted = field(default_factory=dict)
+    is_report: bool = False
 
 
-SORTS = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
+SORTS = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available", "DiffReported")
 _WORDS = {
     ("RolloutStarted", Truth.TRUE): ("RolloutStarted", "Rollout started", "Rollout started on {}"),
     ("RolloutStarted", Truth.FALSE): (
@@ -102,6 +104,17 @@ _WORDS = {
         "Some resources are not available",
         "Not available on {}",
     ),
+    ("DiffReported", Truth.TRUE): (
+        "DiffReportingCompleted",
+        "All differences reported",
+        "Differences reported on {}",
+    ),
+    ("DiffReported", Truth.FALSE): (
+        "DiffReportingIncompleteOrFailed",
+        "Some resources could not be compared",
+        "Differences not reported on {}",
+    ),
+    ("DiffReported", Truth.UNKNOWN): ("DiffReportingPending", "Comparing resources", "Comparing on {}"),
 }
 """The reason of a condition, and its message on one cluster and in all."""
 _OVERRIDDEN = "OverriddenSucceeded"
@@ -136,9 +149,11 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
         "RolloutStarted": one.is_current,
         "Overridden": not (is_failed and one.failure is FailureKind.OVERRIDE),
         "WorkSynchronized": True,
-        "Applied": False if is_failed else is_applied or None,
-        "Available": one.is_ready,
     }
+    if one.is_report:
+        truths["DiffReported"] = one.phase is Phase.AVAILABLE if is_applied or is_failed else None
+    else:
+        truths |= {"Applied": False if is_failed else is_applied or None, "Available": one.is_ready}
     for sort, truth in truths.items():
         status = Truth.UNKNOWN if truth is None else Truth(str(truth))
         before = one.noted.get(sort)
@@ -164,6 +179,8 @@ def conditions_in_all(
     found: list[Condition] = []
     for sort in SORTS if listed else ():
         each = [one[sort] for one in listed if sort in one]
+        if not each:
+            continue
         status = next(truth for truth in _WORST_FIRST if any(one.status is truth for one in each))
         each = [one for one in each if one.status is status]
         reason, _, words = _WORDS[sort, status]
@@ -209,6 +226,32 @@ def failed_objects(objects: Iterable[ObjectFault], condition: Condition, *, gene
         identity = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name, **place}
         failed = replace(condition, reason=one.code, message=one.message)
         found.append({**identity, "condition": failed.plain(generation=generation)})
+    return found
+
+
+def differing_objects(rows: Iterable[Plain], *, is_drift: bool) -> list[Plain]:
+    """Return the objects of a cluster that differ, from the rows of a binding, in the form of KubeFleet."""
+    since, listed = (
+        ("firstDriftedObservedTime", "observedDrifts")
+        if is_drift
+        else ("firstDiffedObservedTime", "observedDiffs")
+    )
+    found = []
+    for row in rows:
+        identity = {key: row[key] for key in ("group", "version", "kind", "name")}
+        identity |= {"namespace": row["namespace"]} if row["namespace"] else {}
+        generation = row["generation"]
+        observed = {} if generation is None else {"targetClusterObservedGeneration": generation}
+        fields = [
+            {
+                "path": path,
+                **({"valueInMember": in_member} if in_member else {}),
+                **({"valueInHub": in_hub} if in_hub else {}),
+            }
+            for path, in_member, in_hub in row["fields"]
+        ]
+        times = {"observationTime": row["observed"], since: row["since"]}
+        found.append({**identity, **times, **observed, listed: fields})
     return found
 
 

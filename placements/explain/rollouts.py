@@ -221,7 +221,11 @@ def _becoming_available(result: RollingUpdateResult) -> str:
     ]
     clauses += [f"{name} is available" for name in starting]
     clauses += [f"the retry on {name} succeeds" for name in retries]
-    return first_names([*clauses, *(f"{name} reconnects" for name in result.unreachable)])
+    without_driver = {one.cluster for one in result.blocked if one.reason is BlockReason.NOT_MONITORED}
+    clauses += [
+        f"{name} {'gets a driver' if name in without_driver else 'reconnects'}" for name in result.unreachable
+    ]
+    return first_names(clauses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,16 +440,35 @@ def short_result_document(result: RollingUpdateResult) -> dict[str, Any]:
     return {**document, **{key: value[:MOST_LISTED] for key, value in lists.items()}, **counts}
 
 
-def plan_document(plan: WavePlan, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+def action_words(action: Action, running: str | None, names: Mapping[str, str]) -> str:
+    """Return an action with the revisions: "Install r4", "Update r3 → r4", "Remove r3"."""
+    current = version_name(running or None, names)
+    if isinstance(action, Remove):
+        return f"Remove {current}" if current else "Remove"
+    wanted = version_name(action.version, names)
+    if action.reason is UpdateReason.RETRY:
+        return f"Retry {wanted}"
+    return f"Update {current} → {wanted}" if current and current != wanted else f"Install {wanted}"
+
+
+def plan_document(
+    plan: WavePlan, names: Mapping[str, str] | None = None, running: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return the waves of a plan, and which clusters would be blocked after them, as plain data.
 
-    `names` are those of the versions, for its sentences.
+    `names` are those of the versions, for its sentences; `running` are the versions on the clusters.
     """
+
+    def planned_action(one: Action) -> dict[str, Any]:
+        if not names or running is None:
+            return action_document(one)
+        return {**action_document(one), "words": action_words(one, running.get(one.cluster), names)}
+
     waves = [
         {
             "number": wave.number,
             "count": len(wave.actions),
-            "actions": [action_document(one) for one in wave.actions],
+            "actions": [planned_action(one) for one in wave.actions],
             "budgets": budget_document(wave.budgets),
         }
         for wave in plan.waves

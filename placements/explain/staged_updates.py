@@ -76,6 +76,7 @@ _WAITS = {
     WaitReason.REMOVALS: "Removing from {names}.",
     WaitReason.RETRY: "Failed: {names}. Next retry at {until}.",
     WaitReason.UNREACHABLE: "Unreachable: {names}. The run continues on reconnect.",
+    WaitReason.NOT_MONITORED: "Not monitored: {names}. The run continues once a driver is set.",
 }
 
 

@@ -16,15 +16,23 @@ class Binding(models.Model):
 
     `applied_version` is what was last started there, and `phase` how far it has come
     (`engine.rollout.state`). A call to the cluster is due from `next_call_at` on; the worker that makes it
-    holds the lease, and `calls` counts the claims. `untrackable_since` is when readiness became
-    untrackable. `override_snapshots` are the keys of those that belong to what was last started. `failure`
-    is the kind of failure, `failed_objects` were rejected or are not available, `failed_override` did not
-    apply (`engine.rollout.state`); `message` is the text for people. `conditions` are those of its status
-    as last recorded, each with its value and since when.
+    holds the lease, and `calls` counts the claims. `member_id` is the row of the member cluster when it was
+    last selected. `untrackable_since` is when readiness became untrackable. `override_snapshots` are the keys
+    of those that belong to what was last started. `failure` is the kind of failure, `failed_objects` were
+    rejected or are not available, `failed_override` did not apply (`engine.rollout.state`); `message` is the
+    text for people. `conditions` are those of its status as last recorded, each with its value and since
+    when.
+
+    Of clusters whose driver acts on it, `apply_strategy` is that of the last start (None: the defaults);
+    `was_applied`: an apply reached the cluster; `objects_done` is set while one needs several calls;
+    `unavailable_code` says why the last call got no answer; `drifted_objects` and `diffed_objects` are the
+    differences found there, `repairs` the times at which drift was repaired, and `contested_since` is set
+    while others change the same objects again and again (`spec/kubernetes-driver.md` 9, 11).
     """
 
     placement = models.ForeignKey(Placement, models.CASCADE, related_name="bindings")
     cluster_name = models.CharField(max_length=LONGEST_NAME)
+    member_id = models.PositiveBigIntegerField(null=True)
     state = models.CharField(max_length=11)
     previous_state = models.CharField(max_length=11, default=BindingState.SCHEDULED.value)
     policy_snapshot = models.ForeignKey(PolicySnapshot, models.RESTRICT, related_name="bindings")
@@ -47,6 +55,14 @@ class Binding(models.Model):
     failed_objects = models.JSONField(default=list)
     failed_override = models.JSONField(null=True)
     conditions = models.JSONField(default=dict)
+    apply_strategy = models.JSONField(null=True)
+    was_applied = models.BooleanField(default=False)
+    objects_done = models.PositiveIntegerField(null=True)
+    unavailable_code = models.CharField(max_length=32, blank=True)
+    drifted_objects = models.JSONField(default=list)
+    diffed_objects = models.JSONField(default=list)
+    repairs = models.JSONField(default=list)
+    contested_since = models.DateTimeField(null=True)
     next_call_at = models.DateTimeField(null=True)
     call_lease_expires_at = models.DateTimeField(null=True)
     call_lease_token = models.CharField(max_length=32, blank=True)
@@ -75,6 +91,11 @@ class Binding(models.Model):
 
     def __str__(self) -> str:
         return f"{self.placement_id} on {self.cluster_name}: {self.state}"
+
+    @property
+    def apply_type(self) -> str:
+        """Return the type of the apply strategy of the last start; "" for the default."""
+        return str((self.apply_strategy or {}).get("type", ""))
 
     @property
     def fence(self) -> int:

@@ -1,5 +1,7 @@
 """Evictions, disruption budgets and drains."""
 
+from uuid import uuid4
+
 from django.db import models
 from django.db.models import Q
 
@@ -14,6 +16,7 @@ class DisruptionBudget(models.Model):
     """How many clusters evictions may take from the placement of the same name; it may come before it."""
 
     name = models.CharField(max_length=LONGEST_OBJECT_NAME, unique=True)
+    uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     created_at = models.DateTimeField()

@@ -1,5 +1,7 @@
 """Overrides and their immutable snapshots."""
 
+from uuid import uuid4
+
 from django.db import models
 
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
@@ -21,6 +23,7 @@ class Override(models.Model):
     kind = models.CharField(max_length=30)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=_LONGEST_NAME)
+    uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     placement_name = models.CharField(max_length=_LONGEST_NAME, blank=True)

@@ -1,5 +1,8 @@
 """Placements with the state of their scheduling and rollout, and the drafts of users."""
 
+from datetime import timedelta
+from uuid import uuid4
+
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
@@ -24,10 +27,12 @@ class Placement(models.Model):
     `deletion_number` how many clusters were selected when it was deleted. `scheduled` is the condition of
     that name, unknown from an edit to its decision; `conditions` are the others as last recorded, each with
     its value and since when. `selected_count` is how many resources the selectors match, None until they
-    were evaluated. `reschedules_on_fleet_change` means that a change of the fleet may change the decision.
+    were evaluated. `named_count` is how many clusters a PickFixed policy names. `reschedules_on_fleet_change`
+    means that a change of the fleet may change the decision.
     """
 
     name = models.CharField(max_length=LONGEST_NAME, unique=True)
+    uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     is_demo = models.BooleanField(default=False)
@@ -41,6 +46,9 @@ class Placement(models.Model):
     label_keys_read = models.JSONField(default=list)
     property_names_read = models.JSONField(default=list)
     revision_history_limit = models.PositiveIntegerField(default=10)
+    named_count = models.PositiveIntegerField(null=True)
+    strategy_type = models.CharField(max_length=13, default=StrategyType.ROLLING_UPDATE.value)
+    unavailable_period = models.DurationField(default=timedelta(seconds=60))
 
     generation = models.PositiveBigIntegerField(default=0)
     observed_generation = models.PositiveBigIntegerField(default=0)
@@ -98,6 +106,7 @@ class Placement(models.Model):
             ),
             known("placement_type", PlacementType, "placement_type_known"),
             known("semantics", Semantics, "placement_semantics_known"),
+            known("strategy_type", StrategyType, "placement_strategy_type_known"),
             models.CheckConstraint(
                 condition=Q(placement_type=PlacementType.PICK_N.value, number_of_clusters__isnull=False)
                 | (~Q(placement_type=PlacementType.PICK_N.value) & Q(number_of_clusters__isnull=True)),
@@ -114,8 +123,7 @@ class Placement(models.Model):
 
     @property
     def is_staged(self) -> bool:
-        strategy = self.document["spec"].get("strategy") or {}
-        return bool(strategy.get("type") == StrategyType.EXTERNAL)
+        return self.strategy_type == StrategyType.EXTERNAL
 
     @property
     def can_roll_back(self) -> bool:  # a staged placement gets a run with an older snapshot instead

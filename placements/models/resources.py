@@ -1,5 +1,7 @@
 """Resources on the hub."""
 
+from uuid import uuid4
+
 from django.db import models
 from django.db.models import Q
 
@@ -14,6 +16,7 @@ class Resource(models.Model):
     kind = models.CharField(max_length=63)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)
+    uid = models.UUIDField(default=uuid4, editable=False)
     labels = models.JSONField(default=dict)
     content = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)

@@ -1,6 +1,7 @@
 """Rollouts, staged runs with their strategies and approval requests, and progress over time."""
 
 from typing import Any
+from uuid import uuid4
 
 from django.db import models
 from django.db.models import Q
@@ -133,6 +134,7 @@ class StagedStrategy(models.Model):
     """Stages as they were written; a run keeps a copy, so that changing them changes no run."""
 
     name = models.CharField(max_length=_LONGEST_NAME, unique=True)
+    uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     created_at = models.DateTimeField()
@@ -153,6 +155,7 @@ class StagedRun(models.Model):
     """
 
     name = models.CharField(max_length=_LONGEST_NAME, unique=True)
+    uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="staged_runs")
@@ -199,6 +202,7 @@ class ApprovalRequest(models.Model):
     run = models.ForeignKey(StagedRun, models.CASCADE, related_name="approvals")
     stage = models.CharField(max_length=63)
     side = models.CharField(max_length=6)
+    uid = models.UUIDField(default=uuid4, editable=False)
     requested_at = models.DateTimeField()
     approved_at = models.DateTimeField(null=True)
     approved_by = models.CharField(max_length=150, blank=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Model, QuerySet
 
 from clusters.manifest import parse_member
 from clusters.operations.change_log import lock_fleet
@@ -34,21 +35,26 @@ from placements.manifests.ocm import OCM_KIND
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
-from placements.models import Override, Placement
+from placements.models import DisruptionBudget, Override, Placement, StagedRun, StagedStrategy
 from placements.services.disruption.budgets import BUDGET, save_budget
 from placements.services.disruption.evictions import apply_eviction
 from placements.services.disruption.queries import event_line
 from placements.services.fleet.impact import Impact, impact_on
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.overrides.operations import NOUNS, save_override
-from placements.services.placements import UnscheduledPlacement, UnschedulesEverything, save_placement
+from placements.services.placements import (
+    UnscheduledPlacement,
+    UnschedulesEverything,
+    save_placement,
+    warnings_of,
+)
 from placements.services.resources.operations import (
     RESOURCE,
     apply_resources,
     name_of,
     unchanged_resources,
 )
-from placements.services.results import PLACEMENT, SaveResult
+from placements.services.results import PLACEMENT, SaveResult, stored_document
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
 from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, save_strategy
@@ -92,7 +98,7 @@ def apply_documents(
 
 
 def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[int, Result], datetime | None]:
-    """Return the results of the resources and clusters that are on the hub as they are written.
+    """Return the results of the documents that are on the hub as they are written.
 
     The time is that as of which all reports of clusters in these documents are judged.
     """
@@ -107,8 +113,34 @@ def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[in
     for one, (result, row) in zip(members, found, strict=True):
         if result is JoinOutcome.UNCHANGED:
             results[id(one)] = Result(CLUSTER, row.name, result)
+    by_kind: dict[str, list[Document]] = {}
+    for one in documents:
+        if (kind := _kind(one)) in _SAVE:
+            by_kind.setdefault(str(kind), []).append(one)
+    for kind, several in by_kind.items():
+        results |= _unchanged_rows(kind, several)
     times = [row.as_of for one, (_, row) in zip(members, found, strict=True) if "status" in one.data]
     return results, max(filter(None, times), default=None)
+
+
+def _unchanged_rows(kind: str, documents: Sequence[Document]) -> dict[int, Result]:
+    """Return the results of the documents of one kind that are on the hub as they are written; one query."""
+    named = {id(one): _PARSERS[kind](one.data).metadata for one in documents}
+    rows: QuerySet[Any] = _MODELS[kind]._default_manager.filter(name__in={one.name for one in named.values()})
+    if kind in NOUNS:
+        rows = rows.filter(kind=kind)
+    there = {(getattr(row, "namespace", ""), row.name): row for row in rows}
+    results: dict[int, Result] = {}
+    for one in documents:
+        metadata = named[id(one)]
+        namespace = metadata.namespace if kind == OVERRIDE_KIND else ""
+        row = there.get((namespace, metadata.name))
+        if row is None or row.document != stored_document(one.data) or getattr(row, "deleting_since", None):
+            continue
+        warnings = warnings_of(parse_placement(one.data)) if isinstance(row, Placement) else ()
+        name = row.label if isinstance(row, Override) else row.name
+        results[id(one)] = Result(_SAVE[kind][0], name, UNCHANGED, warnings)
+    return results
 
 
 def _apply(
@@ -261,7 +293,7 @@ def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Resu
 
 
 EVICTION, UNCHANGED = "eviction", "unchanged"
-_PARSERS: Mapping[str | None, Callable[[Any], object]] = {
+_PARSERS: Mapping[str | None, Callable[[Any], Any]] = {
     MEMBER_KIND: parse_member,
     CLUSTER_OVERRIDE_KIND: parse_cluster_override,
     OVERRIDE_KIND: parse_override,
@@ -275,6 +307,15 @@ _PARSERS: Mapping[str | None, Callable[[Any], object]] = {
 }
 """In the order of saving: what others refer to comes first."""
 _RANKS = {kind: rank for rank, kind in enumerate(_PARSERS, 1)}
+_MODELS: Mapping[str, type[Model]] = {
+    CLUSTER_OVERRIDE_KIND: Override,
+    OVERRIDE_KIND: Override,
+    PLACEMENT_KIND: Placement,
+    OCM_KIND: Placement,
+    BUDGET_KIND: DisruptionBudget,
+    STAGED_STRATEGY_KIND: StagedStrategy,
+    STAGED_RUN_KIND: StagedRun,
+}
 _SAVE: Mapping[str, tuple[str, Callable[..., SaveResult[Any]]]] = {
     CLUSTER_OVERRIDE_KIND: (NOUNS[CLUSTER_OVERRIDE_KIND], save_override),
     OVERRIDE_KIND: (NOUNS[OVERRIDE_KIND], save_override),

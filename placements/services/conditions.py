@@ -8,7 +8,7 @@ from placements.engine.rollout.state import EMPTY, FailureKind, Phase
 from placements.explain.hub_conditions import OnCluster, conditions_in_all, conditions_on, noted_of
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement
-from placements.manifests.strategy import RollingUpdate, StrategyType
+from placements.manifests.strategy import ApplyType, RollingUpdate, StrategyType
 from placements.models import Binding, Placement, ResourceSnapshot
 from placements.services.rollout_state import BindingColumns, RolloutContext
 
@@ -61,6 +61,7 @@ class ConditionReader:
             wanted_since=self.wanted_since,
             ready_at=ready_at,
             noted=binding.conditions,
+            is_report=binding.apply_type == ApplyType.REPORT_DIFF,
         )
 
 

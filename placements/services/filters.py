@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -12,13 +13,14 @@ from clusters.models import MemberCluster
 from fleetui.models import Event
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement, Resource, StalePick
+from placements.services.health import is_degraded
 from placements.services.rollouts.attention import runs_under_way, waiting_runs
 
 Row = TypeVar("Row", bound=Model)
 
 
 class PlacementFilterState(StrEnum):
-    """Filter values of placements."""
+    """Filter values of placements; `DEGRADED` are failed, degraded or unknown by their status."""
 
     FULFILLED = "fulfilled"
     UNFULFILLED = "unfulfilled"
@@ -27,6 +29,7 @@ class PlacementFilterState(StrEnum):
     WAITING = "waiting"
     STALE = "stale"
     INVALID = "invalid"
+    DEGRADED = "degraded"
     DELETING = "deleting"
 
 
@@ -76,6 +79,7 @@ _STATES: dict[PlacementFilterState, Callable[[], Q]] = {
     PlacementFilterState.WAITING: lambda: _having(waiting_runs()),
     PlacementFilterState.STALE: lambda: Q(pk__in=StalePick.objects.values("staleness_check__placement")),
     PlacementFilterState.INVALID: lambda: ~Q(selection_faults=[]),
+    PlacementFilterState.DEGRADED: lambda: is_degraded(now=datetime.now(UTC)),
     PlacementFilterState.DELETING: lambda: Q(deleting_since__isnull=False),
 }
 

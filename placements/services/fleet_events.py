@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Set
 
 from django.db import transaction
+from django.db.models import F
 
 from clusters.models import FleetChange
 from fleetui.bulk import batched
-from placements.models import Binding, Placement
+from placements.models import Binding, Drain, Placement
 from placements.services.overrides.operations import labels_changed
 from placements.services.workqueue import enqueue_scheduling
 
@@ -34,7 +35,10 @@ def losing_a_cluster(names: Iterable[str]) -> list[int]:
 
 @transaction.atomic
 def enqueue_affected_placements() -> int:
-    """Enqueue the placements affected by the logged changes, and delete the log; return how many."""
+    """Enqueue the placements affected by the logged changes, and delete the log; return how many.
+
+    The drains of clusters that left or are leaving are due at once: they end with the cluster.
+    """
     changes = list(FleetChange.objects.select_for_update().order_by("pk"))
     if not changes:
         return 0
@@ -45,7 +49,10 @@ def enqueue_affected_placements() -> int:
             property_names={name for change in changes for name in change.property_names},
         )
     )
-    losing = set(losing_a_cluster(name for change in changes for name in change.gone))
+    gone = {name for change in changes for name in change.gone}
+    losing = set(losing_a_cluster(gone))
+    draining = Drain.objects.filter(cluster_name__in=gone, state=Drain.State.RUNNING)
+    draining.update(requeue_at=F("started_at"))
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
     reasons = list(dict.fromkeys(change.reason for change in changes))
     trigger = (

@@ -2,12 +2,27 @@
 
 from collections import defaultdict
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, When
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact
 
+from clusters.drivers.registry import DRIVERS
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from placements.engine.rollout.actions import RunPhase
@@ -15,65 +30,122 @@ from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.explain.health import HealthCounts, HealthFacts, PlacementHealth, placement_health
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import parse_placement
-from placements.manifests.policy import PlacementType
-from placements.manifests.strategy import RollingUpdate
 from placements.models import Binding, Placement, Rollout, StagedRun
 
 _TRUE = "True"
-_OUT_OF_REACH = Q(verdict__in=(EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)) | Q(driver="")
+_UNREACHABLE, _NOT_MONITORED, _NOT_READY, _READY = "unreachable", "not monitored", "not ready", "ready"
+_IS_MONITORED = Q(driver__in=DRIVERS)
+_CONDITION_OF_MEMBER = Case(
+    When(~_IS_MONITORED, then=Value(_NOT_MONITORED)),
+    When(verdict__in=(EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT), then=Value(_UNREACHABLE)),
+    When(~Q(verdict=""), then=Value(_NOT_READY)),
+    default=Value(_READY),
+    output_field=CharField(),
+)
 
 
 def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
     return healths_of([placement], now=now)[placement.pk]
 
 
+def healths_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
+    """Return the status of each of these placements by name; two queries."""
+    rows = list(with_rollouts(Placement.objects.filter(name__in=names)))
+    found = healths_of(rows, now=now) if rows else {}
+    return {one.name: found[one.pk] for one in rows}
+
+
 def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int, PlacementHealth]:
-    """Return the status of each of these placements; two queries, however many there are."""
-    ids = [one.pk for one in placements]
+    """Return the status of each of these placements; one query for those loaded `with_rollouts`, else two."""
     groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for group in _groups(placements, now=now):
         groups[group["placement_id"]].append(group)
-    rollouts = {row["pk"]: row for row in _rollouts(ids)}
-    return {
-        one.pk: placement_health(_facts(one, groups[one.pk], rollouts.get(one.pk, {}))) for one in placements
-    }
+    others = [one.pk for one in placements if not hasattr(one, "is_rolling")]
+    rows = with_rollouts(Placement.objects.filter(pk__in=others)).only("pk") if others else ()
+    rollouts: dict[int, Any] = {one.pk: one for one in (*placements, *rows)}
+    return {one.pk: placement_health(_facts(one, groups[one.pk], rollouts[one.pk])) for one in placements}
 
 
 def _groups(placements: Collection[Placement], *, now: datetime) -> QuerySet[Any, dict[str, Any]]:
     """Return the bindings of placements, those alike counted; a cluster without a member is unreachable."""
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    periods: dict[int, list[int]] = defaultdict(list)
-    for one in placements:
-        rolling = parse_placement(one.document).spec.strategy.rolling_update or RollingUpdate()
-        periods[rolling.unavailable_period_seconds].append(one.pk)
-    is_late = Q(pk__in=())
-    for seconds, ids in periods.items():
-        is_late |= Q(placement__in=ids, phase_changed_at__lt=now - timedelta(seconds=seconds))
     rows = Binding.objects.filter(placement__in=[one.pk for one in placements]).annotate(
-        is_reachable=Exists(members.exclude(_OUT_OF_REACH)),
-        is_late=Case(When(is_late, then=True), default=False),
+        member=Coalesce(
+            Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1]),
+            Value(_UNREACHABLE),
+        ),
+        is_late=Case(When(_is_late(now), then=True), default=False),
         noted_started=KT("conditions__RolloutStarted__0"),
         noted_available=KT("conditions__Available__0"),
     )
-    columns = ("is_reachable", "is_late", "noted_started", "noted_available")
+    columns = ("member", "is_late", "noted_started", "noted_available")
     counted = rows.values("placement_id", "state", "phase", *columns).annotate(count=Count("pk"))
     return counted.order_by()
 
 
-def _rollouts(ids: Collection[int]) -> QuerySet[Any, Any]:
-    rolling = Rollout.objects.filter(placement=OuterRef("pk"), state=Rollout.State.RUNNING)
-    staged = StagedRun.objects.filter(placement=OuterRef("pk"), ended_at=None, started_at__isnull=False)
-    stuck = staged.filter(status=RunStatus.STUCK)
-    rows = Placement.objects.filter(pk__in=ids).annotate(
-        is_rolling=Exists(rolling) | Exists(staged),
-        is_stalled=Exists(rolling.filter(sync_result__verdict=RunPhase.HALTED)) | Exists(stuck),
+def with_rollouts(rows: QuerySet[Placement]) -> QuerySet[Placement]:
+    """Return placements with what their status needs of their rollouts."""
+    return rows.annotate(is_rolling=_is_rolling("pk"), is_stalled=_is_stalled())
+
+
+def _running(placement: str) -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
+    rolling = Rollout.objects.filter(placement=OuterRef(placement), state=Rollout.State.RUNNING)
+    staged = StagedRun.objects.filter(placement=OuterRef(placement), ended_at=None, started_at__isnull=False)
+    return rolling, staged
+
+
+def _is_rolling(placement: str) -> Q:
+    rolling, staged = _running(placement)
+    return Q(Exists(rolling)) | Q(Exists(staged))
+
+
+def _is_stalled() -> Q:
+    rolling, staged = _running("pk")
+    is_halted = Exists(rolling.filter(sync_result__verdict=RunPhase.HALTED))
+    return Q(is_halted) | Q(Exists(staged.filter(status=RunStatus.STUCK)))
+
+
+def is_degraded(*, now: datetime) -> Q:
+    """Return the condition of placements whose status is failed, degraded or unknown (`placement_health`)."""
+    is_due = Q(observed_generation__lt=F("generation"))
+    bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
+    not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
+    others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
+    on_ready = Q(cluster_name__in=_members(_IS_MONITORED, verdict=""))
+    is_applied = Q(phase=Phase.APPLIED) & ~Q(conditions__Available__0=_TRUE)
+    is_not_available = is_applied & (_is_late(now) | ~_is_rolling("placement"))
+    unavailable = others.filter(~on_ready | Q(phase=Phase.FAILED) | is_not_available)
+    not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
+    is_partly_monitored = _among(not_monitored) & _among(others)
+    is_applied_nowhere = _among(not_monitored) & ~_among(others)
+    is_empty = ~_among(bindings) & Q(Exact(Coalesce("number_of_clusters", "named_count", Value(0)), 0))
+    is_suspended = Q(paused_since__isnull=False) | Q(is_stopped=True)
+    needs_sync = Q(rollout_observed__lt=F("rollout_generation"))
+    return _among(not_removed) | Q(deleting_since=None) & (
+        ~Q(selection_faults=[])
+        | Q(selected_count=0, pinned_snapshot=None)
+        | Q(is_fulfilled=False) & ~is_due
+        | Q(is_fulfilled=True) & ~is_due & is_empty
+        | _among(unavailable)
+        | is_partly_monitored
+        | _is_stalled() & ~(is_applied_nowhere & ~is_due) & ~is_suspended & ~needs_sync
     )
-    return rows.values("pk", "is_rolling", "is_stalled")
 
 
-def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: dict[str, Any]) -> HealthFacts:
-    is_rolling = bool(rollout.get("is_rolling"))
+def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
+    return MemberCluster.objects.filter(*conditions, **lookups).values("name")
+
+
+def _among(bindings: QuerySet[Binding]) -> Q:
+    return Q(pk__in=bindings.values("placement"))
+
+
+def _is_late(now: datetime) -> Q:
+    return Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
+
+
+def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: Any) -> HealthFacts:
+    is_rolling = bool(rollout.is_rolling)
     is_suspended = placement.paused_since is not None or placement.is_stopped
     resources = placement.selected_count if placement.pinned_snapshot is None else None
     counts = _counts(placement, groups, is_rolling=is_rolling, has_resources=resources != 0)
@@ -89,7 +161,7 @@ def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: di
         is_stopped=placement.is_stopped,
         is_staged=placement.is_staged,
         is_rolling=is_rolling,
-        is_stalled=bool(rollout.get("is_stalled")) and not is_suspended and not placement.needs_sync,
+        is_stalled=bool(rollout.is_stalled) and not is_suspended and not placement.needs_sync,
     )
 
 
@@ -111,20 +183,15 @@ def _counts(
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
         found["applied"] += number if is_applied and has_resources else 0
         is_ready = phase is Phase.AVAILABLE or (is_applied and group["noted_available"] == _TRUE)
-        if not group["is_reachable"]:
-            found["unreachable"] += number
-        elif phase is Phase.FAILED:
+        if group["member"] in (_UNREACHABLE, _NOT_MONITORED):
+            found[group["member"].replace(" ", "_")] += number
+            continue
+        found["not_ready"] += number if group["member"] == _NOT_READY else 0
+        if phase is Phase.FAILED:
             found["failed"] += number
         elif is_ready and has_resources:
             found["available"] += number
         elif is_applied and (group["is_late"] or not is_rolling):
             found["not_available"] += number
-    return HealthCounts(wanted=_wanted(placement, found["scheduled"]), **found)
-
-
-def _wanted(placement: Placement, scheduled: int) -> int:
-    if placement.number_of_clusters is not None:
-        return placement.number_of_clusters
-    if placement.placement_type == PlacementType.PICK_FIXED:
-        return len(parse_placement(placement.document).spec.policy.cluster_names)
-    return scheduled
+    wanted = (placement.number_of_clusters, placement.named_count, found["scheduled"])
+    return HealthCounts(wanted=next(number for number in wanted if number is not None), **found)

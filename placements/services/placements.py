@@ -6,7 +6,7 @@ be removed (`docs/adr/0009`).
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -14,7 +14,7 @@ from django.db import transaction
 
 from clusters.fleet import Fleet
 from clusters.queries import load_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
@@ -36,7 +36,7 @@ from placements.manifests.placement import (
     placement_caveats,
 )
 from placements.manifests.policy import PlacementType, Toleration
-from placements.manifests.strategy import StrategyType
+from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement, PolicySnapshot
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
@@ -45,7 +45,7 @@ from placements.services.results import (
     OperationResult,
     SaveResult,
     UnknownPlacementError,
-    without_status,
+    stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.staged_runs import end_runs_of
@@ -110,8 +110,8 @@ def save_placement(
     name = manifest.metadata.name
     if errors := reserved_name_errors(name):
         raise InvalidManifest(errors)
-    content = without_status(document)
-    caveats = (*placement_caveats(manifest), *selection_of(manifest).caveats)
+    content = stored_document(document)
+    caveats = warnings_of(manifest)
 
     current = Placement.objects.select_for_update().filter(name=name).first()
     revision = current.revision if current else 0
@@ -144,6 +144,10 @@ def save_placement(
         check_not_unscheduling_all(current, manifest)
     _change(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, caveats)
+
+
+def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
+    return (*placement_caveats(manifest), *selection_of(manifest).caveats)
 
 
 def _change(
@@ -181,9 +185,14 @@ def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:
     policy = manifest.spec.policy
     cycle = Cycle(Fleet(), policy, (), manifest.semantics, manifest.spread_options)
     is_pick_n = policy.placement_type is PlacementType.PICK_N
+    is_fixed = policy.placement_type is PlacementType.PICK_FIXED
+    rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
     return {
         "placement_type": policy.placement_type,
         "number_of_clusters": policy.number_of_clusters if is_pick_n else None,
+        "named_count": len(policy.cluster_names) if is_fixed else None,
+        "strategy_type": manifest.spec.strategy.type,
+        "unavailable_period": timedelta(seconds=rolling.unavailable_period_seconds),
         "semantics": manifest.semantics,
         "label_keys_read": list(labels_read(cycle)),
         "property_names_read": list(properties_read(cycle)),

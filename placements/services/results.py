@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import Model
 
 from fleetui.apimachinery.errors import ManifestWarning
+from fleetui.apimachinery.metadata import with_hub_metadata, without_hub_metadata
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
@@ -54,9 +55,19 @@ class SaveResult(Generic[Row]):
     warnings: tuple[ManifestWarning, ...] = ()
 
 
-def without_status(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a manifest as it is stored."""
-    return {key: deepcopy(value) for key, value in document.items() if key != "status"}
+def stored_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a manifest as it is stored: as written, without what the hub sets."""
+    written = without_hub_metadata(document)
+    return {key: deepcopy(value) for key, value in written.items() if key != "status"}
+
+
+def read_manifest(
+    row: Any, manifest: Mapping[str, Any], status: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the manifest of an object, with its status where it has one, as it is read."""
+    return with_hub_metadata(
+        manifest, status, uid=str(row.uid), revision=row.revision, created_at=row.created_at
+    )
 
 
 def locked_row(
@@ -72,7 +83,7 @@ def save_row(
     row: Any, kind: str, document: Mapping[str, Any], *, by: User | None, now: datetime, label: str = ""
 ) -> SaveResult[Any]:
     """Save a manifest into its row; the same manifest again changes nothing. A new row has revision 0."""
-    written, before = without_status(document), row.document if row.revision else None
+    written, before = stored_document(document), row.document if row.revision else None
     if before == written:
         return SaveResult(row, OperationResult.UNCHANGED)
     row.document, row.updated_at, row.revision = written, now, row.revision + 1

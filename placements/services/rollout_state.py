@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.db.models import Case, DateTimeField, F, Q, TextField, When
 from django.db.models.functions import Cast
 
-from clusters.drivers.registry import DRIVERS, SIMULATED
+from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
 from clusters.fleet import EligibilityKind, collector_paused
 from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet
@@ -36,7 +36,7 @@ from placements.manifests.staged_update import (
     parse_staged_run,
     parse_staged_strategy,
 )
-from placements.manifests.strategy import PropagationPolicy, RollingUpdate, StrategyType
+from placements.manifests.strategy import ApplyStrategy, PropagationPolicy, RollingUpdate, StrategyType
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot, StagedRun
 from placements.services.overrides.queries import Applying, applying_to, frozen_of
 from placements.services.snapshots import hash_of
@@ -62,6 +62,12 @@ class BindingColumns(NamedTuple):
     failure: str
     overrides_text: str
     conditions_text: str
+    strategy_text: str | None
+
+    @property
+    def apply_type(self) -> str:
+        strategy = json.loads(self.strategy_text) if self.strategy_text else None
+        return str((strategy or {}).get("type", ""))
 
     @property
     def override_snapshots(self) -> list[int]:
@@ -77,6 +83,8 @@ class BindingColumns(NamedTuple):
         known = {name: value for name, value in columns.items() if name in self._fields}
         if "override_snapshots" in columns:
             known["overrides_text"] = json.dumps(columns["override_snapshots"])
+        if "apply_strategy" in columns:
+            known["strategy_text"] = json.dumps(columns["apply_strategy"])
         return self._replace(**known)
 
 
@@ -108,15 +116,12 @@ class RolloutContext:
     version: str
     state: RolloutState
     overrides: Applying
+    versions: "Versions | None" = None
     started: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def is_staged(self) -> bool:  # staged runs, not this rolling update, roll the placement out
         return self.manifest.spec.strategy.type is StrategyType.EXTERNAL
-
-
-def is_staged(placement: Placement) -> bool:
-    return parse_placement(placement.document).spec.strategy.type is StrategyType.EXTERNAL
 
 
 @collector_paused()
@@ -125,6 +130,7 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
     columns = {
         "overrides_text": Cast("override_snapshots", TextField()),
         "conditions_text": Cast("conditions", TextField()),
+        "strategy_text": Cast("apply_strategy", TextField()),
     }
     rows = Binding.objects.filter(placement=placement).order_by("cluster_name").annotate(**columns)
     bindings = tuple(map(BindingColumns._make, rows.values_list(*BindingColumns._fields)))
@@ -163,7 +169,9 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
         deletion,
     )
     version = versions.whole if versions else ""
-    return RolloutContext(placement, manifest, bindings, left_behind, target, version, state, overrides)
+    return RolloutContext(
+        placement, manifest, bindings, left_behind, target, version, state, overrides, versions
+    )
 
 
 def _members(placement: Placement) -> Mapping[str, Member]:
@@ -210,33 +218,47 @@ def target_of(placement: Placement) -> ResourceSnapshot | None:
 class Versions:
     """What clusters are to run: `plain` where no override applies, otherwise as in `by_cluster`.
 
-    `is_empty`: no resources are selected.
+    `acting`: the clusters whose driver acts on an apply strategy other than the defaults, and `strategy` what
+    tells their versions apart. `is_empty`: no resources are selected.
     """
 
     plain: str
     by_cluster: Mapping[str, str]
     whole: str
     is_empty: bool = False
+    acting: frozenset[str] = frozenset()
+    strategy: Mapping[str, Any] | None = None
 
     @classmethod
     def of(
         cls, target: ResourceSnapshot, manifest: ClusterResourcePlacement, overrides: Applying
     ) -> "Versions":
         """Return the versions; each set of overrides is hashed once, whatever the number of clusters."""
-        plain = version_of(target, manifest)
-        if not overrides:
-            return cls(plain, {}, plain, is_empty=not target.objects_count)
+        plain, is_empty = version_of(target, manifest), not target.objects_count
         apply_strategy = manifest.spec.strategy.apply_strategy
+        acting, strategy = frozenset[str](), None
+        if apply_strategy != ApplyStrategy():
+            rows = MemberCluster.objects.filter(driver__in=ACTING_DRIVERS)
+            acting, strategy = frozenset(rows.values_list("name", flat=True)), apply_strategy.to_plain()
         names = {
             several: cluster_version(target.content_hash, tuple(map(frozen_of, several)), apply_strategy)
             for several in set(overrides.values())
         }
-        whole = _hash([plain, sorted({str(one) for several in names for one in several})])
+        whole = plain
+        if overrides:
+            whole = _hash([plain, sorted({str(one) for several in names for one in several})])
+        if acting:
+            whole = _hash([whole, strategy])
         by_cluster = {cluster: names[several] for cluster, several in overrides.items()}
-        return cls(plain, by_cluster, whole, is_empty=not target.objects_count)
+        return cls(plain, by_cluster, whole, is_empty, acting, strategy)
 
     def of_cluster(self, name: str) -> str:
-        return self.by_cluster.get(name, self.plain)
+        version = self.by_cluster.get(name, self.plain)
+        return _hash([version, self.strategy]) if name in self.acting else version
+
+    def strategy_on(self, name: str) -> Mapping[str, Any] | None:
+        """Return the apply strategy that the driver of a cluster acts on; None for the defaults."""
+        return self.strategy if name in self.acting else None
 
     def wanted_on(self, name: str, phase: str) -> str | None:
         """Return what a cluster in this phase is to run; of no resources nothing, unless it holds some."""

@@ -32,7 +32,7 @@ from placements.services.placements import (
 from placements.services.resources.snapshots import PlacementChanged, refresh_resources
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.controller import finish_deletion
-from placements.services.rollouts.rejoin import recheck_rejoined
+from placements.services.rollouts.rejoin import recheck_rejoined, set_members
 from placements.services.snapshots import CycleInputs, load_cycle_inputs
 from placements.services.workqueue import enqueue_rollout
 
@@ -342,5 +342,7 @@ def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime)
         binding.topology_spread_score = list(score) if isinstance(score, tuple) else score
         binding.affinity_score = picked.affinity_score
     models.Binding.objects.bulk_create(new, batch_size=500)
+    if new:
+        set_members(models.Binding.objects.filter(placement=inputs.placement, member_id=None))
     models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
     recheck_rejoined([binding for binding in again if binding.pk in ended], now=now)

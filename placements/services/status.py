@@ -23,12 +23,13 @@ from placements.services.conditions import ConditionReader
 from placements.services.decisions.records import decision_of
 from placements.services.health import health_of
 from placements.services.overrides.queries import applying_to
+from placements.services.results import read_manifest
 from placements.services.rollout_state import Versions, target_of
 from placements.services.rollouts.queries import latest_run, waiting_words
 
 
 def manifest_of(placement: Placement) -> dict[str, Any]:
-    return {**placement.document, "status": status_of(placement)}
+    return read_manifest(placement, placement.document, status_of(placement))
 
 
 def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str, Any]:
@@ -36,7 +37,8 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     manifest, target = parse_placement(placement.document), target_of(placement)
     rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
     rows = rows.select_related("resource_snapshot").defer("resource_snapshot__identities")
-    bindings, first = list(rows.order_by("cluster_name")), scheduled(placement)
+    latest = latest_decision(placement)
+    bindings, first = list(rows.order_by("cluster_name")), scheduled(placement, latest)
     versions = Versions.of(target, manifest, applying_to(placement.name, target)) if target else None
     words = waiting_words(latest_run(placement))
     reading = ConditionReader.of(manifest, target, now=now or datetime.now(UTC))
@@ -70,13 +72,13 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
         _cluster(binding, conditions, overrides, generation=generation)
         for binding, conditions in zip(bindings, each, strict=True)
     ]
-    missing = _missing(placement, manifest, len(bindings)) if first.status is Truth.FALSE else ()
+    missing = _missing(latest, manifest, len(bindings)) if first.status is Truth.FALSE else ()
     status["placementStatuses"] += hub_conditions.not_scheduled(missing, first, generation=generation)
     return status
 
 
-def _missing(placement: Placement, manifest: ClusterResourcePlacement, selected: int) -> list[str]:
-    latest, policy = latest_decision(placement), manifest.spec.policy
+def _missing(latest: Decision | None, manifest: ClusterResourcePlacement, selected: int) -> list[str]:
+    policy = manifest.spec.policy
     wanted = policy.number_of_clusters or len(policy.cluster_names)
     shown = hub_status(decision_of(latest)) if latest and wanted > selected else None
     reasons = [one["reason"] for one in shown.decisions if not one["selected"]] if shown else []
@@ -91,14 +93,17 @@ def _of_ocm(placement: Placement) -> list[Condition]:
     return [satisfied, ocm_status.misconfigured(placement.selection_faults, since=placement.updated_at)]
 
 
-def scheduled_condition(placement: Placement) -> dict[str, Any]:
-    """Return the condition `Scheduled` as in the manifest, `PlacementSatisfied` of an OCM Placement."""
+def scheduled_condition(placement: Placement, latest: Decision | None) -> dict[str, Any]:
+    """Return the condition `Scheduled` as in the manifest, `PlacementSatisfied` of an OCM Placement.
+
+    `latest` is its `latest_decision`.
+    """
     if is_ocm_placement(placement.document):
         return _of_ocm(placement)[0].plain(generation=placement.revision)
-    return hub_conditions.plain_in_all([scheduled(placement)], generation=placement.revision)[0]
+    return hub_conditions.plain_in_all([scheduled(placement, latest)], generation=placement.revision)[0]
 
 
-def scheduled(placement: Placement) -> Condition:
+def scheduled(placement: Placement, latest: Decision | None) -> Condition:
     """Return the condition `Scheduled`, which is unknown from an edit to its decision.
 
     A pending change of the fleet or of the resources does not change the condition.
@@ -106,7 +111,6 @@ def scheduled(placement: Placement) -> Condition:
     if placement.selection_faults:
         words = "; ".join(fault["message"] for fault in placement.selection_faults)
         return _scheduled(placement, Truth.FALSE, "InvalidResourceSelectors", words)
-    latest = latest_decision(placement)
     condition = condition_of(decision_of(latest)) if latest else None
     is_pending = placement.scheduled == Truth.UNKNOWN or (placement.is_due and not placement.scheduled)
     if is_pending or latest is None or condition is None:
@@ -150,8 +154,12 @@ def _cluster(
         status |= {"applicableClusterResourceOverrides": of_clusters} if of_clusters else {}
         status |= {"applicableResourceOverrides": others} if others else {}
     objects = objects_of(binding.failed_objects)
-    if objects and last.sort in ("Applied", "Available") and last.status is Truth.FALSE:
+    if objects and last.sort in ("Applied", "Available", "DiffReported") and last.status is Truth.FALSE:
         status["failedPlacements"] = hub_conditions.failed_objects(objects, last, generation=generation)
+    if drifted := hub_conditions.differing_objects(binding.drifted_objects, is_drift=True):
+        status["driftedPlacements"] = drifted
+    if diffed := hub_conditions.differing_objects(binding.diffed_objects, is_drift=False):
+        status["diffedPlacements"] = diffed
     return status
 
 

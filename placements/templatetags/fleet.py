@@ -18,7 +18,7 @@ register = template.Library()
 
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\d)")
 _STATES = {
-    "eligible": "Ready",
+    "eligible": "Candidate",
     "not-eligible": "Not ready",
     "fulfilled": "Scheduled",
     "unfulfilled": "Not fulfilled",
@@ -27,6 +27,7 @@ _STATES = {
     "waiting": "Stalled or waiting for approval",
     "stale": "Outdated",
     "invalid": "Invalid resource selector",
+    "degraded": "Degraded or failed",
     "deleting": "Deleting",
 }
 _SIMULATED = mark_safe(

@@ -43,6 +43,7 @@ from placements.services.fleet.queries import (
     stale_on,
     with_counts,
 )
+from placements.services.health import healths_named
 from placements.web import badges
 from placements.web.badges import Badge
 from placements.web.events import event_rows
@@ -156,7 +157,11 @@ def clusters(request: HttpRequest) -> HttpResponse:
         "count": rows.count()
         if wanted != ClusterFilter()
         else states_counted[ClusterFilterState.ELIGIBLE] + states_counted[ClusterFilterState.NOT_ELIGIBLE],
-        "states": states_counted,
+        "states": {
+            state: count
+            for state, count in states_counted.items()
+            if state is not ClusterFilterState.ELIGIBLE  # a criterion of the scheduler, not a status
+        },
         "order": order,
         "columns": columns,
         "headers": [_header(*head, order=order) for head in heads],
@@ -233,6 +238,8 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
     if not may_administer_clusters(request.user):  # addresses are for cluster administrators
         found.properties.pop(ENTRYPOINT, None)
     here = bindings_on(name)
+    bindings = list(here[:BINDINGS_SHOWN])
+    healths = healths_named([one.placement.name for one in bindings], now=now)
     resources = sorted({name for amounts in found.usage.values() for name in amounts})
     sorts = ("capacity", "allocatable", "available")
     context = {
@@ -246,7 +253,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "labels": labels_in(found),
         "taints": taints_in(found),
         "usage": [(name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources],
-        "bindings": here[:BINDINGS_SHOWN],
+        "bindings": [(one, badges.placement_state(healths[one.placement.name])) for one in bindings],
         "placements": here.count(),
         "events": event_rows(
             events_matching(kind="cluster", name=name).order_by("-at", "-id")[:EVENTS_SHOWN]
@@ -257,7 +264,8 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
 
 
 STATE_BADGES = {
-    ClusterListState.ELIGIBLE: Badge("ok", "Ready"),
+    ClusterListState.READY: Badge("ok", "Ready"),
+    ClusterListState.NOT_MONITORED: Badge("neutral", "Not monitored"),
     ClusterListState.JOINING: Badge("progress", "Joining"),
     ClusterListState.CORDONED: Badge("attention", "Cordoned"),
     ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),

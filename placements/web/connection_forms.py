@@ -16,7 +16,7 @@ _PUBLIC = ("server", "ca", "tlsServerName", "proxy")
 
 
 @dataclass(frozen=True, slots=True)
-class FormField:
+class ConnectionField:
     """One field; a secret has no value, whatever was entered."""
 
     name: str
@@ -29,11 +29,11 @@ class FormField:
     faults: tuple[FieldError, ...] = ()
 
 
-NAME = FormField(
+NAME = ConnectionField(
     "name", "Name", "DNS label, at most 63 characters. Cannot be changed later.", is_required=True
 )
 _OF_KUBECONFIG = (
-    FormField(
+    ConnectionField(
         KUBECONFIG,
         "Kubeconfig",
         "The text of the file, with certificates and keys as -data. It is parsed once and not stored as text;"
@@ -41,26 +41,26 @@ _OF_KUBECONFIG = (
         "secret-text",
         is_required=True,
     ),
-    FormField("context", "Context", "Default: the current context of the kubeconfig."),
+    ConnectionField("context", "Context", "Default: the current context of the kubeconfig."),
 )
 _OF_FIELDS = (
-    FormField("server", "Server", "https://HOST[:PORT][/PATH]", is_required=True),
-    FormField(
+    ConnectionField("server", "Server", "https://HOST[:PORT][/PATH]", is_required=True),
+    ConnectionField(
         "ca",
         "CA certificates",
         "PEM, 1 to 20 certificates. Default: the root certificates of the system.",
         "text-area",
     ),
-    FormField(
+    ConnectionField(
         "token", "Token", "Of a service account, or a client certificate with its key instead.", "password"
     ),
-    FormField("certificate", "Client certificate", "PEM.", "secret-text"),
-    FormField("key", "Client key", "PEM, not encrypted.", "secret-text"),
-    FormField(
+    ConnectionField("certificate", "Client certificate", "PEM.", "secret-text"),
+    ConnectionField("key", "Client key", "PEM, not encrypted.", "secret-text"),
+    ConnectionField(
         "tlsServerName", "TLS server name", "The name in the certificate of the server, if it is another one."
     ),
-    FormField("proxy", "Proxy", "One of FLEETUI_MEMBER_PROXIES.", "select"),
-    FormField(
+    ConnectionField("proxy", "Proxy", "One of FLEETUI_MEMBER_PROXIES.", "select"),
+    ConnectionField(
         "insecureTLS",
         "Turn off TLS verification",
         "Anyone on the network path can then read the credentials and change what is applied.",
@@ -74,14 +74,14 @@ class ConnectionForm:
     """The fields of the form by the source of the connection, and the errors that belong to none."""
 
     source: str
-    name: FormField
-    of_kubeconfig: tuple[FormField, ...]
-    of_fields: tuple[FormField, ...]
+    name: ConnectionField
+    of_kubeconfig: tuple[ConnectionField, ...]
+    of_fields: tuple[ConnectionField, ...]
     faults: tuple[FieldError, ...]
     may_be_in_cluster: bool
 
     @property
-    def fields(self) -> tuple[FormField, ...]:
+    def fields(self) -> tuple[ConnectionField, ...]:
         return (self.name, *self.of_kubeconfig, *self.of_fields)
 
     @property
@@ -91,7 +91,8 @@ class ConnectionForm:
 
 def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldError] = ()) -> ConnectionForm:
     """Return the form with what was entered; the values of secrets are left out."""
-    source = entered.get("source", "")
+    given = entered.get("source", "")
+    source = given if given in (KUBECONFIG, FIELDS, IN_CLUSTER) else KUBECONFIG
     proxies = tuple(sorted(settings.MEMBER_PROXIES))
     left_out = {
         name
@@ -100,9 +101,16 @@ def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldE
     }
     by_field: dict[str, list[FieldError]] = {}
     for fault in faults:
-        by_field.setdefault(_field_of(fault), []).append(fault)
+        is_of_fields = fault.path in _PUBLIC + _SECRETS
+        field = NAME.name if fault.path == NAME_PATH else fault.path
+        # Also what a kubeconfig lacks: the fields of another source are hidden.
+        if fault.path.startswith(KUBECONFIG) or (is_of_fields and source == KUBECONFIG):
+            field = KUBECONFIG
+        elif is_of_fields and source != FIELDS:
+            field = ""
+        by_field.setdefault(field, []).append(fault)
 
-    def filled(fields: Sequence[FormField]) -> tuple[FormField, ...]:
+    def filled(fields: Sequence[ConnectionField]) -> tuple[ConnectionField, ...]:
         return tuple(
             replace(
                 one,
@@ -117,16 +125,7 @@ def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldE
     [name] = filled([NAME])
     of_kubeconfig, of_fields = filled(_OF_KUBECONFIG), filled(_OF_FIELDS)
     others = tuple(fault for listed in by_field.values() for fault in listed)
-    known = (KUBECONFIG, FIELDS, IN_CLUSTER)
-    return ConnectionForm(
-        source if source in known else KUBECONFIG, name, of_kubeconfig, of_fields, others, settings.IN_CLUSTER
-    )
-
-
-def _field_of(fault: FieldError) -> str:
-    if fault.path == NAME_PATH:
-        return NAME.name
-    return KUBECONFIG if fault.path.startswith(KUBECONFIG) else fault.path
+    return ConnectionForm(source, name, of_kubeconfig, of_fields, others, settings.IN_CLUSTER)
 
 
 def connection_input(entered: QueryDict) -> ConnectionInput:

@@ -75,6 +75,7 @@ def tight_row(tight: PlacementHeadroom) -> TightRow:
 
 
 _KEYS_SHOWN = 50
+_VERSIONS_OF_FLEET = 2
 
 
 @for_readers
@@ -109,6 +110,11 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
     is_large = counts.clusters > MANY_CLUSTERS
     approvals, approvals_count = first_waiting(most=queries.MOST)
     stale, stale_count = stale_placements(most=queries.MOST)
+    short = queries.short_placements() if counts.unfulfilled else []
+    invalid = list(queries.invalid_placements()) if counts.invalid else []
+    rollouts = needs_attention()
+    listed = {one.placement.name for one in short} | {one.name for one in invalid}
+    listed |= {one.placement for one in rollouts if one.kind != "blocked"}
     ineligible, leaving = ([], []) if is_large else queries.clusters_in_need()
     context = {
         "version": version,
@@ -121,11 +127,12 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "most": queries.MOST,
         "approvals": [waiting_for(one, current_user(request)) for one in approvals],
         "approvals_count": approvals_count,
-        "short": queries.short_placements() if counts.unfulfilled else [],
-        "invalid": queries.invalid_placements() if counts.invalid else [],
+        "short": short,
+        "invalid": invalid,
+        "listed": len(listed),
         "stale": stale,
         "stale_count": stale_count,
-        "rollouts": needs_attention(),
+        "rollouts": rollouts,
         "faulty": queries.faulty_records(),
         "is_large": is_large,
         "ineligible_counts": ineligible_counts() if is_large else [],
@@ -142,8 +149,8 @@ def _by(request: HttpRequest) -> str:
 
 
 def _has_fleet(request: HttpRequest, version: str) -> bool:
-    fleet = version.partition("-")[0]
-    return wants_fragment(request) and request.GET.get("v", "").partition("-")[0] == fleet
+    shown = request.GET.get("v", "").split("-")[:_VERSIONS_OF_FLEET]
+    return wants_fragment(request) and shown == version.split("-")[:_VERSIONS_OF_FLEET]
 
 
 def _fleet(request: HttpRequest) -> dict[str, Any]:

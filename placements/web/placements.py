@@ -48,7 +48,7 @@ from placements.services.filters import (
     placements_matching,
 )
 from placements.services.fleet.queries import stale_placements
-from placements.services.health import health_of
+from placements.services.health import health_of, with_rollouts
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.results import PLACEMENT
@@ -110,7 +110,7 @@ def placements(request: HttpRequest) -> HttpResponse:
         cluster=request.GET.get("cluster", "").strip(),
     )
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
-    page = page_from(request, rows.select_related("staleness_check"), order=order)
+    page = page_from(request, with_rollouts(rows.select_related("staleness_check")), order=order)
     context = {
         "wanted": wanted,
         "rows": placement_rows(page.rows),
@@ -138,7 +138,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
     version = placement_pulse(name)
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
-    found = Placement.objects.filter(name=name).first() if version else None
+    found = with_rollouts(Placement.objects.filter(name=name)).first() if version else None
     if found is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
@@ -169,7 +169,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         if progress
         else "",
         "waves": wave_counts(run.waves) if run else "",
-        "condition": scheduled_condition(found),
+        "condition": scheduled_condition(found, latest),
         "bindings": [
             (one, badges.binding_state(one, is_applied=getattr(one, "has_driver", True))) for one in page.rows
         ],

@@ -20,6 +20,7 @@ from fleetui.polling import TOKEN, not_modified, shared_fragment
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
 from placements.explain.rollouts import (
     UP_TO_DATE,
+    action_words,
     blocked_groups,
     blocked_removals_sentence,
     budget_sentences,
@@ -240,10 +241,16 @@ def _waiting_context(result: RollingUpdateResult, *, is_initial: bool = False) -
 def plan(request: HttpRequest, name: str) -> HttpResponse:
     """Show the waves that a placement needs from the current state of its clusters."""
     placement = get_object_or_404(Placement, name=name)
-    planned, names = plan_now(placement, now=datetime.now(UTC))
-    waves = [
-        (wave, wave.actions[:_ROWS], max(0, len(wave.actions) - _ROWS)) for wave in planned.waves[:_ROWS]
-    ]
+    planned, names, running = plan_now(placement, now=datetime.now(UTC))
+    waves = []
+    for wave in planned.waves[:_ROWS]:
+        rows: dict[str, list[str]] = {}
+        for one in wave.actions:
+            rows.setdefault(action_words(one, running.get(one.cluster), names), []).append(one.cluster)
+        waves += [
+            (wave.number if at == 0 else None, words, clusters[:_ROWS], len(clusters))
+            for at, (words, clusters) in enumerate(rows.items())
+        ]
     context = {
         "placement": placement,
         "health": health_of(placement, now=datetime.now(UTC)),
@@ -282,7 +289,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "is_possible": True,
         "refusal": "",
     }
-    argument: str | int = value
+    argument: str | int | None = value
     if action.kind is RolloutKind.STAGED:
         run = get_object_or_404(StagedRun.objects.select_related("placement"), name=name)
         back = reverse("web:staged-run", args=[name])
@@ -299,8 +306,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
             kept = placement.resource_snapshots.defer("identities").order_by("-number")
             context["snapshots"] = kept.filter(is_latest=False)
             context["is_possible"] = placement.can_roll_back
-            number = number_of(request.POST.get("number", ""))
-            argument = -1 if number is None else number
+            argument = number_of(request.POST.get("number", ""))
     context |= {**crumbs, "here": name, "back": back}
     if request.method != "POST":
         return render(request, "rollouts/action.html", context)

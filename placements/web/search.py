@@ -1,12 +1,16 @@
 """The search page; a single result is opened immediately."""
 
+from datetime import UTC, datetime
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from fleetui.permissions import for_readers
+from placements.services.health import healths_named
 from placements.services.searching import MOST, SearchResult, find, pair_named
+from placements.web import badges
 from placements.web.events import resource_url
 
 
@@ -20,10 +24,15 @@ def search(request: HttpRequest) -> HttpResponse:
     found = find(text)
     if only := _only(text, found):
         return redirect(only)
-    resources = [(one, resource_url(one)) for one in found.resources]
-    return render(
-        request, "search.html", {"text": text, "most": MOST, "found": found, "resources": resources}
-    )
+    healths = healths_named(found.placements, now=datetime.now(UTC)) if found.placements else {}
+    context = {
+        "text": text,
+        "most": MOST,
+        "found": found,
+        "placements": [(name, badges.placement_state(healths[name])) for name in sorted(healths)],
+        "resources": [(one, resource_url(one)) for one in found.resources],
+    }
+    return render(request, "search.html", context)
 
 
 def _only(text: str, found: SearchResult) -> str:

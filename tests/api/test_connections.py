@@ -123,6 +123,8 @@ def test_insecure_tls_is_shown(admin: APIClient) -> None:
         fields = {"server": server.url, "token": TOKEN, "insecureTLS": True}
         assert admin.put(PATH, fields).status_code == 200
         assert admin.get(PATH).json()["insecureTLS"] is True
+        (row,) = admin.get("/api/v1/clusters").json()["items"]
+        assert row["insecureTLS"] is True
         assert admin.get(PATH).json()["warning"].startswith("TLS verification is off.")
 
 

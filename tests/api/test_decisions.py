@@ -13,7 +13,7 @@ from tests.rows import all_joined, decided, joined, pick_n_spec
 SPREAD = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 DECISIONS = "/api/v1/decisions"
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -169,6 +169,7 @@ def test_outcomes_are_listed_and_narrowed_down(reader: APIClient, decision: str)
     assert second["next"] is None
 
 
+@pytest.mark.servers
 def test_decisions_outlive_their_placement(reader: APIClient, decision: str) -> None:
     Placement.objects.get().bindings.all().delete()
     Placement.objects.all().delete()

@@ -5,6 +5,7 @@ from rest_framework.test import APIClient
 
 from placements.models import Drain, DrainStep
 from placements.services.disruption.drains import advance_drains
+from placements.services.results import stored_document
 from tests.rows import all_joined, decided, pick_n_spec, simulated, spec
 from tests.services.rollouts.test_evictions import budget
 from tests.services.rollouts.world import World
@@ -20,7 +21,7 @@ def test_a_budget_is_put_read_and_deleted(api: APIClient) -> None:
     made = api.put(f"{WEB}/budget", budget(maxUnavailable=0), format="json")
 
     assert (made.status_code, made.headers["ETag"]) == (201, '"1"')
-    assert api.get(f"{WEB}/budget").json() == budget(maxUnavailable=0)
+    assert stored_document(api.get(f"{WEB}/budget").json()) == budget(maxUnavailable=0)
     stale = api.put(f"{WEB}/budget", budget(maxUnavailable=1), format="json", headers={"If-Match": '"7"'})
     assert stale.status_code == 412
     assert api.delete(f"{WEB}/budget").status_code == 204

@@ -37,6 +37,17 @@ def test_the_history_lists_policies_and_decisions(reader: APIClient) -> None:
     assert all(set(one) == {"key", "kind", "number", "at", "by", "because"} for one in items)
 
 
+def test_the_history_leaves_out_decisions_that_changed_nothing(reader: APIClient) -> None:
+    decided("web", pick_n_spec(2))
+
+    def decisions(query: str) -> list[int]:
+        items = reader.get(f"/api/v1/placements/web/history{query}").json()["items"]
+        return [one["number"] for one in items if one["kind"] == "decision"]
+
+    assert decisions("?unchanged=true") == [3, *decisions("")]
+    assert reader.get("/api/v1/placements/web/history?unchanged=x").status_code == 400
+
+
 def test_two_policies_are_compared_with_their_decisions(reader: APIClient) -> None:
     found = reader.get("/api/v1/placements/web/compare/p0..p1").json()
 

@@ -9,6 +9,7 @@ import pytest
 from django.core.cache import cache
 from rest_framework.test import APIClient
 
+from fleetui.apimachinery.yaml import LARGEST_UPLOAD
 from placements.models import Placement, Resource
 from tests.database import rolled_back
 from tests.rows import joined, member_document, namespace, pick_n_spec, placement_document, saved
@@ -103,7 +104,8 @@ def test_several_documents_are_not_one(api: APIClient) -> None:
 
 
 def test_too_large_a_body_is_refused(api: APIClient) -> None:
-    answer = api.put(WEB, {"metadata": {"annotations": {"note": "x" * 5_000_000}}})
+    body = "#" * (LARGEST_UPLOAD + 1)
+    answer = api.generic("PUT", WEB, body, content_type="application/yaml")
 
     assert answer.status_code == 413
     assert is_problem(answer)

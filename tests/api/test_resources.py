@@ -3,6 +3,7 @@
 from rest_framework.test import APIClient
 
 from placements.models import Placement, Resource
+from placements.services.results import stored_document
 from tests.documents import OURS
 from tests.rows import config_map, joined, member_document, namespace, pick_n_spec, placement_document
 
@@ -15,7 +16,7 @@ def test_put_creates_then_changes_nothing_then_changes(api: APIClient) -> None:
 
     assert [answer.status_code for answer in answers] == [201, 200, 200]
     assert [answer.headers["ETag"] for answer in answers] == ['"1"', '"1"', '"2"']
-    assert api.get(SHOP).json() == namespace("shop", team="a")
+    assert stored_document(api.get(SHOP).json()) == namespace("shop", team="a")
 
 
 def test_the_address_names_group_kind_namespace_and_name(api: APIClient) -> None:
@@ -30,7 +31,7 @@ def test_the_address_names_group_kind_namespace_and_name(api: APIClient) -> None
     put = api.put("/api/v1/resources/apps/Deployment/shop/web", deployment)
 
     assert put.status_code == 201
-    assert api.get("/api/v1/resources/apps/Deployment/shop/web").json() == deployment
+    assert stored_document(api.get("/api/v1/resources/apps/Deployment/shop/web").json()) == deployment
 
 
 def test_another_object_than_the_address_names_is_refused(api: APIClient) -> None:

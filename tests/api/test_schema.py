@@ -268,7 +268,7 @@ def waiting_run() -> None:
     saved("slow", staged_spec())
     save_strategy(strategy_document(stage("prod", before=True)), by=None, now=NOW)
     save_run(run_document("one", placementName="slow"), by=None, now=NOW)
-    step = ClusterStep("a", "v").start(NOW, "").fail(NOW)
+    step = ClusterStep("a", "v").start(NOW, "", 1).fail(NOW)
     plan = StagedRunPlan((Stage("prod", (step,), updated_at=NOW),), Stage(DELETE_STAGE, ()))
     answer = StagedUpdateResult(plan, RunStatus.WAITING, waits=(Wait(WaitReason.TIME, "prod", until=NOW),))
     rows = StagedRun.objects.filter(name="one")

@@ -108,7 +108,7 @@ def test_a_press_on_a_cell_of_the_fleet_opens_the_cluster_and_the_table_those_li
     page.locator("#chart-waffle").get_by_role("button", name="Table").click()
     row = page.locator("#chart-waffle").get_by_role("row", name=re.compile("^north"))
     row.get_by_role("link").nth(2).press("Enter")
-    expect(page).to_have_url(re.compile(r"/clusters/\?label=region:north&state=eligible$"))
+    expect(page).to_have_url(re.compile(r"/clusters/\?label=region:north&state=ready$"))
     expect(page.get_by_role("region", name="Clusters").locator("tbody tr")).to_have_count(2)
 
 
@@ -120,5 +120,5 @@ def test_in_a_large_fleet_a_press_on_a_cell_leads_to_those_like_it(
 
     _press(page, "plot-waffle", x=0, y=0)
 
-    expect(page).to_have_url(re.compile(r"/clusters/\?label=region%3Aeast&state=eligible$"))
+    expect(page).to_have_url(re.compile(r"/clusters/\?label=region%3Aeast&state=ready$"))
     expect(page.get_by_role("region", name="Clusters").locator("tbody tr")).to_have_count(3)

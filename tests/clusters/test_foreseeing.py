@@ -54,6 +54,7 @@ def test_counts_states_in_one_query(django_assert_num_queries: DjangoAssertNumQu
         counts = counts_by_state()
 
     assert counts == {
+        ClusterFilterState.READY: 0,
         ClusterFilterState.ELIGIBLE: 2,
         ClusterFilterState.NOT_ELIGIBLE: 1,
         ClusterFilterState.CORDONED: 1,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusters.models import ClusterLabel, ClusterTaint, FleetChange, FleetState, MemberCluster, Membership
@@ -15,9 +15,10 @@ from clusters.queries import counters, current_fleet, forget_cached_fleet, manif
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
+from tests.effort import examples
 from tests.rows import NOW, all_joined, joined, member_document, person
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 def test_a_cluster_joins_with_its_labels_and_taints_as_rows() -> None:
@@ -53,6 +54,7 @@ def test_another_manifest_moves_revision_and_fleet_version() -> None:
     assert FleetChange.objects.latest("pk").label_keys == ["region"]
 
 
+@pytest.mark.servers
 def test_properties_move_the_second_counter_only() -> None:
     status = {"properties": {"k8s.io/nodes": {"value": "3"}}}
     put_cluster(ClusterSpec({**member_document("a"), "status": status}), by=None, now=NOW)
@@ -65,6 +67,7 @@ def test_properties_move_the_second_counter_only() -> None:
     assert FleetChange.objects.latest("pk").property_names == ["k8s.io/nodes"]
 
 
+@pytest.mark.servers
 def test_used_resources_are_noted_by_the_names_that_policies_use() -> None:
     usage = {"resourceUsage": {"allocatable": {"cpu": "8"}}}
     put_cluster(ClusterSpec({**member_document("a"), "status": usage}), by=None, now=NOW)
@@ -167,6 +170,7 @@ def test_a_cluster_twice_in_one_request_is_a_fault() -> None:
         upsert_clusters([ClusterSpec(member_document("a"))] * 2, by=None, now=NOW)
 
 
+@pytest.mark.servers
 def test_an_unknown_driver_is_a_fault() -> None:
     with pytest.raises(InvalidManifest, match="telepathy"):
         put_cluster(ClusterSpec(member_document("a"), driver="telepathy"), by=None, now=NOW)
@@ -220,7 +224,7 @@ edits = st.lists(
 
 
 @given(edits)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_index_always_says_what_the_manifest_says(steps: list[Any]) -> None:
     with transaction.atomic():
         joined("a")

@@ -15,7 +15,7 @@ from clusters.queries import counters
 from fleetui.models import Event
 from tests.rows import NOW, joined, member_document, simulated
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 MINUTE = timedelta(minutes=1)
 
@@ -131,6 +131,7 @@ def test_a_report_over_rest_makes_an_unwatched_cluster_one_that_must_report() ->
     assert cluster.verdict == "staleHeartbeat"
 
 
+@pytest.mark.servers
 def test_a_report_about_nobody_is_refused() -> None:
     with pytest.raises(UnknownClusterError):
         report("ghost", Observation(is_healthy=True), by=None, now=NOW)

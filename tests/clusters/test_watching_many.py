@@ -19,7 +19,7 @@ from clusters.operations.leave import finish_leaving, forget, leave
 from fleetui.models import Event
 from tests.rows import NOW, simulated
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 TIMES_OUT = {"kind": "timeOut", "calls": ["observe", "leave"]}
 
 
@@ -128,6 +128,7 @@ def test_a_cluster_that_begins_to_leave_during_the_round_leaves(monkeypatch: pyt
     assert MemberCluster.objects.get().membership == Membership.LEAVING
 
 
+@pytest.mark.servers
 def test_whoever_wants_another_look_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated("a")
 
@@ -170,6 +171,7 @@ def test_after_a_gap_a_silent_cluster_is_asked_before_it_is_judged() -> None:
     assert MemberCluster.objects.get().is_eligible
 
 
+@pytest.mark.servers
 def test_farewells_are_said_at_once_and_slow_ones_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaving, "_SECONDS_EACH", 0.2)
     timing_out("slow0", "slow1", "slow2")

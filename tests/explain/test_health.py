@@ -36,6 +36,17 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
             {},
             ("unknown", "Unknown (0 of 6 available, 6 unreachable)"),
         ),
+        ({"not_ready": 1}, {}, ("attention", "Degraded (6 of 6 available, 1 not ready)")),
+        (
+            {"applied": 4, "available": 4, "unreachable": 1, "not_monitored": 1},
+            {},
+            ("attention", "Degraded (4 of 6 available, 1 unreachable, 1 not monitored)"),
+        ),
+        (
+            {"started": 0, "applied": 0, "available": 0, "not_monitored": 6},
+            {"is_rolling": True},
+            ("suspended", "Scheduled, not applied (6 clusters not monitored)"),
+        ),
         ({"applied": 0, "available": 0}, {"resources": 0}, ("attention", "No resources selected")),
         (
             {"wanted": 18, "scheduled": 13, "started": 13, "applied": 13, "available": 13},
@@ -110,5 +121,7 @@ def test_counts_are_shown_by_condition() -> None:
         "applied": 6,
         "available": 5,
         "unreachable": 0,
+        "notMonitored": 0,
+        "notReady": 0,
         "failed": 0,
     }

@@ -21,6 +21,11 @@ def kube_home() -> Path:
     return Path(os.environ.get("KUBE_HOME") or usual)
 
 
+def environment_of(folder: Path) -> dict[str, str]:
+    """Return the environment in which `.ci/kube.sh` keeps everything in a folder."""
+    return {**os.environ, "S": str(folder), "KUBE_HOME": str(kube_home())}
+
+
 def is_possible() -> bool:
     return (kube_home() / "bin" / "kube-apiserver").exists() and shutil.which("etcd") is not None
 
@@ -45,7 +50,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Start two clusters; the second one is for faults of the API server."""
     folder = tmp_path_factory.mktemp("kube")
-    environment = {**os.environ, "S": str(folder), "KUBE_HOME": str(kube_home())}
+    environment = environment_of(folder)
     subprocess.run([SCRIPT, "start", "2"], check=True, env=environment, timeout=180)
     yield folder
     subprocess.run([SCRIPT, "stop"], check=True, env=environment, timeout=60)

@@ -167,6 +167,34 @@ def test_a_definition_is_established_before_its_resources(hub: Hub) -> None:
     assert live["spec"] == {"title": "", "rows": 3}
 
 
+def test_a_kind_that_discovery_has_not_yet_is_waited_for(hub: Hub) -> None:
+    group = f"l{hub.hub_id[:8]}.example"
+    driver = hub.driver()
+    late = iter([Response(404, {})] * 2)
+    hub.recorders[-1].hook = lambda _, path, send: (
+        next(late, None) or send() if path == f"/apis/{group}/v1" else send()
+    )
+    version = hub.version("v1", *custom(hub, group))
+
+    with pytest.raises(DriverPending) as caught:
+        driver.apply(version)
+
+    assert [one.kind for one in caught.value.remaining] == ["Tab"]
+    assert repeat(lambda: driver.apply(version)).changed
+
+
+def test_without_its_definition_a_custom_resource_is_refused(hub: Hub) -> None:
+    tab, namespace, definition = custom(hub, f"r{hub.hub_id[:8]}.example")
+    definition["spec"]["scope"] = "Nowhere"
+
+    found = refusals(lambda: hub.driver().apply(hub.version("v1", namespace, definition, tab)))
+
+    assert {one.object.kind: one.code for one in found} == {
+        "CustomResourceDefinition": "ManifestApplyFailed",
+        "Tab": "KindNotServed",
+    }
+
+
 def custom(hub: Hub, group: str) -> tuple[dict[str, Any], ...]:
     fields = {"title": {"type": "string"}, "rows": {"type": "integer"}}
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}

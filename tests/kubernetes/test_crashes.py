@@ -151,6 +151,27 @@ def test_two_workers_that_apply_the_same_version_agree(hub: Hub) -> None:
     assert "ConfigMap gone" not in hub.objects()
 
 
+def test_a_late_call_removes_what_a_newer_one_does_not_know(hub: Hub) -> None:
+    first, second = (replace(one, fence=number) for number, one in enumerate(versions(hub), start=1))
+    hub.admin.create("/api/v1/namespaces", hub.namespace_manifest())
+    slow = hub.driver()
+    is_overtaken = False
+
+    def overtake(method: str, path: str, send: Callable[[], Response]) -> Response:
+        nonlocal is_overtaken
+        if method == "PATCH" and path.endswith("configmaps/gone") and not is_overtaken:
+            is_overtaken = True
+            hub.driver().apply(second)
+        return send()
+
+    hub.recorders[-1].hook = overtake
+    with pytest.raises(DriverFenced):
+        slow.apply(first)
+
+    assert "ConfigMap gone" not in hub.objects()
+    assert "ConfigMap new" in hub.objects()
+
+
 def test_two_workers_with_different_versions_leave_nothing_behind(hub: Hub) -> None:
     first, second = (replace(one, fence=number) for number, one in enumerate(versions(hub), start=1))
 

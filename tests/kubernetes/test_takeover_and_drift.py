@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from clusters.drivers.base import Applied, Driver, DriverRejected, FieldDiff, ObjectRef, Refusal, Version
+from clusters.drivers.base import (
+    Applied,
+    Driver,
+    DriverPending,
+    DriverRejected,
+    FieldDiff,
+    ObjectRef,
+    Refusal,
+    Version,
+)
 from clusters.drivers.kubernetes.client import Response
 from clusters.drivers.readiness import Readiness
 from tests.kubernetes.members import Hub, repeat
@@ -169,6 +178,42 @@ def test_if_not_drifted_leaves_a_drifted_object_until_the_manifest_changes(hub: 
         "v2", hub.namespace_manifest(), hub.config_map("a", x="2"), when_to_apply="IfNotDrifted"
     )
     assert driver.apply(newer).changed
+
+
+def test_an_object_that_changes_after_the_comparison_is_left_to_the_next_call(hub: Hub) -> None:
+    driver, _ = applied(hub, hub.config_map("a", x="1"))
+    newer = hub.version(
+        "v2", hub.namespace_manifest(), hub.config_map("a", x="2"), when_to_apply="IfNotDrifted"
+    )
+    is_changed = False
+
+    def change_between(method: str, path: str, send: Callable[[], Response]) -> Response:
+        nonlocal is_changed
+        if (method, path) == ("PATCH", hub.path("configmaps", "a")) and not is_changed:
+            is_changed = True
+            hub.admin.merge(path, {"data": {"theirs": "1"}})
+        return send()
+
+    hub.recorders[-1].hook = change_between
+
+    with pytest.raises(DriverPending) as caught:
+        driver.apply(newer)
+    assert [one.name for one in caught.value.remaining] == ["a"]
+    assert driver.apply(newer).changed
+
+
+def test_two_hubs_keep_apart_on_one_cluster(hub: Hub) -> None:
+    version = hub.version("v1", hub.namespace_manifest(), hub.config_map("a", x="1"))
+    hub.driver().apply(version)
+    other = hub.driver(hub_id="99999999-other")
+
+    error = rejected(lambda: other.apply(version))
+    assert {one.code for one in error.refusals} == {"FailedToTakeOver"}
+    assert other.observe(inventory=True).held == {"web": 0}
+    assert other.remove("web")
+
+    assert hub.objects() == {f"Namespace {hub.namespace}", "ConfigMap a"}
+    assert hub.seen(hub.driver()).missing == ()
 
 
 def test_under_full_comparison_drift_is_reported_although_it_is_applied(hub: Hub) -> None:

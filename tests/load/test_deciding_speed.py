@@ -4,7 +4,7 @@ import pytest
 
 from tests.load.deciding import fill, redecide
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = [pytest.mark.django_db, pytest.mark.servers_nightly]
 MOST_QUERIES = 20
 
 

@@ -18,7 +18,7 @@ from tests.load.rolling_out import HEADING, RolledOut, not_as_wanted, placed_at_
 from tests.rows import spec
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 SMALL, LARGE = 60, 240
 MOST_STATEMENTS_OF_SMALL, MOST_LOOKS = 16, 12
 MOST_STATEMENTS_OF_MANY = 32
@@ -50,6 +50,7 @@ def _updated_on(clusters: int, world: World) -> RolledOut:
     return updated(world)
 
 
+@pytest.mark.servers
 def test_a_large_placement_rests_a_moment_after_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(3)
     web = world.place("web", spec())
@@ -99,6 +100,7 @@ ON_COMMIT = pytest.mark.django_db(transaction=True)
 """Else the wake-ups of a whole test wait for a commit, in memory."""
 
 
+@pytest.mark.servers
 @ON_COMMIT
 def test_many_rollouts_at_a_time_end_well_with_as_few_statements() -> None:
     world = World(8)

@@ -5,7 +5,7 @@ import pytest
 from tests.load.observing import ROUND, join, watch
 from tests.rows import NOW
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = [pytest.mark.django_db, pytest.mark.servers_nightly]
 MOST_QUERIES = 80
 MOST_QUERIES_WHEN_NEW = 200
 

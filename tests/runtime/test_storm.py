@@ -37,7 +37,6 @@ for number in range({seconds}):
 @pytest.mark.nightly
 def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
     placements, clusters, seconds = map(int, os.environ.get("FLEETUI_STORM", "20 30 20").split())
-    stage.manage("migrate", "-v0")
     members = [member_document(f"c{number:03}") for number in range(clusters)]
     stage.manage("import_clusters", "-", "--driver", "simulated", text=_yaml(*members))
     wanted = [placement_document(f"p{number:03}", spec()) for number in range(placements)]

@@ -39,8 +39,10 @@ class Stage:
         self._connection: psycopg.Connection[tuple[Any, ...]] | sqlite3.Connection | None = None
 
     def make(self) -> None:
-        """Make the database."""
-        self._serve(f"create database {self.name}")
+        """Make the database with its tables; those of a file are there already."""
+        if self.server:
+            self._serve(f"create database {self.name}")
+            self.manage("migrate", "-v0")
 
     def drop(self) -> None:
         """Drop the database, whoever is still connected."""
@@ -113,7 +115,6 @@ def _kill_everything(up: Watched, stage: Stage) -> None:
 @linux
 @pytest.mark.servers
 def test_every_placement_is_decided_exactly_once(stage: Stage) -> None:
-    stage.manage("migrate", "-v0")
     members = (member_document(f"c{number:04}") for number in range(CLUSTERS))
     stage.manage("apply", "-f", "-", text="---\n".join(map(dump_yaml, members)))
     wishes = (placement_document(f"p{number:02}", spec()) for number in range(PLACEMENTS))

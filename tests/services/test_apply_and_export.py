@@ -11,11 +11,12 @@ from django.core.management import CommandError, call_command
 from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import dump_yaml, items_of, load_documents
 from placements.models import Placement, Resource
+from placements.services.results import stored_document
 from tests.documents import OURS, SHARED
 from tests.rows import all_joined, placement_document, run_due, spec
 from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 EXAMPLES = SHARED / "examples" / "kubefleet"
 PLACEMENT, MEMBER = "ClusterResourcePlacement", "MemberCluster"
@@ -84,6 +85,7 @@ def test_a_placement_and_what_it_selects_come_back_as_they_were(nginx: Path) -> 
     assert_comes_back(nginx)
 
 
+@pytest.mark.servers
 @pytest.mark.skipif(not EXAMPLES.exists(), reason="needs ../shared")
 @pytest.mark.parametrize("name", COVERED)
 def test_the_examples_of_kubefleet_come_back_as_they_were(name: str) -> None:
@@ -102,7 +104,7 @@ def assert_comes_back(path: Path, also: Path | None = None) -> None:
 
     names = {one["metadata"]["name"] for one in written}
     for kind, noun in NOUNS.items():
-        ours = _sorted([_without_status(one) for one in written if one["kind"] == kind])
+        ours = _sorted([stored_document(one) for one in written if one["kind"] == kind])
         there = [
             one
             for one in exported(noun, "--no-status")
@@ -110,12 +112,8 @@ def assert_comes_back(path: Path, also: Path | None = None) -> None:
         ]
         assert _sorted(there) == ours
     rest = [one for one in written if one["kind"] not in NOUNS]
-    there = [one for one in exported("resources") if one in rest or also is None]
+    there = [one for one in exported("resources", "--no-status") if one in rest or also is None]
     assert _sorted(there) == _sorted(rest)
-
-
-def _without_status(document: dict[str, Any]) -> dict[str, Any]:
-    return {key: document[key] for key in document if key != "status"}
 
 
 def test_covers_most_of_the_examples() -> None:
@@ -166,7 +164,7 @@ def test_a_strategy_and_its_run_come_back_and_change_nothing(tmp_path: Path) -> 
     run("apply", "-f", str(file))
 
     assert exported("runs", "--no-status") == documents[:1]
-    assert exported("strategies") == documents[1:2]
+    assert exported("strategies", "--no-status") == documents[1:2]
     (tmp_path / "again").write_text("---\n".join(run("export", noun)[0] for noun in ("strategies", "runs")))
     out, _ = run("apply", "-f", str(tmp_path / "again"))
     assert {line.rpartition(" ")[2] for line in out.splitlines()} == {"unchanged"}

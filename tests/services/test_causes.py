@@ -30,7 +30,7 @@ from tests.rows import (
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -120,6 +120,7 @@ def test_an_edit_of_a_cluster_is_the_cause_with_who_did_it(ana: User) -> None:
     ]
 
 
+@pytest.mark.servers
 def test_several_clusters_with_one_change_share_the_cause() -> None:
     all_joined("a", "b")
     FleetChange.objects.all().delete()
@@ -129,6 +130,7 @@ def test_several_clusters_with_one_change_share_the_cause() -> None:
     assert FleetChange.objects.get().reason == "2 clusters: cordoned"
 
 
+@pytest.mark.servers
 def test_a_rollout_for_an_override_names_the_override(ana: User) -> None:
     world = World(2)
     world.place("web", spec())
@@ -146,6 +148,7 @@ def test_a_rollout_for_an_override_names_the_override(ana: User) -> None:
     assert Rollout.objects.latest("pk").trigger == "ClusterResourceOverride tier deleted"
 
 
+@pytest.mark.servers
 def test_an_eviction_shows_what_left_as_well_as_what_joined(ana: User) -> None:
     world = World(3)
     world.place("web", pick_n_spec(2))

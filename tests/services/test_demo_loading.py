@@ -12,7 +12,7 @@ from placements.services.demo.load import Loaded, NameTakenError, load_demo, rem
 from placements.services.fleet_events import enqueue_affected_placements
 from tests.rows import NOW, joined, member_document, placed, run_due
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 def test_nine_come_decided_with_their_past() -> None:
@@ -61,6 +61,7 @@ def test_everything_is_marked_and_goes_again() -> None:
     assert not Resource.objects.exists()
 
 
+@pytest.mark.servers
 def test_a_demo_that_was_carried_out_goes_at_once() -> None:
     load_demo(4, by=None, now=NOW)
     Binding.objects.update(state="Bound", phase="available", applied_version="v")
@@ -92,6 +93,7 @@ def test_another_demo_takes_its_place() -> None:
     assert MemberCluster.objects.count() == 4
 
 
+@pytest.mark.servers
 def test_a_real_cluster_of_that_name_refuses_the_demo() -> None:
     load_demo(4, by=None, now=NOW)
     joined("nimblefox")

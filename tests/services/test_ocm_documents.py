@@ -45,7 +45,7 @@ from tests.rows import (
     spec,
 )
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 FIRST = {"us-east-1": 4, "us-west-1": 4, "cn-hangzhou": 4, "cn-shenzhen": 4}
 SECOND = {"us-east-1": 6, "us-west-1": 6, "cn-hangzhou": 4, "cn-shenzhen": 4}
@@ -80,6 +80,7 @@ def condition(placement: Placement, sort: str) -> tuple[str, str, str]:
     return found["status"], found["reason"], found["message"]
 
 
+@pytest.mark.servers
 @needs_proposal
 @pytest.mark.parametrize(
     ("number", "fleet", "chosen"),
@@ -402,6 +403,7 @@ def test_its_decision_compares_under_all_four_semantics() -> None:
     assert sides.warnings[Semantics.OCM] == ()
 
 
+@pytest.mark.servers
 def test_it_is_applied_and_exported_as_it_was_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

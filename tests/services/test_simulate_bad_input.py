@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.services.simulate_runs import NINE, WEB, Run, simulate
 
 TEN_MEGABYTES = 10 * 1024 * 1024
@@ -72,7 +73,7 @@ def _ends_well(run: Run) -> None:
     assert run.status != 2 or run.errors
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=DATA, option=st.sampled_from(["--clusters", "--placement", "--bindings"]))
 def test_arbitrary_documents_never_crash_it(tmp_path: Path, data: Any, option: str) -> None:
     path = tmp_path / "fuzzed.yaml"
@@ -97,7 +98,7 @@ def mutations(draw: st.DrawFn) -> tuple[str, Any]:
     return option, data
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated=mutations())
 def test_a_manifest_with_one_odd_value_never_crashes_it(tmp_path: Path, mutated: tuple[str, Any]) -> None:
     option, data = mutated
@@ -108,7 +109,6 @@ def test_a_manifest_with_one_odd_value_never_crashes_it(tmp_path: Path, mutated:
     _ends_well(simulate(*(part for pair in files.items() for part in pair), "--why", "bravelion"))
 
 
-@settings(max_examples=100)
 @given(
     lines=st.lists(DATA.map(lambda data: json.dumps(data, default=str)) | st.text(max_size=20), max_size=3)
 )

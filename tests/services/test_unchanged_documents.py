@@ -13,7 +13,7 @@ from clusters.importing import read_members
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, dump_yaml, items_of, load_documents
-from placements.api.parsers import LARGEST_BATCH
+from placements.services.simulate.inputs import read_bindings, read_fleet, read_wish
 from tests.rows import config_map, member_document, namespace
 from tests.services.test_apply_and_export import exported, run
 
@@ -128,8 +128,8 @@ def test_an_object_with_items_is_no_truncated_list() -> None:
 def test_every_entry_point_has_the_same_limit() -> None:
     large = b"#" * (LARGEST_UPLOAD + 1)
 
-    for read in (load_documents, lambda text: read_members(text, name="x.yaml")):
+    readers = (load_documents, lambda text: read_members(text, name="x.yaml"), read_fleet, read_wish)
+    for read in (*readers, lambda text: read_bindings(text, placement=None)):
         with pytest.raises(InvalidManifest, match="must be at most 64 MiB"):
             read(large)
-    assert LARGEST_BATCH == LARGEST_UPLOAD
     assert settings.DATA_UPLOAD_MAX_MEMORY_SIZE >= LARGEST_UPLOAD

@@ -21,11 +21,12 @@ from placements.tasks import worker_is_ready
 from tests.records import outdate, tamper
 from tests.rows import NOW, all_joined, decided, joined, pick_n_spec, run_due
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 LATER = NOW + EVERY + timedelta(seconds=1)
 SPREAD = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 
 
+@pytest.mark.servers
 def test_every_decision_of_the_demo_replays_and_waits_for_the_next_day() -> None:
     load_demo(9, by=None, now=NOW)
     DecisionRecord.objects.update(verified_at=NOW)
@@ -49,6 +50,7 @@ def test_a_decision_replays_under_each_semantics(semantics: str) -> None:
     assert DecisionRecord.objects.get().fault == ""
 
 
+@pytest.mark.servers
 def test_a_hypothetical_decision_replays_too() -> None:
     load_demo(9, by=None, now=NOW)
     create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
@@ -145,6 +147,7 @@ def test_one_that_replays_again_says_so() -> None:
     ]
 
 
+@pytest.mark.servers
 def test_the_command_names_it_and_fails(tampered: DecisionRecord) -> None:
     with pytest.raises(CommandError, match="1 decisions of engine 1 give a different result"):
         call_command("verify_decisions", stdout=(told := StringIO()))
@@ -155,6 +158,7 @@ def test_the_command_names_it_and_fails(tampered: DecisionRecord) -> None:
     ]
 
 
+@pytest.mark.servers
 def test_a_new_engine_decides_anew_and_moves_nobody() -> None:
     all_joined("a", "b")
     outdated = decided("web", pick_n_spec(3))

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from clusters.models import MemberCluster
 from clusters.operations.edit import cordon
+from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import leave
 from tests.rows import NOW, joined, member_document, simulated
@@ -32,6 +35,8 @@ def _names(page: str) -> list[str]:
         ("?state=cordoned", ["jumpingcat"]),
         ("?state=leaving", ["nimblefox"]),
         ("?state=eligible&label=region:west", ["jumpingcat"]),
+        ("?state=ready", []),
+        ("?state=not-monitored&label=region:west", ["jumpingcat", "nimblefox"]),
         ("?state=nonsense", ["bravelion", "jumpingcat", "nimblefox"]),
         ("?sort=-name", ["nimblefox", "jumpingcat", "bravelion"]),
         ("?after=nonsense", ["bravelion", "jumpingcat", "nimblefox"]),
@@ -43,6 +48,25 @@ def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: l
     leave(["nimblefox"], by=None, now=NOW)
 
     assert _names(text_of(viewer, f"/clusters/{query}")) == names
+
+
+def test_late_and_unmonitored_clusters_are_not_ready(viewer: Client, text_of: Fetch) -> None:
+    now = datetime.now(UTC)
+    for name in ("answers", "late"):
+        simulated(name, now=now, region="west")
+    joined("imported", region="west")
+    observe(now=now)
+    MemberCluster.objects.filter(name="late").update(unanswered_since=now)
+
+    page = text_of(viewer, "/clusters/")
+    facets = dict(re.findall(r'>([A-Z][^<]*) <span class="count">(\d+)</span>', page))
+    assert _names(text_of(viewer, "/clusters/?state=ready")) == ["answers"]
+    assert (facets["Ready"], facets["Heartbeat late"], facets["Not monitored"]) == ("1", "1", "1")
+    assert "3 clusters" in page
+    overview = text_of(viewer, "/")
+    assert "1 ready, 1 not monitored ○, 1 heartbeat late ◷" in overview
+    assert "1 cluster does not answer" in overview
+    assert "1 not monitored</span>" in overview
 
 
 @pytest.mark.usefixtures("web")
@@ -198,6 +222,6 @@ def test_the_filtered_list_is_handed_out_as_a_file(viewer: Client) -> None:
     assert lines[0] == "name,state,reason,labels,taints,heartbeat,placements,stalePicks"
     assert lines[2] == "nimblefox,cordoned,,region=west,cordon-key=cordon-value:NoSchedule,,1,0"
     assert [(one["name"], one["state"], one["placements"]) for one in items] == [
-        ("jumpingcat", "eligible", 1),
+        ("jumpingcat", "not monitored", 1),
         ("nimblefox", "cordoned", 1),
     ]

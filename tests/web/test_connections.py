@@ -178,6 +178,18 @@ def test_an_error_in_a_kubeconfig_has_its_path_and_what_is_allowed(
     assert 'context Not found: context "other" (allowed: main)' in words(context.content)
 
 
+def test_what_a_kubeconfig_lacks_is_shown_at_the_kubeconfig(
+    administrator: Client, server: LocalServer
+) -> None:
+    document = json.loads(kubeconfig(server))
+    del document["users"][0]["user"]["token"]
+
+    answer = administrator.post(NEW, entered(server, kubeconfig=json.dumps(document))).content.decode()
+
+    at = answer.partition('<div id="faults-kubeconfig">')[2].partition("</div>")[0]
+    assert "Required value: the credentials" in at
+
+
 def test_a_name_that_is_there_already_is_refused(administrator: Client, server: LocalServer) -> None:
     joined("member")
 

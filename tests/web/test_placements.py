@@ -13,6 +13,8 @@ from placements.models import Placement
 from placements.services.placements import delete_placement
 from tests.builders import labelled, spread
 from tests.rows import NOW, decided, joined, pick_n_spec, run_due, saved, spec
+from tests.services.rollouts.test_out_of_reach import cut_off
+from tests.services.rollouts.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -126,13 +128,30 @@ def _nothing_to_carry_out() -> None:
     Placement.objects.update(rollout_observed=F("rollout_generation"))
 
 
-def test_a_placement_that_is_decided_is_not_polled(viewer: Client, text_of: Fetch) -> None:
+def test_a_placement_that_is_decided_is_polled_slowly(viewer: Client, text_of: Fetch) -> None:
     _nothing_to_carry_out()
 
-    assert _polled(text_of(viewer, PAGE)) == []
+    assert 'hx-swap="outerHTML" data-active="false"' in text_of(viewer, PAGE)
 
 
-def test_polls_only_while_the_scheduler_is_behind(viewer: Client, text_of: Fetch) -> None:
+def test_a_finished_placement_shows_a_cluster_that_is_lost(viewer: Client, text_of: Fetch) -> None:
+    world = World(2)
+    world.place("fresh", spec({"placementType": "PickFixed", "clusterNames": ["c000", "c001"]}))
+    world.run(until=lambda: len(world.available("fresh")) == 2)
+    world.pass_time(2)
+    page = text_of(viewer, "/placements/fresh/")
+    assert "Healthy" in page
+    [query] = _polled(page)
+    assert _ask(viewer, f"/placements/fresh/{query}")[0] == 204
+
+    cut_off(world, "c001")
+    status, fragment = _ask(viewer, f"/placements/fresh/{query}")
+
+    assert status == 200
+    assert "Degraded (1 of 2 available, 1 unreachable)" in fragment
+
+
+def test_polls_quickly_only_while_the_scheduler_is_behind(viewer: Client, text_of: Fetch) -> None:
     saved("fresh", pick_n_spec(1))
     [query] = _polled(text_of(viewer, "/placements/fresh/"))
 
@@ -143,7 +162,7 @@ def test_polls_only_while_the_scheduler_is_behind(viewer: Client, text_of: Fetch
 
     assert unchanged == (204, "")
     assert status == 200
-    assert fragment.startswith('<div id="live" class="stack">')
+    assert 'hx-swap="outerHTML" data-active="false"' in fragment
     assert "1 of 1 selected" in fragment
 
 

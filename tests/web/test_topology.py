@@ -8,6 +8,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.filters import near_duplicates
+from clusters.models import MemberCluster
 from clusters.operations.edit import cordon
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from tests.builders import spread
@@ -33,6 +34,7 @@ def fleet() -> None:
     joined("c", region="west", env="prod")
     joined("d", env="prod")
     cordon(["b"], by=None, now=NOW)
+    MemberCluster.objects.filter(name="a").update(driver="simulated")  # the others are not monitored
 
 
 @pytest.mark.usefixtures("fleet")
@@ -41,6 +43,7 @@ def test_counts_the_clusters_of_each_value_and_those_without_one(viewer: Client,
 
     assert [row[:2] for row in _rows(page)] == [["east", "2"], ["west", "1"], ["no label", "1"]]
     assert "Ready 1" in _rows(page)[0][2]
+    assert "Not monitored 1" in _rows(page)[1][2]
     assert "Cordoned 1" in _rows(page)[0][2]
     assert "1 cluster without region" in page
 

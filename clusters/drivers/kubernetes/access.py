@@ -31,6 +31,10 @@ class MemberAccess:
     hub_id: str
     monotonic: Callable[[], float]
 
+    def until(self, moment: float) -> Callable[[], float]:
+        """Return what tells the seconds until a moment of the monotonic clock."""
+        return lambda: moment - self.monotonic()
+
 
 def read_object(
     access: MemberAccess, api_version: str, ref: ObjectRef, *, deadline: float

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from clusters.drivers.base import (
     Applied,
@@ -14,7 +14,7 @@ from clusters.drivers.base import (
     Version,
 )
 from clusters.drivers.kubernetes.access import MemberAccess, is_cut_off, read_object
-from clusters.drivers.kubernetes.discovery import RefusedError
+from clusters.drivers.kubernetes.discovery import NOT_SERVED, RefusedError
 from clusters.drivers.kubernetes.inventory import (
     MOST_OBJECTS,
     UNDECIDED,
@@ -26,8 +26,8 @@ from clusters.drivers.kubernetes.inventory import (
     read_inventory,
     write_inventory,
 )
-from clusters.drivers.kubernetes.one_object import ApplyCall, ObjectResult, examine
-from clusters.drivers.kubernetes.parallel import Planned, pool, run_waves
+from clusters.drivers.kubernetes.one_object import DEFERRED, ApplyCall, ObjectResult, examine
+from clusters.drivers.kubernetes.parallel import Planned, pool, result_of, run_waves
 from clusters.drivers.kubernetes.removal import Removal, remove_entries
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -43,27 +43,18 @@ POLL_SECONDS = 0.1
 MOST_STARTS = 3
 
 
-@dataclass(slots=True)
-class ApplyProgress:
-    """What earlier calls finished of a version that did not fit into their time; extended by each call.
-
-    Without it, a call to a far cluster would spend its time on verifying what the last one applied.
-    """
-
-    version: str
-    results: dict[ObjectRef, ObjectResult]
-
-
 def apply_version(
     access: MemberAccess,
     version: Version,
     *,
     deadline: float,
-    progress: ApplyProgress,
+    finished: dict[ObjectRef, ObjectResult],
     cleared: Mapping[ObjectRef, tuple[str, str, str]],
 ) -> Applied:
     """Apply a version, and remove what older versions left.
 
+    `finished` has what earlier calls did of a version that did not fit into their time, and is extended:
+    otherwise a call to a far cluster would spend its time on verifying what the last one applied.
     `cleared`: UID, field digest and generation of objects whose drift suspicion proved unfounded. Calling
     again after any crash or error completes the work. Raise DriverUnavailable, DriverPending,
     DriverRejected, DriverFenced.
@@ -72,7 +63,7 @@ def apply_version(
         raise DriverRejected("an apply strategy of type ReportDiff compares and writes nothing")
     for _ in range(MOST_STARTS):
         try:
-            return _apply(access, version, deadline=deadline, progress=progress, cleared=cleared)
+            return _apply(access, version, deadline=deadline, finished=finished, cleared=cleared)
         except InventoryChangedError:
             continue
     raise DriverPending("another call changes the inventory; continuing")
@@ -83,12 +74,12 @@ def _apply(
     version: Version,
     *,
     deadline: float,
-    progress: ApplyProgress,
+    finished: dict[ObjectRef, ObjectResult],
     cleared: Mapping[ObjectRef, tuple[str, str, str]],
 ) -> Applied:
     reading = pool().submit(_timed_inventory, access, version.placement, deadline)
     targets, refusals = prepare_targets(access, version, deadline=deadline)
-    inventory, seconds, now = reading.result()
+    inventory, seconds, now = result_of(reading, deadline - access.monotonic())
     reserve = min(max(RESERVE_SECONDS, 3 * seconds), (deadline - now + seconds) / 2)
     stop = deadline - reserve
     check_fence(inventory, version.fence)
@@ -96,7 +87,7 @@ def _apply(
 
     # A request that `stop` cuts off closes its socket, and the reserve is too short to open another one.
     call = ApplyCall(access, version, ahead.entries, cleared, stop, last_start=stop - reserve / 3)
-    results = apply_targets(call, targets, progress)
+    results = apply_targets(call, targets, finished)
     entries = {**ahead.entries, **{ref: one.entry for ref, one in results.items() if one.entry}}
     refusals += [one.refusal for one in results.values() if one.refusal]
     deferred = [one.ref for one in targets if one.ref not in results or results[one.ref].is_deferred]
@@ -181,10 +172,9 @@ def write_ahead(
 
 
 def apply_targets(
-    call: ApplyCall, targets: Sequence[Target], progress: ApplyProgress
+    call: ApplyCall, targets: Sequence[Target], finished: dict[ObjectRef, ObjectResult]
 ) -> dict[ObjectRef, ObjectResult]:
     """Return the results of the objects that were reached, in the order of apply waves."""
-    finished = progress.results
 
     def first_step(target: Target) -> ObjectResult | Planned[ObjectResult]:
         outcome = examine(call, target)
@@ -200,7 +190,7 @@ def apply_targets(
     def run(some: Sequence[Target]) -> list[tuple[Target, ObjectResult]]:
         left = [one for one in some if one.ref not in finished]
         waves = [[one for one in left if one.wave == place] for place in range(LAST_WAVE + 1)]
-        return run_waves(waves, first_step, may_start=lambda: call.access.monotonic() < call.last_start)
+        return run_waves(waves, first_step, time_left=call.access.until(call.last_start))
 
     found = {target.ref: result for target, result in run([one for one in targets if not one.is_custom])}
     custom = [one for one in targets if one.is_custom]
@@ -208,9 +198,18 @@ def apply_targets(
         definitions = [one for one in targets if (one.ref.group, one.ref.kind) == CUSTOM_RESOURCE_DEFINITION]
         waiting = await_definitions(call, definitions, {**finished, **found})
         ready = [one for one in custom if one.ref.group not in waiting]
-        found |= {target.ref: result for target, result in run(ready)}
+        refused = {_group_of(one) for one in definitions if one.ref in found and found[one.ref].refusal}
+        for target, result in run(ready):
+            is_late = result.refusal and result.refusal.code == NOT_SERVED and target.ref.group not in refused
+            if is_late:  # established a moment ago, and not in discovery yet
+                call.access.discovery.forget(target.ref.group)
+            found[target.ref] = DEFERRED if is_late else result
     every = {**finished, **found}
     return {one.ref: every[one.ref] for one in targets if one.ref in every}
+
+
+def _group_of(definition: Target) -> str:
+    return str((definition.manifest.get("spec") or {}).get("group"))
 
 
 def await_definitions(
@@ -220,7 +219,7 @@ def await_definitions(
     waiting = set()
     until = min(call.stop, call.access.monotonic() + ESTABLISH_SECONDS)
     for target in definitions:
-        group = str((target.manifest.get("spec") or {}).get("group"))
+        group = _group_of(target)
         result = results.get(target.ref)
         if result is None or result.is_deferred:
             waiting.add(group)
@@ -263,13 +262,19 @@ def find_leftovers(
 
 
 def write_result(access: MemberAccess, inventory: PlacementInventory, *, deadline: float) -> None:
-    """Write the inventory at the end of a call, also where an equal call wrote it meanwhile."""
+    """Write the inventory at the end of a call, also where an equal call wrote it meanwhile.
+
+    Where a newer call did, what this one applied and that one does not know is removed: nothing else would.
+    """
     for _ in range(MOST_STARTS):
         try:
             write_inventory(access, inventory, deadline=deadline)
             return
         except InventoryChangedError:
             current = read_inventory(access, inventory.placement, deadline=deadline)
+            if inventory.fence < current.fence:
+                unknown = [one for one in inventory.entries.values() if one.ref not in current.entries]
+                remove_entries(access, unknown, placement=inventory.placement, stop=deadline)
             check_fence(current, inventory.fence)
             if current.version != inventory.version:
                 break

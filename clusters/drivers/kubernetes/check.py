@@ -173,7 +173,7 @@ class ConnectionCheck:
             raise _StepFailed(str(error), hint) from error
         if not certificate:
             return "the certificate of the server was not verified"
-        subject, issuer = (_common_name(certificate.get(key)) for key in ("subject", "issuer"))
+        subject, issuer = (common_name(certificate.get(key)) for key in ("subject", "issuer"))
         return f"certificate of {subject}, issued by {issuer}, valid until {certificate.get('notAfter', '?')}"
 
     def check_version(self) -> str:
@@ -248,7 +248,7 @@ class ConnectionCheck:
         return bool(status.get("allowed")) if isinstance(status, Mapping) else None
 
 
-def _common_name(name: Any) -> str:
+def common_name(name: Any) -> str:
     """Return the common name of a name as getpeercert has it."""
     pairs = {key: value for part in name or () for key, value in part}
     return str(pairs.get("commonName") or pairs.get("organizationName") or "?")

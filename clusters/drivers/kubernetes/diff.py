@@ -27,7 +27,7 @@ from clusters.drivers.kubernetes.access import (
     server_message,
 )
 from clusters.drivers.kubernetes.discovery import RefusedError
-from clusters.drivers.kubernetes.parallel import run_each
+from clusters.drivers.kubernetes.parallel import run_waves
 from clusters.drivers.kubernetes.targets import Target, prepare_targets
 
 Live: TypeAlias = Mapping[str, Any]
@@ -209,7 +209,7 @@ def diff_version(
     failures = [Refusal(one.object, "FailedToReportDiff", one.message) for one in refusals]
     left = [target for target in targets if target.ref not in progress]
     compare = partial(diff_target, access, is_full=version.options.comparison == "FullComparison", stop=stop)
-    for target, outcome in run_each(compare, left, may_start=lambda: access.monotonic() < stop):
+    for target, outcome in run_waves([left], compare, time_left=access.until(stop)):
         if isinstance(outcome, Refusal):
             failures.append(outcome)
         elif not isinstance(outcome, str):

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from clusters.drivers.base import DriverUnavailable, ObjectRef
 from clusters.drivers.kubernetes.client import Response
 
+NOT_SERVED = "KindNotServed"
 KEEP_SECONDS = 600.0
 KEEP_MISSING_SECONDS = 5.0
 """How long a kind that was not served may be taken as not served without another request (limit 30)."""
@@ -45,7 +46,7 @@ class KindNotServedError(RefusedError):
     """The cluster does not serve a kind in this apiVersion; `served_in` are other versions that have it."""
 
     def __init__(self, message: str, served_in: tuple[str, ...] = ()) -> None:
-        super().__init__("KindNotServed", message)
+        super().__init__(NOT_SERVED, message)
         self.served_in = served_in
 
 

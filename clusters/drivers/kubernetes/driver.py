@@ -1,7 +1,9 @@
 """The driver of a real Kubernetes cluster (`spec/kubernetes-driver.md`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
+from typing import Any
 
 from clusters.drivers.base import (
     USUAL_TIMEOUT,
@@ -9,22 +11,22 @@ from clusters.drivers.base import (
     DiffResult,
     DriverFenced,
     DriverPending,
-    ObjectDiff,
     ObjectRef,
     Observation,
     Version,
 )
 from clusters.drivers.kubernetes.access import MemberAccess
-from clusters.drivers.kubernetes.apply import ApplyProgress, apply_version
+from clusters.drivers.kubernetes.apply import apply_version
 from clusters.drivers.kubernetes.diff import diff_version
 from clusters.drivers.kubernetes.discovery import ApiClient, Discovery
 from clusters.drivers.kubernetes.inventory import list_inventories
 from clusters.drivers.kubernetes.observation import Cleared, observe_placements, read_health
-from clusters.drivers.kubernetes.parallel import pool
+from clusters.drivers.kubernetes.parallel import pool, result_of
 from clusters.drivers.kubernetes.properties import Readings
 from clusters.drivers.kubernetes.removal import release_placement, remove_placement
 
-KEEP_PROGRESS_SECONDS = 60.0
+KEEP_SECONDS = 300.0
+"""After this time, objects that were finished before a call ran out of time are read again."""
 MOST_FENCES = 1_000
 
 
@@ -36,8 +38,7 @@ class KubernetesDriver:
     ) -> None:
         self._access = MemberAccess(client, Discovery(client, monotonic), hub_id, monotonic)
         self._readings = Readings(client, server, monotonic)
-        self._progress: dict[tuple[str, str], tuple[float, ApplyProgress]] = {}
-        self._compared: dict[tuple[str, str], tuple[float, dict[ObjectRef, ObjectDiff | None]]] = {}
+        self._unfinished: dict[tuple[str, str, str], tuple[float, dict[ObjectRef, Any]]] = {}
         self._cleared: dict[str, Cleared] = {}
         self._fences: dict[str, int] = {}
         self._lock = Lock()
@@ -45,22 +46,15 @@ class KubernetesDriver:
     def apply(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> Applied:
         """Apply a version; what does not fit into the time is left to the next call (DriverPending)."""
         self._check_fence(version.placement, version.fence)
-        now = self._access.monotonic()
-        key = version.placement, version.id
-        at, progress = self._progress.pop(key, (0.0, ApplyProgress(version.id, {})))
-        if now - at > KEEP_PROGRESS_SECONDS:
-            progress = ApplyProgress(version.id, {})
-        try:
+        deadline = self._access.monotonic() + timeout
+        with self._continued("apply", version) as results:
             applied = apply_version(
                 self._access,
                 version,
-                deadline=now + timeout,
-                progress=progress,
+                deadline=deadline,
+                finished=results,
                 cleared=self._cleared.get(version.placement, {}),
             )
-        except DriverPending:
-            self._progress[key] = self._access.monotonic(), progress
-            raise
         self._cleared.pop(version.placement, None)  # recorded in the inventory now
         return applied
 
@@ -91,7 +85,7 @@ class KubernetesDriver:
             version_of=version_of,
         )
         held = list_inventories(self._access, deadline=deadline) if inventory else None
-        problem = health.result()
+        problem = result_of(health, deadline - self._access.monotonic())
         return Observation(
             is_healthy=not problem,
             placements=seen,
@@ -113,19 +107,28 @@ class KubernetesDriver:
 
     def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
         """Compare every object by a dry run; what does not fit into the time is left to the next call."""
-        now = self._access.monotonic()
-        key = version.placement, version.id
-        at, progress = self._compared.pop(key, (0.0, {}))
-        if now - at > KEEP_PROGRESS_SECONDS:
-            progress = {}
-        try:
-            return diff_version(self._access, version, deadline=now + timeout, progress=progress)
-        except DriverPending:
-            self._compared[key] = self._access.monotonic(), progress
-            raise
+        deadline = self._access.monotonic() + timeout
+        with self._continued("diff", version) as results:
+            return diff_version(self._access, version, deadline=deadline, progress=results)
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
         """Do nothing: inventories and ownership metadata stay, so that the cluster can join again."""
+
+    @contextmanager
+    def _continued(self, call: str, version: Version) -> Iterator[dict[ObjectRef, Any]]:
+        """Yield what earlier calls finished of this one, to be extended; keep it when the call is pending."""
+        now = self._access.monotonic()
+        key = call, version.placement, version.id
+        with self._lock:
+            for old in [old for old, (since, _) in self._unfinished.items() if now - since > KEEP_SECONDS]:
+                del self._unfinished[old]
+            since, results = self._unfinished.pop(key, (now, {}))
+        try:
+            yield results
+        except DriverPending:
+            with self._lock:
+                self._unfinished[key] = since, results
+            raise
 
     def _check_fence(self, placement: str, fence: int) -> None:
         """Raise DriverFenced for a call of this process that is older than one it made.

@@ -170,16 +170,21 @@ def write_inventory(
             "PATCH", where, query=_APPLY_QUERY, body=content, content_type=APPLY_PATCH, deadline=deadline
         )
 
-    answer = apply(path, body)
+    def write() -> Response:
+        if inventory.exists:
+            return apply(path, body)
+        # Not by apply: that would overwrite an inventory that another call has created meanwhile.
+        query = {"fieldManager": FIELD_MANAGER}
+        return access.client.request("POST", _PATH, query=query, body=body, deadline=deadline)
+
+    answer = write()
     if answer.status == 404 and (answer.body.get("details") or {}).get("kind") == "namespaces":
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": INVENTORY_NAMESPACE}}
         made = apply(_NAMESPACE_PATH, namespace)
         if made.status not in (200, 201):
             raise _rejected(made, "create the namespace of")
-        answer = apply(path, body)
-    if answer.status == 409 and inventory.resource_version:
-        raise InventoryChangedError
-    if answer.status == 404 and inventory.resource_version:  # deleted meanwhile
+        answer = write()
+    if answer.status == 409 or (answer.status == 404 and inventory.exists):  # written or deleted meanwhile
         raise InventoryChangedError
     if answer.status not in (200, 201):
         raise _rejected(answer, "write")

@@ -75,8 +75,9 @@ def observe_placements(
     `cleared` returns by placement what proved to be no drift, and is extended. `version_of` is called in
     this thread, for placements with objects that may have drifted. Raise DriverUnavailable, DriverRejected.
     """
+    left = access.until(deadline)
     read = partial(read_inventory, access, deadline=deadline)
-    inventories = {name: found for name, found in run_each(read, placements) if found.exists}
+    inventories = {name: found for name, found in run_each(read, placements, time_left=left) if found.exists}
     known = {name: cleared(name) for name in inventories}
     objects = [
         (name, entry)
@@ -87,7 +88,9 @@ def observe_placements(
     sightings = [
         sighting
         for _, sighting in run_each(
-            lambda one: sight_object(access, one[0], one[1], known[one[0]], deadline=deadline), objects
+            lambda one: sight_object(access, one[0], one[1], known[one[0]], deadline=deadline),
+            objects,
+            time_left=left,
         )
     ]
     drifts = confirm_drifts(access, sightings, inventories, known, version_of=version_of, deadline=deadline)
@@ -145,7 +148,7 @@ def confirm_drifts(
         by_ref = {target.ref: target for target in targets}
         is_full = bool(version and version.options.comparison == "FullComparison")
         compare = partial(_compare, access, by_ref, is_full=is_full, deadline=deadline)
-        for sighting, drift in run_each(compare, some):
+        for sighting, drift in run_each(compare, some, time_left=access.until(deadline)):
             ref = sighting.entry.ref
             if drift:
                 drifts[placement, ref] = drift

@@ -183,7 +183,7 @@ def _end_all(
         for place in range(LAST_WAVE, -1, -1)
     ]
     removal = Removal()
-    for entry, ending in run_waves(waves, end, may_start=lambda: access.monotonic() < stop):
+    for entry, ending in run_waves(waves, end, time_left=access.until(stop)):
         if ending.refusal:
             removal.refusals.append(ending.refusal)
         elif ending.waiting:

@@ -146,7 +146,8 @@ def prepare_targets(
     kinds = {(str(one.get("apiVersion")), str(one.get("kind"))) for one in version.manifests}
     # Group versions that the version itself defines are not served before its definitions are applied.
     foreign = sorted({api_version for api_version, kind in kinds if (api_version, kind) not in custom})
-    run_each(lambda each: access.discovery.load(each, deadline=deadline), foreign)
+    left = access.until(deadline)
+    run_each(lambda each: access.discovery.load(each, deadline=deadline), foreign, time_left=left)
 
     targets: dict[ObjectRef, Target] = {}
     refusals = []
@@ -177,9 +178,10 @@ def scopes_of_definitions(version: Version) -> dict[tuple[str, str], bool]:
         spec = manifest.get("spec") or {}
         if (ref.group, ref.kind) == CUSTOM_RESOURCE_DEFINITION:
             kind = (spec.get("names") or {}).get("kind")
-            for served in spec.get("versions") or ({"name": spec.get("version")},):
-                api_version = f"{spec.get('group')}/{served.get('name')}"
-                scopes[api_version, str(kind)] = spec.get("scope") != "Cluster"
+            for version_spec in spec.get("versions") or ({"name": spec.get("version")},):
+                if version_spec.get("served", True):
+                    api_version = f"{spec.get('group')}/{version_spec.get('name')}"
+                    scopes[api_version, str(kind)] = spec.get("scope") != "Cluster"
     return scopes
 
 

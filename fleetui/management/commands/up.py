@@ -56,8 +56,9 @@ class Command(BaseCommand):
                     bootstrap.migrate()
                     if not settings.CREDENTIAL_KEYS:
                         keep_secret(settings.CREDENTIAL_KEY_FILE, new_encryption_key)
-                    stamp = settings.VAR_DIR / "static.stamp"
-                    bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
+                    if "web" in names:
+                        stamp = settings.VAR_DIR / "static.stamp"
+                        bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
                     self.make_administrator()
             except bootstrap.DatabaseMissingError as error:
                 raise CommandError(str(error), returncode=ENVIRONMENT) from error
@@ -78,7 +79,8 @@ class Command(BaseCommand):
             if listener:
                 _announce_in_background(listener, options["host"], started=started, output=output)
             passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}
-            environ = passed | {"PYTHONUNBUFFERED": "1"}
+            # This command has run the checks; again they would import all pages into every worker.
+            environ = passed | {"PYTHONUNBUFFERED": "1", "CELERY_SKIP_CHECKS": "1"}
             Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
 
     def make_administrator(self) -> None:

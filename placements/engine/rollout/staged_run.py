@@ -73,12 +73,14 @@ class StageReason:
 class ClusterStep:
     """What a run does on one cluster: bring it to a version, or, in the delete stage, remove everything.
 
-    `before` is the version that ran there when the step was started.
+    `before` is the version that ran there when the step was started. `sequence` grows from one start of a
+    cluster to the next over all active runs of a placement: the clocks of two workers may differ.
     """
 
     name: str
     version: str = ""
     before: str = ""
+    sequence: int = 0
     started_at: datetime | None = None
     tried_at: datetime | None = None
     failed_at: datetime | None = None
@@ -103,8 +105,8 @@ class ClusterStep:
         """Return the number of the current attempt, counted from 1."""
         return self.failures + 1
 
-    def start(self, now: datetime, before: str) -> "ClusterStep":
-        return replace(self, started_at=now, tried_at=now, before=before)
+    def start(self, now: datetime, before: str, sequence: int) -> "ClusterStep":
+        return replace(self, started_at=now, tried_at=now, before=before, sequence=sequence)
 
     def fail(self, at: datetime) -> "ClusterStep":
         return replace(self, failed_at=at, failures=self.failures + 1)
@@ -354,6 +356,7 @@ class WaitReason(StrEnum):
     REMOVALS = "removals"
     RETRY = "retry"
     UNREACHABLE = "unreachable"
+    NOT_MONITORED = "not-monitored"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ def next_actions(state: StagedRunState) -> StagedUpdateResult:
     run = state.run
     if run.outcome is not None:
         return ended(run)
-    planner = StagedPlanner(state)
+    sequence = 1 + max((step.sequence for other in state.others for step in other.steps), default=0)
+    planner = StagedPlanner(state, sequence)
     run = run.with_current(planner.observe(run.current, removing=run.is_deleting))
     reasons = why_invalid(run, state.revalidated) if state.revalidated is not None else ()
     taken_over = () if run.is_deleting else planner.taken_over(run.current)
@@ -66,9 +67,10 @@ def _with_updated_at(run: StagedRunPlan) -> StagedRunPlan:
 
 @dataclass(frozen=True, slots=True)
 class StagedPlanner:
-    """The decisions about a run in one state of the clusters."""
+    """The decisions about a run in one state of the clusters; `sequence` is that of starts in it."""
 
     state: StagedRunState
+    sequence: int
 
     def observe(self, stage: Stage, *, removing: bool) -> Stage:
         running = [step for step in stage.steps if step.is_running]
@@ -100,9 +102,8 @@ class StagedPlanner:
                 continue
             theirs = (other for run in self.state.others for other in run.steps if other.name == step.name)
             if version != step.before or any(
-                other.version == version and other.started_at >= step.started_at
+                other.started_at and other.version == version and other.sequence > step.sequence
                 for other in theirs
-                if other.started_at and step.started_at
             ):
                 taken.append(step.name)
         return tuple(taken)
@@ -264,13 +265,17 @@ class StagedPlanner:
         reachable = [step for step in open_steps if self._is_reachable(step)]
         running = tuple(step.name for step in reachable if step.is_running and not step.retry_at)
         retries = {step.name: step.retry_at for step in reachable if step.retry_at}
-        unreachable = tuple(step.name for step in open_steps if not self._is_reachable(step))
+        away = [step.name for step in open_steps if not self._is_reachable(step)]
+        unreachable = tuple(name for name in away if self.state.cluster(name).has_driver)
+        not_monitored = tuple(name for name in away if name not in unreachable)
         if running:
             yield Wait(reason, stage.name, running)
         if retries:
             yield Wait(WaitReason.RETRY, stage.name, tuple(retries), min(retries.values()))
         if unreachable:
             yield Wait(WaitReason.UNREACHABLE, stage.name, unreachable)
+        if not_monitored:
+            yield Wait(WaitReason.NOT_MONITORED, stage.name, not_monitored)
 
     def _not_shown(self, stage: Stage, *, removing: bool) -> Iterator[ClusterStep]:
         """Yield the steps that were started, now or before, and of which the cluster shows nothing yet.
@@ -295,7 +300,7 @@ class StagedPlanner:
         return tuple(step.name for step in running if step.started_at and step.started_at <= since)
 
     def _start(self, step: ClusterStep) -> ClusterStep:
-        return step.start(self.state.at, self.state.cluster(step.name).running or "")
+        return step.start(self.state.at, self.state.cluster(step.name).running or "", self.sequence)
 
     def _done(self, step: ClusterStep) -> ClusterStep:
         return replace(self._start(step), done_at=self.state.at)

@@ -25,7 +25,8 @@ class _State(NamedTuple):
 
 
 STATES = {
-    "eligible": _State(Color.OK, "", "", "ready"),
+    "ready": _State(Color.OK, "", "", "ready"),
+    "not monitored": _State(Color.NEUTRAL, "", "○", "not monitored"),
     "joining": _State(Color.NEUTRAL, ".", "◔", "joining"),
     "cordoned": _State(Color.ATTENTION, "/", "▲", "cordoned"),
     "heartbeat late": _State(Color.ATTENTION, "\\", "◷", "heartbeat late"),
@@ -195,7 +196,7 @@ def state_filter(state: str) -> str:
     return state.replace(" ", "-")
 
 
-_LIGHT = {"eligible", "cordoned", "heartbeat late"}
+_LIGHT = {"ready", "cordoned", "heartbeat late"}
 
 
 def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:

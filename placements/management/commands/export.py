@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 
 from clusters import queries
 from clusters.models import MemberCluster
+from fleetui.apimachinery.metadata import with_hub_metadata
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.management.hub_command import HubCommand
 from placements.models import (
@@ -21,23 +22,37 @@ from placements.models import (
     StagedStrategy,
 )
 from placements.services import status
+from placements.services.results import read_manifest, stored_document
 from placements.services.rollouts.staged_queries import run_manifest
 
 NOT_FOUND = 1
 
 
+def _document_of(row: Any) -> dict[str, Any]:
+    return read_manifest(row, row.document)
+
+
+def _approval_of(row: ApprovalRequest) -> dict[str, Any]:
+    manifest = row.to_manifest()
+    approved = manifest.get("status")
+    return with_hub_metadata(manifest, approved, uid=str(row.uid), revision=1, created_at=row.requested_at)
+
+
 _KINDS: dict[str, tuple[QuerySet[Any], Callable[[Any], dict[str, Any]]]] = {
-    "approvals": (ApprovalRequest.objects.select_related("run").order_by("pk"), ApprovalRequest.to_manifest),
-    "budgets": (DisruptionBudget.objects.order_by("name"), lambda row: dict(row.document)),
+    "approvals": (ApprovalRequest.objects.select_related("run").order_by("pk"), _approval_of),
+    "budgets": (DisruptionBudget.objects.order_by("name"), _document_of),
     "clusters": (MemberCluster.objects.order_by("name"), queries.manifest_of),
-    "overrides": (Override.objects.order_by("kind", "namespace", "name"), lambda row: dict(row.document)),
+    "overrides": (Override.objects.order_by("kind", "namespace", "name"), _document_of),
     "placements": (Placement.objects.order_by("name"), status.manifest_of),
     "resources": (
         Resource.objects.order_by("group", "kind", "namespace", "name"),
-        lambda row: dict(row.content),
+        lambda row: read_manifest(row, row.content),
     ),
-    "runs": (StagedRun.objects.order_by("name"), run_manifest),
-    "strategies": (StagedStrategy.objects.order_by("name"), lambda row: dict(row.document)),
+    "runs": (
+        StagedRun.objects.order_by("name"),
+        lambda row: read_manifest(row, row.document, run_manifest(row)["status"]),
+    ),
+    "strategies": (StagedStrategy.objects.order_by("name"), _document_of),
 }
 
 
@@ -50,7 +65,11 @@ class Command(HubCommand):
         parser.add_argument("kind", choices=list(_KINDS))
         parser.add_argument("names", nargs="*", metavar="NAME", help="names of the objects (default: all)")
         parser.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml")
-        parser.add_argument("--no-status", action="store_true", help="omit the status")
+        parser.add_argument(
+            "--no-status",
+            action="store_true",
+            help="omit what the hub sets: the status and parts of the metadata",
+        )
 
     def handle(self, *, kind: str, names: list[str], output: str, no_status: bool, **_options: Any) -> None:
         rows, manifest_of = _KINDS[kind]
@@ -63,7 +82,7 @@ class Command(HubCommand):
         if missing:
             raise CommandError(f"Not found: {', '.join(sorted(missing))}", returncode=NOT_FOUND)
         if no_status:
-            manifests = [{key: one[key] for key in one if key != "status"} for one in manifests]
+            manifests = [stored_document(one) for one in manifests]
         if output == "json":
             document = {"apiVersion": "v1", "kind": "List", "items": manifests}
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))

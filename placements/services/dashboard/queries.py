@@ -41,7 +41,7 @@ from placements.models import (
 from placements.services.decisions.records import problems_of
 from placements.services.filters import PlacementFilterState, counts_in_all, decisions_of, latest_decisions
 from placements.services.fleet.queries import Skew, skews_of
-from placements.services.health import healths_of
+from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.queries import runs_to_show
 
 MOST = 5
@@ -54,9 +54,12 @@ class Counts:
     clusters: int
     placements: int
     unfulfilled: int
+    degraded: int
     invalid: int
     pending: int
     not_eligible: int
+    late: int
+    not_monitored: int
     leaving: int
 
 
@@ -72,8 +75,9 @@ class UnfulfilledPlacement:
 def pulse() -> str:
     """Return a version that changes with everything on the overview, in one query; empty on an empty hub.
 
-    It starts with the version of the fleet. Actions of users and changes of eligibility are events; a worker
-    changes the counters of a placement or the progress of a run; an ended run does not change.
+    It starts with the versions of the fleet and of the clusters that do not answer. Actions of users and
+    changes of eligibility are events; a worker changes the counters of a placement or the progress of a run;
+    an ended run does not change.
     """
     found = _PULSE.first()
     return "-".join(str(one) for one in found) if found else ""
@@ -83,6 +87,7 @@ def _moving() -> QuerySet[Any, Any]:
     counters = ("generation", "observed_generation", "selection_observed")
     parts = {
         "fleet": FleetState.objects.filter(id=1).values("version"),
+        "late": _summed(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
         "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
         "placements": _summed(Placement.objects.all(), *counters),
@@ -117,9 +122,12 @@ def counts() -> Counts:
         clusters=of_clusters[ClusterFilterState.ELIGIBLE] + not_eligible,
         placements=placements,
         unfulfilled=by_state[PlacementFilterState.UNFULFILLED],
+        degraded=by_state[PlacementFilterState.DEGRADED],
         invalid=by_state[PlacementFilterState.INVALID],
         pending=by_state[PlacementFilterState.PENDING],
         not_eligible=not_eligible - leaving,
+        late=of_clusters[ClusterFilterState.HEARTBEAT_LATE],
+        not_monitored=of_clusters[ClusterFilterState.NOT_MONITORED],
         leaving=leaving,
     )
 
@@ -193,15 +201,15 @@ def least_headroom(*, most: int = 10) -> list[PlacementHeadroom]:
     """Return the placements with most missing clusters first, then those nearest to a limit."""
     missing = F("number_of_clusters") - F("placed_count")
     is_short = Case(When(is_fulfilled=False, then=0), default=1)
-    rows = Placement.objects.select_related("staleness_check").annotate(is_short=is_short)
+    rows = with_rollouts(Placement.objects.select_related("staleness_check")).annotate(is_short=is_short)
     headroom = F("staleness_check__headroom").asc(nulls_last=True)
     return tight_of(list(rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "name")[:most]))
 
 
 def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
-    """Return status, skews and rollouts of placements, which have to be loaded with `staleness_check`.
+    """Return status, skews and rollouts of placements, loaded `with_rollouts` and with `staleness_check`.
 
-    Three queries; a fourth one for placements with staged update runs.
+    Two queries; a third one for placements with staged update runs.
     """
     staged: dict[int | None, StagedRun] = {}
     staged_ids = [one.pk for one in placements if one.is_staged]

@@ -26,7 +26,6 @@ from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, carry_out, judge
 from placements.services.disruption.impact import has_begun_run, is_held, why_stays
 from placements.services.disruption.queries import left_of, numbers_facts
-from placements.services.rollout_state import is_staged
 from placements.services.rollouts.operations import ActionNotAllowed
 
 TRY_AGAIN = timedelta(seconds=10)
@@ -69,7 +68,7 @@ def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
             _put(step, DrainStep.State.LEAVING, EvictionReason.BEING_DELETED, now=now)
         elif binding.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
             _put(step, DrainStep.State.LEAVING, EvictionReason.LEAVING, now=now)
-        elif binding.state == BindingState.UNSCHEDULED and is_staged(binding.placement):
+        elif binding.state == BindingState.UNSCHEDULED and binding.placement.is_staged:
             _put(step, DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN, now=now)
         elif stays := why_stays(parse_placement(binding.placement.document).spec.policy):
             _put(step, DrainStep.State.STAYS, stays, now=now)

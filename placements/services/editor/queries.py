@@ -58,12 +58,13 @@ def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], in
 
 
 @collector_paused()
-def plan_now(placement: Placement, *, now: datetime) -> tuple[WavePlan, dict[str, str]]:
-    """Return the plan of a placement, and the names of the versions in it: `r4`."""
+def plan_now(placement: Placement, *, now: datetime) -> tuple[WavePlan, dict[str, str], dict[str, str]]:
+    """Return the plan of a placement, the names of the versions in it: `r4`, and what clusters run."""
     context = load_rollout_context(placement, now=now)
     wanted = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
     target = dict.fromkeys(wanted, f"r{context.target.number}") if context.target else {}
-    return plan_waves(context.state), {**target, **applied_names(placement.pk)}
+    running = {one.name: one.running for one in context.state.clusters if one.running}
+    return plan_waves(context.state), {**target, **applied_names(placement.pk)}, running
 
 
 def plan_of_draft(manifest: ClusterResourcePlacement, *, now: datetime) -> WavePlan:

@@ -28,7 +28,7 @@ from placements.services.results import (
     delete_row,
     locked_row,
     save_row,
-    without_status,
+    stored_document,
 )
 from placements.services.snapshots import hash_of
 from placements.services.workqueue import enqueue_rollout
@@ -65,7 +65,7 @@ def save_override(
     place = {"kind": manifest.kind, "namespace": namespace, "name": manifest.metadata.name}
     noun, label = NOUNS[manifest.kind], full_name(namespace, place["name"])
     current = locked_row(Override, noun, expected, label=label, **place)
-    if current and current.document == without_status(raw):
+    if current and current.document == stored_document(raw):
         return SaveResult(current, OperationResult.UNCHANGED)
     if isinstance(manifest, ClusterResourceOverride):
         field, selected = "clusterResourceSelectors", manifest.spec.cluster_resource_selectors

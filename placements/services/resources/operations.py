@@ -9,6 +9,7 @@ from django.db import transaction
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import no_effect_reason
+from fleetui.apimachinery.metadata import without_hub_metadata
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import batched
@@ -39,7 +40,7 @@ def apply_resource(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
 ) -> SaveResult[Resource]:
     """Apply one object; `expected` as everywhere. Raise InvalidManifest, RevisionConflict."""
-    wanted = parse_hub_object(dict(document))
+    wanted = parse_hub_object(without_hub_metadata(document))
     with transaction.atomic():
         row = _rows([wanted]).get(wanted.key)
         check_revision(RESOURCE, name_of(wanted), expected=expected, revision=row.revision if row else 0)
@@ -51,7 +52,7 @@ def apply_resources(
     documents: Sequence[Mapping[str, Any]], *, by: User | None, now: datetime, is_demo: bool = False
 ) -> list[SaveResult[Resource]]:
     """Apply objects to the hub, all or none; what is there already is unchanged. Raise InvalidManifest."""
-    wanted = [parse_hub_object(dict(document)) for document in documents]
+    wanted = [parse_hub_object(without_hub_metadata(document)) for document in documents]
     named = {one.namespace for one in wanted if one.namespace and not is_reserved_namespace(one.namespace)}
     brought = {one.name for one in wanted if (one.group, one.kind) == ("", "Namespace")}
     missing = named - brought - existing_namespaces(named)
@@ -93,7 +94,7 @@ def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResu
 
     Nothing is locked. Raise InvalidManifest.
     """
-    wanted = [parse_hub_object(dict(document)) for document in documents]
+    wanted = [parse_hub_object(without_hub_metadata(document)) for document in documents]
     there = _rows(wanted, lock=False)
     return [
         SaveResult(row, OperationResult.UNCHANGED, _warnings(one))

@@ -40,7 +40,9 @@ class RolloutAction:
     is_dangerous: bool = False
     starts_rollout: bool = False
 
-    def run(self, name: str, value: str | int = "", *, by: User | None, now: datetime, **more: Any) -> str:
+    def run(
+        self, name: str, value: str | int | None = "", *, by: User | None, now: datetime, **more: Any
+    ) -> str:
         """Run the operation and return the message; raise what the operation raises."""
         argument = {self.argument: value} if self.argument else {}
         result = self.operation(name, **argument, by=by, now=now, **more)

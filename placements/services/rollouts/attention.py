@@ -3,7 +3,20 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import RowNumber
 
 from clusters.models import MemberCluster
 from placements.engine.rollout.actions import RunPhase
@@ -16,6 +29,7 @@ from placements.models import ApprovalRequest, Binding, Placement, Rollout, Stag
 MOST = 5
 _MOST_READ = 50
 """Results are large; of more stalled rollouts than this, some are listed once others proceed."""
+_NO_RESOURCES = "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
 _FAILED, _NO_RESPONSE = "failed", "no-response"
 _RUNNING = Q(state=Rollout.State.RUNNING)
 _STALLED = Q(sync_result__verdict=RunPhase.HALTED)
@@ -63,8 +77,8 @@ def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
 
 
 def needs_attention() -> list[AttentionItem]:
-    """Return the first items of each kind, the worst kind first; six queries, however many there are."""
-    failed, suspended = _failed_and_suspended()
+    """Return the first items of each kind, the worst kind first; four queries, however many there are."""
+    failed, without_resources, suspended = _items_of_placements()
     rows = Rollout.objects.filter(_RUNNING, _STALLED | _UNREACHABLE | _BLOCKED_REMOVALS)
     rows = rows.order_by("placement_name").select_related("placement")
     rows = rows.only("placement_name", "number", "sync_result", "placement__paused_since")
@@ -87,16 +101,9 @@ def needs_attention() -> list[AttentionItem]:
         if result.blocked_removals:
             add("held-back", run, blocked_removals_sentence(result.blocked_removals))
     stalled, cut_off, blocked_removals = (each[:MOST] for each in items.values())
-    staged = _staged_in_progress()
+    staged_failed, staged = _staged()
     in_progress = [*stalled, *cut_off, *staged, *blocked_removals]
-    return [*failed, *_staged_failed(), *_without_resources(), *in_progress, *suspended]
-
-
-def _without_resources() -> list[AttentionItem]:
-    rows = Placement.objects.filter(selected_count=0, pinned_snapshot=None, deleting_since=None)
-    words = "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
-    names = rows.filter(selection_faults=[]).order_by("name").values_list("name", flat=True)
-    return [AttentionItem("no-resources", name, "attention", words, None) for name in names[:MOST]]
+    return [*failed, *staged_failed, *without_resources, *in_progress, *suspended]
 
 
 def _failures() -> dict[str, tuple[str, str]]:
@@ -122,21 +129,24 @@ def _failures() -> dict[str, tuple[str, str]]:
     return failures
 
 
-def _failed_and_suspended() -> tuple[list[AttentionItem], list[AttentionItem]]:
-    """Return the items of the placements with failures, and of the first that are paused or stopped."""
+def _items_of_placements() -> tuple[list[AttentionItem], list[AttentionItem], list[AttentionItem]]:
+    """Return the items of failures, and of the first without resources and those paused or stopped."""
     failures = _failures()
     is_suspended = Q(paused_since__isnull=False) | Q(is_stopped=True)
+    is_without = Q(selected_count=0, pinned_snapshot=None, deleting_since=None, selection_faults=[])
     has_failed = Q(name__in=failures)
     rolling = Rollout.objects.filter(_RUNNING, placement=OuterRef("pk")).order_by("pk")
     staged = StagedRun.objects.filter(_STARTED, placement=OuterRef("pk")).order_by("-pk")
-    rows: Any = Placement.objects.filter(is_suspended | has_failed).annotate(
+    category = Case(When(has_failed, then=0), When(is_without, then=1), default=2)
+    rows: Any = Placement.objects.filter(is_suspended | has_failed | is_without).annotate(
         run_number=Subquery(rolling.values("number")[:1]),
         staged_name=Subquery(staged.values("name")[:1]),
-        comes_first=Case(When(has_failed, then=0), default=1),
+        is_without=Case(When(is_without, then=True), default=False),
+        place=Window(RowNumber(), partition_by=category, order_by="name"),
     )
-    rows = rows.only("name", "document", "paused_since", "paused_by", "is_stopped")
-    rows = sorted(rows.order_by("comes_first", "name")[: len(failures) + MOST], key=lambda row: row.name)
-    failed, suspended = [], []
+    rows = rows.only("name", "strategy_type", "paused_since", "paused_by", "is_stopped")
+    rows = rows.filter(place__lte=MOST).order_by("name")
+    failed, without, suspended = [], [], []
     for row in rows:
         if row.name in failures:
             kind, words = failures[row.name]
@@ -146,30 +156,36 @@ def _failed_and_suspended() -> tuple[list[AttentionItem], list[AttentionItem]]:
             number = None if row.is_staged else row.run_number
             staged_name = (row.staged_name or "") if row.is_staged else ""
             failed.append(AttentionItem("failed", row.name, kind, f"{words} {retry}", number, staged_name))
+        if row.is_without:
+            words = (
+                "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
+            )
+            without.append(AttentionItem("no-resources", row.name, "attention", _NO_RESOURCES, None))
         if row.paused_since or row.is_stopped:
             words = f"Paused by {row.paused_by}" if row.paused_since else "Stopped"
             words += "; no new updates start."
             suspended.append(AttentionItem("on-hold", row.name, "blocked", words, row.run_number))
-    return failed, suspended[:MOST]
+    return failed, without[:MOST], suspended[:MOST]
 
 
-def _staged_failed() -> list[AttentionItem]:
-    """Return the staged runs that failed, until there is a newer one of their placement."""
+def _staged() -> tuple[list[AttentionItem], list[AttentionItem]]:
+    """Return the items of staged runs that failed, and of those that are stuck or wait for clusters.
+
+    A failed run is listed until there is a newer one of its placement.
+    """
     newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
-    rows = StagedRun.objects.filter(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
-    items = []
-    for run in rows.order_by("-pk").only("name", "placement_name")[:MOST]:
-        words = f"Staged run {run.name} failed. Clusters keep their current revision."
-        items.append(AttentionItem("staged-failed", run.placement_name, "failed", words, None, run.name))
-    return items
-
-
-def _staged_in_progress() -> list[AttentionItem]:
-    """Return the staged runs that are stuck, then those that wait for unreachable clusters."""
-    rows = StagedRun.objects.filter(_STARTED, status__in=_AT_CLUSTERS)
-    rows = rows.order_by(Case(When(status=RunStatus.STUCK, then=0), default=1), "placement_name", "pk")
-    stuck, unreachable = [], []
-    for run in rows.only("name", "placement_name", "status", "sync_result")[:_MOST_READ]:
+    has_failed = Q(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
+    rows = StagedRun.objects.filter(has_failed | _STARTED & Q(status__in=_AT_CLUSTERS))
+    kind = Case(When(status=RunStatus.FAILED, then=0), default=1)
+    order = (Case(When(status=RunStatus.STUCK, then=0), default=1), "placement_name", "pk")
+    rows = rows.annotate(place=Window(RowNumber(), partition_by=kind, order_by=order))
+    rows = rows.filter(place__lte=_MOST_READ).order_by(*order)
+    failed, stuck, unreachable = list[AttentionItem](), list[AttentionItem](), list[AttentionItem]()
+    for run in rows.only("name", "placement_name", "status", "sync_result"):
+        if run.status == RunStatus.FAILED:
+            words = f"Staged run {run.name} failed. Clusters keep their current revision."
+            failed.append(AttentionItem("staged-failed", run.placement_name, "failed", words, None, run.name))
+            continue
         waits = run.sync_result.get("waits", ())
         names = [name for one in waits if one["reason"] == WaitReason.UNREACHABLE for name in one["names"]]
         item = (run.placement_name, "attention")
@@ -180,4 +196,4 @@ def _staged_in_progress() -> list[AttentionItem]:
         elif names:
             words = f"Staged run {run.name} waits for unreachable clusters: {first_names(names)}."
             unreachable.append(AttentionItem("staged-cut-off", *item, words, None, run.name))
-    return [*stuck[:MOST], *unreachable[:MOST]]
+    return failed[:MOST], [*stuck[:MOST], *unreachable[:MOST]]

@@ -203,7 +203,8 @@ def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Actio
         content, what = None, "remove"
         if not isinstance(action, Remove):
             overrides = [one.pk for one in context.overrides.get(action.cluster, ())]
-            content, what = Content(action.version, context.target, overrides), action.reason
+            strategy = context.versions.strategy_on(action.cluster) if context.versions else None
+            content, what = Content(action.version, context.target, overrides, strategy), action.reason
         starts.append(
             ClusterUpdate(
                 rollout=run,

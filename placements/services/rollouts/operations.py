@@ -13,7 +13,7 @@ from placements.engine.rollout.state import Phase
 from placements.models import Binding, Placement, ResourceSnapshot, ResourceSnapshotPart, Rollout
 from placements.services.pruning import prune_resource_snapshots
 from placements.services.results import PLACEMENT, UnknownPlacementError
-from placements.services.rollout_state import is_staged, load_rollout_context
+from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.workqueue import enqueue_rollout
@@ -50,7 +50,7 @@ def resume(name: str, *, by: User | None, now: datetime, expected: int | None = 
 def stop(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """End the rollout for good; the placement starts nothing until a user starts a new rollout.
 
-    Raise ActionNotAllowed when no rollout is in progress.
+    Without a number there is no such snapshot. Raise ActionNotAllowed when no rollout is in progress.
     """
     placement = _rolling(name, expected)
     run = running_rollout(placement)
@@ -89,7 +89,7 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding
 
 @transaction.atomic
 def roll_back(
-    name: str, number: int, *, by: User | None, now: datetime, expected: int | None = None
+    name: str, number: int | None, *, by: User | None, now: datetime, expected: int | None = None
 ) -> ResourceSnapshot:
     """Roll out the resources of an older snapshot, and pin the placement to them (lifecycle A.9).
 
@@ -100,7 +100,8 @@ def roll_back(
     if placement.deleting_since is not None:
         raise ActionNotAllowed(f"{name} is being deleted; there is nothing to roll back to")
     rows = ResourceSnapshot.objects.filter(placement=placement)
-    old, latest = rows.filter(number=number).first(), rows.filter(is_latest=True).first()
+    latest = rows.filter(is_latest=True).first()
+    old = rows.filter(number=number).first() if number is not None else None
     if latest is None:
         raise ActionNotAllowed(f"{name} has no resource snapshot yet; there is nothing to roll back to")
     if old is None or old == latest:
@@ -108,7 +109,7 @@ def roll_back(
         if not older:
             raise ActionNotAllowed(f"{name} has no earlier revision to roll back to")
         known = ", ".join(f"r{one}" for one in older)
-        target = f"r{number}" if number >= 0 else "an unknown revision"
+        target = "an unknown revision" if number is None else f"r{number}"
         raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {known}")
     ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
     restored = ResourceSnapshot.objects.create(
@@ -183,7 +184,7 @@ def _locked(name: str, expected: int | None) -> Placement:
 def _rolling(name: str, expected: int | None) -> Placement:
     """Return a placement with rolling updates; a staged one has runs with actions of their own."""
     placement = _locked(name, expected)
-    if is_staged(placement) and placement.deleting_since is None:
+    if placement.is_staged and placement.deleting_since is None:
         raise ActionNotAllowed(
             f"{name} is updated by staged runs: stop, resume or retry its run, or start one with an older"
             " resourceSnapshotIndex"

@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 
+from clusters.models import FleetState
 from fleetui.models import Event
 from fleetui.polling import PARAMETER, PreparedQuery
 from placements.engine.rollout.actions import BlockedCluster, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.explain.rollouts import Progress, blocked_sentence, result_from_document, version_name
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import parse_placement
-from placements.manifests.strategy import RollingUpdate
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
 
 
@@ -67,7 +66,10 @@ def run_named(placement: str, number: int) -> Rollout:
 
 
 def latest_run(placement: Placement) -> Rollout | None:
-    return Rollout.objects.filter(placement=placement).order_by("-number").first()
+    run = Rollout.objects.filter(placement=placement).order_by("-number").first()
+    if run is not None:
+        run.placement = placement
+    return run
 
 
 def pulse_of(placement: str, number: int) -> str:
@@ -101,6 +103,7 @@ def _placement_pulse() -> QuerySet[Any, Any]:
         "run_changes": Subquery(runs.values("progress_version")[:1]),
         "staged": Subquery(staged.values("pk")[:1]),
         "staged_changes": Subquery(staged.values("progress_version")[:1]),
+        "fleet": Subquery(FleetState.objects.filter(id=1).values("version")),
         "needs_sync": Case(When(rollout_observed__lt=F("rollout_generation"), then=1), default=0),
     }
     rows = Placement.objects.filter(name=PARAMETER).annotate(**columns).order_by("pk")
@@ -253,9 +256,9 @@ def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
     if run.is_deletion:
         number = max(run.placement.deletion_number, rows.count())
         return Progress(number - rows.exclude(phase__in=EMPTY).count(), number, is_deletion=True)
-    rolling = parse_placement(run.placement.document).spec.strategy.rolling_update or RollingUpdate()
-    available_since = now - timedelta(seconds=rolling.unavailable_period_seconds)
+    available_since = now - run.placement.unavailable_period
     is_untrackable = Q(phase=Phase.APPLIED, untrackable_since__lte=available_since)
     selected = rows.exclude(state=BindingState.UNSCHEDULED)
-    updated = selected.filter(Q(phase=Phase.AVAILABLE) | is_untrackable, applied_version=run.version)
-    return Progress(updated.count(), selected.count())
+    is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & Q(applied_version=run.version)
+    found = selected.aggregate(done=Count("pk", filter=is_updated), number=Count("pk"))
+    return Progress(found["done"], found["number"])

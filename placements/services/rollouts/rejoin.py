@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from datetime import datetime
 
+from django.db.models import OuterRef, QuerySet, Subquery
+
 from clusters.models import MemberCluster
 from fleetui.task_queue import enqueue
 from placements.engine.rollout.state import Phase
@@ -10,20 +12,30 @@ from placements.models import Binding
 from placements.services.workqueue import CARRY_OUT_DUE
 
 
+def set_members(bindings: QuerySet[Binding]) -> None:
+    """Record of which member clusters these bindings are; a cluster that rejoins is another one."""
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name")).values("pk")
+    bindings.update(member_id=Subquery(members[:1]))
+
+
 def recheck_rejoined(bindings: Collection[Binding], *, now: datetime) -> None:
-    """Observe selected clusters again that joined after they were last found available.
+    """Observe selected clusters again that rejoined since they were last selected.
 
     They may have been cleared meanwhile; until the next observation they count as not ready.
     """
-    available = {one.cluster_name: one for one in bindings if one.phase == Phase.AVAILABLE}
-    joined = MemberCluster.objects.filter(name__in=available).values_list("name", "joined_at")
-    outdated = [available[name].pk for name, at in joined if at > (available[name].phase_changed_at or now)]
-    if outdated:
+    names = [one.cluster_name for one in bindings]
+    members = dict(MemberCluster.objects.filter(name__in=names).values_list("name", "pk"))
+    rejoined = [one for one in bindings if members.get(one.cluster_name) not in (None, one.member_id)]
+    if not rejoined:
+        return
+    rows = Binding.objects.filter(pk__in=[one.pk for one in rejoined])
+    set_members(rows)
+    if any(one.phase == Phase.AVAILABLE for one in rejoined):
         columns = {
             "phase": Phase.APPLIED,
             "phase_changed_at": now,
             "untrackable_since": None,
             "next_call_at": now,
         }
-        Binding.objects.filter(pk__in=outdated, phase=Phase.AVAILABLE).update(**columns)
+        rows.filter(phase=Phase.AVAILABLE).update(**columns)
         enqueue(CARRY_OUT_DUE)

@@ -166,7 +166,8 @@ def _start_actions(
         content = None
         if isinstance(action, StartUpdate):
             overrides = run.overrides.get(action.cluster, ())
-            content = Content(action.version, run.resource_snapshot, overrides)
+            strategy = context.versions.strategy_on(action.cluster) if context.versions else None
+            content = Content(action.version, run.resource_snapshot, overrides, strategy)
         if action.cluster in rows:
             updates.append(build_updates(rows[action.cluster], content, attempt=action.attempt, now=now))
     if updates:

@@ -300,6 +300,8 @@ class _StageBuilder:
                 return _WAITING[wait.reason]
         if step.name in names_waiting_for(self.result.waits, WaitReason.UNREACHABLE):
             return "Unreachable. Continues on reconnect."
+        if step.name in names_waiting_for(self.result.waits, WaitReason.NOT_MONITORED):
+            return "Not monitored. Continues once a driver is set."
         if self.result.status is RunStatus.STOPPING or concurrency is None:
             return "No new updates start."
         return f"Waiting: {concurrency.running} updating (max {concurrency.limit} at a time)."

@@ -31,7 +31,7 @@ from placements.manifests.staged_update import (
 )
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, ResourceSnapshot, StagedRun, StagedStrategy
-from placements.services.results import OperationResult, SaveResult, without_status
+from placements.services.results import OperationResult, SaveResult, stored_document
 from placements.services.workqueue import enqueue_rollout
 
 STAGED_RUN = "staged-run"
@@ -56,7 +56,7 @@ def save_run(
     A worker finds out soon whether it can start. Raise InvalidManifest, RevisionConflict.
     """
     manifest = parse_staged_run(dict(document))
-    written = without_status(document)
+    written = stored_document(document)
     name = manifest.metadata.name
     current = locked_run(name)
     check_revision(STAGED_RUN, name, expected=expected, revision=current.revision if current else 0)

@@ -20,11 +20,15 @@ class RunChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a cluster is to have: a version, and what it is made of."""
+    """What a cluster is to have: a version, and what it is made of.
+
+    `apply_strategy` is that of the placement where the driver acts on it, None for the defaults.
+    """
 
     version: str
     snapshot: ResourceSnapshot | None
     overrides: Sequence[int] = ()
+    apply_strategy: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,10 @@ def build_updates(
         "untrackable_since": None,
         "message": "",
         "next_call_at": now,
+        "objects_done": None,
+        "unavailable_code": "",
+        "repairs": [],
+        "contested_since": None,
         **NO_FAILURE.columns(),
     }
     if content:
@@ -58,6 +66,7 @@ def build_updates(
             "applied_version": content.version,
             "resource_snapshot_id": content.snapshot.pk if content.snapshot else None,
             "override_snapshots": list(content.overrides),
+            "apply_strategy": content.apply_strategy,
         }
     return BindingUpdate(binding.pk, columns)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial, reduce
 from operator import or_
 from queue import Empty, SimpleQueue
@@ -20,45 +20,34 @@ from django.db import connection, connections, transaction
 from django.db.models import F, Prefetch, Q, QuerySet
 
 from clusters.driver_factory import driver_for, wall_clock
-from clusters.drivers.base import (
-    Applied,
-    DriverError,
-    DriverFenced,
-    DriverRejected,
-    ObjectRef,
-    ObjectSeen,
-    Observation,
-    PlacementSeen,
-    Version,
-)
+from clusters.drivers.base import ApplyOptions, Version
 from clusters.drivers.concurrency import NotCalled, call_all
-from clusters.drivers.readiness import Readiness
-from clusters.drivers.registry import DRIVERS
+from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS
 from clusters.models import MemberCluster
 from clusters.queries import cluster_of
 from fleetui.bulk import claim_batch
 from placements.engine.overrides import OverrideContent, OverrideFailed
-from placements.engine.rollout.state import (
-    NO_FAILURE,
-    Failure,
-    FailureKind,
-    ObjectFault,
-    OverrideFault,
-    Phase,
-    retry_delay,
-)
-from placements.explain.staged_updates import override_sentence
+from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
+from placements.manifests.strategy import ApplyStrategy
 from placements.models import (
     Binding,
     ClusterUpdate,
     OverrideSnapshot,
     Placement,
+    ResourceSnapshot,
     ResourceSnapshotPart,
     Rollout,
     StagedRun,
 )
 from placements.services.overrides.queries import Manifests, frozen_of, overridden
+from placements.services.rollouts.call_results import (
+    OBSERVE_IN_ROLLOUT,
+    Answer,
+    CallResult,
+    ClusterCall,
+    to_result,
+)
 from placements.services.workqueue import enqueue_rollout
 
 BATCH = 500
@@ -68,16 +57,6 @@ ROUND_SECONDS = 20.0
 GATHER_SECONDS = 0.1
 """Answers of so long are written together: a transaction costs more than the rows in it."""
 LEASE = timedelta(seconds=30)
-OBSERVE_AGAIN = timedelta(seconds=1)
-OBSERVE_IN_ROLLOUT = timedelta(seconds=15)
-OBSERVE_AT_REST = timedelta(minutes=2)
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-_GOLDEN = (5**0.5 - 1) / 2
-"""Its multiples modulo 1 are spread evenly, so that the clusters are not observed all at once."""
-MOST_OBJECTS = 100
-"""As many objects a hub lists for one cluster (lifecycle B.7.2)."""
-NOT_READY = "ManifestNotAvailableYet"
-_MESSAGE_LENGTH = 500
 _RELEASED = {"call_lease_expires_at": None, "call_lease_token": ""}
 _OVERRIDE_GONE = OverrideFailed(
     "a snapshot", "spec", "any resource", "the snapshot is gone; a newer version follows"
@@ -85,40 +64,6 @@ _OVERRIDE_GONE = OverrideFailed(
 """The override was changed or deleted in the moment in which the cluster was started."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterCall:
-    """One call that is due: for which binding, to which cluster, and with what."""
-
-    binding: Binding
-    placement: str
-    cluster: MemberCluster
-    manifests: Manifests | OverrideFailed
-
-    @property
-    def is_observation(self) -> bool:  # the call changes nothing
-        return self.binding.phase not in (Phase.APPLYING, Phase.REMOVING)
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """The result of a call: the columns to write, and how the start it belongs to ended, if it did.
-
-    Without `failure` the stored failure stays.
-    """
-
-    columns: tuple[tuple[str, Any], ...]
-    outcome: str = ""
-    is_applied: bool = False
-    failure: Failure | None = NO_FAILURE
-
-    def updates(self) -> dict[str, Any]:
-        return {**dict(self.columns), **(self.failure.columns() if self.failure else {})}
-
-    def changes(self, binding: Binding, *names: str) -> bool:
-        return any(getattr(binding, name) != value for name, value in self.columns if name in names)
-
-
-Answer: TypeAlias = Applied | Observation | bool | DriverError | NotCalled | OverrideFailed
 Answered: TypeAlias = tuple[tuple[int, ...], Answer]
 """What a cluster answered, and for which bindings: one observation answers for all that are due there."""
 
@@ -174,8 +119,11 @@ def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, Cl
     calls = {}
     for row in bindings:
         if cluster := clusters.get(row.cluster_name):
-            manifests = cache.of(row, cluster) if row.phase == Phase.APPLYING else ()
-            calls[row.pk] = ClusterCall(row, row.placement.name, cluster, manifests)
+            call = ClusterCall(row, row.placement.name, cluster, ())
+            if row.phase == Phase.APPLYING or call.is_report:
+                kinds = cache.kinds_of(row.placement_id) if cluster.driver in ACTING_DRIVERS else ()
+                call = replace(call, manifests=cache.of(row, cluster), kinds=kinds)
+            calls[row.pk] = call
     released = [row.pk for row in bindings if row.pk not in calls]
     Binding.objects.filter(pk__in=released).update(**_RELEASED, next_call_at=now + OBSERVE_IN_ROLLOUT)
     return calls
@@ -187,6 +135,15 @@ class ManifestCache:
 
     _manifests: dict[int | None, Manifests] = field(default_factory=dict)
     _overrides: dict[tuple[int, ...], tuple[OverrideContent, ...]] = field(default_factory=dict)
+    _kinds: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+    def kinds_of(self, placement_id: int) -> tuple[tuple[str, str], ...]:
+        """Return apiVersion and kind of all objects in the kept snapshots of a placement."""
+        if placement_id not in self._kinds:
+            kept = ResourceSnapshot.objects.filter(placement=placement_id)
+            identities = (one for listed in kept.values_list("identities", flat=True) for one in listed)
+            self._kinds[placement_id] = tuple(sorted({(one[0], one[1]) for one in identities}))
+        return self._kinds[placement_id]
 
     def of(self, binding: Binding, cluster: MemberCluster) -> Manifests | OverrideFailed:
         """Return what one cluster is to have after its overrides, or which override failed."""
@@ -240,12 +197,52 @@ def call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime]) ->
     if binding.call_lease_expires_at is None or clock() >= binding.call_lease_expires_at:
         return NotCalled.LEASE_WAS_OVER
     driver = driver_for(first.cluster, clock=clock)
-    if binding.phase == Phase.APPLYING:
-        version = Version(binding.applied_version, first.placement, first.manifests, binding.fence)
-        return driver.apply(version, timeout=CALL_SECONDS)
     if binding.phase == Phase.REMOVING:
         return driver.remove(first.placement, fence=binding.fence, timeout=CALL_SECONDS)
-    return driver.observe(*(one.placement for one in calls), timeout=CALL_SECONDS)
+    if first.is_report:
+        return driver.diff(version_of(first, first.manifests), timeout=CALL_SECONDS)
+    if binding.phase == Phase.APPLYING:
+        return driver.apply(version_of(first, first.manifests), timeout=CALL_SECONDS)
+    by_name = {one.placement: one for one in calls}
+    return driver.observe(
+        *by_name,
+        version_of=lambda name: observed_version(by_name[name]),
+        timeout=CALL_SECONDS,
+    )
+
+
+def version_of(call: ClusterCall, manifests: Manifests) -> Version:
+    """Return what a cluster is to have, or has; `manifests` with all overrides applied."""
+    binding, plain = call.binding, call.binding.apply_strategy
+    options = ApplyOptions()
+    if plain is not None:
+        strategy = ApplyStrategy.model_validate(plain)
+        options = ApplyOptions(
+            strategy.type.value,
+            strategy.comparison_option.value,
+            strategy.when_to_apply.value,
+            strategy.when_to_take_over.value,
+            strategy.allow_co_ownership,
+            bool(strategy.server_side_apply_config and strategy.server_side_apply_config.force),
+        )
+    return Version(
+        binding.applied_version,
+        call.placement,
+        manifests,
+        binding.fence,
+        options,
+        call.kinds,
+        binding.was_applied,
+    )
+
+
+def observed_version(call: ClusterCall) -> Version | None:
+    """Return what was last started on a cluster; None where an override of it is gone.
+
+    Called where objects may have drifted, in the thread of the call.
+    """
+    manifests = ManifestCache().of(call.binding, call.cluster)
+    return None if isinstance(manifests, OverrideFailed) else version_of(call, manifests)
 
 
 def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
@@ -272,137 +269,6 @@ def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
             if answered := [answer for answer in batch if answer is not None]:
                 yield answered
         reading.result()
-
-
-def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool) -> CallResult | None:
-    """Return what is to be written; None means that nothing of the placement is on the cluster any more."""
-    binding = call.binding
-    if isinstance(answer, NotCalled):
-        return CallResult((("next_call_at", now),), failure=None)
-    if isinstance(answer, OverrideFailed):
-        message = override_sentence(answer, call.cluster.name)
-        return _failed(binding, message, override_failure(answer), now=now)
-    if isinstance(answer, DriverFenced):
-        # Written only under a lease that is still valid: the fence is behind after a restore of the database.
-        return CallResult((("next_call_at", now), ("calls", binding.calls_beyond(answer.seen))), failure=None)
-    if isinstance(answer, DriverRejected):
-        return _rejected(binding, answer, now=now)
-    if isinstance(answer, DriverError):
-        # Whether the call took effect is unknown: the same call again, later and later.
-        waited = (now - (binding.phase_changed_at or now)) / 2
-        pause = max(OBSERVE_AGAIN, min(waited, timedelta(seconds=30)))
-        columns = {"next_call_at": now + pause, "message": str(answer)[:_MESSAGE_LENGTH]}
-        return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
-    if isinstance(answer, Observation):
-        return _observed(call, answer.of(call.placement), now=now, is_busy=is_busy)
-    if binding.phase == Phase.REMOVING:
-        return None
-    if isinstance(answer, Applied) and answer.seen:
-        return replace(_observed(call, answer.seen, now=now, is_busy=is_busy), is_applied=True)
-    columns = {"phase": Phase.APPLIED, "phase_changed_at": now, "next_call_at": now, "message": ""}
-    return CallResult(tuple(columns.items()), is_applied=True)
-
-
-def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
-    message = "; ".join(f"{one.object}: {one.message}" for one in error.refusals) or str(error)
-    return _failed(binding, message, refusal_failure(binding, error), now=now)
-
-
-def _failed(binding: Binding, message: str, failure: Failure, *, now: datetime) -> CallResult:
-    """Return a failure, to be tried again with growing pauses."""
-    removing = binding.phase == Phase.REMOVING
-    columns = {
-        "phase": Phase.REMOVE_FAILED if removing else Phase.FAILED,
-        "phase_changed_at": now,
-        "retry_at": now + retry_delay(binding.attempts),
-        "next_call_at": None,
-        "message": message[:_MESSAGE_LENGTH],
-    }
-    return CallResult(tuple(columns.items()), outcome=ClusterUpdate.Outcome.FAILED, failure=failure)
-
-
-def next_at_rest(cluster: MemberCluster, now: datetime) -> datetime:
-    """Return when a cluster is observed next, in half to one and a half periods: at its place in each period.
-
-    All placements at rest on the cluster are observed with one call then.
-    """
-    place = OBSERVE_AT_REST * (cluster.pk * _GOLDEN % 1)
-    past = (now - place - _EPOCH + OBSERVE_AT_REST / 2) % OBSERVE_AT_REST
-    return now + OBSERVE_AT_REST * 1.5 - past
-
-
-def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, is_busy: bool) -> CallResult:
-    """Return what follows from the state of a placement on a cluster, observed or answered to an apply."""
-    binding = call.binding
-    next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, now)
-    columns: dict[str, Any]
-    if seen is None or seen.version != binding.applied_version:
-        columns = {
-            "phase": Phase.APPLYING,
-            "phase_changed_at": now,
-            "next_call_at": now,
-            "untrackable_since": None,
-        }
-        columns["message"] = "The applied resources are gone; applying them again."
-        return CallResult(tuple(columns.items()))
-    if seen.refusals:
-        return _rejected(binding, DriverRejected("refused", seen.refusals), now=now)
-    if seen.readiness is Readiness.AVAILABLE:
-        columns = {
-            "phase": Phase.AVAILABLE,
-            "untrackable_since": None,
-            "message": "",
-            "next_call_at": next_call,
-        }
-        if binding.phase != Phase.AVAILABLE:
-            columns["phase_changed_at"] = now
-        return CallResult(tuple(columns.items()), outcome=ClusterUpdate.Outcome.AVAILABLE)
-    is_timed = seen.readiness is Readiness.NOT_TRACKABLE
-    applied_at = now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
-    columns = {
-        "phase": Phase.APPLIED,
-        "untrackable_since": (binding.untrackable_since or applied_at) if is_timed else None,
-        "message": "; ".join(f"{one.object}: {one.reason}" for one in seen.unready)[:_MESSAGE_LENGTH],
-        "next_call_at": next_call if is_timed else now + OBSERVE_AGAIN,
-    }
-    if binding.phase != Phase.APPLIED:
-        columns["phase_changed_at"] = now
-    return CallResult(tuple(columns.items()), failure=unready_failure(binding, seen.unready))
-
-
-def override_failure(failed: OverrideFailed) -> Failure:
-    """Return the failure of an override that does not apply."""
-    fault = OverrideFault(failed.snapshot, failed.path, failed.resource, failed.message)
-    return Failure(FailureKind.OVERRIDE, override=fault)
-
-
-def refusal_failure(binding: Binding, error: DriverRejected) -> Failure:
-    """Return what a cluster rejected, object by object where it says so."""
-    objects = [(one.object, one.code, one.message) for one in error.refusals]
-    return Failure(FailureKind.REFUSED, _object_faults(binding, objects))
-
-
-def unready_failure(binding: Binding, unready: Iterable[ObjectSeen]) -> Failure:
-    """Return the objects that are not available yet, without those that cannot be observed."""
-    waiting = [one for one in unready if one.readiness is not Readiness.NOT_TRACKABLE]
-    return Failure(objects=_object_faults(binding, [(one.object, NOT_READY, one.reason) for one in waiting]))
-
-
-def _object_faults(
-    binding: Binding, objects: Sequence[tuple[ObjectRef, str, str]]
-) -> tuple[ObjectFault, ...]:
-    """Return the first 100 objects in order, each with the API version that was sent to the cluster."""
-    snapshot = binding.resource_snapshot if objects else None
-    versions = {}
-    for api_version, kind, namespace, name in snapshot.identities if snapshot else ():
-        group, _, version = api_version.rpartition("/")
-        versions[ObjectRef(group, kind, namespace, name)] = version
-    faults = [
-        ObjectFault(ref.group, versions.get(ref, ""), ref.kind, ref.namespace, ref.name, code, message)
-        for ref, code, message in objects
-    ]
-    faults.sort(key=lambda one: (one.group, one.version, one.kind, one.namespace, one.name))
-    return tuple(faults[:MOST_OBJECTS])
 
 
 def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: datetime) -> None:

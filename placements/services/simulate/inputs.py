@@ -11,8 +11,6 @@ from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import MEMBER_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import (
-    LARGEST_FLEET_FILE,
-    MEBIBYTE,
     Read,
     items_in,
     kind_of,
@@ -32,7 +30,6 @@ from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.services.simulate.translate import PlacementInput, placement_input
 
 Value = TypeVar("Value")
-LARGEST_PLACEMENT_FILE = 8 * MEBIBYTE
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_OTHER_FILES = frozenset({MEMBER_KIND, PLACEMENT_KIND, BINDING_KIND})
 
@@ -59,7 +56,7 @@ def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: boo
 
     `now` is the moment to judge heartbeats by; None means that the newest heartbeat in the file is now.
     """
-    reads = read_each(items_in(source, LARGEST_FLEET_FILE), _fleet_entry)
+    reads = read_each(items_in(source), _fleet_entry)
     if not reads:
         raise _fault("", "required", "No member cluster found", "MemberCluster objects, their List, or cases")
     refuse_twice(
@@ -123,7 +120,7 @@ def _of_kind(kind: str, parse: Callable[[Any], Value]) -> Callable[[Any], Value 
 def read_wish(source: bytes, *, name: str | None = None) -> PlacementInput:
     """Read the only placement of a file, or the one of that name: Fleet's or OCM's. Raise InvalidManifest."""
     parse = _of_kind(PLACEMENT_KIND, lambda data: placement_input(parse_placement(data)))
-    inputs = [read.value for read in read_each(items_in(source, LARGEST_PLACEMENT_FILE), parse)]
+    inputs = [read.value for read in read_each(items_in(source), parse)]
     found = [one for one in inputs if name in (None, one.name)]
     if len(found) == 1:
         return found[0]
@@ -144,7 +141,7 @@ def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None 
     Current are those of `snapshot`, or else of the newest policy snapshot that they name. `placement` None
     takes those of every placement.
     """
-    items = items_in(source, LARGEST_FLEET_FILE)
+    items = items_in(source)
     if any("kind" in item.data for item in items if isinstance(item.data, dict)):
         return _hub_bindings(read_each(items, _of_kind(BINDING_KIND, parse_binding)), placement, snapshot)
     if snapshot is not None:

@@ -64,6 +64,8 @@ def serve(
         context.load_verify_locations(cadata=client_ca.pem)
         context.verify_mode = ssl.CERT_REQUIRED
 
+    links: list[socket.socket] = []
+
     def accept() -> None:
         while not server.stopped.is_set():
             with suppress(OSError):
@@ -73,8 +75,13 @@ def serve(
 
     def talk(raw: socket.socket) -> None:
         with suppress(OSError, ValueError):
-            link = raw if plain else context.wrap_socket(raw, server_side=True)
+            link = raw
+            if not plain:
+                link = context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
+            links.append(link)
             with link, link.makefile("rb") as reader:
+                if isinstance(link, ssl.SSLSocket):
+                    link.do_handshake()
                 link.sendall(greeting)
                 while request := _read_request(reader):
                     server.requests.append(request)
@@ -87,8 +94,9 @@ def serve(
         yield server
     finally:
         server.stopped.set()
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
+        for one in (listener, *links):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
         listener.close()
         thread.join()
 

@@ -18,9 +18,10 @@ from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.registry import KUBERNETES
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import MOST_DRIVERS, DriverCache, TokenFile, in_cluster
-from clusters.models import ClusterCredential, MemberCluster
+from clusters.models import ClusterCredential, MemberCluster, Membership
+from clusters.operations.heartbeat import observe
 from tests.clusters.kubernetes.certificates import authority
-from tests.clusters.kubernetes.servers import LocalServer, always, answer, serve, status_body
+from tests.clusters.kubernetes.servers import LocalServer, Member, always, answer, serve, status_body
 from tests.rows import joined
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -216,6 +217,19 @@ def test_a_success_or_another_credential_ends_the_block(drivers: DriverCache) ->
             ciphertext=newer, revision=2, unauthorized_count=0, unauthorized_since=None, blocked_until=None
         )
         assert beat(cluster) == ""
+        drivers.clear()
+
+
+def test_a_cluster_is_observed_and_joins(drivers: DriverCache) -> None:
+    with serve(Member()) as server:
+        cluster = connected(server)
+        MemberCluster.objects.update(observe_at=NOW, membership=Membership.JOINING, expects_report=True)
+
+        assert observe(now=NOW).observed == 1
+
+        row = again(cluster)
+        assert (row.membership, row.heartbeat_at, row.verdict) == (Membership.JOINED, NOW, "")
+        assert row.properties["k8s.io/k8s-version"] == "v1.30.1"
         drivers.clear()
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placements.engine.advice.changes import ChangeKind, edited
@@ -29,6 +29,7 @@ from tests.builders import (
     spread,
     taint,
 )
+from tests.effort import examples
 from tests.engine.scheduling.test_demo_of_nine import CANARY, CRITICAL, ENV, NINE, REGION
 
 
@@ -257,7 +258,7 @@ def _set(plain: dict[str, Any], *, one: Suggestion, value: int) -> None:
         terms[facts["term"]]["weight"] = value
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(decision=decisions(), data=st.data())
 def test_every_suggestion_is_true_and_minimal(decision: Decision, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(decision.cycle.fleet.names))
@@ -275,7 +276,7 @@ def test_every_suggestion_is_true_and_minimal(decision: Decision, data: st.DataO
             )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(decision=decisions())
 def test_every_way_to_fulfil_fulfils(decision: Decision) -> None:
     assert all(schedule(one.change.changed()).is_fulfilled for one in how_to_fulfil(decision))

@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from placements.engine.advice.diagnosis import (
     Bound,
@@ -20,6 +20,7 @@ from placements.engine.advice.diagnosis import (
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.spread.base import is_hard
 from tests.builders import binding, cluster, cycle, decide, fleet, grouped, labelled, pick_all, pick_n, spread
+from tests.effort import examples
 from tests.engine.advice.test_advice import decisions
 
 DEAD_END = decide(
@@ -145,7 +146,7 @@ def _is_valid(decision: Decision, chosen: tuple[int, ...]) -> bool:
     return True
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(decision=decisions())
 def test_the_bound_is_exact_for_one_hard_constraint_and_never_too_low(decision: Decision) -> None:
     if decision.candidates is None or over_limits(decision):
@@ -160,7 +161,7 @@ def test_the_bound_is_exact_for_one_hard_constraint_and_never_too_low(decision: 
         assert bound.most == largest
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(decision=decisions())
 def test_a_larger_set_is_larger_and_valid_and_impossible_is_impossible(decision: Decision) -> None:
     found = is_dead_end(decision)

@@ -18,6 +18,7 @@ from placements.engine.rollout.staged_run import (
     WaitReason,
 )
 from placements.engine.rollout.state import Phase
+from placements.explain.staged_updates import run_sentences
 from placements.manifests.staged_update import RunState
 from tests.builders import cluster
 from tests.engine.rollout.staged_world import NEW, START, World, begin, seen, stage
@@ -229,6 +230,17 @@ def test_an_unreachable_cluster_is_passed_over_until_it_is_back() -> None:
     assert world.go_on().status is RunStatus.SUCCEEDED
 
 
+def test_a_cluster_without_a_driver_is_not_monitored() -> None:
+    world = of_three(3)
+    without = seen("c1", Phase.NOT_STARTED, "", START, unreachable_since=START)
+    world.clusters["c1"] = replace(without, has_driver=False)
+
+    held = world.go_on(times=20)
+
+    assert held.waits == (Wait(WaitReason.NOT_MONITORED, "all", ("c1",)),)
+    assert run_sentences(held) == ["Not monitored: c1. The run continues once a driver is set."]
+
+
 def test_a_cluster_lost_in_the_middle_keeps_its_place() -> None:
     world = of_three(1)
     world.go()
@@ -337,7 +349,7 @@ def test_what_a_run_found_on_a_cluster_may_come_back_by_another_run_that_started
     world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
     world.go()
     brings_back = StagedRunPlan(
-        (Stage("prod", (ClusterStep("c1", "old", NEW, world.now),)),), world.run.deletions
+        (Stage("prod", (ClusterStep("c1", "old", NEW, 2, world.now),)),), world.run.deletions
     )
     world.clusters["c1"] = seen("c1", Phase.APPLYING, "old", world.now)
 
@@ -348,13 +360,29 @@ def test_what_a_run_found_on_a_cluster_may_come_back_by_another_run_that_started
 
 def test_what_another_run_had_started_before_takes_nothing_over() -> None:
     world = of_three(1)
-    earlier = ClusterStep("c1", "old", NEW, world.now - timedelta(seconds=1))
+    earlier = ClusterStep("c1", "old", NEW, 1, world.now - timedelta(seconds=1))
     world.others = (StagedRunPlan((Stage("prod", (earlier,)),), world.run.deletions),)
     world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
 
     assert world.go().actions == (StartUpdate("c1", NEW, UpdateReason.UPDATE),)
     world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
     assert world.ask().run.outcome is None
+
+
+def test_starts_are_compared_by_their_sequence_not_by_the_clocks_of_two_workers() -> None:
+    ahead, behind = (START + timedelta(seconds=30 * sign) for sign in (1, -1))
+    earlier = ClusterStep("c1", "old", NEW, 1, ahead)
+    world = of_three(1)
+    world.others = (StagedRunPlan((Stage("prod", (earlier,)),), world.run.deletions),)
+    world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
+    world.go()
+    world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
+    assert world.ask().run.outcome is None
+
+    later = ClusterStep("c1", "old", NEW, 3, behind)
+    world.others = (StagedRunPlan((Stage("prod", (later,)),), world.run.deletions),)
+    world.clusters["c1"] = seen("c1", Phase.APPLYING, "old", world.now)
+    assert world.ask().run.reasons == (StageReason("taken-over", ("c1",)),)
 
 
 def test_a_start_is_repeated_until_the_cluster_shows_it() -> None:

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
 from tests.builders import cycle_of
+from tests.effort import examples
 from tests.engine.scheduling.plain_others import PlainRound, plain_rounds
 from tests.engine.scheduling.random_other_cases import kubernetes_cases, ocm_cases
 
 Case = dict[str, Any]
-THOROUGH = settings(max_examples=3 * settings().max_examples)
+THOROUGH = examples(300)
 CASES = ocm_cases() | kubernetes_cases()
 CONFORMANCE = Path(__file__).parents[2] / "data" / "conformance"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fleetui.apimachinery.model import Semantics
@@ -16,12 +16,13 @@ from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.binding import BindingState
 from tests.builders import cycle_of
+from tests.effort import examples
 from tests.engine.scheduling.partition import check_partition
 from tests.engine.scheduling.plain_evaluation import PlainRound, passes_filters, plain_rounds
 from tests.engine.scheduling.random_cases import cases
 
 Case = dict[str, Any]
-THOROUGH = settings(max_examples=2 * settings().max_examples)
+THOROUGH = examples(200)
 PICK_N = cases(types=("PickN",), malformed=False)
 
 

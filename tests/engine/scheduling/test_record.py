@@ -1,7 +1,7 @@
 """A stored decision answers every question as the original does."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from clusters.fleet import ResourceUsage
 from placements.engine.scheduling.decision import Decision
@@ -21,6 +21,7 @@ from tests.builders import (
     sorted_by,
     taint,
 )
+from tests.effort import examples
 from tests.engine.advice.test_advice import decisions
 
 
@@ -30,7 +31,7 @@ def _answers(decision: Decision) -> tuple[object, ...]:
     return decision.id, decision.picked, decision.bindings_after, list(Outcomes(decision)), rounds
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(decision=decisions())
 def test_a_record_read_back_tells_the_same(decision: Decision) -> None:
     again = unpack(pack(decision), decision.cycle.fleet)

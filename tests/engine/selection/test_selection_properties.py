@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetui.apimachinery.errors import InvalidManifest
@@ -12,6 +12,7 @@ from fleetui.apimachinery.secrets import HubObject, ObjectKey
 from placements.engine.selection import Selection, concerns, select
 from placements.manifests.placement import ResourceSelector
 from tests.documents import parse_placement_spec
+from tests.effort import examples
 from tests.hub_objects import manifest
 
 Draw = st.DrawFn
@@ -120,7 +121,7 @@ def outcome(selectors: Selectors, objects: Iterable[HubObject]) -> Selection | s
         return str(faults)
 
 
-@settings(max_examples=max(400, settings().max_examples))
+@examples(400)
 @given(selector_lists(), hubs(), st.randoms(use_true_random=False))
 def test_the_order_of_objects_does_not_matter(selectors: Selectors, hub: Hub, chance: Any) -> None:
     shuffled = list(hub.values())
@@ -138,7 +139,7 @@ def test_no_object_is_selected_twice_or_from_a_namespace_of_the_hub(selectors: S
         assert not [each for each in found.objects if "default" in (each.namespace, each.name)]
 
 
-@settings(max_examples=max(1_500, settings().max_examples))
+@examples(1_500)
 @given(selector_lists(), changes())
 def test_no_change_that_matters_goes_unnoticed(selectors: Selectors, change: tuple[Hub, Hub]) -> None:
     before, after = change

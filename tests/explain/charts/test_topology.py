@@ -7,14 +7,14 @@ from placements.explain.charts.fleet import Grouped, topology_chart
 from tests.explain.charts.checking import check_chart
 
 ONE = [
-    Grouped(("east",), {"eligible": 2, "cordoned": 1}),
-    Grouped(("",), {"eligible": 1}),
+    Grouped(("east",), {"ready": 2, "cordoned": 1}),
+    Grouped(("",), {"ready": 1}),
     Grouped((None,), {"not eligible": 4}),
 ]
 TWO = [
-    Grouped(("east", "prod"), {"eligible": 2}),
-    Grouped(("west", "canary"), {"eligible": 1}),
-    Grouped(("west", None), {"eligible": 3}),
+    Grouped(("east", "prod"), {"ready": 2}),
+    Grouped(("west", "canary"), {"ready": 1}),
+    Grouped(("west", None), {"ready": 3}),
 ]
 
 

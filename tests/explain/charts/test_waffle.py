@@ -7,8 +7,8 @@ from placements.explain.charts.fleet import waffle_chart
 from tests.explain.charts.checking import check_chart
 
 Groups = dict[str | None, list[tuple[str, str]]]
-EAST = [("a", "eligible"), ("b", "cordoned")]
-NINE = {"east": EAST, "west": [("c", "eligible")], None: [("d", "not eligible")]}
+EAST = [("a", "ready"), ("b", "cordoned")]
+NINE = {"east": EAST, "west": [("c", "ready")], None: [("d", "not eligible")]}
 
 
 def _cells(chart):
@@ -21,7 +21,7 @@ def test_each_cluster_is_a_cell_in_the_block_of_its_group() -> None:
     assert chart is not None
     check_chart(chart)
     cells = _cells(chart)
-    assert cells["z"] == [[0, 2], [0, None], [4, None]]
+    assert cells["z"] == [[0, 3], [0, None], [5, None]]
     assert cells["text"] == [["a", "▲ b"], ["c", ""], ["✗ d", ""]]
     assert cells["hovertext"][0] == ["a: ready", "b: cordoned"]
     ticks = json.loads(chart.json)["layout"]["yaxis"]
@@ -40,7 +40,7 @@ def test_each_cell_says_what_finds_it_in_a_list() -> None:
     cells = _cells(few)
     assert cells["customdata"] == [["a", "b"], ["c", ""], ["d", ""]]
     assert cells["meta"]["y"] == ["region:east", "region:west", "!region"]
-    assert cells["meta"]["z"][4] == "not-eligible"
+    assert cells["meta"]["z"][5] == "not-eligible"
     assert "customdata" not in _cells(many)
     assert set(_cells(many)["meta"]["y"]) == {"region:east", "!region"}
 
@@ -55,7 +55,7 @@ def test_the_table_counts_the_states_of_each_group() -> None:
 
 
 def test_a_large_fleet_shows_signs_instead_of_names_and_a_gap_between_blocks() -> None:
-    members = [(f"c{number}", "eligible") for number in range(30)]
+    members = [(f"c{number}", "ready") for number in range(30)]
 
     chart = waffle_chart("region", {"east": members, "west": EAST})
 
@@ -68,7 +68,7 @@ def test_a_large_fleet_shows_signs_instead_of_names_and_a_gap_between_blocks() -
 
 def test_five_thousand_cells_are_one_heatmap_of_a_bounded_size() -> None:
     groups: Groups = {
-        f"r{group}": [(f"c{group}-{one}", "eligible") for one in range(500)] for group in range(10)
+        f"r{group}": [(f"c{group}-{one}", "ready") for one in range(500)] for group in range(10)
     }
 
     chart = waffle_chart("region", groups)
@@ -81,7 +81,7 @@ def test_five_thousand_cells_are_one_heatmap_of_a_bounded_size() -> None:
 
 
 def test_beyond_the_largest_blocks_the_small_ones_share_one_and_the_table_has_them_all() -> None:
-    groups: Groups = {f"r{group:02}": [(f"c{group}", "eligible")] * (1 + (group < 3)) for group in range(40)}
+    groups: Groups = {f"r{group:02}": [(f"c{group}", "ready")] * (1 + (group < 3)) for group in range(40)}
 
     chart = waffle_chart("rack", groups)
 
@@ -98,8 +98,8 @@ def test_nothing_is_drawn_without_clusters() -> None:
 
 
 def test_names_are_written_dark_where_every_cell_is_light() -> None:
-    light = waffle_chart("region", {"east": [("a", "eligible"), ("b", "cordoned")]})
-    mixed = waffle_chart("region", {"east": [("a", "eligible"), ("b", "not eligible")]})
+    light = waffle_chart("region", {"east": [("a", "ready"), ("b", "cordoned")]})
+    mixed = waffle_chart("region", {"east": [("a", "ready"), ("b", "not eligible")]})
 
     assert light
     assert mixed

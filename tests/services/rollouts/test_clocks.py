@@ -11,7 +11,7 @@ from tests.rows import spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 ALL = {"prod": ["c000", "c001"]}
 SKEW = timedelta(seconds=30)
 REFUSE = {"kind": "refuse", "objectName": "web"}
@@ -47,6 +47,7 @@ def test_a_skipped_wait_is_over(skew: timedelta) -> None:
     assert world.status("one") == "succeeded"
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("skew", [-SKEW, SKEW])
 def test_a_retry_starts_at_once(skew: timedelta) -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
@@ -63,6 +64,7 @@ def test_a_retry_starts_at_once(skew: timedelta) -> None:
     assert world.phases()["c001"] == Phase.APPLIED
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("skew", [-SKEW, SKEW])
 def test_a_retry_of_a_rolling_update_starts_at_once(skew: timedelta) -> None:
     world = World(1)

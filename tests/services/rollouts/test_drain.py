@@ -6,6 +6,7 @@ import pytest
 
 from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.edit import UnknownClusterError, uncordon
+from clusters.operations.leave import forget, leave
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.services.disruption import drains
@@ -13,6 +14,7 @@ from placements.services.disruption.budgets import delete_budget, save_budget
 from placements.services.disruption.drains import Pace, advance_drains, cancel_drain, drain
 from placements.services.disruption.impact import drain_impact
 from placements.services.disruption.queries import step_sentence
+from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.operations import ActionNotAllowed
@@ -20,7 +22,7 @@ from tests.rows import pick_n_spec, placement_document, spec
 from tests.services.rollouts.test_evictions import budget
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 FIXED = {"placementType": "PickFixed", "clusterNames": ["c000", "c001"]}
 TOLERATING = {"placementType": "PickAll", "tolerations": [{"operator": "Exists"}]}
@@ -151,6 +153,7 @@ def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
     assert set(steps().values()) == {("leaving", "leaving")}
 
 
+@pytest.mark.servers
 def test_a_killed_worker_leaves_a_drain_that_another_takes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(2, web=spec(), ledger=spec())
     drain("c001", by=None, now=world.now)
@@ -188,6 +191,21 @@ def test_a_cancelled_drain_evicts_nothing_more_and_leaves_the_cordon() -> None:
         cancel_drain("c001", by=None, now=world.now)
 
 
+def test_the_drain_of_a_cluster_that_left_the_fleet_ends_at_once() -> None:
+    world = world_with(3, web=spec())
+    drain("c000", by=None, now=world.now)
+    leave(["c000"], by=None, now=world.now)
+    enqueue_affected_placements()
+    advance_drains(now=world.now)
+    assert Drain.objects.get().state == Drain.State.RUNNING
+
+    forget(MemberCluster.objects.filter(name="c000"), verb="removed", by=None, now=world.now)
+    enqueue_affected_placements()
+    advance_drains(now=world.now)
+
+    assert Drain.objects.get().state == Drain.State.CANCELLED
+
+
 def test_uncordoning_ends_a_drain_and_brings_nothing_back_by_itself() -> None:
     world = world_with(3, web=pick_n_spec(2), fixed=spec(FIXED), ledger=pick_n_spec(2))
     save_budget(budget("ledger", minAvailable=2), by=None, now=world.now)
@@ -220,6 +238,7 @@ def test_a_staged_placement_waits_for_its_next_run() -> None:
     assert len(world.available()) == 2
 
 
+@pytest.mark.servers
 def test_a_paused_placement_leaves_once_it_is_resumed() -> None:
     world = world_with(2, web=spec())
     operations.pause("web", by=None, now=world.now)

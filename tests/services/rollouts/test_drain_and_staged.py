@@ -14,7 +14,7 @@ from placements.services.rollouts.staged_operations import abandon
 from tests.rows import placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 THREE = {"prod": ["c000", "c001", "c002"]}
 
 
@@ -81,6 +81,7 @@ def test_giving_the_run_up_lets_the_drain_go_on() -> None:
     assert list(world.phases()) == ["c000", "c001"]
 
 
+@pytest.mark.servers
 def test_a_drain_does_not_wait_for_a_run_that_is_only_prepared() -> None:
     world = world_of_three()
     world.begin("one", state="Initialize")

@@ -16,7 +16,7 @@ from tests.services.rollouts.test_drain import FIXED, is_over, steps, world_with
 from tests.services.rollouts.test_evictions import budget
 from tests.services.rollouts.world import SECOND
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 def evicted() -> list[str]:
@@ -87,6 +87,7 @@ def test_a_drain_that_has_moved_everything_by_its_deadline_is_done() -> None:
     assert Drain.objects.get().state == "done"
 
 
+@pytest.mark.servers
 def test_an_expired_drain_can_be_begun_again() -> None:
     world = world_with(2, web=spec())
     save_budget(budget(minAvailable=2), by=None, now=world.now)
@@ -102,6 +103,7 @@ def test_an_expired_drain_can_be_begun_again() -> None:
     assert list(Drain.objects.order_by("pk").values_list("state", flat=True)) == ["expired", "done"]
 
 
+@pytest.mark.servers
 def test_draining_again_at_another_pace_changes_the_drain_that_runs() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
     world.tell("c001", {"kind": "unreachable"})

@@ -14,7 +14,7 @@ from placements.services.rollouts.operations import ActionNotAllowed, pause, res
 from tests.rows import pick_n_spec, spec
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("hold", [pause, stop])
@@ -56,6 +56,7 @@ def test_the_start_of_a_job_ends_with_the_rollout() -> None:
     assert [one.outcome for one in ClusterUpdate.objects.all()] == [ClusterUpdate.Outcome.AVAILABLE]
 
 
+@pytest.mark.servers
 def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
     world = World(3)
     world.place("web", spec())
@@ -73,6 +74,7 @@ def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
     assert Event.objects.filter(verb="superseded").exists()
 
 
+@pytest.mark.servers
 def test_a_placement_without_an_older_snapshot_cannot_roll_back() -> None:
     world = World(1)
     placement = world.place("web", spec())

@@ -24,7 +24,7 @@ from placements.services.rollouts.starts import RunChanged
 from tests.rows import pick_n_spec, spec
 from tests.services.rollouts.world import World, starts
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 def budget(name: str = "web", **spec: Any) -> dict[str, Any]:
@@ -216,6 +216,7 @@ def test_a_staged_placement_is_evicted_without_a_run() -> None:
     assert Binding.objects.get().state == BindingState.SCHEDULED
 
 
+@pytest.mark.servers
 def test_a_deletion_may_forget_a_cluster_out_of_reach_after_a_quarter_of_an_hour() -> None:
     world = settled(2, spec())
     with pytest.raises(ActionNotAllowed, match="not being deleted"):

@@ -10,14 +10,14 @@ from clusters.drivers.readiness import Readiness
 from placements.models import Binding, Placement
 from placements.services.overrides.operations import delete_override, save_override
 from placements.services.placements import save_placement
-from placements.services.rollouts.worker import MOST_OBJECTS, refusal_failure, unready_failure
+from placements.services.rollouts.call_results import MOST_OBJECTS, refusal_failure, unready_failure
 from placements.services.status import status_of
 from tests.rows import all_joined, config_map, decided, pick_n_spec, placement_document, spec
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.test_rolling import one_at_a_time
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 WRONG = {"op": "remove", "path": "/spec/nowhere"}
 
 
@@ -51,6 +51,7 @@ def binding(cluster: str) -> Binding:
     return Binding.objects.get(placement__name="web", cluster_name=cluster)
 
 
+@pytest.mark.servers
 def test_an_override_that_does_not_apply_is_told_with_its_path() -> None:
     world = placed()
 

@@ -1,14 +1,16 @@
 """The status of a placement is the worst of its conditions, wherever it is shown."""
 
 import json
+import re
 
 import pytest
 from django.test import Client
 
+from clusters.models import MemberCluster
 from placements.explain.health import HealthLevel, PlacementHealth
 from placements.explain.rollouts import progress_sentence, result_sentences
-from placements.models import Placement, Resource, Rollout
-from placements.services.health import health_of
+from placements.models import Binding, Placement, Resource, Rollout
+from placements.services.health import health_of, is_degraded
 from placements.services.placements import delete_placement
 from placements.services.resources.operations import delete_resources
 from placements.services.rollouts.operations import pause
@@ -27,7 +29,10 @@ NO_NAMESPACE = [{"group": "", "version": "v1", "kind": "Namespace", "name": "abs
 
 
 def health(world: World, name: str = "web") -> PlacementHealth:
-    return health_of(Placement.objects.get(name=name), now=world.now)
+    found = health_of(Placement.objects.get(name=name), now=world.now)
+    needs_attention = found.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
+    assert Placement.objects.filter(is_degraded(now=world.now), name=name).exists() == needs_attention
+    return found
 
 
 def placed(clusters: int, **rolling: object) -> World:
@@ -138,6 +143,64 @@ def test_an_unreachable_cluster_is_not_available_though_nothing_rolls_out() -> N
     assert health(world).summary == "Unknown (0 of 3 available, 3 unreachable)"
 
 
+def test_what_is_on_a_reachable_cluster_that_is_not_ready_is_degraded() -> None:
+    world = placed(3)
+    world.tell("c001", {"kind": "unhealthy"})
+    MemberCluster.objects.update(observe_at=world.now)
+    world.pass_time(400, step=20)
+
+    assert MemberCluster.objects.get(name="c001").verdict == "unhealthy"
+    found = health(world)
+    assert (found.level, found.summary) == (
+        HealthLevel.ATTENTION,
+        "Degraded (3 of 3 available, 1 not ready)",
+    )
+
+
+def test_what_is_on_clusters_without_a_driver_is_scheduled_and_not_applied() -> None:
+    world = World(3)
+    MemberCluster.objects.filter(name="c001").update(driver="")
+    world.place("web", one_at_a_time())
+    world.run(until=lambda: len(world.available()) == 2)
+    found = health(world)
+    assert (found.level, found.summary) == (
+        HealthLevel.ATTENTION,
+        "Degraded (2 of 3 available, 1 not monitored)",
+    )
+
+    MemberCluster.objects.update(driver="")
+    found = health(world)
+    assert (found.level, found.summary) == (
+        HealthLevel.SUSPENDED,
+        "Scheduled, not applied (3 clusters not monitored)",
+    )
+
+
+def test_what_is_never_available_is_degraded_and_once_its_rollout_ended() -> None:
+    world = World(2)
+    world.tell("c001", {"kind": "notReady"})
+    world.place("web", one_at_a_time(unavailablePeriodSeconds=20))
+    world.pass_time(10)
+    assert health(world).level is HealthLevel.PROGRESS
+    world.pass_time(40, step=5)
+    assert health(world).summary == "Degraded (1 of 2 available)"
+
+    Rollout.objects.update(state=Rollout.State.STOPPED, ended_at=world.now)
+    Binding.objects.update(phase_changed_at=world.now)
+    assert health(world).summary == "Degraded (1 of 2 available)"
+
+
+def test_what_failed_and_what_selects_nothing_is_degraded() -> None:
+    world = World(2)
+    world.tell("c001", {"kind": "refuse"})
+    world.place("web", one_at_a_time())
+    world.place("none", {**spec({"placementType": "PickFixed", "clusterNames": []})})
+    world.pass_time(3)
+
+    assert health(world).summary == "Failed (failed on 1 cluster)"
+    assert health(world, "none").level in (HealthLevel.ATTENTION, HealthLevel.FAILED)
+
+
 def test_a_stalled_rollout_is_no_success() -> None:
     world = placed(3, maxUnavailable=0, maxSurge=1)
     world.change()
@@ -162,8 +225,11 @@ def test_pages_rest_and_status_show_the_same_word(admin_client: Client) -> None:
     cut_off(world, "c001")
     words = "2 of 3 available, 1 unreachable"
 
-    for address in ("/", "/placements/", "/placements/web/"):
+    pages = ("/", "/placements/", "/placements/web/", "/placements/?state=degraded", "/clusters/c000/")
+    for address in (*pages, "/search/?q=e"):
         assert f"Degraded ({words})" in admin_client.get(address).content.decode(), address
+    admin = admin_client.get("/admin/placements/placement/").content.decode()
+    assert re.search(r'Degraded</span> <span class="state-why">2 of 3 available, 1 unreachable<', admin)
     [row] = json.loads(admin_client.get("/api/v1/placements").content)["items"]
     manifest = json.loads(admin_client.get("/api/v1/placements/web").content)
     assert row["health"] == manifest["status"]["health"]

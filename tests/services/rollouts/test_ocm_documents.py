@@ -21,7 +21,7 @@ from tests.ocm_documents import (
 from tests.rows import member_document, placed
 from tests.services.rollouts.world import QUICK, World, handed_to, starts
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 def save(world: World, document: dict[str, Any]) -> Placement:
@@ -43,6 +43,7 @@ def regions(sizes: dict[str, int]) -> World:
     return world
 
 
+@pytest.mark.servers
 @needs_proposal
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_examples_of_the_proposal_roll_out_as_they_stand(number: int) -> None:

@@ -16,7 +16,7 @@ from tests.rows import NOW, spec
 from tests.services.rollouts.overrides import WEB, annotate, for_clusters, for_resource, leaving_out, rule
 from tests.services.rollouts.world import World, handed_to
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 KIND = "ClusterResourceOverride"
 WRONG = {"op": "remove", "path": "/spec/nowhere"}
 
@@ -146,6 +146,7 @@ def test_s36_an_override_for_namespaced_placements_does_not_concern_this_one() -
     assert runs_with("c000") == []
 
 
+@pytest.mark.servers
 def test_a_cluster_that_gets_the_label_gets_the_override() -> None:
     world = placed()
     save(world, for_clusters("tier", rule(annotate(tier="1"), region="east")))
@@ -173,6 +174,7 @@ def test_deleting_an_override_takes_its_changes_back() -> None:
         delete_override(KIND, "", "tier", by=None, now=world.now)
 
 
+@pytest.mark.servers
 def test_ten_snapshots_are_kept_and_those_in_use() -> None:
     world = placed(1)
     save(world, for_clusters("tier", rule(annotate(tier="0"))))

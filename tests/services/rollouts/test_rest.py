@@ -11,7 +11,7 @@ from placements.services.rollouts import operations
 from tests.rows import spec
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 def settled() -> World:
@@ -22,6 +22,7 @@ def settled() -> World:
     return world
 
 
+@pytest.mark.servers
 def test_a_stopped_placement_is_deleted() -> None:
     world = settled()
     world.change()
@@ -45,6 +46,7 @@ def test_a_placement_without_a_run_is_not_looked_at_again_and_again() -> None:
     world.run(until=lambda: world.phases()["c001"] == Phase.AVAILABLE, seconds=200)
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_placement_that_rests_begins_when_something_changes(is_stopped: bool) -> None:
     world = settled()
@@ -63,6 +65,7 @@ def test_a_placement_that_rests_begins_when_something_changes(is_stopped: bool) 
     assert Placement.objects.get().rollout_requeue_at is None
 
 
+@pytest.mark.servers
 def test_a_deletion_ends_when_the_last_cluster_leaves_the_fleet() -> None:
     world = settled()
     world.tell("c001", {"kind": "timeOut", "calls": ["remove"]})

@@ -13,7 +13,7 @@ from placements.services.rollouts.operations import ActionNotAllowed
 from tests.rows import pick_n_spec, spec
 from tests.services.rollouts.test_drain import FIXED, Drained, is_over
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 BY_REGION = {
     "topologySpreadConstraints": [
         {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
@@ -44,6 +44,7 @@ def found() -> dict[str, tuple[str, str]]:
     return {row.placement: (row.how, row.said) for row in bring_back("c000").rows}
 
 
+@pytest.mark.servers
 def test_it_says_of_each_placement_that_the_drain_took_off_how_it_would_come_back() -> None:
     world = drained()
 
@@ -84,6 +85,7 @@ def test_rescheduling_does_what_was_said_within_the_rollout() -> None:
     assert found()["spread"][0] == "here"
 
 
+@pytest.mark.servers
 def test_a_fresh_schedule_that_has_no_better_place_leaves_everything_where_it_is() -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)

@@ -17,7 +17,7 @@ from placements.services.rollouts import operations
 from tests.rows import config_map, pick_n_spec, placement_document, spec
 from tests.services.rollouts.world import World, starts
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
@@ -89,6 +89,7 @@ def test_kinds_that_nobody_can_observe_take_the_period_between_batches() -> None
     assert all(20 <= later - earlier <= 22 for earlier, later in pairwise(moments))
 
 
+@pytest.mark.servers
 def test_the_period_counts_from_the_answer_however_long_the_call_took() -> None:
     world = World(1)
     world.apply(JOB)
@@ -207,6 +208,7 @@ def test_a_dead_cluster_that_leaves_is_replaced() -> None:
     assert "c002" not in world.phases()
 
 
+@pytest.mark.servers
 def test_a_paused_placement_starts_nothing_and_goes_on_when_resumed() -> None:
     world = World(4)
     world.place("web", one_at_a_time())
@@ -244,6 +246,7 @@ def test_a_stopped_run_ends_for_good_until_somebody_begins_anew() -> None:
     assert batches("update") == [1, 1, 1, 1]
 
 
+@pytest.mark.servers
 def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
     world = World(2)
     world.place("web", spec())
@@ -269,6 +272,7 @@ def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
     assert set(Binding.objects.values_list("applied_version", flat=True)).isdisjoint({first})
 
 
+@pytest.mark.servers
 def test_rollbacks_keep_no_more_snapshots_than_the_history_may_have() -> None:
     world = World(1)
     world.place("web", spec(revisionHistoryLimit=2))
@@ -285,6 +289,7 @@ def test_rollbacks_keep_no_more_snapshots_than_the_history_may_have() -> None:
     assert list(rows) == [2, 3]
 
 
+@pytest.mark.servers
 def test_what_failed_is_retried_by_itself_and_at_once_by_hand() -> None:
     world = World(1)
     world.tell("c000", {"kind": "refuse", "objectName": "web"})
@@ -319,6 +324,7 @@ def test_deleting_takes_the_resources_away_from_every_cluster() -> None:
     assert Event.objects.get(verb="gone").after is None
 
 
+@pytest.mark.servers
 def test_deleting_with_abandon_leaves_them_there() -> None:
     world = World(2)
     abandon = {"type": "RollingUpdate", "deleteStrategy": {"propagationPolicy": "Abandon"}}

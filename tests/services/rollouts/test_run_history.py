@@ -7,7 +7,7 @@ from placements.services.run_history import run_charts
 from tests.explain.charts.checking import check_chart
 from tests.services.rollouts.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 PICK_ALL = {
     "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}],
@@ -51,6 +51,7 @@ def test_charts_of_both_runs_tell_their_stories(world: World) -> None:
     assert [row[0] for row in updated[1].rows] == ["c000", "c001", "c002", "c003"]
 
 
+@pytest.mark.servers
 def test_a_look_that_finds_nothing_new_leaves_no_point(world: World) -> None:
     before = RolloutSample.objects.count()
 

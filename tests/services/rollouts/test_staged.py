@@ -11,7 +11,7 @@ from placements.services.rollouts import operations
 from tests.rows import placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 CANARY_FIRST = {"canary": ["c001"], "prod": ["c000", "c002"]}
 ALL = {"prod": ["c000", "c001", "c002"]}
 
@@ -77,6 +77,7 @@ def test_s37_what_changes_later_waits_for_the_next_run() -> None:
     assert set(world.indices().values()) == {1}
 
 
+@pytest.mark.servers
 def test_s38_a_run_with_an_older_index_rolls_back_in_the_order_of_the_stages() -> None:
     world = StagedWorld(CANARY_FIRST, stage("canary"), stage("prod", before=True, most=2))
     world.place("web", staged_spec())
@@ -160,6 +161,7 @@ def test_s41_as_many_start_together_as_the_stage_says(most: int | str, together:
     finished(world, "one")
 
 
+@pytest.mark.servers
 def test_s42_a_run_is_prepared_let_go_stopped_and_let_go_again() -> None:
     world = StagedWorld(ALL, stage("prod", before=True, most=3))
     world.place("web", staged_spec())
@@ -206,6 +208,7 @@ def test_s43_a_rolling_run_under_way_ends_when_stages_take_over() -> None:
     assert Rollout.objects.get().state == "superseded"
 
 
+@pytest.mark.servers
 def test_s44_what_is_on_a_departed_cluster_stays_there_and_its_row_goes_with_the_next_run() -> None:
     world = StagedWorld(ALL, stage("prod", most=3))
     world.place("web", staged_spec())
@@ -328,6 +331,7 @@ def test_a_paused_placement_starts_nothing() -> None:
     finished(world, "one")
 
 
+@pytest.mark.servers
 def test_deleting_the_placement_ends_its_runs() -> None:
     world = StagedWorld(ALL, stage("prod", before=True))
     world.place("web", staged_spec())

@@ -29,7 +29,7 @@ from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec, strategy_document
 from tests.services.rollouts.world import handed_to
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 ALL = {"prod": ["c000", "c001"]}
 
 
@@ -86,6 +86,7 @@ def test_the_demand_for_another_person_is_written_as_true_or_false() -> None:
         save_placement(document, by=None, now=NOW)
 
 
+@pytest.mark.servers
 def test_a_stage_that_does_not_wait_cannot_be_approved() -> None:
     world = waiting_world()
 
@@ -93,6 +94,7 @@ def test_a_stage_that_does_not_wait_cannot_be_approved() -> None:
         world.approve("one", "prod")
 
 
+@pytest.mark.servers
 def test_a_request_is_approved_by_its_document_too() -> None:
     world = waiting_world(before=True)
     document = ApprovalRequest.objects.select_related("run").get().to_manifest()
@@ -153,6 +155,7 @@ def test_the_next_look_is_when_the_wait_ends() -> None:
     assert Placement.objects.get().rollout_requeue_at == datetime.fromisoformat(until)
 
 
+@pytest.mark.servers
 def test_a_failed_cluster_is_retried_at_once_by_hand() -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
     world.tell("c001", {"kind": "refuse", "objectName": "web"})
@@ -224,6 +227,7 @@ def test_only_the_state_of_a_run_may_change() -> None:
         save_run(run_document("one", state="Stop"), by=None, now=world.now, expected=7)
 
 
+@pytest.mark.servers
 def test_a_run_keeps_the_strategy_that_it_began_with() -> None:
     world = waiting_world(before=True)
 
@@ -234,6 +238,7 @@ def test_a_run_keeps_the_strategy_that_it_began_with() -> None:
     world.run(until=lambda: world.status("one") == "succeeded")
 
 
+@pytest.mark.servers
 def test_saving_a_strategy_again_changes_nothing_and_an_old_edit_is_refused() -> None:
     document = strategy_document(stage("prod"))
     dids = [save_strategy(document, by=None, now=NOW).result for _ in range(2)]
@@ -298,6 +303,7 @@ def test_progress_says_in_sentences_what_a_run_waits_for() -> None:
     assert status["resourceSnapshotIndexUsed"] == "0"
 
 
+@pytest.mark.servers
 def test_a_run_that_could_not_begin_says_so_in_its_status() -> None:
     world = StagedWorld({"other": ["c000"]}, stage("prod"))
     world.place("web", staged_spec())

@@ -1,6 +1,7 @@
 """S44: a cluster leaves after a staged run and is back before the next; that run brings it what it lacks."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.rows import member_document, placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import QUICK
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 NAMES = ["c000", "c001", "c002"]
 
 
@@ -34,10 +35,10 @@ class LeftWorld(StagedWorld):
         self.work()
         self.pass_time()
 
-    def rejoin(self, held: Mapping[str, Any] | None = None) -> None:
-        """Bring c002 back under its name, with what it holds."""
+    def rejoin(self, held: Mapping[str, Any] | None = None, *, clock: timedelta = timedelta()) -> None:
+        """Bring c002 back under its name, with what it holds, by a process with another clock."""
         wanted = ClusterSpec(member_document("c002", {"stage": "prod"}), driver="simulated", connection=QUICK)
-        upsert_clusters([wanted], by=None, now=self.now)
+        upsert_clusters([wanted], by=None, now=self.now + clock)
         if held:
             cluster = MemberCluster.objects.get(name="c002")
             SimulatedPlacement.objects.create(
@@ -109,6 +110,18 @@ def test_s44_rejoined_after_somebody_cleared_it_the_run_places_everything_anew()
     assert world.changes() == 1
 
 
+def test_s44_that_it_rejoined_is_seen_whatever_the_clocks_say() -> None:
+    world = LeftWorld()
+
+    world.rejoin(clock=timedelta(seconds=-30))
+    world.begin("two")
+    world.finish("two")
+
+    assert sorted(world.holding()) == NAMES
+    assert world.changes() == 1
+
+
+@pytest.mark.servers
 def test_s44_rejoined_it_needs_a_run_as_there_is_no_way_back_to_rolling_updates() -> None:
     world = LeftWorld()
     world.rejoin()

@@ -1,0 +1,45 @@
+"""Metadata that this hub sets in documents that are read, as Kubernetes does; it is not stored."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+SET_BY_HUB = ("uid", "resourceVersion", "generation", "creationTimestamp")
+
+
+def without_hub_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a shallow copy of a document without what a hub sets in its metadata."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, Mapping) or metadata.keys().isdisjoint(SET_BY_HUB):
+        return dict(document)
+    kept = {key: value for key, value in metadata.items() if key not in SET_BY_HUB}
+    return {**document, "metadata": kept}
+
+
+def with_hub_metadata(
+    document: Mapping[str, Any],
+    status: Mapping[str, Any] | None = None,
+    *,
+    uid: str,
+    revision: int,
+    created_at: datetime,
+) -> dict[str, Any]:
+    """Return a document with its status as it is read, with what the hub knows of its object."""
+    metadata = {
+        **document["metadata"],
+        "uid": uid,
+        "generation": revision,
+        "resourceVersion": resource_version(revision, status),
+        "creationTimestamp": f"{created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    return {**document, "metadata": metadata, **({} if status is None else {"status": status})}
+
+
+def resource_version(revision: int, status: object = None) -> str:
+    """Return the version of an object: its revision, with a digest of the status that changes without it."""
+    if status is None:
+        return str(revision)
+    text = json.dumps(status, sort_keys=True, default=str)
+    return f"{revision}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

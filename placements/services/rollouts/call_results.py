@@ -1,0 +1,415 @@
+"""What the answers of clusters mean: the columns of bindings to write, and how updates ended.
+
+Plain functions of a binding and an answer; the worker makes the calls and writes the results.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+from clusters.drivers.base import (
+    Applied,
+    DiffResult,
+    DriverError,
+    DriverFenced,
+    DriverPending,
+    DriverRejected,
+    DriverUnavailable,
+    ObjectDiff,
+    ObjectRef,
+    ObjectSeen,
+    Observation,
+    PlacementSeen,
+    Refusal,
+)
+from clusters.drivers.concurrency import NotCalled
+from clusters.drivers.readiness import Readiness
+from clusters.models import MemberCluster
+from placements.engine.overrides import OverrideFailed
+from placements.engine.rollout.state import (
+    NO_FAILURE,
+    Failure,
+    FailureKind,
+    ObjectFault,
+    OverrideFault,
+    Phase,
+    retry_delay,
+)
+from placements.explain.staged_updates import override_sentence
+from placements.manifests.strategy import ApplyType, WhenToApply
+from placements.models import Binding, ClusterUpdate
+from placements.services.overrides.queries import Manifests
+
+OBSERVE_AGAIN = timedelta(seconds=1)
+OBSERVE_IN_ROLLOUT = timedelta(seconds=15)
+OBSERVE_AT_REST = timedelta(minutes=2)
+LONGEST_PAUSE = timedelta(seconds=30)
+"""Between two calls to a cluster that gives no answer, or that needs several."""
+LONGEST_DIFF_PAUSE = timedelta(minutes=15)
+CONTESTED_WITHIN = timedelta(minutes=10)
+MOST_REPAIRS = 3
+"""More repairs than these within CONTESTED_WITHIN: others change the same objects again and again."""
+CONTESTED_PAUSES = timedelta(seconds=30), timedelta(minutes=15)
+"""The shortest and the longest time between two repairs of contested objects."""
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples modulo 1 are spread evenly, so that the clusters are not observed all at once."""
+MOST_OBJECTS = 100
+"""As many objects a hub lists for one cluster (lifecycle B.7.2)."""
+MOST_BYTES = 256 * 1024
+"""Differences of one binding take at most so much; those of further objects are dropped."""
+NOT_READY = "ManifestNotAvailableYet"
+FOUND_DRIFTS = "FoundDrifts"
+_MESSAGE_LENGTH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCall:
+    """One call that is due: for which binding, to which cluster, and with what."""
+
+    binding: Binding
+    placement: str
+    cluster: MemberCluster
+    manifests: Manifests | OverrideFailed
+    kinds: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_report(self) -> bool:
+        """Return whether differences are reported and nothing is applied."""
+        is_applied = self.binding.phase not in (Phase.REMOVING, Phase.REMOVE_FAILED)
+        return is_applied and strategy_value(self.binding, "type") == ApplyType.REPORT_DIFF
+
+    @property
+    def is_observation(self) -> bool:  # the call changes nothing, and those of one cluster can be joined
+        return self.binding.phase not in (Phase.APPLYING, Phase.REMOVING) and not self.is_report
+
+
+def strategy_value(binding: Binding, name: str) -> object:
+    """Return a field of the apply strategy of what was last started; None for the default."""
+    return (binding.apply_strategy or {}).get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The result of a call: the columns to write, and how the start it belongs to ended, if it did.
+
+    Without `failure` the stored failure stays. `drifted` and `diffed` are rows of differences as JSON; None
+    keeps those stored.
+    """
+
+    columns: tuple[tuple[str, Any], ...]
+    outcome: str = ""
+    is_applied: bool = False
+    failure: Failure | None = NO_FAILURE
+    drifted: str | None = None
+    diffed: str | None = None
+
+    def updates(self) -> dict[str, Any]:
+        updates = {**dict(self.columns), **(self.failure.columns() if self.failure else {})}
+        updates |= {"drifted_objects": json.loads(self.drifted)} if self.drifted is not None else {}
+        return updates | ({"diffed_objects": json.loads(self.diffed)} if self.diffed is not None else {})
+
+    def changes(self, binding: Binding, *names: str) -> bool:
+        return any(getattr(binding, name) != value for name, value in self.columns if name in names)
+
+
+Answer: TypeAlias = Applied | DiffResult | Observation | bool | DriverError | NotCalled | OverrideFailed
+
+
+def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool) -> CallResult | None:
+    """Return what is to be written; None means that nothing of the placement is on the cluster any more."""
+    binding = call.binding
+    match answer:
+        case NotCalled():
+            return CallResult((("next_call_at", now),), failure=None)
+        case OverrideFailed():
+            message = override_sentence(answer, call.cluster.name)
+            return _failed(binding, message, override_failure(answer), now=now)
+        case DriverFenced():
+            # Written only under a lease that is still valid: the fence is behind after a restore of the
+            # database.
+            columns = {"next_call_at": now, "calls": binding.calls_beyond(answer.seen)}
+            return CallResult(tuple(columns.items()), failure=None)
+        case DriverRejected():
+            return _rejected(binding, answer, now=now)
+        case DriverPending():
+            return _pending(binding, answer, now=now)
+        case DriverError():
+            return _unavailable(binding, answer, now=now)
+        case DiffResult():
+            return _diffed(call, answer, now=now, is_busy=is_busy)
+        case Observation():
+            return _observed(call, answer.of(call.placement), now=now, is_busy=is_busy)
+        case Applied():
+            return _applied(call, answer, now=now, is_busy=is_busy)
+    return None
+
+
+def _applied(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: bool) -> CallResult:
+    binding = call.binding
+    drifted = _differences(binding.drifted_objects, applied.drifts, now=now)
+    if applied.seen:
+        seen = _observed(call, applied.seen, now=now, is_busy=is_busy)
+        columns = (*seen.columns, *_reached(binding).items())
+        return replace(seen, columns=columns, is_applied=True, drifted=drifted)
+    changes = {"phase": Phase.APPLIED, "phase_changed_at": now, "next_call_at": now, "message": ""}
+    return CallResult((*changes.items(), *_reached(binding).items()), is_applied=True, drifted=drifted)
+
+
+def _reached(binding: Binding) -> dict[str, Any]:
+    """Return what an apply that was answered changes in a binding."""
+    columns = {"was_applied": True, **_answered(binding)}
+    return columns if not binding.was_applied else _answered(binding)
+
+
+def _answered(binding: Binding) -> dict[str, Any]:
+    """Return what an answer ends: a call in several parts, and the reason why there was none."""
+    ended = {"objects_done": None, "unavailable_code": ""}
+    return {name: value for name, value in ended.items() if getattr(binding, name) != value}
+
+
+def _unavailable(binding: Binding, error: DriverError, *, now: datetime) -> CallResult:
+    """Return when to make the same call again, as whether it took effect is unknown: later and later."""
+    pause = max(OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE))
+    code = ""
+    if isinstance(error, DriverUnavailable):
+        pause, code = max(pause, timedelta(seconds=error.retry_after or 0)), error.code
+    columns = {"next_call_at": now + pause, "message": str(error)[:_MESSAGE_LENGTH]}
+    columns |= {"unavailable_code": code} if code != binding.unavailable_code else {}
+    return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
+
+
+def _pending(binding: Binding, pending: DriverPending, *, now: datetime) -> CallResult:
+    """Return when to continue: at once while the calls make progress. Nothing has failed."""
+    pause = OBSERVE_AGAIN
+    if binding.objects_done is not None and pending.done <= binding.objects_done:
+        pause = max(OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE))
+    columns: dict[str, Any] = _answered(binding)
+    columns |= {
+        "next_call_at": now + pause,
+        "message": str(pending)[:_MESSAGE_LENGTH],
+        "objects_done": pending.done,
+    }
+    if binding.phase == Phase.APPLYING and not binding.was_applied:
+        columns["was_applied"] = True
+    return CallResult(tuple(columns.items()))
+
+
+def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
+    message = "; ".join(f"{one.object}: {one.message}" for one in error.refusals) or str(error)
+    result = _failed(binding, message, refusal_failure(binding, error), now=now)
+    reached = _reached(binding) if binding.phase == Phase.APPLYING else _answered(binding)
+    return replace(
+        result,
+        columns=(*result.columns, *reached.items()),
+        drifted=_differences(binding.drifted_objects, error.drifts, now=now),
+        diffed=_differences(binding.diffed_objects, error.diffs, now=now),
+    )
+
+
+def _failed(binding: Binding, message: str, failure: Failure, *, now: datetime) -> CallResult:
+    """Return a failure, to be tried again with growing pauses."""
+    removing = binding.phase == Phase.REMOVING
+    columns = {
+        "phase": Phase.REMOVE_FAILED if removing else Phase.FAILED,
+        "phase_changed_at": now,
+        "retry_at": now + retry_delay(binding.attempts),
+        "next_call_at": None,
+        "message": message[:_MESSAGE_LENGTH],
+    }
+    return CallResult(tuple(columns.items()), outcome=ClusterUpdate.Outcome.FAILED, failure=failure)
+
+
+def next_at_rest(cluster: MemberCluster, now: datetime) -> datetime:
+    """Return when a cluster is observed next, in half to one and a half periods: at its place in each period.
+
+    All placements at rest on the cluster are observed with one call then.
+    """
+    place = OBSERVE_AT_REST * (cluster.pk * _GOLDEN % 1)
+    past = (now - place - _EPOCH + OBSERVE_AT_REST / 2) % OBSERVE_AT_REST
+    return now + OBSERVE_AT_REST * 1.5 - past
+
+
+def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, is_busy: bool) -> CallResult:
+    """Return what follows from the state of a placement on a cluster, observed or answered to an apply."""
+    binding = call.binding
+    if seen is None or seen.version != binding.applied_version:
+        return _again(binding, "The applied resources are gone; applying them again.", now=now)
+    if seen.refusals:
+        return _rejected(binding, DriverRejected("refused", seen.refusals), now=now)
+    if seen.whole_version != seen.version:
+        return _again(binding, "An interrupted apply is continued.", now=now)
+    if seen.missing or seen.drifted:
+        return _drifted(call, seen, now=now, is_busy=is_busy)
+
+    columns: dict[str, Any] = _answered(binding)
+    if binding.contested_since and now - datetime.fromisoformat(binding.repairs[-1]) > CONTESTED_PAUSES[1]:
+        columns |= {"contested_since": None, "repairs": ()}
+    next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, now)
+    drifted = _differences(binding.drifted_objects, (), now=now)
+    if seen.readiness is Readiness.AVAILABLE:
+        columns |= {"phase": Phase.AVAILABLE, "untrackable_since": None}
+        columns |= {"message": seen.notice[:_MESSAGE_LENGTH], "next_call_at": next_call}
+        if binding.phase != Phase.AVAILABLE:
+            columns["phase_changed_at"] = now
+        outcome = ClusterUpdate.Outcome.AVAILABLE
+        return CallResult(tuple(columns.items()), outcome=outcome, drifted=drifted)
+    is_timed = seen.readiness is Readiness.NOT_TRACKABLE
+    applied_at = now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
+    columns |= {
+        "phase": Phase.APPLIED,
+        "untrackable_since": (binding.untrackable_since or applied_at) if is_timed else None,
+        "message": "; ".join(f"{one.object}: {one.reason}" for one in seen.unready)[:_MESSAGE_LENGTH],
+        "next_call_at": next_call if is_timed else now + OBSERVE_AGAIN,
+    }
+    if binding.phase != Phase.APPLIED:
+        columns["phase_changed_at"] = now
+    failure = unready_failure(binding, seen.unready)
+    return CallResult(tuple(columns.items()), failure=failure, drifted=drifted)
+
+
+def _again(
+    binding: Binding, message: str, *, now: datetime, drifted: str | None = None, **columns: Any
+) -> CallResult:
+    """Return that the same version is applied once more."""
+    columns |= {
+        "phase": Phase.APPLYING,
+        "phase_changed_at": now,
+        "next_call_at": now,
+        "untrackable_since": None,
+        "message": message[:_MESSAGE_LENGTH],
+        **_answered(binding),
+    }
+    return CallResult(tuple(columns.items()), drifted=drifted)
+
+
+def _drifted(call: ClusterCall, seen: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
+    """Return what follows where others removed or changed objects (`spec/kubernetes-driver.md` 9).
+
+    A repair applies the same version again. Objects that others change again and again are repaired ever
+    more rarely.
+    """
+    binding = call.binding
+    drifted = _differences(binding.drifted_objects, seen.drifted, now=now)
+    names = ", ".join(sorted({str(one) for one in seen.missing} | {str(one.object) for one in seen.drifted}))
+    if (
+        seen.drifted
+        and not seen.missing
+        and strategy_value(binding, "whenToApply") == WhenToApply.IF_NOT_DRIFTED
+    ):
+        message = "it was changed on the cluster, and whenToApply is IfNotDrifted"
+        refusals = tuple(Refusal(one.object, FOUND_DRIFTS, message) for one in seen.drifted)
+        return _rejected(binding, DriverRejected(message, refusals, drifts=seen.drifted), now=now)
+
+    recent = [at for at in binding.repairs if now - datetime.fromisoformat(at) <= CONTESTED_WITHIN]
+    since = binding.contested_since or (now if len(recent) >= MOST_REPAIRS else None)
+    if since:
+        shortest, longest = CONTESTED_PAUSES
+        due = datetime.fromisoformat(binding.repairs[-1]) + max(shortest, min(now - since, longest))
+        if now < due:
+            next_call = min(due, now + OBSERVE_IN_ROLLOUT) if is_busy else due
+            message = f"Others change what is applied here, repaired again at {due:%H:%M:%S} UTC: {names}"
+            columns = {
+                "next_call_at": next_call,
+                "message": message[:_MESSAGE_LENGTH],
+                "contested_since": since,
+            }
+            return CallResult((*columns.items(), *_answered(binding).items()), failure=None, drifted=drifted)
+    repairs = (*binding.repairs[-MOST_REPAIRS:], now.isoformat())
+    message = f"Changed on the cluster, applying again: {names}"
+    return _again(binding, message, now=now, drifted=drifted, repairs=repairs, contested_since=since)
+
+
+def _diffed(call: ClusterCall, found: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
+    """Return what follows from a report of differences: a complete one counts as available (section 7)."""
+    binding = call.binding
+    pause = OBSERVE_IN_ROLLOUT
+    if not is_busy:
+        pause = max(pause, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_DIFF_PAUSE))
+    phase = Phase.APPLIED if found.failures else Phase.AVAILABLE
+    message = "; ".join(f"{one.object}: {one.message}" for one in found.failures)
+    columns: dict[str, Any] = {
+        "phase": phase,
+        "untrackable_since": None,
+        "next_call_at": now + pause,
+        "message": message[:_MESSAGE_LENGTH],
+        **_answered(binding),
+    }
+    if binding.phase != phase:
+        columns["phase_changed_at"] = now
+    faults = [(one.object, one.code, one.message) for one in found.failures]
+    return CallResult(
+        tuple(columns.items()),
+        outcome="" if found.failures else ClusterUpdate.Outcome.AVAILABLE,
+        is_applied=True,
+        failure=Failure(objects=_object_faults(binding, faults)),
+        diffed=_differences(binding.diffed_objects, found.diffs, now=now),
+    )
+
+
+def _differences(
+    stored: Sequence[Mapping[str, Any]], found: Iterable[ObjectDiff], *, now: datetime
+) -> str | None:
+    """Return the rows to store as JSON, each since it was first observed; None where there are none still."""
+    found = sorted(found, key=lambda one: (one.object.group, one.version, one.object))[:MOST_OBJECTS]
+    if not found and not stored:
+        return None
+    first = {(row["group"], row["kind"], row["namespace"], row["name"]): row["since"] for row in stored}
+    rows, size = [], 0
+    for one in found:
+        ref = one.object
+        row: dict[str, Any] = {
+            "group": ref.group,
+            "version": one.version,
+            "kind": ref.kind,
+            "namespace": ref.namespace,
+            "name": ref.name,
+            "generation": one.member_generation,
+            "observed": now.isoformat(),
+            "since": first.get((ref.group, ref.kind, ref.namespace, ref.name), now.isoformat()),
+            "fields": [[each.path, each.in_member, each.in_hub] for each in one.fields],
+            "isDegraded": one.is_degraded,
+            "isTruncated": one.is_truncated,
+        }
+        size += len(json.dumps(row))
+        if size > MOST_BYTES:
+            row |= {"fields": [], "isTruncated": True}
+        rows.append(row)
+    return json.dumps(rows)
+
+
+def override_failure(failed: OverrideFailed) -> Failure:
+    """Return the failure of an override that does not apply."""
+    fault = OverrideFault(failed.snapshot, failed.path, failed.resource, failed.message)
+    return Failure(FailureKind.OVERRIDE, override=fault)
+
+
+def refusal_failure(binding: Binding, error: DriverRejected) -> Failure:
+    """Return what a cluster rejected, object by object where it says so."""
+    objects = [(one.object, one.code, one.message) for one in error.refusals]
+    return Failure(FailureKind.REFUSED, _object_faults(binding, objects))
+
+
+def unready_failure(binding: Binding, unready: Iterable[ObjectSeen]) -> Failure:
+    """Return the objects that are not available yet, without those that cannot be observed."""
+    waiting = [one for one in unready if one.readiness is not Readiness.NOT_TRACKABLE]
+    return Failure(objects=_object_faults(binding, [(one.object, NOT_READY, one.reason) for one in waiting]))
+
+
+def _object_faults(
+    binding: Binding, objects: Sequence[tuple[ObjectRef, str, str]]
+) -> tuple[ObjectFault, ...]:
+    """Return the first 100 objects in order, each with the API version that was sent to the cluster."""
+    snapshot = binding.resource_snapshot if objects else None
+    versions = {}
+    for api_version, kind, namespace, name in snapshot.identities if snapshot else ():
+        group, _, version = api_version.rpartition("/")
+        versions[ObjectRef(group, kind, namespace, name)] = version
+    faults = [
+        ObjectFault(ref.group, versions.get(ref, ""), ref.kind, ref.namespace, ref.name, code, message)
+        for ref, code, message in objects
+    ]
+    faults.sort(key=lambda one: (one.group, one.version, one.kind, one.namespace, one.name))
+    return tuple(faults[:MOST_OBJECTS])

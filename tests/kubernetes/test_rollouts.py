@@ -1,0 +1,176 @@
+"""Placements on two real clusters: rolled out, repaired, reported, removed, as the status says."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from clusters import kubernetes_drivers
+from clusters.kubernetes_drivers import DriverCache
+from clusters.operations.connection import ConnectionInput, set_connection
+from clusters.operations.heartbeat import observe
+from placements.models import Binding, Placement
+from placements.services.placements import delete_placement, save_placement
+from placements.services.status import status_of
+from tests.kubernetes.members import Administrator, Member, await_true
+from tests.rows import config_map, namespace, placement_document, spec
+from tests.services.rollouts.world import World
+
+pytestmark = pytest.mark.django_db
+CONFIG = "/api/v1/namespaces/shop/configmaps/settings"
+
+
+class RealWorld(World):
+    """The two members as clusters of the fleet; time passes as fast as a test turns the clock."""
+
+    def __init__(self, members: Mapping[str, Member]) -> None:
+        self.now, self.call_takes, self.tag = datetime.now(UTC), timedelta(), 0
+        self.admins = {name: Administrator(member.client()) for name, member in members.items()}
+        for name, member in members.items():
+            fields = {"server": member.server, "ca": member.connection.ca, "token": member.token}
+            wanted = ConnectionInput(fields=fields)
+            set_connection(name, wanted, by=None, now=self.now, joins=True)
+        observe(now=self.now)
+        self.apply(namespace("shop"), config_map("settings", data={"color": "red"}))
+
+    def data(self) -> list[Any]:
+        """Return what the members have."""
+        found = [admin.call("GET", CONFIG) for admin in self.admins.values()]
+        return [one.body.get("data") if one.status == 200 else one.status for one in found]
+
+    def status(self) -> list[dict[str, Any]]:
+        return list(status_of(Placement.objects.get(), now=self.now)["placementStatuses"])
+
+    def settle(self) -> None:
+        self.run(until=self.is_settled, step=2)
+
+
+@pytest.fixture
+def world(member: Member, second_member: Member, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealWorld]:
+    monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
+    with override_settings(MEMBER_LOOPBACK=True):
+        world = RealWorld({"one": member, "two": second_member})
+        yield world
+    kubernetes_drivers.drivers.clear()
+    for admin in world.admins.values():
+        admin.purge_namespace("shop")
+
+
+def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+
+
+def test_a_placement_is_rolled_out_and_removed(world: RealWorld) -> None:
+    world.place("web", spec())
+    world.settle()
+    assert world.data() == [{"color": "red"}] * 2
+    assert [conditions(one)["Available"] for one in world.status()] == [("True", "ResourceAvailable")] * 2
+
+    world.apply(config_map("settings", data={"color": "blue"}))
+    world.work()
+    world.settle()
+    assert world.data() == [{"color": "blue"}] * 2
+
+    delete_placement("web", by=None, now=world.now)
+
+    def is_gone() -> bool:
+        world.pass_time(30, step=30)
+        return not Placement.objects.exists()
+
+    await_true(is_gone, seconds=60)  # the namespace controller takes its own time
+    assert world.data() == [404, 404]
+
+
+def test_drift_is_repaired_and_shown_until_then(world: RealWorld) -> None:
+    world.place("web", spec())
+    world.settle()
+    world.admins["one"].merge(CONFIG, {"data": {"color": "green"}})
+
+    world.run(until=lambda: world.data() == [{"color": "red"}] * 2, seconds=600, step=15)
+
+    repaired = Binding.objects.get(cluster_name="one")
+    assert len(repaired.repairs) == 1
+    world.pass_time(300, step=15)
+    assert Binding.objects.get(cluster_name="one").drifted_objects == []
+
+
+def test_drift_is_left_and_reported_where_the_strategy_says_so(world: RealWorld) -> None:
+    apply_strategy = {"whenToApply": "IfNotDrifted"}
+    world.place("web", spec(strategy={"type": "RollingUpdate", "applyStrategy": apply_strategy}))
+    world.settle()
+    world.admins["one"].merge(CONFIG, {"data": {"color": "green"}})
+
+    def is_reported() -> bool:
+        return "driftedPlacements" in world.status()[0]
+
+    world.run(until=is_reported, seconds=600, step=15)
+
+    first, second = world.status()
+    assert world.data() == [{"color": "green"}, {"color": "red"}]
+    assert conditions(first)["Applied"] == ("False", "ApplyFailed")
+    (drifted,) = first["driftedPlacements"]
+    assert (drifted["kind"], drifted["name"], drifted["namespace"]) == ("ConfigMap", "settings", "shop")
+    assert drifted["observedDrifts"] == [
+        {"path": "/data/color", "valueInMember": '"green"', "valueInHub": '"red"'}
+    ]
+    assert first["failedPlacements"][0]["condition"]["reason"] == "FoundDrifts"
+    assert "driftedPlacements" not in second
+
+    world.admins["one"].merge(CONFIG, {"data": {"color": "red"}})
+    world.run(until=lambda: not is_reported(), seconds=1800, step=60)
+    assert conditions(world.status()[0])["Available"] == ("True", "ResourceAvailable")
+
+
+def test_differences_are_reported_and_nothing_is_written(world: RealWorld) -> None:
+    world.admins["one"].apply("/api/v1/namespaces/shop", namespace("shop"))
+    world.admins["one"].apply(CONFIG, config_map("settings", data={"color": "green"}))
+
+    world.place("web", spec(strategy={"type": "RollingUpdate", "applyStrategy": {"type": "ReportDiff"}}))
+    world.settle()
+
+    assert world.data() == [{"color": "green"}, 404]
+    first, second = world.status()
+    for one in (first, second):
+        assert conditions(one)["DiffReported"] == ("True", "DiffReportingCompleted")
+        assert conditions(one).keys().isdisjoint({"Applied", "Available"})
+    (changed,) = first["diffedPlacements"]
+    assert changed["observedDiffs"] == [
+        {"path": "/data/color", "valueInMember": '"green"', "valueInHub": '"red"'}
+    ]
+    assert [one["kind"] for one in second["diffedPlacements"]] == ["ConfigMap", "Namespace"]
+    assert all("targetClusterObservedGeneration" not in one for one in second["diffedPlacements"])
+
+
+def test_a_change_of_the_strategy_is_a_version_of_real_clusters(world: RealWorld) -> None:
+    world.place("web", spec())
+    world.settle()
+    before = set(Binding.objects.values_list("applied_version", flat=True))
+
+    strategy = {"type": "RollingUpdate", "applyStrategy": {"type": "ServerSideApply"}}
+    save_placement(placement_document("web", spec(strategy=strategy)), by=None, now=world.now)
+    world.work()
+    world.settle()
+
+    after = set(Binding.objects.values_list("applied_version", flat=True))
+    assert len(after) == 1
+    assert after.isdisjoint(before)
+
+
+def test_a_killed_api_server_is_unreachable_and_heals(world: RealWorld, second_member: Member) -> None:
+    world.place("web", spec())
+    world.settle()
+    second_member.do("kill")
+    try:
+        world.apply(config_map("settings", data={"color": "blue"}))
+        world.work()
+        world.pass_time(20, step=5)
+        binding = Binding.objects.get(cluster_name="two")
+        assert (binding.failure, binding.unavailable_code) == ("unreachable", "refused")
+    finally:
+        second_member.do("restart")
+
+    world.run(until=lambda: world.data() == [{"color": "blue"}] * 2, seconds=600, step=10)
+    world.settle()
+    assert Binding.objects.get(cluster_name="two").unavailable_code == ""

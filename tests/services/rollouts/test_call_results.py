@@ -1,0 +1,179 @@
+"""What answers of clusters lead to: pending calls, codes, drift, contested objects, differences."""
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from clusters.drivers.base import (
+    Applied,
+    DiffResult,
+    DriverPending,
+    DriverRejected,
+    DriverUnavailable,
+    FieldDiff,
+    ObjectDiff,
+    ObjectRef,
+    Observation,
+    PlacementSeen,
+    Refusal,
+)
+from clusters.models import MemberCluster
+from placements.engine.rollout.state import Phase
+from placements.models import Binding
+from placements.services.rollouts.call_results import MOST_BYTES, ClusterCall, to_result
+from tests.rows import NOW
+
+SETTINGS = ObjectRef("", "ConfigMap", "shop", "settings")
+WEB = ObjectRef("apps", "Deployment", "shop", "web")
+DRIFT = ObjectDiff(SETTINGS, "v1", 3, (FieldDiff("/data/a", '"2"', '"1"'),))
+
+
+def binding(phase: Phase = Phase.AVAILABLE, **columns: Any) -> Binding:
+    since = {"phase_changed_at": NOW, "applied_version": "v1", "was_applied": True}
+    return Binding(pk=1, cluster_name="one", phase=phase, **{**since, **columns})
+
+
+def result_of(row: Binding, answer: Any, *, after: int = 0, is_busy: bool = False) -> dict[str, Any]:
+    """Return the columns that an answer changes so many seconds after the phase began."""
+    call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), ())
+    result = to_result(call, answer, now=NOW + timedelta(seconds=after), is_busy=is_busy)
+    assert result is not None
+    return result.updates()
+
+
+def seen(**facts: Any) -> Observation:
+    return Observation(is_healthy=True, placements=(PlacementSeen("web", "v1", "v1", **facts),))
+
+
+def test_a_pending_call_keeps_its_phase_and_is_continued_soon_while_it_makes_progress() -> None:
+    row = binding(Phase.APPLYING, was_applied=False)
+    changed = result_of(row, DriverPending("5 of 20 objects applied; continuing", done=5, total=20))
+
+    assert "phase" not in changed
+    assert (changed["objects_done"], changed["was_applied"], changed["failure"]) == (5, True, "")
+    assert changed["next_call_at"] == NOW + timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(("after", "pause"), [(4, 2), (20, 10), (600, 30)])
+def test_a_pending_call_without_progress_is_continued_later_and_later(after: int, pause: int) -> None:
+    row = binding(Phase.APPLYING, objects_done=5)
+
+    changed = result_of(row, DriverPending("5 of 20", done=5, total=20), after=after)
+
+    assert changed["next_call_at"] == NOW + timedelta(seconds=after + pause)
+
+
+def test_an_unavailable_cluster_is_called_when_it_says_so_and_the_code_goes_with_the_next_answer() -> None:
+    error = DriverUnavailable("too many requests", code="http-429", retry_after=45)
+
+    changed = result_of(binding(), error)
+
+    assert changed["next_call_at"] == NOW + timedelta(seconds=45)
+    assert (changed["failure"], changed["unavailable_code"]) == ("unreachable", "http-429")
+    answered = result_of(binding(unavailable_code="http-429"), seen())
+    assert (answered["unavailable_code"], answered["failure"]) == ("", "")
+
+
+def test_a_missing_object_is_applied_again() -> None:
+    changed = result_of(binding(), seen(missing=(WEB,)))
+
+    assert (changed["phase"], changed["next_call_at"]) == (Phase.APPLYING, NOW)
+    assert "Deployment shop/web" in changed["message"]
+
+
+def test_an_interrupted_apply_is_continued() -> None:
+    answer = Observation(is_healthy=True, placements=(PlacementSeen("web", "v1", "v0"),))
+
+    assert result_of(binding(), answer)["phase"] == Phase.APPLYING
+
+
+def test_a_drift_keeps_the_time_at_which_it_was_first_seen() -> None:
+    (first,) = result_of(binding(), seen(drifted=(DRIFT,)))["drifted_objects"]
+    (again,) = result_of(binding(drifted_objects=[first]), seen(drifted=(DRIFT,)), after=60)[
+        "drifted_objects"
+    ]
+
+    assert first["fields"] == [["/data/a", '"2"', '"1"']]
+    assert (again["since"], again["observed"]) == (first["since"], (NOW + timedelta(seconds=60)).isoformat())
+    assert result_of(binding(drifted_objects=[first]), seen())["drifted_objects"] == []
+
+
+def test_a_drift_is_left_where_the_strategy_says_so() -> None:
+    row = binding(apply_strategy={"whenToApply": "IfNotDrifted"})
+
+    changed = result_of(row, seen(drifted=(DRIFT,)))
+
+    assert changed["phase"] == Phase.FAILED
+    assert [one["code"] for one in changed["failed_objects"]] == ["FoundDrifts"]
+    assert len(changed["drifted_objects"]) == 1
+
+
+def test_contested_objects_are_repaired_ever_more_rarely() -> None:
+    """The clock is turned from one observation, every two minutes or when due, to the next for two hours."""
+    row, now, repaired = binding(), NOW, list[datetime]()
+    while now < NOW + timedelta(hours=2):
+        call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), ())
+        result = to_result(call, seen(drifted=(DRIFT,)), now=now, is_busy=False)
+        assert result is not None
+        changed = result.updates()
+        for name, value in changed.items():
+            setattr(row, name, value)
+        if changed.get("phase") == Phase.APPLYING:
+            repaired.append(now)
+            row.phase = Phase.AVAILABLE
+            now += timedelta(seconds=10)
+        else:
+            now = changed["next_call_at"]
+
+    pauses = [(after - before).total_seconds() for before, after in pairwise(repaired)]
+    assert pauses[:3] == [10, 10, 30]
+    assert pauses == sorted(pauses)
+    assert max(pauses) == 900
+    assert row.contested_since is not None
+
+
+def test_a_refusal_keeps_the_differences_for_which_it_was_refused() -> None:
+    refusal = Refusal(SETTINGS, "FailedToTakeOver", "differs")
+
+    changed = result_of(
+        binding(Phase.APPLYING, was_applied=False), DriverRejected("1 refused", (refusal,), diffs=(DRIFT,))
+    )
+
+    assert (changed["phase"], changed["was_applied"]) == (Phase.FAILED, True)
+    assert [one["name"] for one in changed["diffed_objects"]] == ["settings"]
+
+
+def test_a_complete_report_of_differences_counts_as_available_and_an_incomplete_one_does_not() -> None:
+    row = binding(Phase.APPLYING, apply_strategy={"type": "ReportDiff"})
+    failure = Refusal(WEB, "FailedToReportDiff", "no")
+
+    complete = result_of(row, DiffResult("v1", (DRIFT,)))
+    incomplete = result_of(row, DiffResult("v1", (), (failure,)))
+
+    assert (complete["phase"], len(complete["diffed_objects"])) == (Phase.AVAILABLE, 1)
+    assert incomplete["phase"] == Phase.APPLIED
+    assert [one["code"] for one in incomplete["failed_objects"]] == ["FailedToReportDiff"]
+
+
+def test_differences_are_bounded() -> None:
+    large = (FieldDiff("/data/a", "x" * 1_000, "y" * 1_000),) * 20
+    many = tuple(
+        ObjectDiff(ObjectRef("", "ConfigMap", "shop", f"c{n:03}"), "v1", 1, large) for n in range(105)
+    )
+
+    changed = result_of(binding(apply_strategy={"type": "ReportDiff"}), DiffResult("v1", many))
+
+    rows = changed["diffed_objects"]
+    assert [one["name"] for one in rows] == [f"c{number:03}" for number in range(100)]
+    assert rows[0]["fields"]
+    assert (rows[-1]["fields"], rows[-1]["isTruncated"]) == ([], True)
+    assert sum(len(str(one)) for one in rows) < MOST_BYTES + 40_000
+
+
+def test_what_a_cluster_answers_to_an_apply_is_an_observation() -> None:
+    answer = Applied("v1", changed=True, seen=PlacementSeen("web", "v1", "v1"))
+
+    assert result_of(binding(Phase.APPLYING), answer)["phase"] == Phase.AVAILABLE
+    assert result_of(binding(Phase.APPLYING), Applied("v1", changed=True))["phase"] == Phase.APPLIED
