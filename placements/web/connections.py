@@ -19,7 +19,6 @@ from clusters.kubeconfig import ca_facts
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
     FAILED_CHECK,
-    INSECURE_WARNING,
     ConnectionCheckFailed,
     ConnectionNotAllowed,
     NoConnectionError,
@@ -123,7 +122,7 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
             parsed = parse_input(wanted, cluster=cluster, now=now)
             steps = check_connection(parsed, kinds=kinds_on(name) if cluster else ())
             return _form(request, cluster, steps=steps, status=200)
-        saved = set_connection(
+        set_connection(
             name,
             wanted,
             by=by,
@@ -141,8 +140,6 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
         path = "" if cluster else NAME_PATH
         return _form(request, cluster, [FieldError(path, "conflict", str(error))])
     messages.success(request, f"Connection of {name} saved." if cluster else f"Member cluster {name} added.")
-    for warning in saved.warnings:
-        messages.warning(request, warning)
     return _redirected(request, reverse("web:cluster-connection", args=[name]))
 
 
@@ -178,7 +175,6 @@ def _form(
         "is_refused": is_refused,
         "is_post": is_post,
         "failed_check": FAILED_CHECK,
-        "warning": INSECURE_WARNING,
     }
     if status is None:
         status = 422 if is_post else 200
@@ -262,7 +258,6 @@ def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[st
         "cluster": cluster,
         "is_connected": cluster.driver == KUBERNETES,
         "reason": unreachable_words(cluster, now=now),
-        "warning": facts["warning"],
         "credential": facts["credential"],
         "facts": facts if may_administer else None,
         "authorities": ca_facts(cluster.connection.get("ca", ""), now=now) if may_administer else (),
