@@ -79,6 +79,7 @@ def members(tmp_path: Path) -> Iterator[dict[str, Administrator]]:
     subprocess.run([SCRIPT, "stop"], check=True, env=environment, timeout=60)
 
 
+@pytest.mark.nightly  # waits for the observation of clusters at rest
 def test_the_tutorial_can_be_followed(tmp_path: Path, members: dict[str, Administrator]) -> None:
     reader = Reader(tmp_path)
     assert "$ make up" in PAGE.split("\n## ")[1]
