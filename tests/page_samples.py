@@ -41,9 +41,9 @@ SAMPLES = {
     "cluster-uncordon": "/clusters/{cluster}/uncordon/",
     "cluster-leave": "/clusters/{cluster}/leave/",
     "cluster-inject-fault": "/clusters/{cluster}/inject-fault/",
-    "cluster-connection": "/clusters/connected/connection/",
-    "cluster-connection-edit": "/clusters/connected/connection/edit/?source=fields",
-    "cluster-connection-remove": "/clusters/connected/connection/remove/",
+    "cluster-connection": "/clusters/{connected}/connection/",
+    "cluster-connection-edit": "/clusters/{connected}/connection/edit/?source=fields",
+    "cluster-connection-remove": "/clusters/{connected}/connection/remove/",
     "placements": "/placements/",
     "placement-new": "/placements/new/",
     "placement": "/placements/{placement}/",
@@ -104,12 +104,15 @@ NO_PAGE = {
 """Addresses that show nothing of their own: they redirect, or hand out a file."""
 
 
-def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> dict[str, str]:
+def sample_pages(
+    *, cluster: str, placement: str, by: User, now: datetime, connected: str = ""
+) -> dict[str, str]:
     """Return the address of each page, on a decided demo that begins to be carried out.
 
-    `by` is an operator, approver and cluster administrator, and has a draft.
+    `by` is an operator, approver and cluster administrator, and has a draft. The pages of connections are
+    those of `connected`, by default a Kubernetes cluster that is added.
     """
-    _connect_cluster(now=now)
+    connected = connected or _connect_cluster(now=now)
     _begin_staged_run(by=by, now=now)
     while sync_due_rollouts(now=now):
         pass
@@ -119,6 +122,7 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
     decision = Decision.objects.filter(placement_name=placement).latest("number")
     things = {
         "cluster": cluster,
+        "connected": connected,
         "placement": placement,
         "decision": decision.record.decision_id,
         "resource": resource_url(Resource.objects.earliest("pk")),
@@ -129,8 +133,8 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
     return {name: address.format(**things) for name, address in SAMPLES.items()}
 
 
-def _connect_cluster(*, now: datetime) -> None:
-    """Add the Kubernetes cluster `connected`, which has rejected its token."""
+def _connect_cluster(*, now: datetime) -> str:
+    """Add a Kubernetes cluster, which has rejected its token; return its name."""
     connection = {"server": "https://10.0.0.1:6443", "ca": authority().pem}
     document = new_member("connected")
     upsert_clusters([ClusterSpec(document, driver=KUBERNETES, connection=connection)], by=None, now=now)
@@ -146,6 +150,7 @@ def _connect_cluster(*, now: datetime) -> None:
         set_at=now,
         unauthorized_since=now,
     )
+    return row.name
 
 
 def _begin_staged_run(*, by: User, now: datetime) -> None:

@@ -296,15 +296,24 @@ def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def disconnect_cluster(request: HttpRequest, name: str) -> HttpResponse:
     """Confirm the removal of a connection, or remove it."""
-    cluster = get_object_or_404(MemberCluster, name=name, driver=KUBERNETES)
+    cluster = get_object_or_404(MemberCluster, name=name)
     if request.method != "POST":
-        return render(request, "clusters/disconnect.html", {"cluster": cluster})
+        return render(
+            request,
+            "clusters/disconnect.html",
+            {"cluster": cluster, "is_connected": cluster.driver == KUBERNETES},
+        )
     expected = number_of(request.POST.get("revision", ""), digits=18)
     try:
         remove_connection(name, by=current_user(request), now=datetime.now(UTC), expected=expected)
+    except NoConnectionError as error:
+        raise Http404(str(error)) from error
     except RevisionConflict as error:
         return render(
-            request, "clusters/disconnect.html", {"cluster": cluster, "refused": str(error)}, status=409
+            request,
+            "clusters/disconnect.html",
+            {"cluster": cluster, "is_connected": True, "refused": str(error)},
+            status=409,
         )
     messages.success(request, f"Connection of {name} removed.")
     return redirect("web:cluster-connection", name)

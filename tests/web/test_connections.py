@@ -410,7 +410,8 @@ def test_a_simulated_cluster_has_no_connection(administrator: Client) -> None:
     simulated("toy")
 
     assert "has no connection" in words(administrator.get("/clusters/toy/connection/").content)
-    assert administrator.get("/clusters/toy/connection/remove/").status_code == 404
+    assert "toy has no connection." in words(administrator.get("/clusters/toy/connection/remove/").content)
+    assert administrator.post("/clusters/toy/connection/remove/").status_code == 404
     assert administrator.post("/clusters/toy/connection/check/").status_code == 404
 
 
