@@ -8,6 +8,7 @@ from placements.web import (
     activity,
     cluster_edit,
     clusters,
+    connections,
     dashboard,
     decisions,
     drains,
@@ -60,6 +61,8 @@ urlpatterns = [
     path("demo/remove/", help.remove, name="demo-remove"),
     # /clusters/
     path("clusters/", clusters.clusters, name="clusters"),
+    path("clusters/new/", connections.add_cluster, name="cluster-new"),
+    path("clusters/new/prepare/", connections.prepare_cluster, name="cluster-prepare"),
     path("clusters/import/", cluster_edit.import_clusters, name="cluster-import"),
     path("clusters/<str:name>/", clusters.cluster, name="cluster"),
     path("clusters/<str:name>/edit/", cluster_edit.edit_cluster, name="cluster-edit"),
@@ -75,6 +78,17 @@ urlpatterns = [
     path("clusters/<str:name>/inject-fault/", fault_injection.inject_fault, name="cluster-inject-fault"),
     path("clusters/<str:name>/rehearse/", RedirectView.as_view(pattern_name="web:cluster-inject-fault")),
     path("clusters/<str:name>/drain/", drains.drain_cluster, name="cluster-drain"),
+    path("clusters/<str:name>/connection/", connections.connection, name="cluster-connection"),
+    path("clusters/<str:name>/connection/edit/", connections.edit_connection, name="cluster-connection-edit"),
+    path("clusters/<str:name>/connection/check/", connections.check_cluster, name="cluster-connection-check"),
+    path(
+        "clusters/<str:name>/connection/renew/", connections.renew_connection, name="cluster-connection-renew"
+    ),
+    path(
+        "clusters/<str:name>/connection/remove/",
+        connections.disconnect_cluster,
+        name="cluster-connection-remove",
+    ),
     path("topology/", clusters.topology, name="topology"),
     # /placements/
     path("placements/", placements.placements, name="placements"),

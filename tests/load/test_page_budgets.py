@@ -91,7 +91,7 @@ def pages(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) ->
         save_placement(_narrowed(LARGEST), by=None, now=NOW)
         run_due()
         cluster = Binding.objects.filter(placement__name=LARGEST).earliest("cluster_name").cluster_name
-        ana = person("ana", "operator", "approver")
+        ana = person("ana", "operator", "approver", "cluster-administrator")
         found = sample_pages(cluster=cluster, placement=LARGEST, by=ana, now=NOW)
         for _ in range(ROUNDS):
             _work()
@@ -117,7 +117,7 @@ def _narrowed(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def operator() -> Client:
-    """Return the browser of `ana`, who operates and approves."""
+    """Return the browser of `ana`, who operates, approves and administers clusters."""
     client = Client()
     client.force_login(User.objects.get(username="ana"))
     return client
