@@ -38,6 +38,11 @@ def unavailable_words(code: str) -> str:
     return _UNAVAILABLE.get(code, code.replace("-", " ").capitalize())
 
 
+def with_reason(code: str, message: str) -> str:
+    """Return the message of a cluster, after the reason why the last call got no answer."""
+    return ": ".join(filter(None, (unavailable_words(code), message)))
+
+
 _TAKE_OVER = "Remove the object on the cluster, or allow the takeover in the apply strategy."
 _DRIFTED = "whenToApply is IfNotDrifted: undo the change on the cluster, or set whenToApply to Always."
 _HINTS = {

@@ -156,6 +156,11 @@ class RolloutStrategy(ManifestModel):
     apply_strategy: ApplyStrategy = Field(default_factory=ApplyStrategy)
     delete_strategy: DeleteStrategy = Field(default_factory=DeleteStrategy)
 
+    @property
+    def abandons(self) -> bool:
+        """Return whether the resources stay on the clusters when the placement is deleted."""
+        return self.delete_strategy.propagation_policy is PropagationPolicy.ABANDON
+
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """A staged placement has no rolling update (lifecycle B.1.4)."""

@@ -38,10 +38,8 @@ _FACETS = {DifferenceType.DRIFT: "Drift", DifferenceType.DIFF: "Reported or befo
 def drift(request: HttpRequest, name: str) -> HttpResponse:
     """List the objects of a placement that differ on some cluster."""
     placement = get_object_or_404(Placement, name=name)
-    found_by = word_from(request, "type", DifferenceType)
-    wanted = DifferenceFilter(
-        *(request.GET.get(key, "").strip() for key in ("cluster", "kind", "path")), type=found_by
-    )
+    cluster, kind, path = (request.GET.get(key, "").strip() for key in ("cluster", "kind", "path"))
+    wanted = DifferenceFilter(cluster, kind, path, word_from(request, "type", DifferenceType))
     try:
         rows, after = differences_page(placement, wanted, size=PAGE_SIZE, after=request.GET.get("after", ""))
     except BadCursorError:
