@@ -52,6 +52,9 @@ SAMPLES = {
     "placement-reschedule": "/placements/{placement}/reschedule/",
     "placement-history": "/placements/{placement}/history/",
     "comparison": "/placements/{placement}/compare/p0..p1/",
+    "placement-drift": "/placements/{placement}/drift/",
+    "placement-cluster": "/placements/{placement}/clusters/{selected}/",
+    "placement-reapply": "/placements/{placement}/reapply/{cluster}/",
     "placement-plan": "/placements/{placement}/plan/",
     "placement-pause": "/placements/{placement}/pause/",
     "placement-resume": "/placements/{placement}/resume/",
@@ -120,6 +123,7 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
     things = {
         "cluster": cluster,
         "placement": placement,
+        "selected": row.bindings.earliest("cluster_name").cluster_name,
         "decision": decision.record.decision_id,
         "resource": resource_url(Resource.objects.earliest("pk")),
         "draft": draft.pk,
