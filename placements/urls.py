@@ -7,6 +7,7 @@ from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.web import (
     activity,
     cluster_edit,
+    cluster_objects,
     clusters,
     connections,
     dashboard,
@@ -102,6 +103,12 @@ urlpatterns = [
     path("placements/<str:name>/compare/", history.choose, name="comparison-select"),
     path(
         "placements/<str:name>/compare/<slug:before>..<slug:after>/", history.compare_two, name="comparison"
+    ),
+    path("placements/<str:name>/drift/", cluster_objects.drift, name="placement-drift"),
+    path(
+        "placements/<str:name>/clusters/<str:cluster>/",
+        cluster_objects.placement_cluster,
+        name="placement-cluster",
     ),
     path("placements/<str:name>/plan/", rollouts.plan, name="placement-plan"),
     *rollout_actions("placements/<str:name>/", RolloutKind.ROLLING, "placement"),

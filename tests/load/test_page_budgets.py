@@ -86,6 +86,8 @@ def pages(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) ->
     with django_db_blocker.unblock(), transaction.atomic():
         load_demo(5000, by=None, now=NOW)
         MemberCluster.objects.filter(connection={}).update(connection=AT_ONCE)
+        slow = MemberCluster.objects.filter(name__regex="[abc]$", connection=AT_ONCE)
+        slow.update(connection={**AT_ONCE, "readySeconds": 3600})
         save_placement(_narrowed(LARGEST), by=None, now=NOW)
         run_due()
         cluster = Binding.objects.filter(placement__name=LARGEST).earliest("cluster_name").cluster_name
