@@ -69,7 +69,7 @@ class ObjectState(StrEnum):
     FAILED = "Failed"
     REMOVING = "Removing"
     UNKNOWN = "Unknown"
-    """The cluster reports more failed objects than the hub stores."""
+    """It is not part of the version, or the cluster reports more failed objects than the hub stores."""
 
     @property
     def words(self) -> str:
@@ -174,12 +174,14 @@ def cluster_objects(
     is_nothing_sent: bool = False,
     most_failed: int = 100,
 ) -> Iterator[ClusterObject]:
-    """Yield the objects of a version on a cluster in the order of applying, then failed ones beyond it.
+    """Yield the objects of a version on a cluster in the order of applying.
+
+    Objects beyond the version are listed where they failed or differ.
 
     `is_nothing_sent`: the version was not sent at all, as an override failed or the call was rejected.
     """
     faults = {(one.group, one.kind, one.namespace, one.name): one for one in failed}
-    found: dict[tuple[str, ...], list[Difference]] = {}
+    found: dict[tuple[str, str, str, str], list[Difference]] = {}
     for each in differences:
         found.setdefault((each.group, each.kind, each.namespace, each.name), []).append(each)
     usual = ObjectState.PENDING if phase in EMPTY or is_nothing_sent else _BY_PHASE[Phase(phase)]
@@ -187,13 +189,16 @@ def cluster_objects(
         usual = ObjectState.COMPARED
     elif len(failed) >= most_failed:
         usual = ObjectState.UNKNOWN
-    versions = {key: one.version for key, one in faults.items()}
+    versions = {key: several[0].version for key, several in found.items()}
+    versions |= {key: one.version for key, one in faults.items()}
+    sent = set()
     for api_version, kind, namespace, name in identities:
         group, _, version = api_version.rpartition("/")
         versions[group, kind, namespace, name] = version
+        sent.add((group, kind, namespace, name))
     for key in sorted(versions, key=lambda one: (wave_of(one[0], one[1]), one)):
         fault, (group, kind, namespace, name) = faults.get(key), key
-        state = usual
+        state = usual if key in sent else ObjectState.UNKNOWN
         if fault:
             state = ObjectState.NOT_AVAILABLE if fault.code == _NOT_READY else ObjectState.FAILED
         reason, message = (fault.code, fault.message) if fault else ("", "")

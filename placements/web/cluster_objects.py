@@ -30,7 +30,7 @@ _STATES = {
     ObjectState.UNKNOWN: "stale",
 }
 _OBJECTS_SHOWN = 200
-_FACETS = {DifferenceType.DRIFT: "Drift", DifferenceType.DIFF: "Reported or before a takeover"}
+_FACETS = {DifferenceType.DRIFT: "Drift", DifferenceType.DIFF: "Difference"}
 
 
 @for_readers

@@ -1,0 +1,90 @@
+"""Pages of the objects of a placement on its clusters: states, drift, applying again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from placements.engine.rollout.state import Phase
+from placements.models import Binding, Placement
+from tests.rows import NOW
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
+
+Fetch = Callable[[Client, str], str]
+PAGE = "/placements/web/clusters/nimblefox/"
+FAULT = {
+    "group": "",
+    "version": "v1",
+    "kind": "Namespace",
+    "namespace": "",
+    "name": "shop",
+    "code": "NotTakenOver",
+    "message": "exists on the cluster",
+}
+
+
+def drift(**more: Any) -> dict[str, Any]:
+    """Make a row of differences as a binding has it."""
+    times = {"observed": NOW.isoformat(), "since": NOW.isoformat()}
+    identity = {"group": "", "version": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "settings"}
+    found = {"generation": 3, "fields": [["/data/color", '"green"', ""]]}
+    return {**identity, **times, **found, "isDegraded": False, "isTruncated": False, **more}
+
+
+def store(**columns: Any) -> None:
+    """Write what a call to the cluster would have found."""
+    snapshot = Placement.objects.get(name="web").resource_snapshots.latest("number")
+    columns = {"resource_snapshot": snapshot, "state": "Bound", "phase": Phase.AVAILABLE, **columns}
+    Binding.objects.filter(cluster_name="nimblefox").update(**columns)
+
+
+def test_failed_object_shows_the_message_and_a_hint(viewer: Client, text_of: Fetch) -> None:
+    store(phase=Phase.FAILED, failure="refused", failed_objects=[FAULT])
+    page = text_of(viewer, PAGE)
+    assert "NotTakenOver" in page
+    assert "exists on the cluster" in page
+    assert "whenToTakeOver is Never" in page
+
+
+def test_drift_shows_member_and_hub(viewer: Client, text_of: Fetch) -> None:
+    store(drifted_objects=[drift()], contested_since=NOW)
+    page = text_of(viewer, PAGE)
+    assert "/data/color" in page
+    assert "&quot;green&quot;" in page
+    assert "not set" in page
+    assert "Contested since" in page
+    assert "Drifted" in text_of(viewer, "/placements/web/")
+
+
+def test_missing_answer_is_named_in_words(viewer: Client, text_of: Fetch) -> None:
+    store(unavailable_code="http-429", message="slow down")
+    assert "Too many requests (HTTP 429)" in text_of(viewer, PAGE)
+
+
+def test_drift_page_filters(viewer: Client, text_of: Fetch) -> None:
+    store(drifted_objects=[drift()], diffed_objects=[drift(name="other", generation=None)])
+    address = "/placements/web/drift/"
+    everything = text_of(viewer, address)
+    assert "shop/settings" in everything
+    assert "shop/other" in everything
+    assert "Missing" in everything
+    assert "shop/other" not in text_of(viewer, f"{address}?type=Drift")
+    assert "No drifted objects match" in text_of(viewer, f"{address}?path=/data/size")
+    assert "Unsupported value" in text_of(viewer, f"{address}?type=all")
+    assert "shop/settings" in text_of(viewer, f"{address}?after=x")
+
+
+def test_objects_are_applied_again_after_a_confirmation(
+    operator: Client, viewer: Client, text_of: Fetch
+) -> None:
+    store()
+    address = "/placements/web/reapply/nimblefox/"
+    assert "Apply web again on nimblefox?" in text_of(operator, address)
+    assert viewer.post(address).status_code == 403
+    assert operator.post(address).headers["Location"] == PAGE
+    assert Binding.objects.get(cluster_name="nimblefox").phase == Phase.APPLYING
+    refused = operator.post("/placements/web/reapply/moon/")
+    assert refused.status_code == 409
+    assert "nimblefox" in refused.content.decode()
