@@ -205,7 +205,7 @@ def webhook_down(world: FaultWorld) -> Cure:
 class Refusing(BaseHTTPRequestHandler):
     """Refuses every object, and quotes all of it."""
 
-    def do_POST(self) -> None:  # noqa: N802 -- the name is that of the base class
+    def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         request = review["request"]
         data = (request.get("object") or {}).get("data")
@@ -218,7 +218,7 @@ class Refusing(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *_: object) -> None:
         pass
 
 
@@ -264,4 +264,8 @@ def object_ends_never(world: FaultWorld) -> Cure:
     path = f"{CONFIG_MAPS}/settings"
     world.two.merge(path, {"metadata": {"finalizers": ["example.com/never"]}})
     world.two.delete(path)
-    return lambda: world.two.merge(path, {"metadata": {"finalizers": None}}) and None
+
+    def cure() -> None:
+        world.two.merge(path, {"metadata": {"finalizers": None}})
+
+    return cure
