@@ -175,7 +175,7 @@ def test_released_objects_stay_without_our_metadata_and_can_be_taken_over(
         hub.version("v1", hub.namespace_manifest(), hub.config_map("a", x="1"), hub.deployment("web"))
     )
 
-    assert driver.release("web")
+    assert repeat(lambda: driver.release("web"))  # the controller may change the Deployment meanwhile
     assert driver.release("web") is False
 
     left = hub.admin.get(hub.path("configmaps", "a"))
