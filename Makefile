@@ -20,7 +20,7 @@ test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests aga
 test-all: test ## `make test`, then what it leaves out: more of the browser, real clusters, tests that compare times
 	@.ci/test-on-servers "not servers"
 	@HYPOTHESIS_PROFILE=full .ci/suite -m "(nightly or hypothesis) and not kubernetes"
-	@.ci/test-on-kubernetes
+	@.ci/test-on-kubernetes -m kubernetes
 	@$(BIN)/python -m pytest -m timing
 
 test-kubernetes: $(STAMP) ## the tests on real Kubernetes clusters

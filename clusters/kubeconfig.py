@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
@@ -20,6 +21,7 @@ from fleetui.apimachinery.model import quote_value
 
 LARGEST_KUBECONFIG = 256 * 1024
 LONGEST_TOKEN = 16 * 1024
+EXPIRY_WARNING = timedelta(days=14)
 TOKEN, CERTIFICATE = "token", "certificate"
 _INSECURE_REFUSED = (
     "TLS verification cannot be turned off here; give the CA certificate, "
@@ -155,6 +157,30 @@ def facts_of(secret: Secret) -> SecretFacts:
         claimed[:250] if isinstance(claimed, str) and claimed.isprintable() else "",
         _moment(claims.get("iat")),
         _moment(claims.get("exp")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFacts:
+    """A CA certificate as it is shown; the fingerprint is SHA-256, as openssl prints it."""
+
+    subject: str
+    fingerprint: str
+    expires_at: datetime
+    is_expiring: bool
+
+
+def ca_facts(pem: str, *, now: datetime) -> tuple[CertificateFacts, ...]:
+    """Return the certificates of a CA that was checked; `is_expiring`: within 14 days, or already."""
+    certificates = x509.load_pem_x509_certificates(pem.encode()) if pem else []
+    return tuple(
+        CertificateFacts(
+            one.subject.rfc4514_string(),
+            one.fingerprint(hashes.SHA256()).hex(":").upper(),
+            one.not_valid_after_utc,
+            one.not_valid_after_utc - now <= EXPIRY_WARNING,
+        )
+        for one in certificates
     )
 
 

@@ -69,7 +69,8 @@ class MemberCluster(models.Model):
     empty when the cluster may be picked. Without a driver the cluster is not observed, so its report is
     judged as of the import (`as_of`); a cluster that never reported and need not is eligible.
     `uid` is that of this row alone: a cluster that joins again has another one.
-    `unanswered_since` is when the first of the observations failed that were not answered since.
+    `unanswered_since` is when the first of the observations failed that were not answered since;
+    `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8).
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME, unique=True)
@@ -95,6 +96,7 @@ class MemberCluster(models.Model):
     healthy_since = models.DateTimeField(null=True, blank=True)
     observe_at = models.DateTimeField(null=True, blank=True)
     unanswered_since = models.DateTimeField(null=True, blank=True)
+    unanswered_code = models.CharField(max_length=30, blank=True)
     inventory_at = models.DateTimeField(null=True, blank=True)
 
     verdict = models.CharField(max_length=20, blank=True)

@@ -6,7 +6,7 @@ connections of clusters; a superuser may do everything.
 
 from collections.abc import Callable, Collection
 from enum import StrEnum
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
@@ -76,15 +76,15 @@ def for_readers(view: View) -> View:
     return checked
 
 
-def _for_role(role: Role, action: str) -> Callable[[View], View]:
-    """Require a role; `action` ends the sentence "You don't have permission to …"."""
+def for_roles(*roles: Role, action: str) -> Callable[[View], View]:
+    """Require one of these roles; `action` ends the sentence "You don't have permission to …"."""
 
     def decorated(view: View) -> View:
         @for_readers
         @wraps(view)
         def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if not _has_one_of(request.user, (role,)):
-                context = {"action": action, "role": str(role)}
+            if not _has_one_of(request.user, roles):
+                context = {"action": action, "role": " or ".join(roles)}
                 return render(request, "not_allowed.html", context, status=403)
             return view(request, *args, **kwargs)
 
@@ -93,6 +93,13 @@ def _for_role(role: Role, action: str) -> Callable[[View], View]:
     return decorated
 
 
-for_operators = partial(_for_role, Role.OPERATOR)
-for_approvers = partial(_for_role, Role.APPROVER)
-for_cluster_administrators = partial(_for_role, Role.CLUSTER_ADMINISTRATOR)
+def for_operators(action: str) -> Callable[[View], View]:
+    return for_roles(Role.OPERATOR, action=action)
+
+
+def for_approvers(action: str) -> Callable[[View], View]:
+    return for_roles(Role.APPROVER, action=action)
+
+
+def for_cluster_administrators(action: str) -> Callable[[View], View]:
+    return for_roles(Role.CLUSTER_ADMINISTRATOR, action=action)

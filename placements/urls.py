@@ -7,7 +7,9 @@ from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.web import (
     activity,
     cluster_edit,
+    cluster_objects,
     clusters,
+    connections,
     dashboard,
     decisions,
     drains,
@@ -60,6 +62,8 @@ urlpatterns = [
     path("demo/remove/", help.remove, name="demo-remove"),
     # /clusters/
     path("clusters/", clusters.clusters, name="clusters"),
+    path("clusters/new/", connections.add_cluster, name="cluster-new"),
+    path("clusters/new/prepare/", connections.prepare_cluster, name="cluster-prepare"),
     path("clusters/import/", cluster_edit.import_clusters, name="cluster-import"),
     path("clusters/<str:name>/", clusters.cluster, name="cluster"),
     path("clusters/<str:name>/edit/", cluster_edit.edit_cluster, name="cluster-edit"),
@@ -75,6 +79,17 @@ urlpatterns = [
     path("clusters/<str:name>/inject-fault/", fault_injection.inject_fault, name="cluster-inject-fault"),
     path("clusters/<str:name>/rehearse/", RedirectView.as_view(pattern_name="web:cluster-inject-fault")),
     path("clusters/<str:name>/drain/", drains.drain_cluster, name="cluster-drain"),
+    path("clusters/<str:name>/connection/", connections.connection, name="cluster-connection"),
+    path("clusters/<str:name>/connection/edit/", connections.edit_connection, name="cluster-connection-edit"),
+    path("clusters/<str:name>/connection/check/", connections.check_cluster, name="cluster-connection-check"),
+    path(
+        "clusters/<str:name>/connection/renew/", connections.renew_connection, name="cluster-connection-renew"
+    ),
+    path(
+        "clusters/<str:name>/connection/remove/",
+        connections.disconnect_cluster,
+        name="cluster-connection-remove",
+    ),
     path("topology/", clusters.topology, name="topology"),
     # /placements/
     path("placements/", placements.placements, name="placements"),
@@ -88,6 +103,12 @@ urlpatterns = [
     path("placements/<str:name>/compare/", history.choose, name="comparison-select"),
     path(
         "placements/<str:name>/compare/<slug:before>..<slug:after>/", history.compare_two, name="comparison"
+    ),
+    path("placements/<str:name>/drift/", cluster_objects.drift, name="placement-drift"),
+    path(
+        "placements/<str:name>/clusters/<str:cluster>/",
+        cluster_objects.placement_cluster,
+        name="placement-cluster",
     ),
     path("placements/<str:name>/plan/", rollouts.plan, name="placement-plan"),
     *rollout_actions("placements/<str:name>/", RolloutKind.ROLLING, "placement"),

@@ -3,10 +3,14 @@
 A page without a sample here fails the first test of `tests/browser/test_accessibility.py`.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
 
+from clusters.drivers.registry import KUBERNETES
+from clusters.models import ClusterCredential, MemberCluster
+from clusters.operations.connection import new_member
+from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.models import Decision, Placement, Resource
@@ -16,6 +20,7 @@ from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
 from placements.web.events import resource_url
+from tests.clusters.kubernetes.certificates import authority
 from tests.rows import decided
 from tests.services.rollouts.staged import staged_spec, strategy_document
 
@@ -27,6 +32,8 @@ SAMPLES = {
     "help": "/help/semantics/",
     "demo-remove": "/demo/remove/",
     "clusters": "/clusters/",
+    "cluster-new": "/clusters/new/",
+    "cluster-prepare": "/clusters/new/prepare/",
     "cluster-import": "/clusters/import/",
     "cluster": "/clusters/{cluster}/",
     "cluster-edit": "/clusters/{cluster}/edit/",
@@ -34,6 +41,9 @@ SAMPLES = {
     "cluster-uncordon": "/clusters/{cluster}/uncordon/",
     "cluster-leave": "/clusters/{cluster}/leave/",
     "cluster-inject-fault": "/clusters/{cluster}/inject-fault/",
+    "cluster-connection": "/clusters/connected/connection/",
+    "cluster-connection-edit": "/clusters/connected/connection/edit/?source=fields",
+    "cluster-connection-remove": "/clusters/connected/connection/remove/",
     "placements": "/placements/",
     "placement-new": "/placements/new/",
     "placement": "/placements/{placement}/",
@@ -42,6 +52,9 @@ SAMPLES = {
     "placement-reschedule": "/placements/{placement}/reschedule/",
     "placement-history": "/placements/{placement}/history/",
     "comparison": "/placements/{placement}/compare/p0..p1/",
+    "placement-drift": "/placements/{placement}/drift/",
+    "placement-cluster": "/placements/{placement}/clusters/{selected}/",
+    "placement-reapply": "/placements/{placement}/reapply/{cluster}/",
     "placement-plan": "/placements/{placement}/plan/",
     "placement-pause": "/placements/{placement}/pause/",
     "placement-resume": "/placements/{placement}/resume/",
@@ -89,7 +102,7 @@ NO_PAGE = {
         "rows-set",
         "keys-set",
     ),
-    *("draft-discard", "draft-rebase"),
+    *("draft-discard", "draft-rebase", "cluster-connection-check", "cluster-connection-renew"),
 }
 """Addresses that show nothing of their own: they redirect, or hand out a file."""
 
@@ -97,8 +110,9 @@ NO_PAGE = {
 def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> dict[str, str]:
     """Return the address of each page, on a decided demo that begins to be carried out.
 
-    `by` is an operator and approver, and has a draft.
+    `by` is an operator, approver and cluster administrator, and has a draft.
     """
+    _connect_cluster(now=now)
     _begin_staged_run(by=by, now=now)
     while sync_due_rollouts(now=now):
         pass
@@ -109,6 +123,7 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
     things = {
         "cluster": cluster,
         "placement": placement,
+        "selected": row.bindings.earliest("cluster_name").cluster_name,
         "decision": decision.record.decision_id,
         "resource": resource_url(Resource.objects.earliest("pk")),
         "draft": draft.pk,
@@ -116,6 +131,25 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
         "event": Event.objects.latest("pk").pk,
     }
     return {name: address.format(**things) for name, address in SAMPLES.items()}
+
+
+def _connect_cluster(*, now: datetime) -> None:
+    """Add the Kubernetes cluster `connected`, which has rejected its token."""
+    connection = {"server": "https://10.0.0.1:6443", "ca": authority().pem}
+    document = new_member("connected")
+    upsert_clusters([ClusterSpec(document, driver=KUBERNETES, connection=connection)], by=None, now=now)
+    row = MemberCluster.objects.get(name="connected")
+    ClusterCredential.objects.create(
+        cluster=row,
+        ciphertext="not readable",
+        kind="token",
+        subject="system:serviceaccount:fleetui-system:fleetui",
+        fingerprint="0123456789abcdef",
+        expires_at=now + timedelta(days=5),
+        set_by="ana",
+        set_at=now,
+        unauthorized_since=now,
+    )
 
 
 def _begin_staged_run(*, by: User, now: datetime) -> None:

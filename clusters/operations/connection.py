@@ -42,7 +42,7 @@ from clusters.kubernetes_drivers import address_rules, credential_of, open_clien
 from clusters.models import ClusterCredential, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError
-from clusters.operations.join import CLUSTER, ClusterSpec, upsert_clusters
+from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, upsert_clusters
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.yaml import load_documents
@@ -212,6 +212,8 @@ def set_connection(
     if cluster is None and not joins:
         raise UnknownClusterError(name)
     _refuse_unsuitable(cluster, joins=joins)
+    if cluster is None:
+        parse_cluster(new_member(name))
     parsed = parse_input(wanted, cluster=cluster, now=now)
     steps = check_connection(parsed, kinds=kinds)
     if not confirmed and not is_passed(steps):

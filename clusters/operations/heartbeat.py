@@ -75,9 +75,13 @@ def observe(*, now: datetime) -> ObservationResult:
     )
     while batch := list(islice(answers, _BATCH)):
         seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
-        unanswered = [pk for pk, answer in batch if isinstance(answer, DriverError)]
+        codes = {pk: getattr(answer, "code", "") for pk, answer in batch if isinstance(answer, DriverError)}
+        unanswered = list(codes)
         _write_observations([(rows[pk], answer) for pk, answer in seen.items()], now=now)
         _claimed(now).filter(pk__in=unanswered, unanswered_since=None).update(unanswered_since=now)
+        for code in sorted(set(codes.values())):
+            pks = [pk for pk in unanswered if codes[pk] == code]
+            _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(unanswered_code=code)
         _reschedule(unanswered, at=now + timedelta(seconds=USUAL_PERIOD), now=now)
         _reschedule([pk for pk, answer in batch if isinstance(answer, NotCalled)], at=now, now=now)
         observed, silent = observed + len(seen), silent + len(unanswered)
@@ -214,7 +218,7 @@ def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, no
     for period, pks in periods.items():
         next_observation = now + timedelta(seconds=period)
         _claimed(now).filter(pk__in=pks).update(
-            heartbeat_at=now, observe_at=next_observation, unanswered_since=None
+            heartbeat_at=now, observe_at=next_observation, unanswered_since=None, unanswered_code=""
         )
 
 

@@ -18,8 +18,11 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from clusters.drivers.registry import SIMULATED
+from clusters.credentials import public_facts
+from clusters.drivers.kubernetes.properties import ENTRYPOINT
+from clusters.drivers.registry import KUBERNETES, SIMULATED
 from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, groups_of, label_keys
+from clusters.kubernetes_drivers import credential_of
 from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterLabel, ClusterTaint, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, put_cluster
@@ -28,6 +31,7 @@ from fleetui.apimachinery.errors import InvalidManifest, split_path
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict, check_revision
+from fleetui.permissions import may_administer_clusters
 from placements.admin.base import NONE, RoleAdmin, age, badge, block, chips, shown, table
 from placements.admin.cluster_actions import ACTIONS, action_urls, admin_action
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
@@ -269,7 +273,7 @@ class MemberClusterAdmin(RoleAdmin):
     actions = [admin_action(one) for one in ACTIONS.values()]
     readonly_fields = (
         *("page", "state", "heartbeat", "placements_here", "demo", "label_chips", "taint_list"),
-        *("driver_name", "identity", "property_table", "manifest"),
+        *("driver_name", "identity", "property_table", "manifest", "credential_table"),
     )
 
     def get_urls(self) -> list[Any]:
@@ -283,6 +287,15 @@ class MemberClusterAdmin(RoleAdmin):
         counts = here.order_by().values("cluster_name").annotate(count=Count("pk")).values("count")
         rows: QuerySet[MemberCluster] = super().get_queryset(request)
         return rows.annotate(bindings_count=Coalesce(Subquery(counts, output_field=IntegerField()), 0))
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> MemberCluster | None:
+        """Return a cluster; its address is for cluster administrators only."""
+        found: MemberCluster | None = super().get_object(request, object_id, from_field)
+        if found and not may_administer_clusters(request.user):
+            found.properties.pop(ENTRYPOINT, None)
+        return found
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -306,9 +319,12 @@ class MemberClusterAdmin(RoleAdmin):
             return ((None, {"fields": ("name", "driver")}), ("Member agent", {"fields": agent}))
         may_change = self.has_change_permission(request, obj)
         overview = ("page", ("state", "heartbeat"), ("driver_name", "placements_here", "demo"))
+        is_shown = obj.driver == KUBERNETES and may_administer_clusters(request.user)
+        connection = [("Connection", {"fields": ("credential_table",)})] if is_shown else []
         return (
             (None, {"fields": (*overview, "label_chips", "taint_list")}),
             ("Member agent", {"fields": agent if may_change else ("identity",)}),
+            *connection,
             ("Reported", {"fields": ("property_table",)}),
             ("Manifest", {"fields": ("manifest",), "classes": ("collapse",)}),
         )
@@ -376,6 +392,14 @@ class MemberClusterAdmin(RoleAdmin):
         why = words.get(cluster.verdict, cluster.verdict_reason)
         joining = cluster.membership == Membership.JOINING
         return badge("off", "Joining", why) if joining else badge("bad", "Not ready", why)
+
+    @admin.display(description="credentials")
+    def credential_table(self, cluster: MemberCluster) -> SafeString:
+        """Show what may be shown of the credentials; they are set on the page of the connection."""
+        facts = public_facts(credential_of(cluster)) or {}
+        rows = table({name: NONE if value is None else value for name, value in facts.items()})
+        url = reverse("web:cluster-connection", args=[cluster.name])
+        return format_html('{} <a href="{}">Connection in the console</a>', rows, url)
 
     @admin.display(description="labels")
     def label_chips(self, cluster: MemberCluster) -> SafeString | str:

@@ -9,6 +9,7 @@ from clusters.fleet import EligibilityKind
 from clusters.operations.connection import FAILED_CHECK
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.outcome import Outcome
+from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
 from placements.models import Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
@@ -109,6 +110,15 @@ PlacementQuery = _query(
     semantics=_one_of(Semantics),
     cluster=_text(help_text="A cluster that has the placement."),
     order=_one_of(PLACEMENT_ORDERS, default="name"),
+)
+DriftQuery = _query(
+    PageQuery,
+    cluster=_text(help_text="The name of a cluster."),
+    kind=_text(help_text="The kind of the objects."),
+    path=_text(help_text="A JSON pointer, such as `/spec/replicas`: this field, or one below or above it."),
+    type=_one_of(
+        DifferenceType, help_text="`Drift`: changed after the apply; `Diff`: before a takeover, or reported."
+    ),
 )
 ResourceQuery = _query(
     PageQuery,

@@ -8,10 +8,18 @@ from django.shortcuts import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, Params, Rows, actor, listed, query_params
-from placements.api.filters import PartQuery, PlacementQuery, PutPlacementQuery
+from placements.api.base import BaseViewSet, Params, Rows, actor, listed, page_response, query_params
+from placements.api.cluster_objects import ClusterObjectSerializer, DifferenceSerializer, ReapplySerializer
+from placements.api.filters import (
+    DriftQuery,
+    NumberedPageQuery,
+    PartQuery,
+    PlacementQuery,
+    PutPlacementQuery,
+)
+from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
-from placements.api.schema import documented, documented_put, operation
+from placements.api.schema import documented, documented_put, operation, page_serializer
 from placements.api.serializers import (
     BindingSerializer,
     DecisionRowSerializer,
@@ -21,6 +29,7 @@ from placements.api.serializers import (
     ResourceSnapshotRowSerializer,
     ResourceSnapshotSerializer,
 )
+from placements.explain.cluster_objects import DifferenceType
 from placements.models import Placement
 from placements.services.filters import (
     PlacementFilter,
@@ -33,6 +42,8 @@ from placements.services.filters import (
 from placements.services.health import healths_of
 from placements.services.placements import delete_placement, save_placement
 from placements.services.results import UnknownPlacementError, get_placement
+from placements.services.rollouts.cluster_objects import DifferenceFilter, differences_page, objects_on
+from placements.services.rollouts.operations import reapply
 from placements.services.status import status_of
 
 
@@ -87,6 +98,48 @@ class PlacementViewSet(BaseViewSet):
     def bindings(self, params: Params, name: str) -> Rows:
         """List the bindings of a placement, by cluster."""
         return bindings_of(self.get_object())
+
+    @operation(
+        "list_binding_objects",
+        page_serializer(ClusterObjectSerializer),
+        query=NumberedPageQuery,
+        path="bindings/<named:cluster>/objects",
+    )
+    def binding_objects(self, request: Request, name: str, cluster: str) -> Response:
+        """List the objects of a placement on a cluster, in the order of applying."""
+        params = query_params(request, NumberedPageQuery)
+        rows = bindings_of(get_placement(name)).select_related("resource_snapshot")
+        found = objects_on(get_object_or_404(rows, cluster_name=cluster))
+        last = params["after"] + params["limit"]
+        items = ClusterObjectSerializer(found[params["after"] : last], many=True).data
+        return page_response(request, items, last if last < len(found) else None)
+
+    @operation("list_drifts", page_serializer(DifferenceSerializer), query=DriftQuery)
+    def drifts(self, request: Request, name: str) -> Response:
+        """List the objects that differ from the hub, by cluster."""
+        params = query_params(request, DriftQuery)
+        chosen = DifferenceType(params["type"]) if "type" in params else None
+        wanted = DifferenceFilter(params["cluster"], params["kind"], params["path"], chosen)
+        found, after = differences_page(
+            get_placement(name), wanted, size=params["limit"], after=params.get("after", "")
+        )
+        return page_response(request, DifferenceSerializer(found, many=True).data, after)
+
+    @operation(
+        "reapply_placement",
+        ReapplySerializer,
+        method="post",
+        status=202,
+        body=ReapplySerializer,
+        problems=(409,),
+    )
+    def reapply(self, request: Request, name: str) -> Response:
+        """Apply the same version again on some clusters.
+
+        Budgets of the rollout are not used: the version does not change.
+        """
+        clusters = parse_body(request, ReapplySerializer)["clusters"]
+        return Response({"clusters": reapply(name, clusters, **actor(request))}, status=202)
 
     @listed("list_placement_decisions", DecisionRowSerializer, order="-id", unique="id")
     def decisions(self, params: Params, name: str) -> Rows:

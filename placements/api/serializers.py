@@ -346,14 +346,32 @@ class BindingSerializer(RowSerializer):
     failed_objects = AnyValue(help_text="The objects that were rejected, or are not available yet.")
     failed_override = AnyValue(allow_null=True, help_text="The override that did not apply, with its path.")
     message = serializers.CharField(allow_blank=True)
+    unavailable_code = serializers.CharField(
+        allow_blank=True, help_text="Why the last call got no answer, such as `timeout`; empty if it did."
+    )
+    is_busy = serializers.SerializerMethodField(help_text="Whether an apply needs several calls.")
+    objects_done = number(
+        "objects_done", allow_null=True, read_only=True, help_text="Objects finished; null when not busy."
+    )
+    contested_since = serializers.DateTimeField(
+        allow_null=True, read_only=True, help_text="Since when others change the same objects repeatedly."
+    )
+    drifts = serializers.SerializerMethodField(help_text="The number of objects that have drifted.")
 
     class Meta:
         model = Binding
         fields = (
             *("placement", "cluster", "state", "previous_state", "policy_snapshot", "resource_snapshot"),
             *("decision", "topology_spread_score", "affinity_score", "picked_at", "phase", "failure"),
-            *("failed_objects", "failed_override", "message"),
+            *("failed_objects", "failed_override", "message", "unavailable_code", "is_busy", "objects_done"),
+            *("contested_since", "drifts"),
         )
+
+    def get_is_busy(self, row: Binding) -> bool:
+        return row.objects_done is not None
+
+    def get_drifts(self, row: Binding) -> int:
+        return len(row.drifted_objects)
 
 
 class PolicySnapshotSerializer(RowSerializer):

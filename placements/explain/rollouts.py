@@ -39,13 +39,15 @@ PHASE_MESSAGES = {
 }
 UP_TO_DATE = "all clusters are up to date"
 REMOVED = "removed from all clusters"
+RELEASED = "released on all clusters; the resources stay there"
 
 
 def finished_reason(state: RolloutState) -> str:
     """Return how a rollout ended that had nothing more to do: complete, or which clusters are missing."""
     if state.deletion:
         holding = sum(one.has_resources for one in state.clusters)
-        return f"{counted(holding, 'cluster')} may still hold resources" if holding else REMOVED
+        complete = RELEASED if state.deletion.abandons else REMOVED
+        return f"{counted(holding, 'cluster')} may still hold resources" if holding else complete
     selected = [one for one in state.clusters if one.wanted is not None]
     available = sum(map(state.is_available, selected))
     required = max(state.number_required, len(selected))

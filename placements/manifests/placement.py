@@ -150,6 +150,10 @@ def _has_own_selectors(raw: Raw) -> bool:
 SEMANTICS_ANNOTATION = "fleetui.io/semantics"
 APPROVER_DIFFERS_ANNOTATION = "fleetui.io/approver-differs"
 MOST_SELECTORS = 100
+APPLY_STRATEGY = ".strategy.applyStrategy"
+_NO_APPLY_STRATEGY = (
+    "other than the defaults: acts on clusters with the driver kubernetes; no effect on simulated ones"
+)
 _STORED = "stored, but has no effect yet"
 
 
@@ -379,8 +383,8 @@ def spec_caveats(spec: PlacementSpec, *, path: str = "spec") -> tuple[ManifestWa
         message = "0: a replacement starts only after a removal"
         caveats.append(ManifestWarning("zero-max-surge", place, message))
     if strategy.apply_strategy != ApplyStrategy():
-        message = f"other than the defaults: {_STORED}"
-        caveats.append(ManifestWarning("not-acted-on-yet", f"{path}.strategy.applyStrategy", message))
+        place = f"{path}{APPLY_STRATEGY}"
+        caveats.append(ManifestWarning("not-acted-on-yet", place, _NO_APPLY_STRATEGY))
     if spec.status_reporting_scope is StatusReportingScope.NAMESPACE_ACCESSIBLE:
         message = f"NamespaceAccessible: {_STORED}"
         caveats.append(ManifestWarning("not-acted-on-yet", f"{path}.statusReportingScope", message))

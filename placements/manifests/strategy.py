@@ -105,7 +105,7 @@ class ServerSideApplyConfig(ManifestModel):
 
 
 class ApplyStrategy(ManifestModel):
-    """How resources are written; no driver acts on anything but the defaults yet (lifecycle A.17)."""
+    """How resources are written; the driver `kubernetes` acts on it, the simulated one does not."""
 
     type: Annotated[ApplyType, one_of(ApplyType)] = ApplyType.CLIENT_SIDE_APPLY
     comparison_option: Annotated[ComparisonOption, one_of(ComparisonOption)] = (
@@ -130,10 +130,10 @@ class ApplyStrategy(ManifestModel):
         return raw
 
     def effective(self) -> "ApplyStrategy":
-        """Return the strategy as drivers carry it out: they act on no field yet, so the defaults.
+        """Return the strategy as the simulated driver carries it out: it acts on no field, so the defaults.
 
-        Versions of clusters are hashed from it. A field that no driver acts on must not change them, or its
-        edit would roll out to every cluster without any effect there.
+        Versions of clusters are hashed from it. A field that a driver does not act on must not change them,
+        or its edit would roll out without any effect; the versions of other clusters add the strategy itself.
         """
         return ApplyStrategy()
 
@@ -155,6 +155,11 @@ class RolloutStrategy(ManifestModel):
     rolling_update: RollingUpdate | None = None
     apply_strategy: ApplyStrategy = Field(default_factory=ApplyStrategy)
     delete_strategy: DeleteStrategy = Field(default_factory=DeleteStrategy)
+
+    @property
+    def abandons(self) -> bool:
+        """Return whether the resources stay on the clusters when the placement is deleted."""
+        return self.delete_strategy.propagation_policy is PropagationPolicy.ABANDON
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:

@@ -12,7 +12,9 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.fleet import Fleet
+from clusters.models import MemberCluster
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
@@ -28,6 +30,7 @@ from placements.explain.vocabulary import counted, joined
 from placements.manifests.binding import BindingState
 from placements.manifests.ocm import STRATEGY_ANNOTATION, annotated, annotation_path
 from placements.manifests.placement import (
+    APPLY_STRATEGY,
     ClusterResourcePlacement,
     OcmPlacement,
     StatusReportingScope,
@@ -36,7 +39,7 @@ from placements.manifests.placement import (
     placement_caveats,
 )
 from placements.manifests.policy import PlacementType, Toleration
-from placements.manifests.strategy import RollingUpdate, StrategyType
+from placements.manifests.strategy import ApplyStrategy, RollingUpdate, StrategyType
 from placements.models import Placement, PolicySnapshot
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
@@ -147,7 +150,18 @@ def save_placement(
 
 
 def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
-    return (*placement_caveats(manifest), *selection_of(manifest).caveats)
+    return (*manifest_warnings(manifest), *selection_of(manifest).caveats)
+
+
+def manifest_warnings(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
+    """Return the warnings of a manifest; of the apply strategy only while a cluster does not act on it."""
+    found = placement_caveats(manifest)
+    if manifest.spec.strategy.apply_strategy == ApplyStrategy():
+        return found
+    drivers = set(MemberCluster.objects.values_list("driver", flat=True).distinct())
+    if not drivers or not drivers.issubset(ACTING_DRIVERS):
+        return found
+    return tuple(one for one in found if not one.path.endswith(APPLY_STRATEGY))
 
 
 def _change(

@@ -36,7 +36,7 @@ from placements.manifests.staged_update import (
     parse_staged_run,
     parse_staged_strategy,
 )
-from placements.manifests.strategy import ApplyStrategy, PropagationPolicy, RollingUpdate, StrategyType
+from placements.manifests.strategy import ApplyStrategy, RollingUpdate, StrategyType
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot, StagedRun
 from placements.services.overrides.queries import Applying, applying_to, frozen_of
 from placements.services.snapshots import hash_of
@@ -123,6 +123,10 @@ class RolloutContext:
     def is_staged(self) -> bool:  # staged runs, not this rolling update, roll the placement out
         return self.manifest.spec.strategy.type is StrategyType.EXTERNAL
 
+    @property
+    def is_release(self) -> bool:  # the resources stay on the clusters, which no longer manage them
+        return self.state.deletion is not None and self.state.deletion.abandons
+
 
 @collector_paused()
 def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutContext:
@@ -157,9 +161,9 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
     suspension = Suspension.PAUSED if placement.paused_since else suspension
     deletion = None
     if placement.deleting_since is not None:
-        policy = manifest.spec.strategy.delete_strategy.propagation_policy
-        abandons = policy is PropagationPolicy.ABANDON
-        deletion = Deletion(placement.deleting_since, placement.deletion_number, abandons=abandons)
+        deletion = Deletion(
+            placement.deleting_since, placement.deletion_number, abandons=manifest.spec.strategy.abandons
+        )
     state = RolloutState(
         clusters,
         manifest.spec.policy,
@@ -203,6 +207,9 @@ def cluster_state(binding: BindingColumns, member: Member | None, version: str |
         is_in_fleet=member is not None and member.membership != Membership.LEAVING,
         phase_changed_at=binding.phase_changed_at,
         has_driver=member is None or member.driver in DRIVERS,
+        is_releasable=member is not None
+        and member.membership != Membership.LEAVING
+        and member.driver in ACTING_DRIVERS,
     )
 
 

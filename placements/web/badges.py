@@ -9,7 +9,7 @@ from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.health import HealthLevel, PlacementHealth
-from placements.explain.rollouts import REMOVED, UP_TO_DATE
+from placements.explain.rollouts import RELEASED, REMOVED, UP_TO_DATE
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
 from placements.models.rollouts import INITIALISING
 
@@ -98,7 +98,7 @@ def binding_state(binding: Binding, *, is_applied: bool) -> Badge:
 
 def run_state(run: Rollout, verdict: str | None) -> Badge:
     if run.state == Rollout.State.FINISHED:
-        is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED)
+        is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED)
         return Badge("ok", "Completed") if is_complete else Badge("attention", "Completed with issues")
     if run.state == Rollout.State.SUPERSEDED:
         return Badge("neutral", "Superseded")

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.filters import (
     ClusterFilter,
     ClusterFilterState,
@@ -29,8 +30,9 @@ from clusters.operations.fault_injection import not_ready_at
 from clusters.queries import manifest_of
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.permissions import for_readers
+from fleetui.permissions import for_readers, may_administer_clusters
 from placements.explain.charts.fleet import Grouped, topology_chart, value_words
+from placements.explain.connections import unreachable_words
 from placements.services.filters import bindings_on, events_matching, placements_on
 from placements.services.fleet.queries import (
     LABEL,
@@ -101,6 +103,7 @@ class ClusterListRow:
     placements: int
     stale: int
     values: list[str]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
     if request.GET.get("download") in FORMATS:
         return download(rows, request.GET["download"])
     ordered, column, order = in_order(rows, request.GET.get("sort", "name"))
-    page, keys = page_from(request, ordered, order=column), label_keys()
+    page, keys = page_from(request, ordered.select_related("credential"), order=column), label_keys()
     written = request.GET.get("columns", "").replace(",", " ").split()
     columns, states_counted = list(dict.fromkeys(written))[:_MOST_COLUMNS], counts_by_state()
     given = request.GET.get("sort", "")
@@ -189,7 +192,7 @@ def _facets(request: HttpRequest, wanted: ClusterFilter, keys: list[tuple[str, i
 
 def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterListRow]:
     names = [cluster.name for cluster in clusters]
-    placed, stale = placements_on(names), stale_on(names)
+    placed, stale, now = placements_on(names), stale_on(names), datetime.now(UTC)
     rows = []
     for cluster in clusters:
         is_cordoned = getattr(cluster, "how", "") == ClusterListState.CORDONED
@@ -205,6 +208,7 @@ def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterList
                 placed.get(cluster.name, 0),
                 stale.get(cluster.name, 0),
                 [values.get(key, "") for key in columns],
+                unreachable_words(cluster, now=now),
             )
         )
     return rows
@@ -229,8 +233,10 @@ def taint_text(written: dict[str, Any]) -> str:
 @require_safe
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
     """Show one cluster: what it is, what is placed on it, and which decision put it there."""
-    found = get_object_or_404(MemberCluster, name=name)
+    found = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
     is_cordoned, now = bool(cordoned_among([found])), datetime.now(UTC)
+    if not may_administer_clusters(request.user):  # addresses are for cluster administrators
+        found.properties.pop(ENTRYPOINT, None)
     here = bindings_on(name)
     bindings = list(here[:BINDINGS_SHOWN])
     healths = healths_named([one.placement.name for one in bindings], now=now)
@@ -240,6 +246,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "cluster": found,
         "state": badges.cluster_badge(found, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,
+        "reason": unreachable_words(found, now=now),
         "faults": fault_rows(found, now=now),
         "not_ready_at": not_ready_at(found, now=now),
         "now": now,

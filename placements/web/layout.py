@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST
 from clusters.drivers.registry import SIMULATED
 from clusters.models import MemberCluster
 from fleetui import __version__
-from fleetui.permissions import may_approve, may_operate, may_read
+from fleetui.permissions import may_administer_clusters, may_approve, may_operate, may_read
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.models import Placement
@@ -135,6 +135,10 @@ class PageLayout:
     @cached_property
     def may_approve(self) -> bool:
         return self._user is not None and may_approve(self._user)
+
+    @cached_property
+    def may_administer_clusters(self) -> bool:
+        return self._user is not None and may_administer_clusters(self._user)
 
     @cached_property
     def has_demo(self) -> bool:

@@ -261,6 +261,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
         "placement": found,
         "placed": placed.order_by("cluster_name")[:_CLUSTERS_SHOWN],
         "more": max(0, placed.count() - _CLUSTERS_SHOWN),
+        "abandons": parse_placement(found.document).spec.strategy.abandons,
         "carried_out": placed.exclude(state=BindingState.SCHEDULED).count(),
     }
     return render(request, "placements/delete.html", context)

@@ -281,6 +281,7 @@ def run_action(
 
 def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: str) -> HttpResponse:
     words = {"name": name, "value": value}
+    is_on_cluster = action.name == "reapply"  # confirmed on, and back to, the page of one cluster
     context = {
         "title": action.title.format(**words),
         "confirmation": action.confirmation.format(**words),
@@ -300,7 +301,8 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
                 context["confirmation"] = f"Stage {value} does not wait for an approval."
     else:
         placement = get_object_or_404(Placement, name=name)
-        back = reverse("web:placement", args=[name])
+        page, at = ("placement-cluster", [name, value]) if is_on_cluster else ("placement", [name])
+        back = reverse(f"web:{page}", args=at)
         crumbs = {"parent": "Placements", "parent_url": reverse("web:placements")}
         if action.name == "roll-back":
             kept = placement.resource_snapshots.defer("identities").order_by("-number")
@@ -321,7 +323,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         status = 403 if isinstance(error, PermissionDenied) else 409
         return render(request, "rollouts/action.html", {**context, "refusal": refusal}, status=status)
     messages.success(request, message)
-    if action.kind is RolloutKind.STAGED or action.starts_rollout:
+    if action.kind is RolloutKind.STAGED or action.starts_rollout or is_on_cluster:
         return redirect(back)  # the page of a placement waits for a rollout that is about to start
     latest = latest_run(placement)
     return redirect("web:rollout", name, latest.number) if latest else redirect(back)

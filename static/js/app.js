@@ -131,7 +131,13 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest?.("button[data-copy]");
   if (button) copy(button.parentElement.querySelector("code").textContent);
 });
-document.querySelectorAll("button[data-copy]").forEach((button) => { button.hidden = false; });
+
+function showCopyButtons() {
+  document.querySelectorAll("button[data-copy]").forEach((button) => { button.hidden = false; });
+}
+
+showCopyButtons();
+document.addEventListener("htmx:afterSettle", showCopyButtons);
 
 /* A preference takes effect immediately; the cookie keeps it for the next page. */
 document.addEventListener("submit", async (event) => {

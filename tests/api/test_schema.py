@@ -97,8 +97,9 @@ REFUSED = {
     "POST /api/v1/placements/{name}/abandon-cluster": 409,
     "POST /api/v1/placements/{name}/forget": 409,
     "POST /api/v1/clusters/{name}/connection/renew": 409,
+    "POST /api/v1/placements/{name}/reapply": 422,
 }
-"""What is refused even where everything is there: nothing is being deleted, a token does not expire."""
+"""What is refused even where everything is there: nothing is being deleted or applied, no token expires."""
 BODIES = {
     "POST /api/v1/apply": {"items": [namespace("shop"), member_document("a")], "kind": "List"},
     "PUT /api/v1/clusters/{name}": member_document("a"),
@@ -120,6 +121,7 @@ BODIES = {
     "PUT /api/v1/clusters/{name}/faults": [{"kind": "silent"}],
     "POST /api/v1/placements/{name}/plan": placement_document("web", pick_n_spec(2)),
     "POST /api/v1/placements/{name}/retry": {"cluster": "a"},
+    "POST /api/v1/placements/{name}/reapply": {"clusters": ["a"]},
     "POST /api/v1/placements/{name}/rollback": {"resourceSnapshot": 0},
     "PUT /api/v1/resources/{group}/{kind}/{namespace}/{name}": namespace("a"),
     "POST /api/v1/simulate": {

@@ -22,6 +22,8 @@ ON_A_PHONE = (
     "overview",
     "clusters",
     "cluster",
+    "cluster-new",
+    "cluster-connection",
     "placement",
     "placement-history",
     "comparison",
@@ -52,7 +54,7 @@ def test_no_page_is_missing_here() -> None:
 @pytest.fixture
 def samples(nine: None) -> dict[str, str]:
     """Return the address of each page, on a demo that is being carried out, for `ana`, who has a draft."""
-    ana = person("ana", "operator", "approver")
+    ana = person("ana", "operator", "approver", "cluster-administrator")
     return sample_pages(cluster="bravelion", placement="web", by=ana, now=NOW)
 
 
@@ -82,7 +84,7 @@ def test_a_viewer_and_somebody_without_an_account_see_pages_as_good(
     enter: Enter, samples: dict[str, str], complaints: list[str]
 ) -> None:
     viewer = enter("/", "viewer")
-    refused = ("placement-new", "placement-edit")
+    refused = ("placement-new", "placement-edit", "cluster-new")
     shown = [samples[name] for name in (*ON_A_PHONE, *refused)]
 
     found = {address: seen for address in shown if (seen := _look(viewer, address, may_refuse=True))}

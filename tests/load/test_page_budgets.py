@@ -86,10 +86,12 @@ def pages(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) ->
     with django_db_blocker.unblock(), transaction.atomic():
         load_demo(5000, by=None, now=NOW)
         MemberCluster.objects.filter(connection={}).update(connection=AT_ONCE)
+        slow = MemberCluster.objects.filter(name__regex="[abc]$", connection=AT_ONCE)
+        slow.update(connection={**AT_ONCE, "readySeconds": 3600})
         save_placement(_narrowed(LARGEST), by=None, now=NOW)
         run_due()
         cluster = Binding.objects.filter(placement__name=LARGEST).earliest("cluster_name").cluster_name
-        ana = person("ana", "operator", "approver")
+        ana = person("ana", "operator", "approver", "cluster-administrator")
         found = sample_pages(cluster=cluster, placement=LARGEST, by=ana, now=NOW)
         for _ in range(ROUNDS):
             _work()
@@ -115,7 +117,7 @@ def _narrowed(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def operator() -> Client:
-    """Return the browser of `ana`, who operates and approves."""
+    """Return the browser of `ana`, who operates, approves and administers clusters."""
     client = Client()
     client.force_login(User.objects.get(username="ana"))
     return client

@@ -5,15 +5,29 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
+from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
+from placements.manifests.placement import parse_placement
 from placements.models import Binding, Decision, Placement, PolicySnapshot
-from placements.services.placements import delete_placement, save_placement
+from placements.services.placements import delete_placement, save_placement, warnings_of
 from placements.services.results import OperationResult, UnknownPlacementError
-from tests.rows import NOW, all_joined, decided, person, pick_n_spec, placement_document, run_due, saved, spec
+from tests.rows import (
+    NOW,
+    all_joined,
+    decided,
+    joined,
+    person,
+    pick_n_spec,
+    placement_document,
+    run_due,
+    saved,
+    simulated,
+    spec,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
@@ -230,3 +244,18 @@ def test_the_database_holds_what_must_hold() -> None:
     ):
         with pytest.raises(IntegrityError), transaction.atomic():
             broken()
+
+
+def test_apply_strategy_warns_while_some_cluster_does_not_act_on_it() -> None:
+    document = placement_document("web", spec(strategy={"applyStrategy": {"type": "ServerSideApply"}}))
+    path = "spec.strategy.applyStrategy"
+
+    def warned() -> bool:
+        return path in {one.path for one in warnings_of(parse_placement(document))}
+
+    assert warned()
+    joined("one")
+    MemberCluster.objects.update(driver="kubernetes")
+    assert not warned()
+    simulated("two")
+    assert warned()

@@ -8,6 +8,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver
 
+from clusters.drivers.registry import KUBERNETES
+from clusters.operations.connection import new_member
+from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements import urls
@@ -36,6 +39,7 @@ READ = [
     "/clusters/",
     "/clusters/?label=region:west&by=region&state=eligible",
     "/clusters/bravelion/",
+    "/clusters/bravelion/connection/",
     "/clusters/?columns=region,tier&sort=-label:region",
     "/topology/",
     "/topology/?key=region&key2=env",
@@ -48,6 +52,9 @@ READ = [
     "/placements/web/history/",
     "/placements/web/compare/p0..{id}/",
     "/placements/web/compare/s0..s0/",
+    "/placements/web/drift/",
+    "/placements/web/drift/?type=Drift&path=/spec",
+    "/placements/web/clusters/nimblefox/",
     "/placements/web/plan/",
     "/rollouts/",
     "/rollouts/?state=running&placement=web",
@@ -90,6 +97,7 @@ WRITE = [
     "/placements/web/unpin/",
     "/placements/web/roll-back/",
     "/placements/web/retry/bravelion/",
+    "/placements/web/reapply/bravelion/",
     "/placements/shelf/staged-run/",
     "/placements/shelf/staged-run/?strategy=careful",
     "/rollouts/staged/runs/one/resume/",
@@ -103,6 +111,14 @@ WRITE = [
     "/resources/apply/",
     "/resources/_/ConfigMap/shop/settings/delete/",
 ]
+ADMINISTER = [
+    "/clusters/new/prepare/",
+    "/clusters/jumpingcat/connection/edit/",
+    "/clusters/jumpingcat/connection/remove/",
+]
+ADMINISTER_POST = ["/clusters/jumpingcat/connection/check/", "/clusters/jumpingcat/connection/renew/"]
+ADD = ["/clusters/new/"]
+"""For operators and for cluster administrators."""
 OWN = ["/drafts/{draft}/review/"]
 READ_AND_WRITE = ["/clusters/bravelion/drain/"]
 """Everyone reads them; what is posted there is for operators."""
@@ -190,6 +206,55 @@ def test_only_an_approver_opens_what_approves(
     assert [one.status_code for one in refused] == [403] * 4
     assert "Required role: <strong>approver</strong>" in refused[2].content.decode()
     assert client.post(address)["Location"].startswith("/login/")
+
+
+@pytest.fixture
+def administrator(web: Placement) -> Client:  # noqa: ARG001 -- its clusters
+    """Return the browser of a cluster administrator; jumpingcat has a connection."""
+    spec = ClusterSpec(new_member("jumpingcat"), driver=KUBERNETES, connection={"server": "https://10.0.0.1"})
+    upsert_clusters([spec], by=None, now=NOW)
+    browser = Client()
+    browser.force_login(person("carl", "cluster-administrator"))
+    return browser
+
+
+def test_only_a_cluster_administrator_opens_what_is_about_connections(
+    administrator: Client,
+    operator: Client,
+    viewer: Client,
+    stranger: Client,
+    client: Client,
+    subtests: pytest.Subtests,
+) -> None:
+    addresses = [
+        *product(ADMINISTER[:1], ["get"]),
+        *product(ADMINISTER[1:], ["get", "post"]),
+        *product(ADMINISTER_POST, ["post"]),
+    ]
+    for address, method in addresses:
+        with subtests.test(address, method=method):
+            refused = [getattr(one, method)(address) for one in (operator, viewer, stranger)]
+
+            assert [one.status_code for one in refused] == [403] * 3
+            assert "Required role: <strong>cluster-administrator</strong>" in refused[0].content.decode()
+            assert getattr(client, method)(address)["Location"].startswith("/login/")
+    for address in [*ADMINISTER, *ADD]:
+        with subtests.test(address):
+            _refuse_faults(administrator, address)
+
+
+@pytest.mark.usefixtures("web")
+def test_operators_and_cluster_administrators_add_clusters(
+    operator: Client, viewer: Client, approver: Client
+) -> None:
+    [address] = ADD
+    _refuse_faults(operator, address)
+
+    for browser, method in product((viewer, approver), ("get", "post")):
+        refused = getattr(browser, method)(address)
+        assert refused.status_code == 403
+        assert "<strong>operator or cluster-administrator</strong>" in refused.content.decode()
+    assert operator.post(address, {"kind": "kubernetes", "name": "x"}).status_code == 403
 
 
 @pytest.mark.usefixtures("decision_id")
@@ -324,6 +389,7 @@ def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, subtes
 def test_no_address_is_missing_in_these_tests() -> None:
     listed = (
         *(*READ, *READ_AND_WRITE, *ASK, *WRITE, *OWN, *POST_ONLY, *POST_OWN, *BOTH, *APPROVE),
+        *(*ADMINISTER, *ADMINISTER_POST, *ADD),
         *PREFERENCES,
     )
     tested = {address.partition("?")[0].format(id="d-0", draft=1, scenario=1, event=1) for address in listed}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,16 +37,6 @@ _THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class CheckStep:
-    """One step of a check; `ok` is None where it was not run, since a step before it failed."""
-
-    step: str
-    ok: bool | None
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Access:
     """One permission that a connection needs: a verb on a resource, by name as a step."""
 
@@ -60,6 +50,20 @@ class Access:
         group = f".{self.group}" if self.group else ""
         place = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}{group}{place}"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStep:
+    """One step of a check; `ok` is None where it was not run, since a step before it failed.
+
+    `access` is the permission that the step is about, if it is about one.
+    """
+
+    step: str
+    ok: bool | None
+    message: str
+    hint: str = ""
+    access: Access | None = field(default=None, compare=False)
 
 
 class _StepFailed(Exception):
@@ -219,13 +223,13 @@ class ConnectionCheck:
         try:
             is_allowed = self._review(access)
         except DriverUnavailable as error:
-            return CheckStep(access.name, False, str(error))
+            return CheckStep(access.name, False, str(error), access=access)
         if is_allowed:
-            return CheckStep(access.name, True, "allowed")
+            return CheckStep(access.name, True, "allowed", access=access)
         hint = 'Apply the manifest of "Prepare a cluster" with this kind'
         if access.name in OPTIONAL:
             hint = "Not required: without it the available capacity of the cluster is unknown"
-        return CheckStep(access.name, False, "not allowed", hint)
+        return CheckStep(access.name, False, "not allowed", hint, access)
 
     def _review(self, access: Access) -> bool | None:
         """Return whether the credentials have a permission; None where they may not find out."""

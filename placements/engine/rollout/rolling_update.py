@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -56,9 +56,11 @@ _BLOCKED_BY = {
 
 def next_actions(state: RolloutState) -> RollingUpdateResult:
     """Return which actions may start now, and for every other cluster what it waits for."""
-    if state.deletion and state.deletion.abandons:  # finished at once: the resources stay (A.11)
-        holding = sorted(cluster.name for cluster in state.clusters if cluster.has_resources)
-        return RollingUpdateResult(RunPhase.FINISHED, budgets_of(state), may_still_hold=tuple(holding))
+    left: tuple[str, ...] = ()
+    if state.deletion and state.deletion.abandons:  # the resources stay (A.11)
+        holding = (one for one in state.clusters if one.has_resources and not one.is_releasable)
+        left = tuple(sorted(cluster.name for cluster in holding))
+        state = only_released(state)
     work = plan_work(state)
     queues = queue_by_budget(work.updates)
     started, budgets = choose(queues, budgets_of(state))
@@ -82,10 +84,15 @@ def next_actions(state: RolloutState) -> RollingUpdateResult:
         blocked,
         work.in_progress,
         work.unreachable,
-        work.may_still_hold,
+        tuple(sorted((*work.may_still_hold, *left))),
         actions=tuple(update.action for update in started),
         requeue_at=requeue_at,
     )
+
+
+def only_released(state: RolloutState) -> RolloutState:
+    """Return the state with those clusters only that a deletion with Abandon still calls."""
+    return replace(state, clusters=tuple(one for one in state.clusters if one.is_releasable))
 
 
 def plan_work(state: RolloutState) -> PendingWork:
@@ -140,7 +147,8 @@ def _next_removal(cluster: ClusterState, state: RolloutState) -> PendingUpdate |
     if cluster.phase in EMPTY or cluster.phase is Phase.REMOVING:
         return None
     kind = BudgetKind.REMOVAL if state.is_available(cluster) else BudgetKind.FREE
-    kind = BudgetKind.DELETION if state.deletion else kind
+    if state.deletion:  # nothing becomes unavailable where the resources stay
+        kind = BudgetKind.FREE if state.deletion.abandons else BudgetKind.DELETION
     if cluster.phase is Phase.REMOVE_FAILED:
         return PendingUpdate(cluster, Remove(cluster.name, cluster.attempts + 1), kind, cluster.retry_at)
     return PendingUpdate(cluster, Remove(cluster.name), kind)

@@ -64,6 +64,8 @@ class ClusterState:
     is_in_fleet: bool = True
     phase_changed_at: datetime | None = None
     has_driver: bool = True
+    is_releasable: bool = False
+    """Its driver stops managing the objects of a placement that is deleted with Abandon."""
 
     @property
     def is_reachable(self) -> bool:  # work can be started here now
@@ -86,7 +88,7 @@ class ClusterState:
         rest = (self.untrackable_since, self.attempts, self.retry_at, self.unreachable_since)
         return ClusterState(
             *(self.name, self.wanted, running, phase, *rest, self.is_in_fleet),
-            *(self.phase_changed_at, self.has_driver),
+            *(self.phase_changed_at, self.has_driver, self.is_releasable),
         )
 
 

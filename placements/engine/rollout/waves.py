@@ -15,6 +15,7 @@ from placements.engine.rollout.rolling_update import (
     PendingUpdate,
     choose,
     next_actions,
+    only_released,
     plan_work,
     queue_by_budget,
 )
@@ -64,7 +65,7 @@ def plan_waves(state: RolloutState) -> WavePlan:
 def _batches(state: RolloutState) -> Iterator[tuple[list[PendingUpdate], Budgets]]:
     """Yield what starts together, batch after batch, and the budgets after each."""
     if state.deletion and state.deletion.abandons:
-        return
+        state = only_released(state)
     started, budgets = choose(queue_by_budget(plan_work(state).updates), budgets_of(state))
     if started:
         yield started, budgets

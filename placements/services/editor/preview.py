@@ -25,13 +25,13 @@ from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import ClusterResourcePlacement, is_reserved_namespace, placement_caveats
+from placements.manifests.placement import ClusterResourcePlacement, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
 from placements.services.editor.form import PlacementForm, at
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions
 from placements.services.editor.validation import PlacementDraft
-from placements.services.placements import immutable_field_errors, reserved_name_errors
+from placements.services.placements import immutable_field_errors, manifest_warnings, reserved_name_errors
 from placements.services.resources.queries import hub_objects, names_among, selection_of
 from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
 from placements.services.snapshots import content_hash, draft_cycle
@@ -60,7 +60,7 @@ class SchedulePreview:
         """What is accepted with a warning; the paths are those of the manifest, or of its spec."""
         of_fleet = (*fleet_caveats(self.decision.cycle), *decision_caveats(self.decision))
         return (
-            *placement_caveats(self.manifest),
+            *manifest_warnings(self.manifest),
             *self.selection.caveats,
             *map(self.manifest.in_document, of_fleet),
         )

@@ -111,6 +111,17 @@ _ACTIONS = (
         operations.retry,
         argument="cluster",
     ),
+    _rolling(
+        "reapply",
+        "Apply {name} again on {value}",
+        "Applies the current revision of {name} on {value} again. Changes to its fields on the cluster are"
+        " overwritten, unless whenToApply is IfNotDrifted or the type is ReportDiff. Other clusters are not"
+        " affected.",
+        "Applying {name} again on {value}.",
+        operations.reapply_on,
+        argument="cluster",
+        is_dangerous=True,
+    ),
     _staged(
         "resume",
         "Start or resume run {name}",

@@ -74,6 +74,7 @@ class ClusterCall:
     cluster: MemberCluster
     manifests: Manifests | OverrideFailed
     kinds: tuple[tuple[str, str], ...] = ()
+    is_release: bool = False
 
     @property
     def is_report(self) -> bool:

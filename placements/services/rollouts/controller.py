@@ -200,7 +200,7 @@ def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Actio
     rows = {binding.cluster_name: binding for binding in context.bindings}
     starts, updates = [], []
     for action in actions:
-        content, what = None, "remove"
+        content, what = None, "release" if context.is_release else "remove"
         if not isinstance(action, Remove):
             overrides = [one.pk for one in context.overrides.get(action.cluster, ())]
             strategy = context.versions.strategy_on(action.cluster) if context.versions else None

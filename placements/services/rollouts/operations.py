@@ -1,25 +1,31 @@
 """Actions of users on a rolling update: pause, stop, retry, roll back, and so on (A.9, A.11, A.12)."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision
+from fleetui.task_queue import enqueue
 from placements.engine.rollout.rolling_update import plan_work
-from placements.engine.rollout.state import Phase
+from placements.engine.rollout.state import NO_FAILURE, Phase
+from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, ResourceSnapshot, ResourceSnapshotPart, Rollout
 from placements.services.pruning import prune_resource_snapshots
 from placements.services.results import PLACEMENT, UnknownPlacementError
 from placements.services.rollout_state import load_rollout_context
+from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
-from placements.services.workqueue import enqueue_rollout
+from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout
 
 _STARTED = "started again"
 """The verb of the event, as stored."""
+_LISTED = 20
 
 
 class ActionNotAllowed(Exception):
@@ -85,6 +91,53 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding
     record(AuditEvent("retried", PLACEMENT, name, after={"cluster": cluster}), by=by, now=now)
     enqueue_rollout([placement.pk])
     return binding
+
+
+@transaction.atomic
+def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetime) -> list[str]:
+    """Apply the same version again on these clusters, now and without a budget. Return their names.
+
+    Raise InvalidManifest for clusters on which nothing is applied, ActionNotAllowed during a deletion.
+    """
+    placement = _locked(name, None)
+    if placement.deleting_since is not None:
+        raise ActionNotAllowed(f"{name} is being deleted; its resources are not applied again")
+    rows = Binding.objects.select_for_update().filter(placement=placement, phase__in=REAPPLIED)
+    rows = rows.exclude(state=BindingState.UNSCHEDULED).order_by("cluster_name")
+    known = dict(rows.values_list("cluster_name", "pk"))
+    allowed = ", ".join(list(known)[:_LISTED]) or "none: nothing is applied yet"
+    allowed += f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    faults = [
+        FieldError(f"clusters[{at}]", "unknown-name", f"{name} is not applied on {cluster[:253]!r}", allowed)
+        for at, cluster in enumerate(clusters)
+        if cluster not in known
+    ]
+    if not clusters:
+        faults.append(FieldError("clusters", "required", "is empty", allowed))
+    if faults:
+        raise InvalidManifest(faults)
+    names = sorted(set(clusters))
+    # What is being applied already is not started twice; its next attempt comes at once.
+    Binding.objects.filter(pk__in=[known[one] for one in names]).update(
+        phase=Phase.APPLYING,
+        phase_changed_at=now,
+        next_call_at=now,
+        retry_at=None,
+        untrackable_since=None,
+        objects_done=None,
+        unavailable_code="",
+        message=f"Applied again by {actor_name(by)}",
+        **NO_FAILURE.columns(),
+    )
+    record(AuditEvent("applied again", PLACEMENT, name, after={"clusters": names}), by=by, now=now)
+    enqueue_rollout([placement.pk])
+    enqueue(CARRY_OUT_DUE)
+    return names
+
+
+def reapply_on(name: str, cluster: str, *, by: User | None, now: datetime) -> list[str]:
+    """Apply the same version again on one cluster (see `reapply`)."""
+    return reapply(name, [cluster], by=by, now=now)
 
 
 @transaction.atomic

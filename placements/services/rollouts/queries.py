@@ -14,6 +14,7 @@ from fleetui.models import Event
 from fleetui.polling import PARAMETER, PreparedQuery
 from placements.engine.rollout.actions import BlockedCluster, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, Phase
+from placements.explain.cluster_objects import with_reason
 from placements.explain.rollouts import Progress, blocked_sentence, result_from_document, version_name
 from placements.manifests.binding import BindingState
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
@@ -157,6 +158,13 @@ def waiting_words(run: Rollout | None) -> dict[str, str]:
 
 
 NOT_STARTED = "not-started"
+REMOVE, RELEASE = "remove", "release"
+_RELEASE_PHASES: Mapping[str, str] = {
+    Phase.REMOVING: "releasing",
+    Phase.REMOVED: "released",
+    Phase.APPLYING: "releasing",
+}
+"""What a removal is called where the resources stay; without an outcome it is still in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +226,12 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
                 waves.get(name),
                 update.outcome or Phase.APPLYING,
                 update.ended_at or update.started_at,
-                None if update.what == "remove" else version_name(run.version, report.names),
+                None if update.what in (REMOVE, RELEASE) else version_name(run.version, report.names),
                 attempts=update.attempt,
                 message=update.message,
             )
+        if update and update.what == RELEASE:
+            one = replace(one, phase=_RELEASE_PHASES.get(one.phase, one.phase))
         if update:
             one = replace(one, began_at=update.started_at, ended_at=update.ended_at)
         clusters.append(one)
@@ -242,7 +252,7 @@ def _of_binding(
         version_name(run.version, report.names) if is_wanted else None,
         binding.attempts,
         binding.retry_at,
-        binding.message,
+        with_reason(binding.unavailable_code, binding.message),
         str(blocked.reason) if blocked else "",
         blocked_sentence(blocked, report.result) if blocked and report.result else "",
     )

@@ -29,6 +29,7 @@ from fleetui.bulk import claim_batch
 from placements.engine.overrides import OverrideContent, OverrideFailed
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
+from placements.manifests.placement import parse_placement
 from placements.manifests.strategy import ApplyStrategy
 from placements.models import (
     Binding,
@@ -123,6 +124,8 @@ def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, Cl
             if row.phase == Phase.APPLYING or call.is_report:
                 kinds = cache.kinds_of(row.placement_id) if cluster.driver in ACTING_DRIVERS else ()
                 call = replace(call, manifests=cache.of(row, cluster), kinds=kinds)
+            elif row.phase == Phase.REMOVING and cluster.driver in ACTING_DRIVERS:
+                call = replace(call, is_release=cache.is_abandoned(row.placement_id))
             calls[row.pk] = call
     released = [row.pk for row in bindings if row.pk not in calls]
     Binding.objects.filter(pk__in=released).update(**_RELEASED, next_call_at=now + OBSERVE_IN_ROLLOUT)
@@ -136,6 +139,17 @@ class ManifestCache:
     _manifests: dict[int | None, Manifests] = field(default_factory=dict)
     _overrides: dict[tuple[int, ...], tuple[OverrideContent, ...]] = field(default_factory=dict)
     _kinds: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    _abandoned: dict[int, bool] = field(default_factory=dict)
+
+    def is_abandoned(self, placement_id: int) -> bool:
+        """Return whether a placement is being deleted and leaves its resources on the clusters."""
+        if placement_id not in self._abandoned:
+            deleting = Placement.objects.filter(pk=placement_id, deleting_since__isnull=False)
+            document = deleting.values_list("document", flat=True).first()
+            self._abandoned[placement_id] = (
+                document is not None and parse_placement(document).spec.strategy.abandons
+            )
+        return self._abandoned[placement_id]
 
     def kinds_of(self, placement_id: int) -> tuple[tuple[str, str], ...]:
         """Return apiVersion and kind of all objects in the kept snapshots of a placement."""
@@ -198,7 +212,8 @@ def call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime]) ->
         return NotCalled.LEASE_WAS_OVER
     driver = driver_for(first.cluster, clock=clock)
     if binding.phase == Phase.REMOVING:
-        return driver.remove(first.placement, fence=binding.fence, timeout=CALL_SECONDS)
+        end = driver.release if first.is_release else driver.remove
+        return end(first.placement, fence=binding.fence, timeout=CALL_SECONDS)
     if first.is_report:
         return driver.diff(version_of(first, first.manifests), timeout=CALL_SECONDS)
     if binding.phase == Phase.APPLYING:

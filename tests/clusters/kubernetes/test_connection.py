@@ -162,14 +162,14 @@ def test_a_yaml_bomb_is_refused() -> None:
 
 def test_a_cluster_may_join_by_its_connection(server: LocalServer) -> None:
     with pytest.raises(UnknownClusterError):
-        save(fields_of(server), name="new")
+        save(fields_of(server), name="other")
 
-    saved = save(fields_of(server), name="new", joins=True)
+    saved = save(fields_of(server), name="other", joins=True)
 
     assert saved.is_new
     assert saved.cluster.membership == "joining"
     with pytest.raises(ConnectionNotAllowed, match="in the fleet already"):
-        save(fields_of(server), name="new", joins=True)
+        save(fields_of(server), name="other", joins=True)
 
 
 def test_a_failed_check_saves_only_after_confirmation(server: LocalServer, member: Member) -> None:

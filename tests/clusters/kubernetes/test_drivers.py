@@ -233,6 +233,26 @@ def test_a_cluster_is_observed_and_joins(drivers: DriverCache) -> None:
         drivers.clear()
 
 
+def test_why_a_cluster_does_not_answer_is_kept_until_it_answers(drivers: DriverCache) -> None:
+    with serve(always(answer(503, status_body(503)))) as server:
+        cluster = connected(server)
+        MemberCluster.objects.update(observe_at=NOW)
+        observe(now=NOW)
+        silent = again(cluster)
+
+    later = NOW + timedelta(minutes=2)
+    with serve(ready) as server:
+        MemberCluster.objects.update(
+            connection={"server": server.url, "ca": authority().pem}, observe_at=later
+        )
+        observe(now=later)
+        answering = again(cluster)
+        drivers.clear()
+
+    assert (silent.unanswered_since, silent.unanswered_code) == (NOW, "http-503")
+    assert (answering.unanswered_since, answering.unanswered_code) == (None, "")
+
+
 def test_threads_share_one_driver(drivers: DriverCache) -> None:
     with serve(ready) as server:
         cluster = connected(server)

@@ -1,0 +1,54 @@
+"""Fields of the objects of a placement on its clusters, and of their differences."""
+
+from rest_framework import serializers
+
+from placements.api.serializers import CamelCaseSerializer, Text
+from placements.explain.cluster_objects import DifferenceType, ObjectState
+
+
+class FieldValuesSerializer(CamelCaseSerializer):
+    """A field that differs; a value is JSON, empty where the field is missing."""
+
+    path = serializers.CharField(help_text="A JSON pointer.")
+    in_member = serializers.CharField(allow_blank=True)
+    in_hub = serializers.CharField(allow_blank=True)
+
+
+class DifferenceSerializer(CamelCaseSerializer):
+    """The differences of one object between its cluster and the hub."""
+
+    cluster = serializers.CharField()
+    type = serializers.ChoiceField(list(map(str, DifferenceType)))
+    group = serializers.CharField(allow_blank=True)
+    version = serializers.CharField()
+    kind = serializers.CharField()
+    namespace = serializers.CharField(allow_blank=True)
+    name = serializers.CharField()
+    member_generation = serializers.IntegerField(allow_null=True, help_text="Null: missing on the cluster.")
+    since = serializers.DateTimeField(help_text="When the object was first found to differ.")
+    observed_at = serializers.DateTimeField()
+    differing_fields = FieldValuesSerializer(many=True, source="fields")
+    is_degraded = serializers.BooleanField(help_text="All fields were compared: the dry run was rejected.")
+    is_truncated = serializers.BooleanField(help_text="There are more differences than listed.")
+
+
+class ClusterObjectSerializer(CamelCaseSerializer):
+    """One object of a placement on a cluster, as last observed."""
+
+    group = serializers.CharField(allow_blank=True)
+    version = serializers.CharField(allow_blank=True)
+    kind = serializers.CharField()
+    namespace = serializers.CharField(allow_blank=True)
+    name = serializers.CharField()
+    wave = serializers.IntegerField(help_text="Objects are applied by wave, from 0.")
+    state = serializers.ChoiceField(list(map(str, ObjectState)))
+    reason = serializers.CharField(allow_blank=True, help_text="Such as `ManifestApplyFailed`.")
+    message = serializers.CharField(allow_blank=True, help_text="The message of the cluster.")
+    hint = serializers.CharField(allow_blank=True)
+    differences = DifferenceSerializer(many=True)
+
+
+class ReapplySerializer(CamelCaseSerializer):
+    """The clusters on which the same version is applied again."""
+
+    clusters = serializers.ListField(child=Text(max_length=253), min_length=1, max_length=5000)

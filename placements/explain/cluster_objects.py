@@ -1,0 +1,204 @@
+"""The objects of a placement on one cluster: their states, differences and hints, and why calls fail."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from clusters.drivers.kubernetes.targets import wave_of
+from placements.engine.rollout.state import EMPTY, ObjectFault, Phase
+
+_NOT_READY = "ManifestNotAvailableYet"
+
+_UNAVAILABLE = {
+    "dns": "Name not resolved",
+    "refused": "Connection refused",
+    "broken": "Connection closed",
+    "timeout": "No answer in time",
+    "tls": "TLS handshake failed",
+    "proxy": "Proxy failed",
+    "address": "Address not allowed",
+    "tls-insecure-not-allowed": "Insecure TLS not allowed",
+    "credentials": "Credentials rejected",
+    "credentials-unreadable": "Credentials cannot be decrypted",
+    "not-kubernetes": "Not a Kubernetes API server",
+    "too-large": "Answer too large",
+    "pending": "More time needed",
+    "http-408": "Request timeout (HTTP 408)",
+    "http-429": "Too many requests (HTTP 429)",
+    "http-503": "Service unavailable (HTTP 503)",
+}
+
+
+def unavailable_words(code: str) -> str:
+    """Return why the last call to a cluster got no answer, from the code of the driver; "" without one."""
+    if code.startswith("http-"):
+        return _UNAVAILABLE.get(code, f"Server error (HTTP {code.removeprefix('http-')})")
+    return _UNAVAILABLE.get(code, code.replace("-", " ").capitalize())
+
+
+def with_reason(code: str, message: str) -> str:
+    """Return the message of a cluster, after the reason why the last call got no answer."""
+    return ": ".join(filter(None, (unavailable_words(code), message)))
+
+
+_TAKE_OVER = "Remove the object on the cluster, or allow the takeover in the apply strategy."
+_DRIFTED = "whenToApply is IfNotDrifted: undo the change on the cluster, or set whenToApply to Always."
+_HINTS = {
+    "KindNotServed": "Install the CustomResourceDefinition, or select it in the placement.",
+    "FoundGenerateName": "Set metadata.name instead of metadata.generateName.",
+    "Duplicated": "Select the object only once.",
+    "NotTakenOver": f"whenToTakeOver is Never. {_TAKE_OVER}",
+    "FailedToTakeOver": _TAKE_OVER,
+    "FoundDrifts": _DRIFTED,
+    "FoundDriftsInDegradedMode": _DRIFTED,
+}
+
+
+class ObjectState(StrEnum):
+    """The state of one object of a placement on a cluster, as last observed."""
+
+    PENDING = "Pending"
+    APPLYING = "Applying"
+    APPLIED = "Applied"
+    NOT_AVAILABLE = "NotAvailable"
+    AVAILABLE = "Available"
+    COMPARED = "Compared"
+    """Differences are reported, and nothing is applied (ReportDiff)."""
+    FAILED = "Failed"
+    REMOVING = "Removing"
+    UNKNOWN = "Unknown"
+    """The cluster reports more failed objects than the hub stores."""
+
+    @property
+    def words(self) -> str:
+        return "Not available" if self is ObjectState.NOT_AVAILABLE else self.value
+
+
+class DifferenceType(StrEnum):
+    """What a difference was found by."""
+
+    DRIFT = "Drift"
+    """An applied object was changed on the cluster."""
+    DIFF = "Diff"
+    """Before a takeover, or reported by ReportDiff."""
+
+
+class FieldValues(NamedTuple):
+    """One field that differs; an empty value: the field is missing on that side."""
+
+    path: str
+    in_member: str
+    in_hub: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The differences of one object between its cluster and the hub."""
+
+    cluster: str
+    type: DifferenceType
+    group: str
+    version: str
+    kind: str
+    namespace: str
+    name: str
+    member_generation: int | None
+    since: datetime
+    observed_at: datetime
+    fields: tuple[FieldValues, ...]
+    is_degraded: bool
+    is_truncated: bool
+
+    @classmethod
+    def of(cls, cluster: str, found_by: DifferenceType, row: Mapping[str, Any]) -> "Difference":
+        """Return a difference from a row of a binding."""
+        return cls(
+            cluster,
+            found_by,
+            *(row["group"], row["version"], row["kind"], row["namespace"], row["name"], row["generation"]),
+            datetime.fromisoformat(row["since"]),
+            datetime.fromisoformat(row["observed"]),
+            tuple(FieldValues(*one) for one in row["fields"]),
+            row["isDegraded"],
+            row["isTruncated"],
+        )
+
+    @property
+    def is_missing(self) -> bool:
+        return self.member_generation is None
+
+    def concerns(self, path: str) -> bool:
+        """Return whether the field at this JSON pointer differs, or one below or above it."""
+        return any(
+            one.path in ("/", path) or one.path.startswith(f"{path}/") or path.startswith(f"{one.path}/")
+            for one in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObject:
+    """One object of a placement on a cluster; `wave` is its place in the order of applying."""
+
+    group: str
+    version: str
+    kind: str
+    namespace: str
+    name: str
+    wave: int
+    state: ObjectState
+    reason: str = ""
+    message: str = ""
+    hint: str = ""
+    differences: tuple[Difference, ...] = ()
+
+
+_BY_PHASE = {
+    Phase.APPLYING: ObjectState.APPLYING,
+    Phase.APPLIED: ObjectState.APPLIED,
+    Phase.AVAILABLE: ObjectState.AVAILABLE,
+    Phase.FAILED: ObjectState.APPLIED,
+    Phase.REMOVING: ObjectState.REMOVING,
+    Phase.REMOVE_FAILED: ObjectState.REMOVING,
+}
+
+
+def cluster_objects(
+    identities: Iterable[Sequence[str]],
+    phase: str,
+    failed: Sequence[ObjectFault],
+    differences: Sequence[Difference],
+    *,
+    is_report: bool = False,
+    is_nothing_sent: bool = False,
+    most_failed: int = 100,
+) -> Iterator[ClusterObject]:
+    """Yield the objects of a version on a cluster in the order of applying, then failed ones beyond it.
+
+    `is_nothing_sent`: the version was not sent at all, as an override failed or the call was rejected.
+    """
+    faults = {(one.group, one.kind, one.namespace, one.name): one for one in failed}
+    found: dict[tuple[str, ...], list[Difference]] = {}
+    for each in differences:
+        found.setdefault((each.group, each.kind, each.namespace, each.name), []).append(each)
+    usual = ObjectState.PENDING if phase in EMPTY or is_nothing_sent else _BY_PHASE[Phase(phase)]
+    if is_report and usual in (ObjectState.APPLIED, ObjectState.AVAILABLE):
+        usual = ObjectState.COMPARED
+    elif len(failed) >= most_failed:
+        usual = ObjectState.UNKNOWN
+    versions = {key: one.version for key, one in faults.items()}
+    for api_version, kind, namespace, name in identities:
+        group, _, version = api_version.rpartition("/")
+        versions[group, kind, namespace, name] = version
+    for key in sorted(versions, key=lambda one: (wave_of(one[0], one[1]), one)):
+        fault, (group, kind, namespace, name) = faults.get(key), key
+        state = usual
+        if fault:
+            state = ObjectState.NOT_AVAILABLE if fault.code == _NOT_READY else ObjectState.FAILED
+        reason, message = (fault.code, fault.message) if fault else ("", "")
+        yield ClusterObject(
+            *(group, versions[key], kind, namespace, name, wave_of(group, kind), state, reason, message),
+            hint=_HINTS.get(reason, ""),
+            differences=tuple(found.get(key, ())),
+        )

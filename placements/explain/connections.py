@@ -1,0 +1,115 @@
+"""The words of connections: why a cluster does not answer, and the check of a connection as tables."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from clusters.drivers.kubernetes.check import OPTIONAL, CheckStep, is_passed
+from clusters.drivers.registry import KUBERNETES
+from clusters.kubernetes_drivers import REJECTED, credential_of
+from clusters.models import MemberCluster
+
+VERBS = ("get", "list", "create", "patch", "delete")
+_PERMISSIONS = "permissions"
+_UNREACHABLE: Mapping[str, str] = {
+    REJECTED: "Credentials rejected",
+    "credentials-unreadable": "Stored credentials not readable",
+    "tls-insecure-not-allowed": "Not connected: TLS verification is off, which this console does not allow",
+    "not-in-cluster": "Not connected: this console does not run in a pod with a service account",
+    "tls": "TLS certificate not accepted",
+    "dns": "Host name not resolved",
+    "address": "Address not allowed",
+    "refused": "Connection refused",
+    "broken": "Connection broken",
+    "timeout": "No answer in time",
+    "proxy": "Proxy not reachable",
+    "not-kubernetes": "Answer is not from an API server",
+    "too-large": "Answer too large",
+}
+_STEPS: Mapping[str, str] = {
+    "credentials": "Stored credentials",
+    "address": "Address",
+    "TCP": "TCP connection",
+    "TLS": "TLS",
+    "version": "Version",
+    "authentication": "Authentication",
+}
+
+
+def unreachable_words(cluster: MemberCluster, *, now: datetime) -> str:
+    """Return why a Kubernetes cluster does not answer, and since when; "" while it answers."""
+    if cluster.driver != KUBERNETES:
+        return ""
+    credential = credential_of(cluster)
+    if credential and credential.unauthorized_since:
+        return f"{_UNREACHABLE[REJECTED]} since {_clock(credential.unauthorized_since, now=now)}"
+    if cluster.unanswered_since is None:
+        return ""
+    code = cluster.unanswered_code
+    words = _UNREACHABLE.get(code, "Not reachable")
+    if code.startswith("http-"):
+        words = f"API server answers {code.removeprefix('http-')}"
+    return f"{words} since {_clock(cluster.unanswered_since, now=now)}"
+
+
+def _clock(moment: datetime, *, now: datetime) -> str:
+    """Return the time of a moment, with its date unless it is today."""
+    return f"{moment:%H:%M} UTC" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRow:
+    """The permissions on one resource: for each of VERBS whether it is allowed; None: not needed.
+
+    `missing` are the verbs that are not allowed, or why that is not known.
+    """
+
+    resource: str
+    cells: tuple[tuple[str, bool | None], ...]
+    missing: str
+    hint: str
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The steps of a check up to the authentication, and the permissions by resource."""
+
+    is_passed: bool
+    steps: tuple[tuple[str, CheckStep], ...]
+    permissions: tuple[PermissionRow, ...]
+
+    @property
+    def missing(self) -> int:
+        return sum(bool(row.missing) and not row.is_optional for row in self.permissions)
+
+
+def check_report(steps: Sequence[CheckStep]) -> CheckReport:
+    """Return what the page shows of a check."""
+    ahead = [(_STEPS[one.step], one) for one in steps if one.step in _STEPS]
+    by_resource: dict[str, list[CheckStep]] = {}
+    rows = []
+    for one in steps:
+        if one.access:
+            resource = one.access.name.partition(" ")[2]
+            by_resource.setdefault(resource, []).append(one)
+        elif one.step == _PERMISSIONS:
+            ahead.append(("Permissions", one))
+        elif one.step not in _STEPS:  # a kind that the cluster does not serve
+            rows.append(PermissionRow(one.step, tuple((verb, None) for verb in VERBS), one.message, one.hint))
+    permissions = [_permission_row(resource, found) for resource, found in by_resource.items()]
+    return CheckReport(is_passed(steps), tuple(ahead), (*permissions, *rows))
+
+
+def _permission_row(resource: str, steps: Sequence[CheckStep]) -> PermissionRow:
+    allowed = {one.access.verb: one.ok for one in steps if one.access}
+    failed = [one for one in steps if not one.ok]
+    verbs = ", ".join(one.access.verb for one in failed if one.access and one.message == "not allowed")
+    unknown = next((one.message for one in failed if one.message != "not allowed"), "")
+    return PermissionRow(
+        resource,
+        tuple((verb, allowed.get(verb)) for verb in VERBS),
+        "; ".join(filter(None, (verbs, unknown))),
+        failed[0].hint if failed else "",
+        is_optional=all(one.step in OPTIONAL for one in steps),
+    )

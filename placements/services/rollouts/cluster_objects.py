@@ -1,0 +1,116 @@
+"""The objects of placements on clusters, and their differences, from the rows of the hub."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from fleetui.pagination import BadCursorError
+from placements.engine.rollout.state import FailureKind, Phase, objects_of
+from placements.explain.cluster_objects import ClusterObject, Difference, DifferenceType, cluster_objects
+from placements.manifests.strategy import ApplyType
+from placements.models import Binding, Placement
+from placements.services.rollouts.call_results import MOST_OBJECTS
+
+_COLUMNS = {DifferenceType.DRIFT: "drifted_objects", DifferenceType.DIFF: "diffed_objects"}
+_READ_AT_ONCE = 50
+REAPPLIED = (Phase.APPLYING, Phase.APPLIED, Phase.AVAILABLE, Phase.FAILED)
+"""In these phases the version of a cluster can be applied again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceFilter:
+    """Which differences are listed; empty values match all. `path` is a JSON pointer."""
+
+    cluster: str = ""
+    kind: str = ""
+    path: str = ""
+    type: DifferenceType | None = None
+
+    def matches(self, one: Difference) -> bool:
+        return self.kind in ("", one.kind) and (not self.path or one.concerns(self.path))
+
+
+def differences_page(
+    placement: Placement, wanted: DifferenceFilter, *, size: int, after: str = ""
+) -> tuple[list[Difference], str | None]:
+    """Return the objects that differ, by cluster and object, and the cursor of the next page.
+
+    Bindings are read only as far as the page reaches. Raise BadCursorError.
+    """
+    beyond = _read(after) if after else None
+    found: list[Difference] = []
+    for one in _differences(placement, wanted, from_cluster=beyond[0] if beyond else ""):
+        if beyond and _key(one) <= beyond:
+            continue
+        if len(found) == size:
+            cursor = json.dumps(_key(found[-1]))
+            return found, base64.urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
+        found.append(one)
+    return found, None
+
+
+def _key(one: Difference) -> list[str]:
+    return [one.cluster, one.type, one.group, one.kind, one.namespace, one.name]
+
+
+def _read(cursor: str) -> list[str]:
+    try:
+        key = json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
+    except (binascii.Error, ValueError, RecursionError) as error:
+        raise BadCursorError from error
+    if not isinstance(key, list) or len(key) != 6 or not all(isinstance(one, str) for one in key):
+        raise BadCursorError
+    if any("\0" in one for one in key):
+        raise BadCursorError
+    return key
+
+
+def _differences(
+    placement: Placement, wanted: DifferenceFilter, *, from_cluster: str
+) -> Iterator[Difference]:
+    types = [one for one in _COLUMNS if wanted.type in (None, one)]
+    columns = [_COLUMNS[one] for one in types]
+    has_any = Q()
+    for column in columns:
+        has_any |= ~Q(**{column: []})
+    rows = Binding.objects.filter(has_any, placement=placement)
+    rows = rows.filter(cluster_name=wanted.cluster) if wanted.cluster else rows
+    # Not sorted by the database, whose collation may differ from the order of the cursor.
+    names = sorted(one for one in rows.values_list("cluster_name", flat=True) if one >= from_cluster)
+    for start in range(0, len(names), _READ_AT_ONCE):
+        several = rows.filter(cluster_name__in=names[start : start + _READ_AT_ONCE])
+        part = {name: stored for name, *stored in several.values_list("cluster_name", *columns)}
+        for name in sorted(part):
+            listed = [
+                Difference.of(name, found_by, row)
+                for found_by, stored in zip(types, part[name], strict=True)
+                for row in stored
+            ]
+            yield from sorted(filter(wanted.matches, listed), key=_key)
+
+
+def objects_on(binding: Binding) -> list[ClusterObject]:
+    """Return the objects of what was last started on a cluster, with their states and differences."""
+    snapshot = binding.resource_snapshot
+    differences = [
+        Difference.of(binding.cluster_name, found_by, row)
+        for found_by, column in _COLUMNS.items()
+        for row in getattr(binding, column)
+    ]
+    failed = objects_of(binding.failed_objects)
+    is_rejected = binding.failure == FailureKind.REFUSED and not failed
+    return list(
+        cluster_objects(
+            snapshot.identities if snapshot else (),
+            binding.phase,
+            failed,
+            differences,
+            is_report=binding.apply_type == ApplyType.REPORT_DIFF,
+            is_nothing_sent=is_rejected or binding.failure == FailureKind.OVERRIDE,
+            most_failed=MOST_OBJECTS,
+        )
+    )

@@ -1,0 +1,78 @@
+"""Objects of a placement on its clusters: those on one cluster, and all that differ from the hub."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from fleetui.htmx import render_page
+from fleetui.pagination import BadCursorError
+from fleetui.permissions import for_readers
+from placements.explain.cluster_objects import DifferenceType, ObjectState, unavailable_words
+from placements.models import Binding, Placement
+from placements.services.rollouts.cluster_objects import (
+    REAPPLIED,
+    DifferenceFilter,
+    differences_page,
+    objects_on,
+)
+from placements.web import badges
+from placements.web.request import PAGE_SIZE, unknown_words, word_from
+
+_STATES = {
+    ObjectState.PENDING: "neutral",
+    ObjectState.APPLYING: "progress",
+    ObjectState.APPLIED: "ok",
+    ObjectState.NOT_AVAILABLE: "progress",
+    ObjectState.AVAILABLE: "ok",
+    ObjectState.COMPARED: "ok",
+    ObjectState.FAILED: "failed",
+    ObjectState.REMOVING: "progress",
+    ObjectState.UNKNOWN: "stale",
+}
+_OBJECTS_SHOWN = 200
+_FACETS = {DifferenceType.DRIFT: "Drift", DifferenceType.DIFF: "Reported or before a takeover"}
+
+
+@for_readers
+@require_safe
+def drift(request: HttpRequest, name: str) -> HttpResponse:
+    """List the objects of a placement that differ on some cluster."""
+    placement = get_object_or_404(Placement, name=name)
+    cluster, kind, path = (request.GET.get(key, "").strip() for key in ("cluster", "kind", "path"))
+    wanted = DifferenceFilter(cluster, kind, path, word_from(request, "type", DifferenceType))
+    try:
+        rows, after = differences_page(placement, wanted, size=PAGE_SIZE, after=request.GET.get("after", ""))
+    except BadCursorError:
+        rows, after = differences_page(placement, wanted, size=PAGE_SIZE)
+    context = {
+        "placement": placement,
+        "wanted": wanted,
+        "facets": _FACETS,
+        "rows": rows,
+        "after": after,
+        "unknown": unknown_words(request, type=DifferenceType),
+    }
+    return render_page(request, "placements/drift.html", context, fragment="placements/_drift.html")
+
+
+@for_readers
+@require_safe
+def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResponse:
+    """Show the objects of a placement on one cluster, with their differences."""
+    rows = Binding.objects.select_related("placement", "resource_snapshot")
+    binding = get_object_or_404(rows, placement__name=name, cluster_name=cluster)
+    objects = objects_on(binding)
+    context = {
+        "placement": binding.placement,
+        "binding": binding,
+        "state": badges.phase_state(binding.phase),
+        "unavailable": unavailable_words(binding.unavailable_code),
+        "may_reapply": binding.phase in REAPPLIED and not binding.placement.deleting_since,
+        "objects": [
+            (one, badges.Badge(_STATES[one.state], one.state.words)) for one in objects[:_OBJECTS_SHOWN]
+        ],
+        "count": len(objects),
+        "more": max(0, len(objects) - _OBJECTS_SHOWN),
+        "differing": [one for one in objects if one.differences],
+    }
+    return render_page(request, "placements/cluster.html", context)

@@ -1,0 +1,310 @@
+"""The pages of connections: add a cluster, prepare it, and show, test, replace or remove its connection."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_htmx.http import HttpResponseClientRedirect
+
+from clusters.drivers.base import DriverError
+from clusters.drivers.kubernetes.check import CheckStep
+from clusters.drivers.registry import KUBERNETES, SIMULATED
+from clusters.kubeconfig import ca_facts
+from clusters.models import MemberCluster
+from clusters.operations.connection import (
+    FAILED_CHECK,
+    ConnectionCheckFailed,
+    ConnectionNotAllowed,
+    NoConnectionError,
+    check_connection,
+    check_stored_connection,
+    connection_facts,
+    new_member,
+    parse_input,
+    remove_connection,
+    set_connection,
+)
+from clusters.operations.credential_renewal import renew_credentials
+from clusters.operations.join import ClusterSpec, put_cluster
+from clusters.preparation import Preparation, preparation_documents
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.concurrency import RevisionConflict
+from fleetui.htmx import render_page, wants_fragment
+from fleetui.permissions import (
+    Role,
+    for_cluster_administrators,
+    for_operators,
+    for_readers,
+    for_roles,
+    may_administer_clusters,
+    may_operate,
+)
+from placements.explain.connections import VERBS, check_report, unreachable_words
+from placements.services.filters import kinds_on
+from placements.web.connection_forms import NAME_PATH, connection_form, connection_input
+from placements.web.request import current_user, number_of
+
+REPORTED_BY_AGENT = "agent"
+KINDS = (
+    (SIMULATED, "Simulated", "Exists only in this console. For trying things out."),
+    (
+        KUBERNETES,
+        "Kubernetes",
+        "The console connects to its API server, applies resources and observes them.",
+    ),
+    (
+        REPORTED_BY_AGENT,
+        "Reported by an agent",
+        "An agent in the cluster sends heartbeats over REST. Placements are scheduled, not applied.",
+    ),
+)
+PREPARED_FILE = "fleetui-prepare.yaml"
+_ADDED = {
+    SIMULATED: "Member cluster {} added.",
+    REPORTED_BY_AGENT: "Member cluster {} added. It is not monitored until its agent sends a heartbeat to"
+    " /api/v1/clusters/{}/heartbeat.",
+}
+
+
+@for_roles(Role.OPERATOR, Role.CLUSTER_ADMINISTRATOR, action="add clusters")
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+def add_cluster(request: HttpRequest) -> HttpResponseBase:
+    """Check the connection of a new cluster, or add the cluster."""
+    if request.method != "POST":
+        return _form(request, None)
+    if request.POST.get("kind") == KUBERNETES:
+        return for_cluster_administrators("connect clusters")(_submitted)(request, None)
+    return for_operators("add clusters without a connection")(_added)(request)
+
+
+def _added(request: HttpRequest) -> HttpResponseBase:
+    """Add a cluster without a connection."""
+    kind, name = request.POST.get("kind", ""), request.POST.get("name", "").strip()
+    if kind not in _ADDED:
+        allowed = ", ".join(key for key, _, _ in KINDS)
+        return _form(request, None, [FieldError("kind", "not-one-of", "Unsupported value", allowed)])
+    spec = ClusterSpec(new_member(name), driver=kind if kind == SIMULATED else "")
+    try:
+        put_cluster(spec, by=current_user(request), now=datetime.now(UTC), expected=0)
+    except InvalidManifest as error:
+        return _form(request, None, error.faults)
+    except RevisionConflict:
+        message = f"cluster {name} is in the fleet already"
+        return _form(request, None, [FieldError(NAME_PATH, "duplicate", message, "another name")])
+    messages.success(request, _ADDED[kind].format(name, name))
+    return _redirected(request, reverse("web:cluster", args=[name]))
+
+
+@for_cluster_administrators("set connections of clusters")
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit_connection(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Check another connection or other credentials of a cluster, or save them."""
+    cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
+    return _submitted(request, cluster) if request.method == "POST" else _form(request, cluster)
+
+
+def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpResponseBase:
+    """Check what was entered, or save it: for a new cluster with None, which joins the fleet."""
+    now, by = datetime.now(UTC), current_user(request)
+    name = cluster.name if cluster else request.POST.get("name", "").strip()
+    try:
+        wanted = connection_input(request.POST)
+        if request.POST.get("do") != "save":
+            parsed = parse_input(wanted, cluster=cluster, now=now)
+            steps = check_connection(parsed, kinds=kinds_on(name) if cluster else ())
+            return _form(request, cluster, steps=steps, status=200)
+        set_connection(
+            name,
+            wanted,
+            by=by,
+            now=now,
+            kinds=kinds_on(name) if cluster else (),
+            confirmed=request.POST.get("confirm") == FAILED_CHECK,
+            joins=cluster is None,
+            expected=number_of(request.POST.get("revision", ""), digits=18) if cluster else None,
+        )
+    except InvalidManifest as error:
+        return _form(request, cluster, error.faults)
+    except ConnectionCheckFailed as error:
+        return _form(request, cluster, steps=error.steps, is_refused=True)
+    except (ConnectionNotAllowed, RevisionConflict) as error:
+        path = "" if cluster else NAME_PATH
+        return _form(request, cluster, [FieldError(path, "conflict", str(error))])
+    messages.success(request, f"Connection of {name} saved." if cluster else f"Member cluster {name} added.")
+    return _redirected(request, reverse("web:cluster-connection", args=[name]))
+
+
+def _redirected(request: HttpRequest, url: str) -> HttpResponseBase:
+    return HttpResponseClientRedirect(url) if wants_fragment(request) else redirect(url)
+
+
+def _form(
+    request: HttpRequest,
+    cluster: MemberCluster | None,
+    faults: Any = (),
+    *,
+    steps: tuple[CheckStep, ...] | None = None,
+    is_refused: bool = False,
+    status: int | None = None,
+) -> HttpResponse:
+    """Show the form; to htmx only the result and the errors, so that the browser keeps what was entered."""
+    is_post = request.method == "POST"
+    entered: Any = request.POST if is_post else request.GET
+    if cluster and not is_post:
+        entered = {key: value for key, value in cluster.connection.items() if isinstance(value, str)}
+        entered["source"] = request.GET.get("source", "")
+        entered["insecureTLS"] = "on" if cluster.connection.get("insecureTLS") else ""
+    may_operate_now, may_connect = may_operate(request.user), may_administer_clusters(request.user)
+    usual = KUBERNETES if may_connect else SIMULATED
+    context = {
+        "cluster": cluster,
+        "form": connection_form(entered, faults),
+        "kinds": [(*one, may_connect if one[0] == KUBERNETES else may_operate_now) for one in KINDS],
+        "kind": entered.get("kind") or usual,
+        "report": check_report(steps) if steps else None,
+        "verbs": VERBS,
+        "is_refused": is_refused,
+        "is_post": is_post,
+        "failed_check": FAILED_CHECK,
+    }
+    if status is None:
+        status = 422 if is_post else 200
+    page = "clusters/edit_connection.html" if cluster else "clusters/new.html"
+    return render_page(request, page, context, fragment="clusters/_connection_result.html", status=status)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationChoice:
+    """A check box of the page: the name in the address, what it allows, and whether it is on."""
+
+    name: str
+    label: str
+    is_on: bool
+
+
+_CHOICES = {
+    "pods": "List pods, to read the available capacity",
+    "clusterRoles": "ClusterRoles and ClusterRoleBindings",
+    "definitions": "CustomResourceDefinitions",
+    "recover": "Recover a lost inventory (adds list on these kinds, except Secrets)",
+    "everything": "Everything: as much as a cluster administrator",
+}
+
+
+@for_cluster_administrators("prepare clusters")
+@require_safe
+def prepare_cluster(request: HttpRequest) -> HttpResponse:
+    """Show the manifest that prepares a cluster, with the chosen permissions, or download it."""
+    is_on = {name: name in request.GET for name in _CHOICES}
+    if not request.GET:
+        is_on["pods"] = True
+    groups = tuple(request.GET.get("groups", "").replace(",", " ").split())
+    faults: tuple[FieldError, ...] = ()
+    text = ""
+    try:
+        documents = preparation_documents(
+            Preparation(
+                pods=is_on["pods"],
+                cluster_roles=is_on["clusterRoles"],
+                definitions=is_on["definitions"],
+                groups=groups,
+                recover=is_on["recover"],
+                everything=is_on["everything"],
+            )
+        )
+        text = "---\n".join(map(dump_yaml, documents))
+    except InvalidManifest as error:
+        faults = error.faults
+    if text and "download" in request.GET:
+        response = HttpResponse(text, content_type="application/yaml; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{PREPARED_FILE}"'
+        return response
+    context = {
+        "choices": [PreparationChoice(name, label, is_on[name]) for name, label in _CHOICES.items()],
+        "groups": " ".join(groups),
+        "manifest": text,
+        "file": PREPARED_FILE,
+        "faults": faults,
+        "query": request.GET.urlencode() or "pods=on",
+    }
+    status = 422 if faults else 200
+    return render_page(
+        request, "clusters/prepare.html", context, fragment="clusters/_prepared.html", status=status
+    )
+
+
+@for_readers
+@require_safe
+def connection(request: HttpRequest, name: str) -> HttpResponse:
+    """Show the connection of a cluster: its status to everyone, the rest to cluster administrators."""
+    cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
+    return render(request, "clusters/connection.html", _connection_context(request, cluster))
+
+
+def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    facts = connection_facts(cluster, now=now)
+    may_administer = may_administer_clusters(request.user)
+    return {
+        "cluster": cluster,
+        "is_connected": cluster.driver == KUBERNETES,
+        "reason": unreachable_words(cluster, now=now),
+        "credential": facts["credential"],
+        "facts": facts if may_administer else None,
+        "authorities": ca_facts(cluster.connection.get("ca", ""), now=now) if may_administer else (),
+        "verbs": VERBS,
+    }
+
+
+@for_cluster_administrators("test connections of clusters")
+@require_POST
+def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
+    """Check the stored connection of a cluster."""
+    cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
+    try:
+        steps = check_stored_connection(name, kinds=kinds_on(name))
+    except NoConnectionError as error:
+        raise Http404(str(error)) from error
+    context = {**_connection_context(request, cluster), "report": check_report(steps)}
+    return render_page(request, "clusters/connection.html", context, fragment="clusters/_check.html")
+
+
+@for_cluster_administrators("renew credentials of clusters")
+@require_POST
+def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
+    """Renew the service account token of a cluster."""
+    get_object_or_404(MemberCluster, name=name)
+    try:
+        renew_credentials(name, by=current_user(request), now=datetime.now(UTC))
+    except (DriverError, ConnectionNotAllowed, NoConnectionError) as error:
+        messages.error(request, f"Credentials not renewed: {error}.")
+    else:
+        messages.success(request, f"Credentials of {name} renewed.")
+    return redirect("web:cluster-connection", name)
+
+
+@for_cluster_administrators("remove connections of clusters")
+@require_http_methods(["GET", "HEAD", "POST"])
+def disconnect_cluster(request: HttpRequest, name: str) -> HttpResponse:
+    """Confirm the removal of a connection, or remove it."""
+    cluster = get_object_or_404(MemberCluster, name=name, driver=KUBERNETES)
+    if request.method != "POST":
+        return render(request, "clusters/disconnect.html", {"cluster": cluster})
+    expected = number_of(request.POST.get("revision", ""), digits=18)
+    try:
+        remove_connection(name, by=current_user(request), now=datetime.now(UTC), expected=expected)
+    except RevisionConflict as error:
+        return render(
+            request, "clusters/disconnect.html", {"cluster": cluster, "refused": str(error)}, status=409
+        )
+    messages.success(request, f"Connection of {name} removed.")
+    return redirect("web:cluster-connection", name)

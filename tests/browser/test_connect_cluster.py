@@ -1,0 +1,84 @@
+"""Connecting a cluster: a kubeconfig is pasted, checked and joined, by keyboard alone, and on a phone."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.test import override_settings
+from playwright.sync_api import Page, expect
+
+from clusters import kubernetes_drivers
+from clusters.kubernetes_drivers import DriverCache
+from clusters.models import MemberCluster
+from fleetui.env import new_encryption_key
+from tests.api.test_connections import kubeconfig
+from tests.clusters.kubernetes.servers import LocalServer, Member, serve
+
+Enter = Callable[..., Page]
+
+
+@pytest.fixture(autouse=True)
+def _local(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
+    with override_settings(CREDENTIAL_KEYS=(new_encryption_key(),), MEMBER_LOOPBACK=True):
+        yield
+    kubernetes_drivers.drivers.clear()
+
+
+@pytest.fixture
+def member() -> Member:
+    return Member(denied={"list nodes"})
+
+
+@pytest.fixture
+def server(member: Member) -> Iterator[LocalServer]:
+    with serve(member) as found:
+        yield found
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_kubeconfig_is_pasted_checked_and_joined(
+    enter: Enter, server: LocalServer, member: Member, complaints: list[str], width: int
+) -> None:
+    page = enter("/clusters/", "cluster-administrator", width=width)
+    page.get_by_role("link", name="Add member cluster").press("Enter")
+    result = page.locator("#connection-result")
+    area = page.get_by_label("Kubeconfig (required)")
+
+    page.get_by_label("Name (required)").fill("alpha")
+    page.keyboard.press("Enter")  # the first button is Check
+    expect(page.locator("#faults-kubeconfig")).to_contain_text("Required value")
+    area.fill(kubeconfig(server))
+    page.get_by_role("button", name="Check").press("Enter")
+    expect(result).to_contain_text("permissions missing on 1 kind")
+    expect(page.locator("#faults-kubeconfig")).to_be_empty()
+    assert "marker-token" in area.input_value()
+    assert "marker-token" not in result.inner_html()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+    page.get_by_role("button", name="Join").press("Enter")
+    expect(result).to_contain_text("Not saved: the check failed")
+    assert not MemberCluster.objects.exists()
+    page.get_by_label("Join although the check failed").press("Space")
+    page.get_by_role("button", name="Join").press("Enter")
+
+    expect(page).to_have_url(re.compile("/clusters/alpha/connection/$"))
+    assert "marker-token" not in page.content()
+    member.denied = set()
+    page.get_by_role("button", name="Test connection").press("Enter")
+    expect(page.locator("#check")).to_contain_text("Check passed")
+    complaints[:] = [one for one in complaints if "422" not in one]  # Chromium tells of every refusal
+
+
+def test_fields_of_what_is_not_chosen_are_hidden(enter: Enter) -> None:
+    page = enter("/clusters/new/", "operator", "cluster-administrator")
+    area, token = page.get_by_label("Kubeconfig (required)"), page.get_by_label("Token", exact=True)
+
+    expect(area).to_be_visible()
+    expect(token).to_be_hidden()
+    page.get_by_label("Separate fields").check()
+    expect(area).to_be_hidden()
+    expect(token).to_be_visible()
+    page.get_by_label("Simulated").check()
+    expect(token).to_be_hidden()
+    expect(page.get_by_role("button", name="Check")).to_be_hidden()
