@@ -289,9 +289,10 @@ def _pending(
     removal: Removal,
 ) -> DriverPending:
     total = len(targets)
-    done = sum(1 for one in results.values() if not one.is_deferred)
+    done = sum(1 for one in results.values() if one.entry)
+    causes = {one.refusal.message if one.refusal else one.cause for one in results.values()} - {""}
     if removal.remaining:
         message = f"waiting until {removal.words()}"
     else:
-        message = f"{done} of {total} objects applied; continuing"
+        message = "; ".join([f"{done} of {total} objects applied", *sorted(causes), "continuing"])
     return DriverPending(message, done=done, total=total, remaining=tuple(remaining))

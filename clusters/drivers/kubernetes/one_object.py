@@ -85,7 +85,7 @@ class ApplyCall:
 
 @dataclass(frozen=True, slots=True)
 class ObjectResult:
-    """What became of one object: applied (`entry`), refused, or deferred.
+    """What became of one object: applied (`entry`), refused, or deferred, possibly because of a `cause`.
 
     `is_evidence_of_loss`: it was ours although the inventory had no record of it.
     """
@@ -94,6 +94,7 @@ class ObjectResult:
     is_changed: bool = False
     refusal: Refusal | None = None
     is_deferred: bool = False
+    cause: str = ""
     drift: ObjectDiff | None = None
     diff: ObjectDiff | None = None
     is_evidence_of_loss: bool = False
@@ -282,7 +283,7 @@ def interpret_failure(
     if answer.status == 409 and has_guard:  # changed since it was compared
         return DEFERRED
     if answer.status == 403 and causes_of(answer, "NamespaceTerminating"):
-        return DEFERRED
+        return ObjectResult(is_deferred=True, cause=f"namespace {target.ref.namespace} is being deleted")
     if answer.status == 404 and (answer.body.get("details") or {}).get("kind") == "namespaces":
         message = f"namespace {target.ref.namespace} is missing; select it too"
         raise RefusedError(APPLY_FAILED, message)

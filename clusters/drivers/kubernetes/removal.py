@@ -225,7 +225,7 @@ def delete_entry(
         if is_taken_over and (entry.ref.group, entry.ref.kind) in _RELEASED_KINDS:
             step = partial(_release, access, entry, live, placement=placement, stop=stop)
         else:
-            step = partial(delete_live, access, entry, live, users=users, stop=stop)
+            step = partial(delete_live, access, entry, live, placement=placement, users=users, stop=stop)
         return Planned(lambda: _guarded(access, entry, step, stop=stop))
 
     return _guarded(access, entry, read, stop=stop)
@@ -249,10 +249,19 @@ def _is_ours(access: MemberAccess, live: Live, placement: str) -> bool:
 
 
 def delete_live(
-    access: MemberAccess, entry: Entry, live: Live, *, users: "_NamespaceUsers", stop: float
+    access: MemberAccess,
+    entry: Entry,
+    live: Live,
+    *,
+    placement: str,
+    users: "_NamespaceUsers",
+    stop: float,
 ) -> Ending:
     ref = entry.ref
     if (ref.group, ref.kind) == ("", "Namespace") and (others := users.of(ref.name)):
+        if users.have(ref):
+            # Refused, it could never end: the other placement waits until this one leaves the namespace.
+            return _release(access, entry, live, placement=placement, stop=stop)
         raise RefusedError(APPLY_FAILED, f"{ref} is still used by placement {', '.join(others)}")
     uid = str(live["metadata"].get("uid"))
     answer = delete_object(access, entry.api_version, ref, uid=uid, deadline=stop)
@@ -322,11 +331,17 @@ class _NamespaceUsers:
         self._lock = Lock()
 
     def of(self, namespace: str) -> list[str]:
+        others = self._others()
+        return sorted(
+            one.placement for one in others if any(ref.namespace == namespace for ref in one.entries)
+        )
+
+    def have(self, ref: ObjectRef) -> bool:
+        """Return whether another placement has, or waits for, the namespace itself."""
+        return any(ref in one.entries for one in self._others())
+
+    def _others(self) -> list[PlacementInventory]:
         with self._lock:
             if self._inventories is None:
                 self._inventories = list_inventories(self._access, deadline=self._stop)
-        return sorted(
-            one.placement
-            for one in self._inventories
-            if one.placement != self._placement and any(ref.namespace == namespace for ref in one.entries)
-        )
+        return [one for one in self._inventories if one.placement != self._placement]
