@@ -18,12 +18,12 @@ pytestmark = pytest.mark.django_db
 def test_says_of_each_cluster_what_would_become_of_it() -> None:
     joined("old", region="east")
     joined("same")
-    wanted = [ClusterSpec(member_document(name)) for name in ("new", "old", "same")]
+    wanted = [ClusterSpec(member_document(name)) for name in ("newcomer", "old", "same")]
 
     foreseen = [(row.name, did) for did, row in dry_run(wanted, now=NOW)]
 
     assert foreseen == [
-        ("new", JoinOutcome.JOINED),
+        ("newcomer", JoinOutcome.JOINED),
         ("old", JoinOutcome.CHANGED),
         ("same", JoinOutcome.UNCHANGED),
     ]
@@ -34,7 +34,7 @@ def test_writes_nothing() -> None:
     joined("old", region="east")
     events = Event.objects.count()
 
-    dry_run([ClusterSpec(member_document("old")), ClusterSpec(member_document("new"))], now=NOW)
+    dry_run([ClusterSpec(member_document("old")), ClusterSpec(member_document("newcomer"))], now=NOW)
 
     assert MemberCluster.objects.get().document["metadata"]["labels"] == {"region": "east"}
     assert Event.objects.count() == events
