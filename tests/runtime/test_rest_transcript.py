@@ -46,5 +46,5 @@ def _run(*lines: str) -> str:
 
 
 def _decided(read: str) -> str:
-    """Return the output once the placement is scheduled, else nothing."""
-    return read if "SchedulingPolicyFulfilled" in read else ""
+    """Return the output once the placement is scheduled, else nothing; the lines are read one by one."""
+    return read if "SchedulingPolicyFulfilled" in read and "clusterName:" in read else ""
