@@ -7,6 +7,7 @@ from django.core.management import execute_from_command_line
 
 from fleetui.env import SettingRefused
 from fleetui.environment import ENVIRONMENT, ENVIRONMENT_ERRORS, environment_problem
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 
 #!/usr/bin/env python
 
@@ -15,7 +16,8 @@ def main() -> None:
     """Run one command; a refused setting or an error of the environment is one line, not a traceback."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
     try:
-        execute_from_command_line(sys.argv)
+        with in_hub(LOCAL_HUB):
+            execute_from_command_line(sys.argv)
     except SettingRefused as refusal:
         sys.exit(f"manage.py: {refusal}")
     except ENVIRONMENT_ERRORS as error:  # of Django's own commands, and of `up`

@@ -27,7 +27,7 @@ _TEXT_OR_NUMBER = frozenset({str, int, float})
 
 
 def parse_clusters(raw: object, *, path: str = "clusters") -> tuple[Cluster, ...]:
-    """Return the clusters of a case. Raise Faults, also for duplicate names."""
+    """Return the clusters of a case. Raise InvalidManifest, also for duplicate names."""
     if not isinstance(raw, list):
         raise faults_of([wrong_type(raw, "a list")], None, path=path)
     problems: list[ErrorDetail] = []
@@ -52,7 +52,7 @@ def parse_clusters(raw: object, *, path: str = "clusters") -> tuple[Cluster, ...
 
 
 def parse_case_cluster(raw: object, *, path: str = "") -> Cluster:
-    """Parse one cluster of a case. Raise Faults."""
+    """Parse one cluster of a case. Raise InvalidManifest."""
     problems = _problems(raw)
     if problems or not isinstance(raw, dict):
         raise faults_of(problems, raw, path=path)

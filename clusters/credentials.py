@@ -1,4 +1,4 @@
-"""Secrets of member clusters at rest: encrypted, bound to their cluster, rotated (section 3.3).
+"""Secrets of clusters and hubs at rest: encrypted, bound to what they belong to, rotated (section 3.3).
 
 The keys come from FLEETUI_CREDENTIAL_KEYS or the file `credential.keys` in the data directory, which is read
 for each use: after a rotation no process has to be restarted.
@@ -9,7 +9,7 @@ import hmac
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,14 +18,14 @@ from uuid import UUID
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, Q
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.kubeconfig import Secret
-from clusters.models import ClusterCredential
+from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster
 from fleetui.env import is_encryption_key, keep_secret, new_encryption_key
 
-PURPOSE, VERSION = "credential", 1
+PURPOSE, HUB_PURPOSE, VERSION = "credential", "hub-credential", 1
 UNREADABLE = "credentials-unreadable"
 BLOCKED_AFTER = 2
 """So many consecutive 401 answers stop the calls for a while, so that no account is locked."""
@@ -33,6 +33,7 @@ BLOCKED_FOR = timedelta(minutes=5)
 BATCH = 200
 NOTICE_DAYS = (1, 7, 14)
 """Before credentials expire that are not renewed."""
+Credential = ClusterCredential | HubCredential
 
 
 class CredentialsUnreadable(DriverUnavailable):
@@ -74,15 +75,15 @@ def add_key() -> None:
     Path(aside).replace(path)
 
 
-def encrypt(cluster: UUID, secret: Secret) -> str:
-    """Return the ciphertext of a secret, bound to its cluster. Raise CredentialsUnreadable without keys."""
-    content = {"cluster": str(cluster), "purpose": PURPOSE, "v": VERSION, **secret.values}
+def encrypt(cluster: UUID, secret: Secret, *, purpose: str = PURPOSE) -> str:
+    """Return the ciphertext of a secret, bound to its cluster or hub. Raise CredentialsUnreadable."""
+    content = {"cluster": str(cluster), "purpose": purpose, "v": VERSION, **secret.values}
     return _cipher(encryption_keys()).encrypt(json.dumps(content).encode()).decode()
 
 
-def decrypt(cluster: UUID, ciphertext: str) -> Secret:
-    """Return the secret of a cluster. Raise CredentialsUnreadable."""
-    return decrypt_with(encryption_keys(), cluster, ciphertext)
+def decrypt(cluster: UUID, ciphertext: str, *, purpose: str = PURPOSE) -> Secret:
+    """Return the secret of a cluster or hub. Raise CredentialsUnreadable."""
+    return decrypt_with(encryption_keys(), cluster, ciphertext, purpose=purpose)
 
 
 def fingerprint(secret: Secret) -> str:
@@ -92,13 +93,13 @@ def fingerprint(secret: Secret) -> str:
     return hmac.new(key, content, hashlib.sha256).hexdigest()[:16]
 
 
-def decrypt_with(keys: Sequence[str], cluster: UUID, ciphertext: str) -> Secret:
-    """Return the secret of a cluster by one of these keys. Raise CredentialsUnreadable."""
+def decrypt_with(keys: Sequence[str], cluster: UUID, ciphertext: str, *, purpose: str = PURPOSE) -> Secret:
+    """Return the secret of a cluster or hub by one of these keys. Raise CredentialsUnreadable."""
     try:
         content: dict[str, Any] = json.loads(_cipher(keys).decrypt(ciphertext.encode()))
     except (InvalidToken, ValueError) as error:
         raise CredentialsUnreadable("no key of this console decrypts them") from error
-    bound = {"cluster": str(cluster), "purpose": PURPOSE, "v": VERSION}
+    bound = {"cluster": str(cluster), "purpose": purpose, "v": VERSION}
     if any(content.pop(key, None) != value for key, value in bound.items()):
         raise CredentialsUnreadable("they belong to another cluster")
     return Secret(content)
@@ -110,7 +111,7 @@ def _cipher(keys: Sequence[str]) -> MultiFernet:
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """Stored credentials by key; `unreadable` names the clusters whose credentials no key decrypts."""
+    """Stored credentials by key; `unreadable` names those that no key decrypts."""
 
     first_key: int
     other_keys: int
@@ -118,40 +119,53 @@ class KeyReport:
 
 
 def check_credentials(*, reencrypt: bool = False) -> KeyReport:
-    """Decrypt all stored credentials. Raise CredentialsUnreadable without keys.
+    """Decrypt all stored credentials, of clusters and of hubs. Raise CredentialsUnreadable without keys.
 
     `reencrypt`: encrypt them with the first key and compute their fingerprints again. What was encrypted with
     it already is left, so that a rotation which was stopped continues. Credentials that change meanwhile are
     left, too: they have the first key.
     """
     keys = encryption_keys()
-    first = other = last = 0
+    first = other = 0
     unreadable = []
-    rows = ClusterCredential.objects.select_related("cluster").order_by("pk")
-    while batch := list(rows.filter(pk__gt=last)[:BATCH]):
-        last = batch[-1].pk
-        for row in batch:
-            uid = row.cluster.uid
-            try:
-                secret = decrypt_with(keys, uid, row.ciphertext)
-            except CredentialsUnreadable:
-                unreadable.append(row.cluster.name)
-                continue
-            if has_first_key(row, keys):
-                first += 1
-            elif reencrypt:
-                same = ClusterCredential.objects.filter(pk=row.pk, ciphertext=row.ciphertext)
-                same.update(ciphertext=encrypt(uid, secret), fingerprint=fingerprint(secret))
-                first += 1
-            else:
-                other += 1
+    for row, owner in stored_credentials():
+        purpose = purpose_of(row)
+        try:
+            secret = decrypt_with(keys, owner.uid, row.ciphertext, purpose=purpose)
+        except CredentialsUnreadable:
+            unreadable.append(owner.name if isinstance(owner, MemberCluster) else f"hub {owner.name}")
+            continue
+        if has_first_key(row, owner.uid, keys):
+            first += 1
+        elif reencrypt:
+            same = type(row).objects.filter(pk=row.pk, ciphertext=row.ciphertext)
+            ciphertext = encrypt(owner.uid, secret, purpose=purpose)
+            same.update(ciphertext=ciphertext, fingerprint=fingerprint(secret))
+            first += 1
+        else:
+            other += 1
     return KeyReport(first, other, tuple(sorted(unreadable)))
 
 
-def has_first_key(row: ClusterCredential, keys: Sequence[str]) -> bool:
+def stored_credentials() -> Iterator[tuple[Credential, MemberCluster | Hub]]:
+    """Yield all credentials with what they belong to."""
+    last = 0
+    rows = ClusterCredential.objects.select_related("cluster").order_by("pk")
+    while batch := list(rows.filter(pk__gt=last)[:BATCH]):
+        last = batch[-1].pk
+        yield from ((row, row.cluster) for row in batch)
+    for row in HubCredential.objects.select_related("hub").order_by("pk"):
+        yield row, row.hub
+
+
+def purpose_of(row: Credential) -> str:
+    return HUB_PURPOSE if isinstance(row, HubCredential) else PURPOSE
+
+
+def has_first_key(row: Credential, owner: UUID, keys: Sequence[str]) -> bool:
     """Return whether ciphertext and fingerprint of a readable credential were made with the first key."""
     try:
-        secret = decrypt_with(keys[:1], row.cluster.uid, row.ciphertext)
+        secret = decrypt_with(keys[:1], owner, row.ciphertext, purpose=purpose_of(row))
     except CredentialsUnreadable:
         return False
     return row.fingerprint == fingerprint(secret)
@@ -171,7 +185,7 @@ def record_acceptance(pk: int, *, revision: int) -> None:
     rows.update(unauthorized_count=0, unauthorized_since=None, blocked_until=None)
 
 
-def public_facts(credential: ClusterCredential | None) -> dict[str, Any] | None:
+def public_facts(credential: Credential | None) -> dict[str, Any] | None:
     """Return what events and REST show of a credential."""
     if credential is None:
         return None
@@ -184,13 +198,22 @@ def public_facts(credential: ClusterCredential | None) -> dict[str, Any] | None:
     }
 
 
-def days_left(credential: ClusterCredential, *, now: datetime) -> int | None:
+def days_left(credential: Credential, *, now: datetime) -> int | None:
     """Return the smallest number of days of a notice that is due; None before the first one."""
     left = credential.expires_at - now if credential.expires_at else None
     return next((days for days in NOTICE_DAYS if left is not None and left <= timedelta(days=days)), None)
 
 
-def expiry_notice(credential: ClusterCredential, *, now: datetime) -> str:
+def notice_due(*, now: datetime) -> Q:
+    """Return the condition of a credential of which a notice is due: it expires and is not renewed."""
+    due = Q()
+    for threshold in NOTICE_DAYS:
+        is_new = Q(notified_days=None) | Q(notified_days__gt=threshold)
+        due |= Q(expires_at__lte=now + timedelta(days=threshold)) & is_new
+    return due & ~Q(renew_at__isnull=False, renewal_error="")
+
+
+def expiry_notice(credential: Credential, *, now: datetime) -> str:
     """Return the notice about the expiry of credentials; "" while there is none."""
     is_renewed = credential.renew_at is not None and not credential.renewal_error
     if credential.expires_at is None or is_renewed or days_left(credential, now=now) is None:

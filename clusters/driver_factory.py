@@ -1,10 +1,13 @@
 """The drivers of member clusters, with the states of simulated clusters in the database."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.db import IntegrityError
+from django.db.models import Q, QuerySet
 
 from clusters import kubernetes_drivers
 from clusters.drivers.base import Driver
@@ -17,13 +20,23 @@ MOST_FENCES = 1_000
 
 
 class DatabaseStore:
-    """Keeps the state of one simulated cluster; deleted with the row of the cluster."""
+    """Keeps the state of one simulated cluster; deleted with the row of the cluster.
 
-    def __init__(self, cluster_id: int) -> None:
-        self._rows = SimulatedPlacement.objects.filter(cluster_id=cluster_id)
-        self._cluster_id = cluster_id
+    `read`: what was read for the next call, by placement. It is used once: whoever saves on the base of an
+    outdated state has to load it again.
+    """
+
+    def __init__(self, cluster_id: int, read: Mapping[str, Stored] | None = None) -> None:
+        self._cluster_id, self._read = cluster_id, read
+
+    @property
+    def _rows(self) -> QuerySet[SimulatedPlacement]:
+        return SimulatedPlacement.objects.filter(cluster_id=self._cluster_id)
 
     def load(self, *placements: str) -> dict[str, Stored]:
+        read, self._read = self._read, None
+        if placements and read is not None:
+            return {name: read[name] for name in placements if name in read}
         rows = self._rows.filter(placement_name__in=placements) if placements else self._rows
         return {
             name: Stored(*row) for name, *row in rows.values_list("placement_name", "revision", "content")
@@ -54,13 +67,35 @@ def wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def driver_for(cluster: MemberCluster, *, clock: Callable[[], datetime] = wall_clock) -> Driver:
+def read_states(placements: Mapping[int, Collection[str]]) -> dict[int, dict[str, Stored]]:
+    """Return the states of placements on simulated clusters, both by the keys of the clusters; one query."""
+    clusters: dict[str, list[int]] = {}
+    for cluster_id, names in placements.items():
+        for name in names:
+            clusters.setdefault(name, []).append(cluster_id)
+    wanted = (Q(placement_name=name, cluster_id__in=pks) for name, pks in clusters.items())
+    rows = SimulatedPlacement.objects.filter(reduce(or_, wanted, Q(pk__in=())))
+    states: dict[int, dict[str, Stored]] = {cluster_id: {} for cluster_id in placements}
+    for cluster_id, name, *row in rows.values_list("cluster_id", "placement_name", "revision", "content"):
+        states[cluster_id][name] = Stored(*row)
+    return states
+
+
+def driver_for(
+    cluster: MemberCluster,
+    *,
+    clock: Callable[[], datetime] = wall_clock,
+    states: Mapping[str, Stored] | None = None,
+) -> Driver:
     """Return the driver of a cluster; it connects with its first call, outside of a transaction.
 
+    `states` were read for the first call, if the cluster is simulated.
+
     That of a Kubernetes cluster reads `cluster.credential`: select it with the cluster where the thread must
-    not use the database. Raises UnknownDriverError for an unknown driver, Faults for a malformed connection.
+    not use the database. Raises UnknownDriverError for an unknown driver, InvalidManifest for a malformed
+    connection.
     """
-    context = DriverContext(clock, DatabaseStore(cluster.pk))
+    context = DriverContext(clock, DatabaseStore(cluster.pk, states))
     if cluster.driver == KUBERNETES:
         return kubernetes_drivers.drivers.driver_of(cluster, context)
     return driver_named(cluster.driver, cluster.connection, context)

@@ -129,7 +129,7 @@ def looks_like_table(text: str) -> bool:
 
 
 def read_table(text: str) -> list[ImportEntry]:
-    """Read the rows of a table. Raises Faults when there is no column of names.
+    """Read the rows of a table. Raises InvalidManifest when there is no column of names.
 
     Other errors of the table are entries without data, because the rows report theirs, too.
     """
@@ -149,7 +149,7 @@ def read_table(text: str) -> list[ImportEntry]:
 
 
 def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the non-empty rows, each with its first line. Raises Faults."""
+    """Yield the non-empty rows, each with its first line. Raises InvalidManifest."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     begins = 1
     for count in range(MOST_DOCUMENTS + 2):
@@ -295,8 +295,8 @@ class MemberRead:
 def read_members(source: bytes, *, name: str) -> list[MemberRead]:
     """Read the clusters of a file: MemberCluster documents, plain objects, or a table.
 
-    The format is detected from the content, otherwise from the file name. Raises Faults with all errors and
-    their lines.
+    The format is detected from the content, otherwise from the file name. Raises InvalidManifest with
+    all errors and their lines.
     """
     entries = _entries(decoded(source, LARGEST_UPLOAD), name.lower())
     if not entries:
@@ -306,7 +306,7 @@ def read_members(source: bytes, *, name: str) -> list[MemberRead]:
 
 
 def _entries(text: str, name: str) -> list[ImportEntry]:
-    """Take a text apart into clusters. Raises Faults where that cannot be done."""
+    """Take a text apart into clusters. Raises InvalidManifest where that cannot be done."""
     if _has_objects_by_line(text, name):
         return list(_json_lines(text))
     is_object = text.lstrip()[:1] in _OBJECT
@@ -362,7 +362,7 @@ class _Reading:
             self._take(entry)
 
     def members(self) -> list[MemberRead]:
-        """Return all clusters with their lines, or raise Faults."""
+        """Return all clusters with their lines, or raise InvalidManifest."""
         if self.faults:
             lines = _lines((entry, fault.path) for entry, fault in self.faults)
             placed = zip(self.faults, lines, strict=True)

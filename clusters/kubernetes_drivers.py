@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -28,8 +29,9 @@ from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import Connection, parse_connection
 from clusters.drivers.registry import KUBERNETES, DriverContext, driver_named
-from clusters.models import ClusterCredential, FleetState, MemberCluster
+from clusters.models import ClusterCredential, Hub, MemberCluster
 from fleetui import __version__
+from fleetui.hub_scope import LOCAL_HUB
 
 MOST_DRIVERS = 2_000
 REAP_SECONDS = 5.0
@@ -55,6 +57,7 @@ def open_client(
     secret: Callable[[], Mapping[str, str]],
     *,
     monotonic: Callable[[], float] = time.monotonic,
+    user_agent: str = USER_AGENT,
 ) -> Client:
     """Return a client with the settings of this console; in a pod, with the account of that pod."""
     rules = address_rules()
@@ -63,7 +66,7 @@ def open_client(
             message = "FLEETUI_IN_CLUSTER is not set on this console"
             raise DriverUnavailable(message, code="not-in-cluster")
         connection, secret = in_cluster(connection, SERVICE_ACCOUNT, os.environ)
-    return Client(connection, secret, rules=rules, monotonic=monotonic, user_agent=USER_AGENT)
+    return Client(connection, secret, rules=rules, monotonic=monotonic, user_agent=user_agent)
 
 
 def in_cluster(
@@ -209,17 +212,10 @@ class DriverCache:
             self.close_idle()
 
 
-_hub_ids: list[str] = []
-
-
+@cache
 def hub_id() -> str:
     """Return the ID of this installation; read from the database once per process."""
-    if not _hub_ids:
-        row, is_new = FleetState.objects.get_or_create(id=1)
-        if is_new:  # not kept: the transaction may be rolled back
-            return str(row.hub_id)
-        _hub_ids.append(str(row.hub_id))
-    return _hub_ids[0]
+    return str(Hub.objects.values_list("uid", flat=True).get(pk=LOCAL_HUB))
 
 
 def credential_of(cluster: MemberCluster) -> ClusterCredential | None:
@@ -262,8 +258,8 @@ class GuardedDriver:
     def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         return self._call(lambda: self._driver.remove(placement, fence=fence, timeout=timeout))
 
-    def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
-        return self._call(lambda: self._driver.diff(version, timeout=timeout))
+    def diff(self, version: Version, *, as_apply: bool = False, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+        return self._call(lambda: self._driver.diff(version, as_apply=as_apply, timeout=timeout))
 
     def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         return self._call(lambda: self._driver.release(placement, fence=fence, timeout=timeout))

@@ -231,12 +231,12 @@ class Heartbeat(ManifestModel):
 
 
 def parse_heartbeat(document: object) -> Heartbeat:
-    """Parse a heartbeat. Raise Faults."""
+    """Parse a heartbeat. Raise InvalidManifest."""
     return parse_manifest(Heartbeat, document, semantics=DEFAULT_SEMANTICS, path="")
 
 
 def parse_member(document: object) -> MemberClusterManifest:
-    """Parse a MemberCluster document. Raise Faults."""
+    """Parse a MemberCluster document. Raise InvalidManifest."""
     refuse_other_kinds(document, MEMBER_KIND)
     return parse_manifest(MemberClusterManifest, document, semantics=DEFAULT_SEMANTICS, path="")
 

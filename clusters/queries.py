@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
 from clusters.health import LIMITS, AgentReport, judge, leaving
 from clusters.models import FleetState, MemberCluster, Membership
 from fleetui.apimachinery.metadata import with_hub_metadata
+from fleetui.hub_scope import LatestByHub
 
 
 def _not_before(moment: datetime | None, start: datetime | None) -> datetime | None:
@@ -58,7 +60,7 @@ _NO_USAGE = ResourceUsage()
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """The fleet at one pair of counters; shared by all placements of this process."""
+    """The fleet at one pair of counters; shared by all placements of a hub in this process."""
 
     version: int
     readings: int
@@ -66,11 +68,11 @@ class FleetSnapshot:
 
 
 _lock = threading.Lock()
-_latest: FleetSnapshot | None = None
+_latest: LatestByHub[FleetSnapshot] = LatestByHub()
 
 
 def counters() -> tuple[int, int]:
-    row = FleetState.objects.filter(id=1).values_list("version", "readings").first()
+    row = FleetState.objects.values_list("version", "readings").first()
     return row or (0, 0)
 
 
@@ -80,25 +82,26 @@ def current_fleet() -> FleetSnapshot:
     The counters are read first: the clusters may be newer than the counters, never older, and the writer of
     a decision compares the counters again.
     """
-    global _latest  # noqa: PLW0603 -- one fleet per process is the point
     version, readings = counters()
     with _lock:
-        if _latest is None or (_latest.version, _latest.readings) != (version, readings) or not version:
-            _latest = FleetSnapshot(version, readings, Fleet(_clusters()))
-        return _latest
+        found = _latest.get()
+        if found is None or (found.version, found.readings) != (version, readings) or not version:
+            found = FleetSnapshot(version, readings, Fleet(_clusters()))
+        _latest.put(found)
+        return found
 
 
 def load_fleet() -> Fleet:
     """Return the fleet as this transaction sees it; not cached, as it may be rolled back."""
     with _lock:
-        if _latest is not None and _latest.version and (_latest.version, _latest.readings) == counters():
-            return _latest.fleet
+        found = _latest.get()
+        if found is not None and found.version and (found.version, found.readings) == counters():
+            return found.fleet
     return Fleet(_clusters())
 
 
 def forget_cached_fleet() -> None:
-    global _latest  # noqa: PLW0603 -- see above
-    _latest = None
+    _latest.clear()
 
 
 def cluster_of(row: MemberCluster) -> Cluster:
@@ -128,6 +131,7 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
 
 
 def manifest_of(cluster: MemberCluster) -> dict[str, Any]:
+    """Return the manifest of a cluster with its status, without its address."""
     return with_hub_metadata(
         cluster.document,
         status_of(cluster),
@@ -137,9 +141,10 @@ def manifest_of(cluster: MemberCluster) -> dict[str, Any]:
     )
 
 
-def status_of(cluster: MemberCluster) -> dict[str, Any]:
+def status_of(cluster: MemberCluster, *, has_address: bool = False) -> dict[str, Any]:
     """Return the status of the MemberCluster API (`spec/lifecycle.md` B.1.6).
 
+    `has_address`: with the address of the API server, which is for administrators of clusters.
     `simulated` is an extension: it marks a cluster that exists only in this console.
     """
     status: dict[str, Any] = {}
@@ -156,7 +161,11 @@ def status_of(cluster: MemberCluster) -> dict[str, Any]:
         heartbeat = {"lastReceivedHeartbeat": _written(cluster.heartbeat_at)} if cluster.heartbeat_at else {}
         status["agentStatus"] = [{"type": "MemberAgent", "conditions": conditions, **heartbeat}]
     if cluster.properties:
-        status["properties"] = {name: {"value": value} for name, value in cluster.properties.items()}
+        status["properties"] = {
+            name: {"value": value}
+            for name, value in cluster.properties.items()
+            if has_address or name != ENTRYPOINT
+        }
     if cluster.usage:
         status["resourceUsage"] = cluster.usage
     if cluster.is_simulated:

@@ -5,6 +5,7 @@ from typing import Any
 
 from celery import shared_task
 
+from clusters.hubs.operations import delete_removed_hubs, notify_expiring_hubs
 from clusters.operations.credential_renewal import notify_expiring, renew_due
 from clusters.operations.heartbeat import observe as observe_fleet
 from clusters.operations.leave import finish_leaving
@@ -12,9 +13,14 @@ from clusters.operations.leave import finish_leaving
 
 @shared_task
 def observe(**_newer: Any) -> None:
-    """Observe due clusters, refresh eligibility, finish removals, renew credentials; safe to run twice."""
+    """Observe due clusters, refresh eligibility, finish removals, renew credentials; safe to run twice.
+
+    The mirror of a removed hub is deleted here, too, a part at a time.
+    """
     now = datetime.now(UTC)
     observe_fleet(now=now)
     finish_leaving(now=now)
     renew_due(now=now)
     notify_expiring(now=now)
+    notify_expiring_hubs(now=now)
+    delete_removed_hubs()

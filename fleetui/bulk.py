@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from django.db import connection, transaction
 from django.db.models import Model, QuerySet
-from django.db.models.expressions import Combinable
+from django.db.models.expressions import Combinable, OrderBy
 
 BATCH_SIZE = 500
 
@@ -21,7 +21,7 @@ def batched(values: Iterable[Value], size: int = BATCH_SIZE) -> Iterator[list[Va
         yield batch
 
 
-def claim_batch(due: QuerySet[Row], *order: str, size: int, **lease: Any) -> list[int]:
+def claim_batch(due: QuerySet[Row], *order: str | OrderBy, size: int, **lease: Any) -> list[int]:
     """Write a lease into the first `size` rows of `due`; return the primary keys of the rows claimed.
 
     A conditional update: a row that another worker claims meanwhile is no longer in `due` and is left to it.

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db import models
 
 from fleetui.fields import OrderedJSONField
+from fleetui.hub_scope import HubManager, current_hub_id
 
 LONGEST_NAME = 253
 
@@ -14,9 +15,10 @@ class Event(models.Model):
     """An action on one object; immutable.
 
     `revision` is that of the object after the change, so that events after a revision can be listed.
-    Without an actor the console acted.
+    Without an actor the console acted. `hub` is no foreign key: events outlive their hub.
     """
 
+    hub = models.PositiveBigIntegerField(default=current_hub_id, editable=False)
     at = models.DateTimeField()
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     actor_name = models.CharField(max_length=150)
@@ -27,11 +29,14 @@ class Event(models.Model):
     before = OrderedJSONField(null=True)
     after = OrderedJSONField(null=True)
 
+    objects = HubManager()
+
     class Meta:
         indexes = [
-            models.Index(fields=["kind", "name", "-at", "-id"], name="event_of_object"),
-            models.Index(fields=["actor_name", "-at", "-id"], name="event_of_actor"),
-            models.Index(fields=["-at", "-id"], name="event_by_time"),
+            models.Index(fields=["hub", "kind", "name", "-at", "-id"], name="event_of_object"),
+            models.Index(fields=["hub", "actor_name", "-at", "-id"], name="event_of_actor"),
+            models.Index(fields=["hub", "-at", "-id"], name="event_by_time"),
+            models.Index(fields=["hub", "-id"], name="event_latest"),
         ]
         constraints = [
             models.CheckConstraint(condition=~models.Q(verb=""), name="event_has_verb"),

@@ -9,13 +9,16 @@ from enum import StrEnum
 from functools import wraps
 from typing import Any
 
+from django.apps import apps
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
+from django.db.models import Exists, FilteredRelation, Q
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.htmx import wants_fragment
+from fleetui.hub_scope import current_hub_id
 
 
 class Role(StrEnum):
@@ -50,12 +53,19 @@ def _has_one_of(user: AbstractBaseUser | AnonymousUser, roles: Collection[Role])
 
 
 def roles_of(user: User) -> frozenset[str]:
-    """Return the groups of a user; one query for each request."""
-    found: frozenset[str] | None = getattr(user, "_fleetui_roles", None)
-    if found is None:
-        found = frozenset(user.groups.values_list("name", flat=True))
-        user._fleetui_roles = found  # type: ignore[attr-defined]  # the cache lives as long as the object
-    return found
+    """Return the roles of a user on the hub in scope; one query for each request.
+
+    They are the groups of the user, unless somebody has a grant for this hub: then only grants count.
+    """
+    hub = current_hub_id()
+    known: dict[int, frozenset[str]] = user.__dict__.setdefault("_fleetui_roles", {})
+    if hub not in known:
+        grants = apps.get_model("clusters", "HubGrant")._default_manager.filter(hub=hub)
+        of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
+        groups = user.groups.annotate(is_granted=Exists(grants), of_hub=of_hub)
+        rows = groups.values_list("name", "is_granted", "of_hub__role")
+        known[hub] = frozenset(role or "" if is_granted else name for name, is_granted, role in rows)
+    return known[hub]
 
 
 View = Callable[..., HttpResponseBase]

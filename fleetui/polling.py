@@ -4,8 +4,7 @@ For ten seconds after a 204, equal requests of a session run only the query of t
 user and roles. A user who logged out or lost a role meanwhile learns only that nothing changed.
 """
 
-from collections.abc import Callable, Hashable
-from functools import cached_property
+from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeAlias
@@ -18,12 +17,13 @@ from django.middleware.csrf import get_token
 from django.utils.crypto import get_random_string
 
 from fleetui.htmx import wants_fragment
+from fleetui.hub_scope import current_hub_id
 
 SECONDS = 10.0
 _MOST = 5000
 
 Look: TypeAlias = Callable[[], str]
-_Question: TypeAlias = tuple[str, str]
+_Question: TypeAlias = tuple[int, str, str]
 _known: dict[_Question, tuple[float, str, Look]] = {}
 
 
@@ -54,7 +54,7 @@ class UnchangedMiddleware:
         session = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
         if request.method != "GET" or not session or "HX-Request" not in request.headers:
             return self._get_response(request)
-        question = session, request.get_full_path()
+        question = current_hub_id(), session, request.get_full_path()
         until, version, look = _known.get(question, (0.0, "", str))
         if monotonic() < until and look() == version:
             return HttpResponse(status=204)
@@ -84,10 +84,13 @@ _fragment_known: dict[Hashable, _Shared] = {}
 
 
 def shared_fragment(request: HttpRequest, key: Hashable, make: Callable[[], HttpResponse]) -> HttpResponse:
-    """Return the response of `make` for this key, at most two seconds old, with the token of the session."""
+    """Return the response of `make` for this hub and key, at most two seconds old.
+
+    It gets the token of the session.
+    """
     if len(_fragment_known) >= _FRAGMENT_MOST:
         _fragment_known.clear()
-    one = _fragment_known.setdefault(key, _Shared())
+    one = _fragment_known.setdefault((current_hub_id(), key), _Shared())
     with one.lock:
         if monotonic() >= one.until:
             one.content, one.until = make().content, monotonic() + FRAGMENT_SECONDS
@@ -107,21 +110,23 @@ PARAMETER = "\0given"
 
 
 class PreparedQuery:
-    """A query of one row; `write` returns it with `GIVEN` in place of each parameter, in their order."""
+    """A query of one row of the hub in scope.
+
+    `write` returns it with `PARAMETER` in place of each parameter, in their order.
+    """
 
     def __init__(self, write: Callable[[], QuerySet[Any, Any]]) -> None:
         self._write = write
+        self._written: dict[int, tuple[str, Sequence[Any]]] = {}
 
     def first(self, *given: str) -> tuple[Any, ...] | None:
         """Return the row; None without one."""
-        sql, parameters = self._written
+        hub = current_hub_id()
+        if hub not in self._written:
+            self._written[hub] = self._write()[:1].query.sql_with_params()
+        sql, parameters = self._written[hub]
         values = iter(given)
         with connection.cursor() as cursor:
             cursor.execute(sql, [next(values) if one == PARAMETER else one for one in parameters])
             row: tuple[Any, ...] | None = cursor.fetchone()
         return row
-
-    @cached_property
-    def _written(self) -> tuple[str, tuple[Any, ...]]:
-        sql, parameters = self._write()[:1].query.sql_with_params()
-        return sql, tuple(parameters)

@@ -74,6 +74,8 @@ MIDDLEWARE = [
     "fleetui.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    # Ahead of everything that reads the path or the database.
+    "clusters.hubs.middleware.HubMiddleware",
     # After the static files: a picture may bring a style of its own.
     "fleetui.middleware.ContentSecurityPolicyMiddleware",
     "fleetui.middleware.NoNullsMiddleware",
@@ -134,14 +136,17 @@ CELERY_TASK_QUEUES = [
 CELERY_TASK_ROUTES = {
     "placements.tasks.sweep": {"queue": broker.PERIODIC},
     "clusters.tasks.observe": {"queue": broker.PERIODIC},
+    "placements.tasks.refresh_hubs": {"queue": broker.PERIODIC},
     "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
     "placements.tasks.prune": {"queue": broker.ANALYSES},
+    "placements.tasks.run_dry_runs": {"queue": broker.ANALYSES},
 }
 CELERY_BEAT_SCHEDULER = "fleetui.task_queue:BoundedScheduler"
 # A tick that waited longer than its period is worth nothing: the next one does the same.
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "placements.tasks.sweep", "schedule": 1.0, "options": {"expires": 1.0}},
     "observe": {"task": "clusters.tasks.observe", "schedule": 5.0, "options": {"expires": 5.0}},
+    "refresh-hubs": {"task": "placements.tasks.refresh_hubs", "schedule": 15.0, "options": {"expires": 15.0}},
 }
 
 # How long rows are kept that nothing refers to (`placements.services.pruning`).
@@ -154,7 +159,8 @@ KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
 KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
 
-# Credentials of member clusters, and where connections to them may go (`clusters.connections`).
+# Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go
+# (`clusters/kubernetes_drivers.py`).
 CREDENTIAL_KEYS = read_encryption_keys(os.environ, "FLEETUI_CREDENTIAL_KEYS")
 CREDENTIAL_KEY_FILE = VAR_DIR / "credential.keys"
 ALLOW_INSECURE_TLS = read_flag(os.environ, "FLEETUI_ALLOW_INSECURE_TLS", default=False)
@@ -186,7 +192,8 @@ USE_I18N = False
 TIME_ZONE = "UTC"
 USE_TZ = True
 
-STATIC_URL = "static/"
+# Absolute: the static files are the same for all hubs.
+STATIC_URL = "/static/"
 STATIC_ROOT = VAR_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATICFILES_FINDERS = [

@@ -27,6 +27,8 @@ _PERIODIC_SLOTS = 2
 """One for the observation of clusters, which may wait for slow ones, and one for the sweep."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
 _STEADY_SECONDS = 30.0
+_WANTED_SECONDS = 30.0
+"""Between two questions whether there is work for a process."""
 
 
 class AlreadyRunningError(Exception):
@@ -35,11 +37,15 @@ class AlreadyRunningError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SupervisedProcess:
-    """A process to keep running, and the open files that it inherits."""
+    """A process to keep running, and the open files that it inherits.
+
+    `is_wanted` says from time to time whether there is work for it; without work it does not run.
+    """
 
     name: str
     command: tuple[str, ...]
     inherits: tuple[int, ...] = ()
+    is_wanted: Callable[[], bool] | None = None
 
 
 @dataclass(slots=True)
@@ -115,12 +121,14 @@ class Supervisor:
         folder: Path,
         output: Output,
         patience: float = 8.0,
+        wanted_seconds: float = _WANTED_SECONDS,
     ) -> None:
         self._parts = {part.name: part for part in parts}
         self._environ, self._folder, self._output = dict(environ), folder, output
         self._children: dict[str, _Child] = {}
         self._quick_ends = dict.fromkeys(self._parts, 0)
-        self._due = dict.fromkeys(self._parts, 0.0)
+        self._due = {part.name: 0.0 for part in parts if part.is_wanted is None}
+        self._wanted_seconds, self._wanted_at = wanted_seconds, 0.0
         self._patience = patience
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._signals = 0
@@ -130,6 +138,7 @@ class Supervisor:
         with self._listening_to_signals():
             try:
                 while not self._signals:
+                    self._start_and_end_wanted()
                     for name in [name for name, when in self._due.items() if when <= time.monotonic()]:
                         del self._due[name]
                         part = self._parts[name]
@@ -153,9 +162,28 @@ class Supervisor:
                         threading.Thread(
                             target=self.report_end, args=(part.name, process), daemon=True
                         ).start()
-                    self._handle_one_event(until=min(self._due.values(), default=None))
+                    times = [*self._due.values()]
+                    if any(part.is_wanted for part in self._parts.values()):
+                        times.append(self._wanted_at)
+                    self._handle_one_event(until=min(times, default=None))
             finally:
                 self._stop()
+
+    def _start_and_end_wanted(self) -> None:
+        """Start what has work now, and end what has none any more."""
+        if time.monotonic() < self._wanted_at:
+            return
+        self._wanted_at = time.monotonic() + self._wanted_seconds
+        for name, part in self._parts.items():
+            if part.is_wanted is None:
+                continue
+            is_wanted, child = part.is_wanted(), self._children.get(name)
+            if is_wanted and child is None:
+                self._due.setdefault(name, 0.0)
+            elif not is_wanted:
+                self._due.pop(name, None)
+                if child:
+                    child.process.terminate()
 
     def report_end(self, name: str, process: subprocess.Popen[bytes]) -> None:
         process.wait()
@@ -166,7 +194,8 @@ class Supervisor:
         _kill_group(child.process.pid)
         for pump in child.pumps:
             pump.join(timeout=1)
-        if self._signals:
+        wanted = self._parts[name].is_wanted
+        if self._signals or (wanted is not None and not wanted()):
             return
         lived = time.monotonic() - child.started
         quick_ends = 0 if lived >= _STEADY_SECONDS else self._quick_ends[name]
@@ -227,9 +256,10 @@ class ProcessOptions:
     broker_url: str
     beat_file: Path
     listener: int | None
+    has_live_hub: Callable[[], bool] = lambda: False
 
 
-def web(options: ProcessOptions) -> SupervisedProcess:
+def web(options: ProcessOptions) -> list[SupervisedProcess]:
     """Return the web server, which inherits its open port from the supervisor.
 
     The port stays open during a restart, so that browsers wait instead of failing.
@@ -244,17 +274,25 @@ def web(options: ProcessOptions) -> SupervisedProcess:
         *("--workers", str(options.web_processes), "--threads", str(options.web_threads)),
         *("--log-level", options.log_level),
     )
-    return SupervisedProcess("web", command, (options.listener,))
+    return [SupervisedProcess("web", command, (options.listener,))]
 
 
-def worker(options: ProcessOptions) -> SupervisedProcess:
-    """Return the worker for updates and analyses."""
-    return _celery_worker("worker", options, [UPDATES, ANALYSES], slots=options.worker_slots)
+def workers(options: ProcessOptions) -> list[SupervisedProcess]:
+    """Return the worker for updates and analyses, and the observer.
 
-
-def observer(options: ProcessOptions) -> SupervisedProcess:
-    """Return the worker for the sweep and the observation of clusters, which no update delays."""
-    return _celery_worker("observer", options, [PERIODIC], slots=_PERIODIC_SLOTS)
+    The observer has the sweep and the observation of clusters, which no update delays. With the folder broker
+    the tasks of the worker are threads, which use one processor only: they are divided among two processes.
+    """
+    several = broker.is_folder(options.broker_url) and (os.cpu_count() or 1) > 1
+    count = min(2, options.worker_slots) if several else 1
+    names = ["worker", "worker-2"][:count]
+    return [
+        *(
+            _celery_worker(name, options, [UPDATES, ANALYSES], slots=-(-options.worker_slots // count))
+            for name in names
+        ),
+        _celery_worker("observer", options, [PERIODIC], slots=_PERIODIC_SLOTS),
+    ]
 
 
 def _celery_worker(
@@ -271,18 +309,25 @@ def _celery_worker(
     return SupervisedProcess(name, command)
 
 
-def beat(options: ProcessOptions) -> SupervisedProcess:
+def beat(options: ProcessOptions) -> list[SupervisedProcess]:
     """Return the Celery beat process."""
     command = (
         *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "beat"),
         *("--pidfile=", "--schedule", str(options.beat_file)),
         *("--loglevel", options.log_level),
     )
-    return SupervisedProcess("beat", command)
+    return [SupervisedProcess("beat", command)]
 
 
-PARTS: dict[str, tuple[Callable[[ProcessOptions], SupervisedProcess], ...]] = {
-    "web": (web,),
-    "worker": (worker, observer),
-    "beat": (beat,),
+def hubs(options: ProcessOptions) -> list[SupervisedProcess]:
+    """Return the watcher of live hubs, which runs while there is one."""
+    command = (sys.executable, "manage.py", "watch_hubs")
+    return [SupervisedProcess("hubs", command, is_wanted=options.has_live_hub)]
+
+
+PARTS: dict[str, Callable[[ProcessOptions], list[SupervisedProcess]]] = {
+    "web": web,
+    "worker": workers,
+    "beat": beat,
+    "hubs": hubs,
 }

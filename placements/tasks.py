@@ -10,11 +10,19 @@ from celery import Task, shared_task
 from celery.signals import worker_ready
 from django.db import DatabaseError, connections
 
+from clusters.hubs.queries import live_hubs
 from fleetui.broker import UPDATES
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
-from placements.services import pruning, scheduling, verification
+from placements.services import dry_runs, pruning, scheduling, verification
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.hubs.projection.operations import (
+    delete_removed_rows,
+    hubs_with_changes,
+    project_changes,
+    rejudge,
+)
 from placements.services.rollouts import controller, orphans, worker
 from placements.services.waiting_work import count_waiting
 from placements.services.what_if.operations import evaluate_due, is_due
@@ -28,6 +36,7 @@ PRUNING_SECONDS = 0.5
 
 
 @worker_ready.connect
+@in_hub(LOCAL_HUB)
 def worker_is_ready(**_signal: Any) -> None:
     verification.ask_what_another_engine_decided()
 
@@ -40,6 +49,7 @@ def start_heartbeat(sender: Any, **_signal: Any) -> None:
     sender.timer.call_repeatedly(HEARTBEAT_PERIOD.total_seconds(), heartbeat, (queues,))
 
 
+@in_hub(LOCAL_HUB)
 def heartbeat(queues: Collection[str]) -> None:
     """Record that this worker is alive, and how many updates wait for one."""
     now = datetime.now(UTC)
@@ -83,6 +93,12 @@ def evaluate_scenarios(self: Task[..., None], **_newer: Any) -> None:
         send_now(self.name, {})
 
 
+@shared_task(acks_late=True, bind=True)
+def run_dry_runs(self: Task[..., None], **_newer: Any) -> None:
+    if _repeat(dry_runs.run_due):
+        send_now(self.name, {})
+
+
 @shared_task(acks_late=True)
 def refresh_staleness(**_newer: Any) -> None:
     verification.refresh_staleness(now=datetime.now(UTC))
@@ -104,6 +120,26 @@ def prune(**_newer: Any) -> None:
     pruning.prune(now=datetime.now(UTC), seconds=PRUNING_SECONDS)
 
 
+@shared_task(acks_late=True, bind=True)
+def project_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
+    with in_hub(hub):
+        is_more = _repeat(project_changes)
+    if is_more:
+        send_now(self.name, {"hub": hub})
+
+
+@shared_task(acks_late=True)
+def refresh_hubs(**_newer: Any) -> None:
+    """Judge the clusters of live hubs again: a heartbeat that becomes too old is no event.
+
+    The rows of removed hubs are deleted here, a part at a time.
+    """
+    for hub in list(live_hubs().values_list("pk", flat=True)):
+        with in_hub(hub):
+            rejudge(now=datetime.now(UTC))
+    delete_removed_rows()
+
+
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
     """Send hints for the work that is due, whose own may be lost; take drains a step further."""
@@ -115,6 +151,7 @@ def sweep(**_newer: Any) -> None:
         run_cluster_calls: worker.is_due,
         remove_orphans: orphans.is_due,
         evaluate_scenarios: is_due,
+        run_dry_runs: dry_runs.is_due,
         refresh_staleness: verification.freshness_due,
         verify: verification.verification_due,
         prune: pruning.is_pruning_due,
@@ -122,6 +159,8 @@ def sweep(**_newer: Any) -> None:
     for task, is_task_due in due.items():
         if is_task_due(now=datetime.now(UTC)):
             send_now(task.name, {})
+    for hub in hubs_with_changes():
+        send_now(project_hub.name, {"hub": hub})
 
 
 def _repeat(step: Callable[..., int]) -> bool:

@@ -13,10 +13,12 @@ from placements.web import (
     dashboard,
     decisions,
     drains,
+    dry_runs,
     editor,
     fault_injection,
     help,
     history,
+    hubs,
     layout,
     placements,
     resources,
@@ -91,6 +93,15 @@ urlpatterns = [
         name="cluster-connection-remove",
     ),
     path("topology/", clusters.topology, name="topology"),
+    # /hubs/
+    path("hubs/", hubs.hubs, name="hubs"),
+    path("hubs/new/", hubs.new_hub, name="hub-new"),
+    path("hub-line/", hubs.line, name="hub-line"),
+    path("hubs/<str:name>/about/", hubs.about, name="hub-about"),
+    path("hubs/<str:name>/about/check/", hubs.check, name="hub-check"),
+    path("hubs/<str:name>/about/pause/", hubs.pause, name="hub-pause"),
+    path("hubs/<str:name>/about/credentials/", hubs.credentials, name="hub-credentials"),
+    path("hubs/<str:name>/about/remove/", hubs.remove, name="hub-remove"),
     # /placements/
     path("placements/", placements.placements, name="placements"),
     path("placements/new/", editor.new_placement, name="placement-new"),
@@ -110,6 +121,11 @@ urlpatterns = [
         cluster_objects.placement_cluster,
         name="placement-cluster",
     ),
+    path(
+        "placements/<str:name>/clusters/<str:cluster>/read/",
+        cluster_objects.read_cluster,
+        name="placement-cluster-read",
+    ),
     path("placements/<str:name>/plan/", rollouts.plan, name="placement-plan"),
     *rollout_actions("placements/<str:name>/", RolloutKind.ROLLING, "placement"),
     path("placements/<str:name>/release/", RedirectView.as_view(pattern_name="web:placement-unpin")),
@@ -119,6 +135,8 @@ urlpatterns = [
     path("drafts/<int:number>/discard/", editor.discard, name="draft-discard"),
     path("drafts/<int:number>/review/", review.review, name="draft-review"),
     path("drafts/<int:number>/rebase/", editor.rebase, name="draft-rebase"),
+    path("drafts/<int:number>/dry-run/", review.dry_run_draft, name="draft-dry-run"),
+    path("dry-runs/<int:number>/", dry_runs.dry_run, name="dry-run"),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),
     path("rollouts/<str:name>/", rollouts.newest, name="rollout-latest"),
@@ -151,6 +169,7 @@ urlpatterns = [
     # /resources/
     path("resources/", resources.resources, name="resources"),
     path("resources/apply/", resources.apply, name="resource-apply"),
+    path("resources/apply/dry-run/", resources.dry_run, name="resource-dry-run"),
     path(_OBJECT, resources.resource, name="resource"),
     path(f"{_OBJECT}delete/", resources.delete, name="resource-delete"),
 ]

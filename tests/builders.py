@@ -5,7 +5,7 @@
     binding("a", "Bound", scores=(1, 20))                    what a placement has already
     decide(fleet("a"), pick_n(1), binding("b"))              the whole way to a Decision
 
-Policies go through `parse_policy`, so no test can use one that no door would let in. `cycle_of` reads a
+Policies go through `parse_policy`, so no test can use one that is not valid. `cycle_of` reads a
 case in the form of the conformance files.
 """
 
@@ -105,7 +105,7 @@ def _common(
 
 
 def spread(key: str, max_skew: int = 1, *, hard: bool = True) -> Document:
-    """Write a topology spread constraint, hard (DoNotSchedule) unless told otherwise."""
+    """Write a topology spread constraint, hard (DoNotSchedule) by default."""
     effect = "DoNotSchedule" if hard else "ScheduleAnyway"
     return {"topologyKey": key, "maxSkew": max_skew, "whenUnsatisfiable": effect}
 

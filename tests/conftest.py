@@ -3,6 +3,7 @@
 import fcntl
 import gc
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,18 @@ from django.contrib.auth.models import Group
 from django.test import override_settings
 from whitenoise import WhiteNoise
 
+from clusters.models import Hub
 from fleetui import task_queue
 from fleetui.bootstrap import collect_static_files
 from fleetui.env import new_encryption_key
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.permissions import Role
 from tests.database import forget_caches
 from tests.effort import load_profile
 
 load_profile()
+
+pytest_plugins = ["tests.clusters.kubernetes.local_members"]
 
 
 def pytest_collection_finish() -> None:
@@ -30,7 +35,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Keep wake-ups from a broker, and give the names of the tasks that would have been sent."""
+    """Keep wake-ups from a broker, and return the names of the tasks that would have been sent."""
     sent: list[str] = []
 
     def send(task: str, arguments: dict[str, Any]) -> None:
@@ -39,6 +44,13 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(task_queue, "send_now", send)
     return sent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _local_hub() -> Iterator[None]:
+    """Run all tests in the scope of the local hub; a thread that a test starts has none."""
+    with in_hub(LOCAL_HUB):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -86,13 +98,16 @@ def collected_static(pytestconfig: pytest.Config) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _roles(request: pytest.FixtureRequest) -> None:
-    """Make the roles of the migration again where they are gone.
+    """Make the roles and the local hub of the migrations again where they are gone.
 
     A test with real transactions ends with an empty database, and on several cores any test may come next.
     """
     wants_database = {"db", "transactional_db"} & set(request.fixturenames)
     if wants_database or request.node.get_closest_marker("django_db"):
         request.getfixturevalue("db")
+        if not Hub.objects.filter(pk=LOCAL_HUB).exists():
+            local = {"name": "local", "kind": "local", "mode": "operate", "state": "live"}
+            Hub.objects.create(pk=LOCAL_HUB, **local, created_at=datetime.now(UTC), created_by="system")
         there = set(Group.objects.values_list("name", flat=True))
         Group.objects.bulk_create([Group(name=role.value) for role in Role if role.value not in there])
 

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from django.db.models import Model
 
 from clusters import queries as cluster_queries
+from clusters.kubernetes_drivers import hub_id
 from fleetui.polling import clear_caches
 from placements.services.decisions.records import forget_cached_records
 
@@ -16,6 +17,7 @@ from placements.services.decisions.records import forget_cached_records
 def forget_caches() -> None:
     """Drop what the process remembers of the database, for example after a rollback."""
     cluster_queries.forget_cached_fleet()
+    hub_id.cache_clear()
     forget_cached_records()
     clear_caches()
 

@@ -59,7 +59,7 @@ CODES = frozenset(
     ]
 )
 """Every code that an error may have. Programs can rely on them."""
-DOORS: dict[str, Callable[[Any], Any]] = {
+PARSERS: dict[str, Callable[[Any], Any]] = {
     "ClusterApprovalRequest": parse_approval_request,
     "ClusterResourceOverride": parse_cluster_override,
     "ClusterResourcePlacementDisruptionBudget": parse_disruption_budget,
@@ -69,14 +69,14 @@ DOORS: dict[str, Callable[[Any], Any]] = {
     "MemberCluster": parse_member,
     "ResourceOverride": parse_override,
 }
-"""The door of each kind of document but placements."""
+"""The parser of each kind of document but placements."""
 NAMESPACE = {"group": "", "version": "v1", "kind": "Namespace", "name": "work"}
 
 
 def parse_placement_spec(
     raw: object, *, semantics: Semantics = DEFAULT_SEMANTICS, path: str = "spec"
 ) -> PlacementSpec:
-    """Parse the `spec` of a placement. Raise Faults."""
+    """Parse the `spec` of a placement. Raise InvalidManifest."""
     return parse_manifest(PlacementSpec, raw, semantics=semantics, path=path)
 
 

@@ -24,7 +24,7 @@ def manifest(kind: str, name: str, namespace: str = "", *, version: str = "", **
 
 
 def hub_object(kind: str, name: str, namespace: str = "", *, version: str = "", **fields: Any) -> HubObject:
-    """Return an object on the hub, through its door."""
+    """Return an object on the hub, through its parser."""
     return parse_hub_object(manifest(kind, name, namespace, version=version, **fields))
 
 

@@ -14,6 +14,7 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.models import Decision, Placement, Resource
+from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import start_draft
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import start_run
@@ -80,6 +81,7 @@ SAMPLES = {
     "staged-strategy-delete": "/rollouts/staged/strategies/careful/delete/",
     "draft": "/drafts/{draft}/",
     "draft-review": "/drafts/{draft}/review/",
+    "dry-run": "/dry-runs/{dry_run}/",
     "cluster-drain": "/clusters/{cluster}/drain/",
     "topology": "/topology/?key=region&key2=env",
     "what-if": "/what-if/?label=region:east",
@@ -92,6 +94,14 @@ SAMPLES = {
     "resource": "{resource}",
     "resource-delete": "{resource}delete/",
 }
+HUB_PAGES = {
+    "hubs": "/hubs/",
+    "hub-new": "/hubs/new/",
+    "hub-about": "/hubs/{hub}/about/",
+    "hub-credentials": "/hubs/{hub}/about/credentials/",
+    "hub-remove": "/hubs/{hub}/about/remove/",
+}
+"""Pages about live hubs, which need one; `tests/browser/test_hub_pages.py` opens them."""
 NO_PAGE = {
     *(
         "demo-load",
@@ -102,20 +112,20 @@ NO_PAGE = {
         "rows-set",
         "keys-set",
     ),
+    *("draft-dry-run", "resource-dry-run", "placement-cluster-read"),
+    *("hub-check", "hub-pause", "hub-line"),
     *("draft-discard", "draft-rebase", "cluster-connection-check", "cluster-connection-renew"),
 }
 """Addresses that show nothing of their own: they redirect, or hand out a file."""
 
 
-def sample_pages(
-    *, cluster: str, placement: str, by: User, now: datetime, connected: str = ""
-) -> dict[str, str]:
+def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> dict[str, str]:
     """Return the address of each page, on a decided demo that begins to be carried out.
 
     `by` is an operator, approver and cluster administrator, and has a draft. The pages of connections are
-    those of `connected`, by default a Kubernetes cluster that is added.
+    those of a Kubernetes cluster that is added.
     """
-    connected = connected or _connect_cluster(now=now)
+    connected = _connect_cluster(now=now)
     _begin_staged_run(by=by, now=now)
     while sync_due_rollouts(now=now):
         pass
@@ -131,6 +141,7 @@ def sample_pages(
         "decision": decision.record.decision_id,
         "resource": resource_url(Resource.objects.earliest("pk")),
         "draft": draft.pk,
+        "dry_run": start_dry_run(placement=placement, by=by, now=now).pk,
         "scenario": scenario.pk,
         "event": Event.objects.latest("pk").pk,
     }

@@ -1,4 +1,4 @@
-"""Rows for tests, written short; all of them made by the operations that make them in earnest.
+"""Rows for tests, written short; all of them made by the operations of the product.
 
 joined("a", region="east")                  a cluster in the fleet, eligible
 saved("web", pick_n_spec(2))                a placement on the hub, not decided yet
@@ -15,11 +15,13 @@ from clusters.models import MemberCluster
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement
+from placements.services.demo.load import load_demo
 from placements.services.placements import save_placement
 from placements.services.scheduling import schedule_due
+from tests.database import load_once
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-CONFIG_MAP = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
+NAMESPACE = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
 
 
 def member_document(name: str, labels: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def member_document(name: str, labels: Mapping[str, str] | None = None, **more: 
 
 
 def joined(name: str, **labels: str) -> MemberCluster:
-    """Let a cluster join; nobody observes it, so it is eligible."""
+    """Join a cluster; it has no driver that observes it, so it is eligible."""
     upsert_clusters([ClusterSpec(member_document(name, labels))], by=None, now=NOW)
     return MemberCluster.objects.get(name=name)
 
@@ -59,7 +61,7 @@ def pick_n_spec(number: int, **policy: Any) -> dict[str, Any]:
 def spec(policy: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """Make the spec of a placement of the namespace shop."""
     given = {} if policy is None else {"policy": dict(policy)}
-    return {"resourceSelectors": [dict(CONFIG_MAP)], **given, **more}
+    return {"resourceSelectors": [dict(NAMESPACE)], **given, **more}
 
 
 def placement_document(name: str, spec: Mapping[str, Any], **annotations: str) -> dict[str, Any]:
@@ -93,6 +95,11 @@ def run_due(*, after: timedelta = timedelta()) -> int:
     while count := schedule_due(now=NOW + after):
         total += count
     return total
+
+
+def load_nine() -> None:
+    """Load the demo of nine clusters, decided; where the database is empty, only once in this process."""
+    load_once("nine", lambda: load_demo(9, by=None, now=NOW))
 
 
 def placed(placement: Placement) -> list[str]:

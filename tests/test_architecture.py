@@ -15,6 +15,9 @@ from packaging.requirements import Requirement
 
 from fleetui.apimachinery.model import Semantics
 
+# In one process: the syntax trees of all modules take seconds.
+pytestmark = pytest.mark.xdist_group("sources")
+
 ROOT = Path(__file__).resolve().parent.parent
 CORES = (
     "clusters.case_manifest",
@@ -78,7 +81,7 @@ OUTSIDE_CALLS = frozenset({"open", "input", "print", "exec", "eval", "__import__
 OUTSIDE_ATTRIBUTES = frozenset({"now", "utcnow", "today", "random", "environ", "getenv", "read_text"})
 
 
-# Where a set of scheduling rules may be named, and why. All else asks the profile or the strategy.
+# Where a set of scheduling rules may be named, and why. All else uses the profile or the strategy.
 MAY_NAME_SEMANTICS = {
     "fleetui/apimachinery/model.py": "the names themselves, and the default",
     "placements/manifests/affinity.py": "parsing: which fields the rules know",
@@ -179,12 +182,16 @@ def _named_semantics(tree: ast.Module) -> list[str]:
     texts = {str(one) for one in Semantics}
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute | ast.Subscript) and ast.unparse(node.value) == "Semantics":
+        if isinstance(node, ast.Attribute | ast.Subscript) and _is_name(node.value, "Semantics"):
             found += [f"{node.lineno} names {ast.unparse(node)}"]
         if isinstance(node, ast.Compare | ast.match_case) and "semantics" in ast.unparse(node).lower():
             constants = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
             found += [f"{_line(node)} compares with {text!r}" for text in constants if text in texts]
     return found
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _line(node: ast.Compare | ast.match_case) -> int:
@@ -197,7 +204,7 @@ def _class_checks(tree: ast.Module, name: str) -> list[int]:
         node.lineno
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "isinstance"
+        and _is_name(node.func, "isinstance")
         and name in ast.unparse(node.args[1])
     ]
 
@@ -266,6 +273,29 @@ def test_a_library_has_few_places_of_import(libraries: tuple[str, ...], only: tu
     }
 
     assert {name for name in importers if not name.startswith(only)} == set()
+
+
+def test_one_function_looks_across_hubs() -> None:
+    naming = {module.name for module in PRODUCT if "scopes_disabled" in module.text}
+
+    assert naming == {"fleetui/hub_scope.py", "clusters/hubs/queries.py"}
+
+
+def _queries_at_import(tree: ast.AST) -> Iterator[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("objects", "_default_manager"):
+            yield f"{node.lineno} {ast.unparse(node)}"
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _queries_at_import(node)
+
+
+def test_no_query_is_written_at_import() -> None:
+    # It would stay with the hub that was in scope then.
+    assert [f"{module.name}:{one}" for module in PRODUCT for one in _queries_at_import(module.tree)] == []
+
+
+def test_a_query_at_import_is_found() -> None:
+    assert len(list(_queries_at_import(ast.parse("class A:\n    rows = B.objects.all()")))) == 1
 
 
 def test_modules_are_short() -> None:

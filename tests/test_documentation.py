@@ -301,6 +301,7 @@ def _parser(name: str) -> ArgumentParser:
 def _words_of(parser: ArgumentParser) -> Iterator[str]:
     """Yield the options that a command has beside those of Django, and the choices of its arguments."""
     usual = {option for action in ArgumentParser()._actions for option in action.option_strings}
+    usual.add("--hub")  # of all commands on a hub; described above the sections
     own = [one for one in parser._actions if not _is_djangos(one) and not usual & set(one.option_strings)]
     for action in own:
         yield from (option for option in action.option_strings if option.startswith("--"))

@@ -4,10 +4,14 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from html import unescape
 from pathlib import Path
 
 import pytest
+
+# In one process, which parses each module once.
+pytestmark = pytest.mark.xdist_group("sources")
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = [
@@ -51,6 +55,11 @@ def _visible(template: str) -> str:
     return unescape("\n".join([re.sub(r"<[^>]*>", " ", text), *attributes]))
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def _strings(tree: ast.AST) -> Iterator[str]:
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
@@ -73,19 +82,18 @@ def _matches(texts: Iterator[tuple[Path, str]], scope: str) -> list[str]:
     ]
 
 
+@cache
 def _in_templates() -> list[str]:
     pages = [path for path in sorted(ROOT.glob("templates/**/*.html")) if path.parent.name != "admin"]
     return _matches(((path, _visible(path.read_text())) for path in pages), "GU")
 
 
 def _in_strings() -> list[str]:
-    return _matches(((path, text) for path in PYTHON for text in _strings(ast.parse(path.read_text()))), "GU")
+    return _matches(((path, text) for path in PYTHON for text in _strings(_tree(path))), "GU")
 
 
 def _in_docstrings() -> list[str]:
-    return _matches(
-        ((path, text) for path in PYTHON for text in _docstrings(ast.parse(path.read_text()))), "G"
-    )
+    return _matches(((path, text) for path in PYTHON for text in _docstrings(_tree(path))), "G")
 
 
 @pytest.mark.parametrize(

@@ -173,11 +173,18 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class DiffResult:
-    """How the objects on a cluster differ from a version; `failures` could not be compared."""
+    """How the objects on a cluster differ from a version; `failures` could not be compared.
+
+    Of a dry run: `diffs` would be changed or created, `failures` refused, and `removed` are objects of older
+    versions that would go. `unchecked` cannot be tried before others of the version exist, such as their
+    Namespace.
+    """
 
     version: str
     diffs: tuple[ObjectDiff, ...] = ()
     failures: tuple[Refusal, ...] = ()
+    removed: tuple[ObjectRef, ...] = ()
+    unchecked: tuple[ObjectRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +197,18 @@ class ObjectSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectHint:
-    """A fact that explains the state of an object and decides nothing."""
+class LiveObject:
+    """One object of a placement as it is on the cluster.
+
+    `readiness` is None where it is missing, or could not be read: then `reason` says why. `hint` is a fact
+    that explains its state and decides nothing.
+    """
 
     object: ObjectRef
-    text: str
+    uid: str = ""
+    readiness: Readiness | None = None
+    reason: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +217,8 @@ class PlacementSeen:
 
     `version` is the one last handed to it; while `refusals` is not empty it has that one only in part, and
     `whole_version` is the last it took on entirely ("" when there was none). `unready` lists the objects that
-    are not available yet and those that cannot be tracked.
+    are not available yet and those that cannot be tracked. `objects` are all in the order of applying, where
+    the driver reads them one by one.
     """
 
     placement: str
@@ -214,7 +229,7 @@ class PlacementSeen:
     missing: tuple[ObjectRef, ...] = ()
     drifted: tuple[ObjectDiff, ...] = ()
     notice: str = ""
-    hints: tuple[ObjectHint, ...] = ()
+    objects: tuple[LiveObject, ...] = ()
 
     @property
     def is_applied(self) -> bool:
@@ -294,8 +309,10 @@ class Driver(Protocol):
         Raises DriverUnavailable, DriverRejected, DriverFenced.
         """
 
-    def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+    def diff(self, version: Version, *, as_apply: bool = False, timeout: float = USUAL_TIMEOUT) -> DiffResult:
         """Compare the objects of a version with those on the cluster, without writing anything.
+
+        `as_apply`: a dry run of an apply instead, with all its rules. A simulated cluster has none.
 
         Raises DriverUnavailable, DriverPending, DriverRejected.
         """

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import ExitStack, suppress
+from contextvars import copy_context
 from enum import Enum
 from logging import getLogger
 from typing import TypeVar
@@ -35,7 +36,8 @@ def call_all(
 
     After `seconds` no further call starts, and running ones have `patience` seconds left. A call must end by
     its own timeout; otherwise it blocks its thread, and finally the process. Each thread calls `at_end` after
-    its last call. With no thread the calls run in that of the caller.
+    its last call. With no thread the calls run in that of the caller. The threads have copies of the caller's
+    context variables.
     """
     calls = deque((Future[Value](), key, ask) for key, ask in questions.items())
     if threads == 0:
@@ -56,7 +58,7 @@ def call_all(
 
     pool = ThreadPoolExecutor(min(threads, len(calls)) or 1, thread_name_prefix="call")
     for _ in range(min(threads, len(calls))):
-        pool.submit(run_calls)
+        pool.submit(copy_context().run, run_calls)
     try:
         with suppress(TimeoutError):
             for future in as_completed(list(open_ones), timeout=seconds):

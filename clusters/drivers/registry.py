@@ -36,7 +36,7 @@ class DriverContext:
 
 @dataclass(frozen=True, slots=True)
 class DriverInfo:
-    """One sort of driver: `check` raises Faults where a connection is malformed, with its path.
+    """One sort of driver: `check` raises InvalidManifest where a connection is malformed, with its path.
 
     `supports_apply_strategy`: the apply strategy of a placement changes what the driver does.
     """
@@ -67,7 +67,7 @@ ACTING_DRIVERS = tuple(name for name, info in DRIVERS.items() if info.supports_a
 
 
 def driver_named(name: str, connection: Mapping[str, Any], around: DriverContext) -> Driver:
-    """Create a driver by name. Raises UnknownDriverError, Faults."""
+    """Create a driver by name. Raises UnknownDriverError, InvalidManifest."""
     if name not in DRIVERS:
         raise UnknownDriverError(name, tuple(DRIVERS))
     return DRIVERS[name].make(connection, around)

@@ -31,8 +31,8 @@ def lock_fleet() -> FleetState:
 
     Requires a transaction. SQLite has one writer at a time anyway.
     """
-    FleetState.objects.get_or_create(id=1)
-    return FleetState.objects.select_for_update().get(id=1)
+    FleetState.objects.get_or_create()
+    return FleetState.objects.select_for_update().get()
 
 
 def log_change(change: ChangeLogEntry) -> None:
@@ -42,7 +42,7 @@ def log_change(change: ChangeLogEntry) -> None:
     lock_fleet()
     moved = {"version": F("version") + 1} if change.moves_version else {}
     read = {"readings": F("readings") + 1} if change.property_names else {}
-    FleetState.objects.filter(id=1).update(**moved, **read)
+    FleetState.objects.update(**moved, **read)
     FleetChange.objects.create(
         label_keys=sorted(change.label_keys),
         property_names=sorted(change.property_names),

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.connection_input import ConnectionInput, parse_connection_input
 from clusters.credentials import (
     CredentialsUnreadable,
     decrypt,
@@ -19,33 +20,19 @@ from clusters.credentials import (
     public_facts,
 )
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.addresses import (
-    AddressNotAllowed,
-    NameNotResolved,
-    checked_addresses,
-    is_ip_address,
-)
 from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheck, is_passed
-from clusters.drivers.kubernetes.configuration import parse_connection, split_server
-from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS
+from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.registry import KUBERNETES
-from clusters.kubeconfig import (
-    LARGEST_KUBECONFIG,
-    ParsedConnection,
-    Secret,
-    SecretFacts,
-    facts_of,
-    parse_fields,
-    parse_kubeconfig,
-)
+from clusters.hubs.dispatch import on_live_hub, refuse_membership
+from clusters.kubeconfig import ParsedConnection, Secret, SecretFacts, facts_of
 from clusters.kubernetes_drivers import address_rules, credential_of, open_client
 from clusters.models import ClusterCredential, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, upsert_clusters
+from clusters.preparation import DEFAULT_KINDS
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
-from fleetui.apimachinery.yaml import load_documents
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.concurrency import check_revision
 
@@ -79,15 +66,6 @@ class ConnectionCheckFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionInput:
-    """A kubeconfig with a context ("": its current one), or separate fields; it holds secrets."""
-
-    kubeconfig: str = field(default="", repr=False)
-    context: str = ""
-    fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class SavedConnection:
     """A connection that was saved, with the steps of its check and the warnings of its admission."""
 
@@ -103,33 +81,7 @@ def parse_input(wanted: ConnectionInput, *, cluster: MemberCluster | None, now: 
     That holds only while nothing else changes: another server must not get the stored secret. Raise
     InvalidManifest, also for an address that is not allowed.
     """
-    rules = address_rules()
-    if wanted.kubeconfig:
-        if wanted.fields:
-            allowed = "a kubeconfig or separate fields"
-            raise InvalidManifest.of("kubeconfig", "conflict", "Forbidden: with separate fields", allowed)
-        documents = load_documents(wanted.kubeconfig, max_bytes=LARGEST_KUBECONFIG)
-        if len(documents) != 1:
-            message = f"Invalid value: {len(documents)} documents"
-            raise InvalidManifest.of("kubeconfig", "wrong-type", message, "one kubeconfig")
-        parsed = parse_kubeconfig(documents[0].data, context=wanted.context, rules=rules, now=now)
-    else:
-        parsed = parse_fields(wanted.fields, rules=rules, now=now)
-    if parsed.secret is None and "inCluster" not in parsed.connection:
-        parsed = replace(parsed, secret=kept_secret(parsed.connection, cluster))
-    server = split_server(parsed.connection.get("server", ""))
-    # Behind a proxy names are not resolved here; a server that is given as an address is checked.
-    if server.host and (is_ip_address(server.host) or "proxy" not in parsed.connection):
-        try:
-            checked_addresses(server.host, server.port, rules, seconds=CONNECT_SECONDS)
-        except AddressNotAllowed as error:
-            message = f"Forbidden: {error}"
-            raise InvalidManifest.of(
-                parsed.server_path, "address-not-allowed", message, error.setting
-            ) from error
-        except NameNotResolved:  # reported by the check
-            return parsed
-    return parsed
+    return parse_connection_input(wanted, kept=lambda connection: kept_secret(connection, cluster), now=now)
 
 
 def kept_secret(connection: Mapping[str, Any], cluster: MemberCluster | None) -> Secret:
@@ -146,10 +98,13 @@ def kept_secret(connection: Mapping[str, Any], cluster: MemberCluster | None) ->
         raise InvalidManifest.of("token", "required", f"Required value: {error}", allowed) from error
 
 
-def check_connection(parsed: ParsedConnection, *, kinds: Kinds = ()) -> tuple[CheckStep, ...]:
+def check_connection(
+    parsed: ParsedConnection, *, kinds: Kinds = (), is_new: bool = False
+) -> tuple[CheckStep, ...]:
     """Return the steps of the check, at most ten seconds; no transaction may be open.
 
-    `kinds`: (apiVersion, kind) of what is placed on the cluster.
+    `kinds`: (apiVersion, kind) of what is placed on the cluster, or would be. `is_new`: also report what is
+    missing of the kinds that the manifest of "Prepare a cluster" has.
     """
     values = parsed.secret.values if parsed.secret else {}
     connection = parse_connection(parsed.connection)
@@ -158,7 +113,14 @@ def check_connection(parsed: ParsedConnection, *, kinds: Kinds = ()) -> tuple[Ch
     except DriverUnavailable as error:
         return (CheckStep("address", False, str(error)),)
     try:
-        check = ConnectionCheck(client.connection, client.secret, client, rules=address_rules(), kinds=kinds)
+        check = ConnectionCheck(
+            client.connection,
+            client.secret,
+            client,
+            rules=address_rules(),
+            kinds=kinds,
+            usual=DEFAULT_KINDS if is_new else None,
+        )
         return check.run()
     finally:
         client.close()
@@ -192,6 +154,7 @@ def _cluster(name: str) -> MemberCluster:
     return cluster
 
 
+@on_live_hub(refuse_membership)
 def set_connection(
     name: str,
     wanted: ConnectionInput,
@@ -201,21 +164,26 @@ def set_connection(
     kinds: Kinds = (),
     confirmed: bool = False,
     joins: bool = False,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
     expected: int | None = None,
 ) -> SavedConnection:
     """Check a connection and save it with its secret; the network is used before the transaction.
 
-    `confirmed`: save it although the check fails. `joins`: a cluster that is not there joins the fleet. Raise
-    InvalidManifest, ConnectionCheckFailed, ConnectionNotAllowed, UnknownClusterError, RevisionConflict.
+    `confirmed`: save it although the check fails. `joins`: a cluster that is not there joins the fleet, with
+    these labels and taints.
+
+    Raise InvalidManifest, ConnectionCheckFailed, ConnectionNotAllowed, UnknownClusterError, RevisionConflict.
     """
     cluster = MemberCluster.objects.select_related("credential").filter(name=name).first()
     if cluster is None and not joins:
         raise UnknownClusterError(name)
     _refuse_unsuitable(cluster, joins=joins)
     if cluster is None:
-        parse_cluster(new_member(name))
+        parse_cluster(new_member(name, labels, taints))
     parsed = parse_input(wanted, cluster=cluster, now=now)
-    steps = check_connection(parsed, kinds=kinds)
+    is_new = cluster is None or cluster.driver != KUBERNETES
+    steps = check_connection(parsed, kinds=kinds, is_new=is_new)
     if not confirmed and not is_passed(steps):
         raise ConnectionCheckFailed(steps)
 
@@ -226,7 +194,7 @@ def set_connection(
         cluster = MemberCluster.objects.select_related("credential").filter(name=name).first()
         _refuse_unsuitable(cluster, joins=joins)
         check_revision(CLUSTER, name, expected=expected, revision=cluster.revision if cluster else 0)
-        document = cluster.document if cluster else new_member(name)
+        document = cluster.document if cluster else new_member(name, labels, taints)
         spec = ClusterSpec(document, driver=KUBERNETES, connection=parsed.connection)
         upsert_clusters([spec], by=by, now=now)
         row = _cluster(name)
@@ -275,13 +243,16 @@ def connection_facts(cluster: MemberCluster, *, now: datetime) -> dict[str, Any]
     }
 
 
-def new_member(name: str) -> dict[str, Any]:
+def new_member(
+    name: str, labels: Mapping[str, str] | None = None, taints: Sequence[Mapping[str, str]] = ()
+) -> dict[str, Any]:
     """Return the manifest of a cluster that joins by its connection alone."""
+    identity = {"kind": "ServiceAccount", "name": "fleetui", "namespace": "fleetui-system"}
     return {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
-        "metadata": {"name": name},
-        "spec": {"identity": {"kind": "ServiceAccount", "name": "fleetui", "namespace": "fleetui-system"}},
+        "metadata": {"name": name, **({"labels": dict(labels)} if labels else {})},
+        "spec": {"identity": identity, **({"taints": list(map(dict, taints))} if taints else {})},
     }
 
 
@@ -356,6 +327,7 @@ def removal_event(row: MemberCluster, credential: ClusterCredential | None) -> A
     return AuditEvent("credentials removed", CLUSTER, row.name, revision=row.revision, before=before)
 
 
+@on_live_hub(refuse_membership)
 @transaction.atomic
 def remove_connection(
     name: str, *, by: User | None, now: datetime, expected: int | None = None

@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
 
-from clusters.credentials import NOTICE_DAYS, days_left, decrypt, expiry_notice, public_facts
+from clusters.credentials import days_left, decrypt, expiry_notice, notice_due, public_facts
 from clusters.drivers.base import DriverError, DriverRejected
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.kubernetes.configuration import parse_connection
+from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.kubeconfig import Secret, facts_of
 from clusters.kubernetes_drivers import open_client
 from clusters.models import ClusterCredential, MemberCluster
@@ -32,6 +32,7 @@ _SHORTEST_TOKEN = 600
 """Seconds; the API server accepts no shorter lifetime."""
 
 
+@on_live_hub(refuse_membership)
 def renew_credentials(name: str, *, by: User | None, now: datetime) -> ClusterCredential:
     """Renew the token of a cluster now.
 
@@ -138,12 +139,7 @@ def save_renewed(
 
 def notify_expiring(*, now: datetime) -> int:
     """Record an event 14, 7 and 1 days before credentials expire that are not renewed; return how many."""
-    due = Q()
-    for threshold in NOTICE_DAYS:
-        is_new = Q(notified_days=None) | Q(notified_days__gt=threshold)
-        due |= Q(expires_at__lte=now + timedelta(days=threshold)) & is_new
-    is_renewed = Q(renew_at__isnull=False, renewal_error="")
-    rows = ClusterCredential.objects.filter(due).exclude(is_renewed).select_related("cluster")
+    rows = ClusterCredential.objects.filter(notice_due(now=now)).select_related("cluster")
     events = []
     for row in rows.order_by("pk")[:BATCH]:
         days = days_left(row, now=now)

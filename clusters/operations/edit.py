@@ -8,6 +8,7 @@ from typing import Any, NotRequired, TypedDict, Unpack
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import CORDON_KEY, CORDON_VALUE, MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinResult, upsert_clusters
@@ -33,6 +34,7 @@ class EditOptions(TypedDict):
     expected: NotRequired[int | None]
 
 
+@on_live_hub(refuse)
 def change_labels(
     names: Collection[str],
     *,
@@ -51,6 +53,7 @@ def change_labels(
     return _edit(names, edit, **options)
 
 
+@on_live_hub(refuse)
 def set_labels(name: str, labels: Mapping[str, str], **options: Unpack[EditOptions]) -> JoinResult:
     """Replace the labels of one cluster. Raises as `change_labels`."""
 
@@ -61,6 +64,7 @@ def set_labels(name: str, labels: Mapping[str, str], **options: Unpack[EditOptio
     return _edit([name], edit, **options)[0]
 
 
+@on_live_hub(refuse)
 def set_taints(name: str, taints: Sequence[Mapping[str, str]], **options: Unpack[EditOptions]) -> JoinResult:
     """Replace the taints of one cluster. Raises as `change_labels`."""
 
@@ -71,6 +75,7 @@ def set_taints(name: str, taints: Sequence[Mapping[str, str]], **options: Unpack
     return _edit([name], edit, **options)[0]
 
 
+@on_live_hub(refuse)
 def add_taint(
     names: Collection[str], taint: Mapping[str, str], **options: Unpack[EditOptions]
 ) -> list[JoinResult]:
@@ -84,6 +89,7 @@ def add_taint(
     return _edit(names, edit, **options)
 
 
+@on_live_hub(refuse)
 def remove_taint(
     names: Collection[str], taint: Mapping[str, str], **options: Unpack[EditOptions]
 ) -> list[JoinResult]:
@@ -98,11 +104,13 @@ def remove_taint(
     return _edit(names, edit, **options)
 
 
+@on_live_hub(refuse)
 def cordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinResult]:
     """Add the taint of the drain tool, which repels placements (lifecycle A.14)."""
     return add_taint(names, CORDON, **options)
 
 
+@on_live_hub(refuse)
 def uncordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinResult]:
     return remove_taint(names, CORDON, **options)
 

@@ -14,6 +14,7 @@ from clusters.drivers.simulated.configuration import (
     parse_configuration,
 )
 from clusters.health import LIMITS
+from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.models import FleetState, MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError
@@ -33,6 +34,7 @@ class NotSimulatedError(Exception):
         )
 
 
+@on_live_hub(refuse_local)
 @transaction.atomic
 def set_faults(
     name: str,
@@ -44,7 +46,7 @@ def set_faults(
 ) -> MemberCluster:
     """Replace the faults of a simulated cluster, and observe it next; equal faults change nothing.
 
-    Raises UnknownClusterError, NotSimulatedError, StaleEditError, Faults.
+    Raises UnknownClusterError, NotSimulatedError, RevisionConflict, InvalidManifest.
     """
     lock_fleet()  # as every operation that counts revisions of clusters
     row = MemberCluster.objects.filter(name=name).first()
@@ -76,7 +78,7 @@ def not_ready_at(cluster: MemberCluster, *, now: datetime) -> datetime | None:
     if not cluster.is_eligible or not cluster.expects_report:
         return None
     faults = parse_configuration(cluster.connection).faults_at(now) if cluster.is_simulated else []
-    since = FleetState.objects.filter(id=1).values_list("observing_since", flat=True).first() or now
+    since = FleetState.objects.values_list("observing_since", flat=True).first() or now
     moments = []
     if cluster.unanswered_since or any(keeps_from_reporting(fault) for fault in faults):
         moments.append(max(cluster.heartbeat_at or now, since) + LIMITS.heartbeat)

@@ -17,6 +17,7 @@ from clusters.driver_factory import driver_for
 from clusters.drivers.base import DriverError, Observation
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import DRIVERS, REPORTED
+from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
@@ -26,8 +27,10 @@ from clusters.queries import LONGEST_GAP
 from fleetui.audit import AuditEvent, record_all
 
 USUAL_PERIOD = 60
-CALL_SECONDS = 5.0
-"""Timeout of one cluster."""
+EARLY = timedelta(seconds=2.5)
+"""The clock starts a round every five seconds: clusters are observed in the round nearest to their time."""
+CALL_SECONDS = 4.5
+"""Timeout of one cluster; with the claim and the write, a frozen one is noticed 5 s after its period."""
 ROUND_SECONDS = 15.0
 """How long a round starts calls; with the rest of the round it must be shorter than LONGEST_GAP."""
 THREADS = 32
@@ -59,10 +62,10 @@ def observe(*, now: datetime) -> ObservationResult:
     and results are written as they arrive: a slow cluster delays only itself.
     """
     started = monotonic()
-    FleetState.objects.get_or_create(id=1)
+    FleetState.objects.get_or_create()
     unwatched = Q(observing_since=None) | Q(observed_at=None) | Q(observed_at__lt=now - LONGEST_GAP)
-    FleetState.objects.filter(unwatched, id=1).update(observing_since=now)
-    FleetState.objects.filter(id=1).update(observed_at=now)
+    FleetState.objects.filter(unwatched).update(observing_since=now)
+    FleetState.objects.update(observed_at=now)
     rows, observed, silent = _claim(now), 0, 0
     hub_id()  # read once here, and not by each thread
     questions = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
@@ -86,13 +89,13 @@ def observe(*, now: datetime) -> ObservationResult:
         _reschedule([pk for pk, answer in batch if isinstance(answer, NotCalled)], at=now, now=now)
         observed, silent = observed + len(seen), silent + len(unanswered)
     until = now + timedelta(seconds=monotonic() - started)
-    FleetState.objects.filter(id=1, observed_at__lt=until).update(observed_at=until)
+    FleetState.objects.filter(observed_at__lt=until).update(observed_at=until)
     return ObservationResult(observed, silent, refresh_eligibility(now=now))
 
 
 def _claim(now: datetime) -> dict[int, MemberCluster]:
     """Claim due clusters by a conditional update; those with the latest heartbeat come first."""
-    due = _watched().filter(observe_at__lte=now)
+    due = _watched().filter(observe_at__lte=now + EARLY)
     shard = due.order_by("observe_at").values("pk")[:SHARD]
     if not due.filter(pk__in=shard).update(observe_at=now + LEASE):
         return {}
@@ -117,6 +120,7 @@ def _reschedule(pks: Sequence[int], *, at: datetime, now: datetime) -> None:
         _claimed(now).filter(pk__in=pks).update(observe_at=at)
 
 
+@on_live_hub(refuse_membership)
 def report(name: str, observation: Observation, *, by: User | None, now: datetime) -> MemberCluster:
     """Save the report of a member agent. Raises UnknownClusterError.
 
@@ -148,7 +152,7 @@ _SAVED = ["driver", "expects_report", "heartbeat_at", *_VERDICT, *_FACTS]
 
 def refresh_eligibility(*, now: datetime) -> int:
     """Set the eligibility of every cluster where it changed; return how many."""
-    state = FleetState.objects.filter(id=1).first()
+    state = FleetState.objects.first()
     judged = MemberCluster.objects.filter(expects_report=True).exclude(membership=Membership.LEAVING)
     suspects = [
         row.pk

@@ -13,6 +13,7 @@ from django.db import transaction
 
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import RESOURCE_PREFIX
+from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.manifest import MemberClusterManifest as Member
 from clusters.manifest import newest_heartbeat_of, parse_member
 from clusters.models import (
@@ -69,7 +70,7 @@ class JoinResult:
 
 
 def parse_cluster(document: Mapping[str, Any]) -> Member:
-    """Parse the manifest of a cluster that is to be saved. Raises Faults, also for a reserved name."""
+    """Parse the manifest of a cluster to be saved. Raises InvalidManifest, also for a reserved name."""
     member = parse_member(dict(document))
     if member.metadata.name in RESERVED_NAMES:
         message = f"{member.metadata.name} is a reserved name (reserved: {', '.join(RESERVED_NAMES)})"
@@ -77,13 +78,14 @@ def parse_cluster(document: Mapping[str, Any]) -> Member:
     return member
 
 
+@on_live_hub(refuse_membership)
 def put_cluster(
     wanted: ClusterSpec, *, by: User | None, now: datetime, expected: int | None = None
 ) -> JoinResult:
     """Add one cluster, or replace its manifest.
 
-    `expected` is the revision that the edit is based on, 0 for a cluster that must be new. Raises Faults,
-    RevisionConflict.
+    `expected` is the revision that the edit is based on, 0 for a cluster that must be new. Raises
+    InvalidManifest, RevisionConflict.
     """
     member = parse_cluster(wanted.document)
     with transaction.atomic():
@@ -94,10 +96,11 @@ def put_cluster(
         return upsert_clusters([wanted], by=by, now=now)[0]
 
 
+@on_live_hub(refuse_membership)
 def upsert_clusters(
     wanted: Sequence[ClusterSpec], *, by: User | None, now: datetime, as_of: datetime | None = None
 ) -> list[JoinResult]:
-    """Add clusters or replace their manifests, all or none. Raises Faults.
+    """Add clusters or replace their manifests, all or none. Raises InvalidManifest.
 
     Unchanged clusters are sorted out first, so that thousands of them neither take nor hold the lock.
     Reports are judged as of `as_of`, by default the newest heartbeat among them.
@@ -117,7 +120,7 @@ def upsert_clusters(
 
 
 def dry_run(wanted: Sequence[ClusterSpec], *, now: datetime) -> list[tuple[JoinOutcome, MemberCluster]]:
-    """Return what `upsert_clusters` would do with each cluster, and the resulting row. Raises Faults."""
+    """Return what `upsert_clusters` would do with each cluster, and its row then. Raises InvalidManifest."""
     members = _read(wanted)
     as_of = min(newest_heartbeat_of(members) or now, now)
     targets = _targets(wanted, members, _state(), now=now, as_of=as_of)
@@ -125,7 +128,7 @@ def dry_run(wanted: Sequence[ClusterSpec], *, now: datetime) -> list[tuple[JoinO
 
 
 def _state() -> FleetState:
-    return FleetState.objects.filter(id=1).first() or FleetState()
+    return FleetState.objects.first() or FleetState()
 
 
 def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:

@@ -12,8 +12,11 @@ from clusters.driver_factory import driver_for
 from clusters.drivers.concurrency import call_all
 from clusters.drivers.registry import DRIVERS
 from clusters.health import leaving
+from clusters.hubs.dispatch import on_live_hub, refuse_membership
+from clusters.kubernetes_drivers import credential_of
 from clusters.models import MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
+from clusters.operations.connection import removal_event
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, actor_name, record_all
@@ -23,13 +26,14 @@ LONGEST_LEAVE = timedelta(minutes=15)
 _THREADS, _SECONDS, _SECONDS_EACH = 32, 15.0, 5.0
 
 
+@on_live_hub(refuse_membership)
 @transaction.atomic
 def leave(
     names: Collection[str], *, by: User | None, now: datetime, expected: int | None = None
 ) -> list[MemberCluster]:
     """Start the removal of clusters from the fleet; return those that were not leaving already.
 
-    Raises UnknownClusterError, StaleEditError.
+    Raises UnknownClusterError, RevisionConflict.
     """
     lock_fleet()
     rows = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
@@ -79,13 +83,14 @@ def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: 
     """Remove clusters from the fleet immediately; those that are no longer there are skipped."""
     lock_fleet()
     there = MemberCluster.objects.filter(pk__in=[row.pk for row in rows])
-    rows = list(there)
+    rows = list(there.select_related("credential"))
     if not rows:
         return
     there.delete()
     happenings = [
         AuditEvent(verb, CLUSTER, row.name, revision=row.revision + 1, before=row.document) for row in rows
     ]
+    happenings += [removal_event(row, credential) for row in rows if (credential := credential_of(row))]
     record_all(happenings, by=by, now=now)
     log_change(
         ChangeLogEntry(

@@ -108,7 +108,7 @@ def split_path(path: str) -> Keys:
 
 
 def faults_of(problems: Iterable[ErrorDetail], document: object, *, path: str = "") -> InvalidManifest:
-    """Return problems as Faults in document order."""
+    """Return problems as InvalidManifest in document order."""
     place = document_order(document)
     outer = split_path(path)
     ordered = sorted(problems, key=lambda problem: place(problem.keys))

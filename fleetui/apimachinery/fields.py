@@ -440,7 +440,7 @@ Document = TypeVar("Document", bound=FleetDocument)
 
 
 def parse_document(model: type[Document], document: object) -> Document:
-    """Parse a manifest. Raise Faults; only one error for another kind."""
+    """Parse a manifest. Raise InvalidManifest; only one error for another kind."""
     refuse_other_kinds(document, model.__name__)
     return parse_manifest(model, document, semantics=DEFAULT_SEMANTICS, path="")
 

@@ -57,7 +57,7 @@ _NO_RESOURCES = _REASONS | {
 
 
 def refuse_other_kinds(document: object, expected: str) -> None:
-    """Raise Faults unless the manifest is of the expected kind: its other errors would only confuse."""
+    """Raise InvalidManifest for a manifest of another kind: its other errors would only confuse."""
     kind = document.get("kind") if isinstance(document, dict) else expected
     if kind == expected:
         return
@@ -78,7 +78,7 @@ def _readable(kind: str) -> str:
 
 
 def refuse_fleet_kinds(document: object) -> None:
-    """Raise Faults if the document is a placement, or of a kind of Fleet: no resource on the hub."""
+    """Raise InvalidManifest if the document is a placement, or of a kind of Fleet: no resource on the hub."""
     raw = document if isinstance(document, dict) else {}
     version, kind = raw.get("apiVersion"), raw.get("kind")
     if not isinstance(version, str) or not isinstance(kind, str):

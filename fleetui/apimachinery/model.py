@@ -183,7 +183,7 @@ DEFAULT_SEMANTICS = Semantics.FLEET
 
 
 def parse_semantics(raw: object, *, path: str = "semantics") -> Semantics:
-    """Return the semantics of that name, `fleet` when absent. Raise Faults for an unknown name."""
+    """Return the semantics of that name, `fleet` when absent. Raise InvalidManifest for an unknown name."""
     problem = semantics_problem(raw)
     if problem:
         raise faults_of([problem], raw, path=path)
@@ -231,7 +231,7 @@ def parse_manifest(
     path: str,
     whole: Callable[[object], Iterable[ErrorDetail]] = lambda _: (),
 ) -> Model:
-    """Return the model for raw data. Raise Faults with every error.
+    """Return the model for raw data. Raise InvalidManifest with every error.
 
     `whole` checks the raw data, including what the model drops, once it is known to be plain.
     """

@@ -23,7 +23,7 @@ _CUT_OFF = "; the text ends here, it may be truncated"
 
 
 def load_json(text: str) -> object:
-    """Return one JSON value. Raise Faults."""
+    """Return one JSON value. Raise InvalidManifest."""
     try:
         data: object = json.loads(
             text,
@@ -174,7 +174,7 @@ class Document:
 def load_documents(
     text: str | bytes, *, max_bytes: int = LARGEST_UPLOAD, max_document_bytes: int | None = None
 ) -> list[Document]:
-    """Return every document of a YAML or JSON text. Raise Faults at the first error."""
+    """Return every document of a YAML or JSON text. Raise InvalidManifest at the first error."""
     source = decoded(text, max_bytes)
     limit = max_document_bytes or max_bytes
     if source.lstrip()[:1] not in ("{", "["):
@@ -264,7 +264,7 @@ def dump_yaml(data: object) -> str:
 
 
 def decoded(text: str | bytes, max_bytes: int) -> str:
-    """Return a text as characters that YAML may contain. Raise Faults."""
+    """Return a text as characters that YAML may contain. Raise InvalidManifest."""
     if len(text) > max_bytes:
         limit = max_bytes // MEBIBYTE
         raise _fault("too-large", f"Too large: must be at most {limit} MiB", allowed=f"at most {limit} MiB")
@@ -515,7 +515,7 @@ class Read(Generic[Value]):
 
 
 def items_in(source: bytes | str) -> list[Document]:
-    """Return the documents of a file, or the items of the Lists in it, without empty ones. Raise Faults."""
+    """Return the documents of a file, or items of its Lists, without empty ones. Raise InvalidManifest."""
     found: list[Document] = []
     for document in load_documents(source):
         # A bare list, such as the `.items` of a List, is recognized by the kinds of its entries.
@@ -531,7 +531,7 @@ def entries_of(document: Document) -> list[Document]:
 
 
 def read_each(items: list[Document], read: Callable[[Any], Value | None]) -> list[Read[Value]]:
-    """Return what `read` returns for every item, without None. Raise Faults with the errors of all items.
+    """Return what `read` returns for every item, without None. Raise InvalidManifest with all their errors.
 
     Errors have lines, and the name of their item in front if there are several items.
     """
@@ -553,7 +553,7 @@ def read_each(items: list[Document], read: Callable[[Any], Value | None]) -> lis
 
 
 def refuse_twice(reads: list[Read[Value]], names_of: Callable[[Value], list[str]], path: str) -> None:
-    """Raise Faults for every name that an earlier item has already, with its line."""
+    """Raise InvalidManifest for every name that an earlier item has already, with its line."""
     seen: set[str] = set()
     faults: list[tuple[Document, FieldError]] = []
     for read in reads:

@@ -49,7 +49,7 @@ Change: TypeAlias = SetValue | RemoveValue | RenameKey
 
 
 def edit(text: str, changes: Iterable[Change]) -> str:
-    """Return the text of one document with these changes applied in order. Raise CannotEditError."""
+    """Return the text of one document with these changes applied in order. Raise UneditableYaml."""
     for change in changes:
         wanted = changed(_data(text), change)
 
@@ -69,7 +69,7 @@ def edit(text: str, changes: Iterable[Change]) -> str:
 
 
 def changed(data: Any, change: Change) -> Any:
-    """Return plain data with one change applied. Raise CannotEditError for an impossible path."""
+    """Return plain data with one change applied. Raise UneditableYaml for an impossible path."""
     whole = [deepcopy(data)]
     try:
         _change(whole, (0, *change.keys), change)

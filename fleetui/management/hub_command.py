@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from django.core.management.base import BaseCommand, CommandError
+from django.apps import apps
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection
 
 from fleetui.environment import ENVIRONMENT, ENVIRONMENT_ERRORS, environment_problem
+from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, HubDecidesError, in_hub
 from fleetui.models import Event
 
 REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
@@ -14,16 +16,24 @@ NOT_PREPARED = 3
 
 
 class HubCommand(BaseCommand):
-    """A command on the hub; it ends with an exit code for each of these errors."""
+    """A command on one hub; it ends with an exit code for each of these errors."""
 
     # They import every page and every resource of the API, which takes longer than most commands.
     requires_system_checks = ()
     exit_codes: ClassVar[Mapping[type[Exception], int]] = {}
 
+    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **options)
+        parser.add_argument("--hub", default=LOCAL_HUB_NAME, metavar="NAME", help="default: local")
+        return parser
+
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run, and turn expected errors, those of the environment and a missing database into messages."""
         try:
-            return super().execute(*args, **options)
+            with in_hub(_hub_named(options.pop("hub", LOCAL_HUB_NAME))):
+                return super().execute(*args, **options)
+        except HubDecidesError as error:
+            raise CommandError(str(error), returncode=REFUSED) from error
         except tuple(self.exit_codes) as error:
             code = next(code for kind, code in self.exit_codes.items() if isinstance(error, kind))
             raise CommandError(
@@ -36,6 +46,16 @@ class HubCommand(BaseCommand):
                 raise
             message = "the database is not prepared: run `make up` once, or `manage.py migrate`"
             raise CommandError(message, returncode=NOT_PREPARED) from error
+
+
+def _hub_named(name: str) -> int:
+    if name == LOCAL_HUB_NAME:
+        return LOCAL_HUB
+    hubs = apps.get_model("clusters", "Hub").objects.filter(name=name, removed_at__isnull=True)
+    found: int | None = hubs.values_list("pk", flat=True).first()
+    if found is None:
+        raise CommandError(f"no hub is named {name[:63]!r}", returncode=BAD_INPUT)
+    return found
 
 
 def is_prepared() -> bool:

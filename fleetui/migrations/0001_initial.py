@@ -5,6 +5,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 import fleetui.fields
+import fleetui.hub_scope
 
 ROLES = ("viewer", "operator", "approver", "cluster-administrator")
 
@@ -44,6 +45,7 @@ class Migration(migrations.Migration):
             name='Event',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('hub', models.PositiveBigIntegerField(default=fleetui.hub_scope.current_hub_id, editable=False)),
                 ('at', models.DateTimeField()),
                 ('actor_name', models.CharField(max_length=150)),
                 ('verb', models.CharField(max_length=40)),
@@ -55,7 +57,7 @@ class Migration(migrations.Migration):
                 ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={
-                'indexes': [models.Index(fields=['kind', 'name', '-at', '-id'], name='event_of_object'), models.Index(fields=['actor_name', '-at', '-id'], name='event_of_actor'), models.Index(fields=['-at', '-id'], name='event_by_time')],
+                'indexes': [models.Index(fields=['hub', 'kind', 'name', '-at', '-id'], name='event_of_object'), models.Index(fields=['hub', 'actor_name', '-at', '-id'], name='event_of_actor'), models.Index(fields=['hub', '-at', '-id'], name='event_by_time'), models.Index(fields=['hub', '-id'], name='event_latest')],
                 'constraints': [models.CheckConstraint(condition=models.Q(('verb', ''), _negated=True), name='event_has_verb'), models.CheckConstraint(condition=models.Q(models.Q(('kind', ''), _negated=True), models.Q(('name', ''), _negated=True)), name='event_has_object')],
             },
         ),

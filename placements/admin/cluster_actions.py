@@ -137,7 +137,7 @@ class FaultsForm(ActionForm):
 
 
 def typed_faults(given: Mapping[str, Any]) -> list[Any]:
-    """Return the faults of the form. Raise Faults."""
+    """Return the faults of the form. Raise InvalidManifest."""
     text = str(given.get("faults") or "").strip()
     faults = load_json(text) if text else []
     if not isinstance(faults, list):

@@ -213,8 +213,8 @@ class BindingAdmin(PartOfPlacementAdmin):
             "placement__document", "policy_snapshot__policy", "decision__joins", "decision__leaves"
         )
 
-    policy_number = shown("policy", lambda row: row.policy_snapshot.number)
-    decision_number = shown("decision", lambda row: row.decision.number)
+    policy_number = shown("policy", lambda row: row.policy_snapshot and row.policy_snapshot.number)
+    decision_number = shown("decision", lambda row: row.decision and row.decision.number)
 
 
 @admin.register(Decision)

@@ -1,4 +1,4 @@
-"""Users, groups and tokens: the admins of Django, for superusers only."""
+"""Users, groups, tokens and grants, for superusers only."""
 
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from rest_framework.authtoken.admin import TokenAdmin
 from rest_framework.authtoken.models import TokenProxy
 
+from clusters.models import HubGrant
 from placements.admin.base import SuperusersOnly
 
 for model in (User, Group, TokenProxy):
@@ -33,6 +34,14 @@ class UsersAdmin(SuperusersOnly, UserAdmin):
 @admin.register(Group)
 class RolesAdmin(SuperusersOnly, GroupAdmin):
     """Groups; three of them are roles."""
+
+
+@admin.register(HubGrant)
+class HubGrantsAdmin(SuperusersOnly, admin.ModelAdmin):
+    """Roles of groups on single hubs."""
+
+    list_display = ("hub", "group", "role")
+    list_filter = ("hub", "role")
 
 
 @admin.register(TokenProxy)

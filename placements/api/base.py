@@ -9,7 +9,8 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
+from django.http import Http404
 from django.urls.converters import IntConverter, StringConverter
 from rest_framework.exceptions import ValidationError
 from rest_framework.permissions import SAFE_METHODS, BasePermission
@@ -21,6 +22,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.pagination import page_of
 from fleetui.permissions import may_administer_clusters, may_approve, may_operate, may_read
 from placements.api.filters import DryRunQuery, NoQuery, PageQuery
@@ -69,7 +71,7 @@ class Router(SimpleRouter):
         DynamicRoute("{prefix}/{url_path}", "{url_name}", detail=False, initkwargs={}),
         Route(
             "{prefix}/{lookup}",
-            {"get": "retrieve", "put": "update", "delete": "destroy"},
+            {"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"},
             "{basename}",
             detail=True,
             initkwargs={},
@@ -126,13 +128,14 @@ class MayAdministerClusters(BasePermission):
 class BaseViewSet(GenericViewSet[Any]):
     """A noun: its list, its objects and the actions on them.
 
-    `queryset`, `not_found` and the keys of the path find an object; without `status`, an object is its
+    `model`, `not_found` and the keys of the path find an object; without `status`, an object is its
     manifest alone.
     """
 
     schema = Schema()
     permission_classes: Sequence[type[BasePermission]] = (MayReadOrOperate,)
     lookup_path = "<named:name>"
+    model: type[Model]
     not_found: Callable[..., Exception]
     dry_run_action = "update"
     """The action that supports `dryRun`; any other one would write in spite of it."""
@@ -146,6 +149,15 @@ class BaseViewSet(GenericViewSet[Any]):
         if given != "All" or self.action != self.dry_run_action:
             message = "must be All" if given != "All" else "is not supported by this operation"
             raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
+
+    def permission_denied(self, request: Request, message: str | None = None, code: str | None = None) -> Any:
+        """Raise the response to a missing role; without one on a live hub nothing of it is to be known."""
+        if request.user.is_authenticated and current_hub_id() != LOCAL_HUB and not may_read(request.user):
+            raise Http404
+        super().permission_denied(request, message, code)
+
+    def get_queryset(self) -> QuerySet[Any]:
+        return self.model._default_manager.all()
 
     def key(self) -> dict[str, Any]:
         """Return the columns by which the path names an object."""
@@ -170,7 +182,7 @@ class BaseViewSet(GenericViewSet[Any]):
         return etag_response(self.request, document, etag(row.revision, state), status=status)
 
     def check_document(self, document: Any) -> None:
-        """Raise Faults unless the document has the name that the path has."""
+        """Raise InvalidManifest unless the document has the name that the path has."""
         check_names(document, {"metadata.name": self.kwargs["name"]})
 
     def put_manifest(
@@ -251,7 +263,7 @@ def actor(request: Request) -> dict[str, Any]:
 
 
 def check_names(document: object, names: Mapping[str, str]) -> None:
-    """Raise Faults unless a document is an object with these names at these paths, or without a name."""
+    """Raise InvalidManifest unless a document is an object with these names at these paths, or without."""
     if not isinstance(document, dict):
         raise InvalidManifest([FieldError("", "wrong-type", "is not a manifest", "an object")])
     faults = []
@@ -267,7 +279,7 @@ def check_names(document: object, names: Mapping[str, str]) -> None:
 
 
 def check_namespace(document: dict[str, Any], namespace: str) -> None:
-    """Raise Faults where the path names a namespace and the document has none."""
+    """Raise InvalidManifest where the path names a namespace and the document has none."""
     metadata = document.get("metadata")
     if namespace and isinstance(metadata, dict) and not metadata.get("namespace"):
         raise InvalidManifest([FieldError("metadata.namespace", "required", "is missing", namespace)])

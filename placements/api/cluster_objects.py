@@ -1,9 +1,12 @@
 """Fields of the objects of a placement on its clusters, and of their differences."""
 
+from datetime import datetime
+
 from rest_framework import serializers
 
+from clusters.drivers.readiness import Readiness
 from placements.api.serializers import CamelCaseSerializer, Text
-from placements.explain.cluster_objects import DifferenceType, ObjectState
+from placements.explain.cluster_objects import ClusterObject, DifferenceType, ObjectState
 
 
 class FieldValuesSerializer(CamelCaseSerializer):
@@ -32,6 +35,19 @@ class DifferenceSerializer(CamelCaseSerializer):
     is_truncated = serializers.BooleanField(help_text="There are more differences than listed.")
 
 
+class LiveStateSerializer(CamelCaseSerializer):
+    """An object as it was last read on its cluster."""
+
+    is_present = serializers.BooleanField()
+    uid = serializers.CharField(allow_blank=True)
+    readiness = serializers.ChoiceField(
+        [*map(str, Readiness), ""], help_text="Empty: missing, or not readable."
+    )
+    reason = serializers.CharField(allow_blank=True)
+    hint = serializers.CharField(allow_blank=True)
+    since = serializers.DateTimeField(source="since_time", help_text="Since when it is in this state.")
+
+
 class ClusterObjectSerializer(CamelCaseSerializer):
     """One object of a placement on a cluster, as last observed."""
 
@@ -46,6 +62,13 @@ class ClusterObjectSerializer(CamelCaseSerializer):
     message = serializers.CharField(allow_blank=True, help_text="The message of the cluster.")
     hint = serializers.CharField(allow_blank=True)
     differences = DifferenceSerializer(many=True)
+    live = LiveStateSerializer(allow_null=True, help_text="Null where objects are not read one by one.")
+    observed_at = serializers.SerializerMethodField()
+
+    def get_observed_at(self, _one: ClusterObject) -> datetime | None:
+        """Return when the objects on the cluster were last read."""
+        found: datetime | None = self.context["observed_at"]
+        return found
 
 
 class ReapplySerializer(CamelCaseSerializer):

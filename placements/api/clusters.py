@@ -21,6 +21,7 @@ from clusters.operations.heartbeat import report
 from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.operations.leave import leave
 from clusters.queries import status_of
+from fleetui.permissions import may_administer_clusters
 from placements.api.base import BaseViewSet, Params, Rows, actor, listed
 from placements.api.filters import ClusterQuery
 from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read_document
@@ -44,11 +45,12 @@ TAINTS = TaintSerializer(many=True)
 class ClusterViewSet(BaseViewSet):
     """The fleet."""
 
-    queryset = MemberCluster.objects.all()
+    model = MemberCluster
     not_found = UnknownClusterError
 
     def manifest_and_status(self, row: MemberCluster) -> tuple[Any, dict[str, Any]]:
-        return row.document, status_of(row)
+        has_address = may_administer_clusters(self.request.user)
+        return row.document, status_of(row, has_address=has_address)
 
     @listed(
         "list_clusters",

@@ -1,5 +1,6 @@
 """Connections of Kubernetes clusters: set, check, renew, remove; and the manifest that prepares a cluster."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,9 +9,10 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.connection_input import ConnectionInput
+from clusters.drivers.registry import KUBERNETES
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
-    ConnectionInput,
     check_connection,
     check_stored_connection,
     connected_cluster,
@@ -95,7 +97,11 @@ class ConnectionInputSerializer(CamelCaseSerializer):
 
 
 def _input_of(request: Request) -> ConnectionInput:
-    body = parse_body(request, ConnectionInputSerializer)
+    return connection_fields(parse_body(request, ConnectionInputSerializer))
+
+
+def connection_fields(body: Mapping[str, Any]) -> ConnectionInput:
+    """Return what was entered about a connection, without empty fields."""
     names = {"tls_server_name": "tlsServerName", "in_cluster": "inCluster"}
     fields = {names.get(key, key): value for key, value in body.items() if value not in ("", False)}
     kubeconfig, context = fields.pop("kubeconfig", ""), fields.pop("context", "")
@@ -105,7 +111,7 @@ def _input_of(request: Request) -> ConnectionInput:
 class ConnectionViewSet(BaseViewSet):
     """The connection of a cluster to its API server."""
 
-    queryset = MemberCluster.objects.all()
+    model = MemberCluster
     not_found = UnknownClusterError
     permission_classes = (MayAdministerClusters,)
 
@@ -166,7 +172,7 @@ class ConnectionViewSet(BaseViewSet):
         row, kinds = self.get_object(), kinds_on(name)
         if has_body(request):
             parsed = parse_input(_input_of(request), cluster=row, now=datetime.now(UTC))
-            steps = check_connection(parsed, kinds=kinds)
+            steps = check_connection(parsed, kinds=kinds, is_new=row.driver != KUBERNETES)
         else:
             steps = check_stored_connection(name, kinds=kinds)
         return Response(CheckStepSerializer(steps, many=True).data)

@@ -203,7 +203,7 @@ class RestorePlanSerializer(CamelCaseSerializer):
 class ClusterDisruptionViewSet(BaseViewSet):
     """Drains of clusters, and faults injected into simulated ones."""
 
-    queryset = MemberCluster.objects.all()
+    model = MemberCluster
     not_found = UnknownClusterError
 
     @operation("get_drain", DrainSerializer)
@@ -281,7 +281,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
 class PlacementDisruptionViewSet(BaseViewSet):
     """Evictions of a placement, its disruption budget, and clusters that its deletion abandons."""
 
-    queryset = DisruptionBudget.objects.all()
+    model = DisruptionBudget
     not_found = UnknownBudgetError
 
     @operation("evict_placement", EvictionSerializer, body=ClusterRefSerializer, method="post")

@@ -15,7 +15,7 @@ from placements.services.filters import events_matching
 class EventViewSet(BaseViewSet):
     """All events."""
 
-    queryset = Event.objects.all()
+    model = Event
     lookup_path = "<number:number>"
     not_found = Http404
 

@@ -39,7 +39,7 @@ class OverrideManifestSerializer(CamelCaseSerializer):
 class OverrideViewSet(BaseViewSet):
     """All overrides; the namespace is `-` for an override of clusters."""
 
-    queryset = Override.objects.all()
+    model = Override
     lookup_path = "<named:kind>/<named:namespace>/<named:name>"
     not_found = UnknownOverrideError
 

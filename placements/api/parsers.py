@@ -65,7 +65,7 @@ class YamlParser(BaseParser):
             raise MalformedBodyError(faults) from faults
 
     def documents(self, content: bytes) -> list[Document]:
-        """Return the documents of a body. Raise Faults."""
+        """Return the documents of a body. Raise InvalidManifest."""
         return load_documents(content)
 
 
@@ -75,7 +75,7 @@ class JsonParser(YamlParser):
     media_type = "application/json"
 
     def documents(self, content: bytes) -> list[Document]:
-        """Return the one value of a body. Raise Faults."""
+        """Return the one value of a body. Raise InvalidManifest."""
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -106,7 +106,7 @@ PATCH_PARSERS = (MergePatchParser, *MANIFEST_PARSERS)
 
 
 def documents_of(request: Request) -> list[Document]:
-    """Return all documents of a body; the items of a List or of an array count each. Raise Faults."""
+    """Return all documents of a body; items of a List or of an array count each. Raise InvalidManifest."""
     body: object = request.data
     documents: list[Document] = []
     for document in body.documents if isinstance(body, Body) else ():
@@ -153,7 +153,7 @@ def parse_body(
 ) -> dict[str, Any]:
     """Return the validated fields of a small body; `errors` makes the exception of invalid ones.
 
-    Raise Faults.
+    Raise InvalidManifest.
     """
     given = object_in(document_of(request).data, what="an object")
     reader = serializer(data=given)
@@ -181,13 +181,13 @@ def faults_in(detail: Any, path: str = "") -> Iterator[FieldError]:
 
 
 def object_in(data: object, *, what: str) -> dict[str, Any]:
-    """Return the data of a document that has to be an object. Raise Faults."""
+    """Return the data of a document that has to be an object. Raise InvalidManifest."""
     if not isinstance(data, dict):
         raise InvalidManifest([FieldError("", "wrong-type", f"is not {what}", "an object")])
     return data
 
 
 def check_objects(data: object, *, what: str) -> None:
-    """Raise Faults unless the data of a document is a list of objects."""
+    """Raise InvalidManifest unless the data of a document is a list of objects."""
     if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
         raise InvalidManifest([FieldError("", "wrong-type", f"is not {what}", "a list of objects")])

@@ -8,8 +8,10 @@ from django.shortcuts import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from fleetui.apimachinery.yaml import dump_yaml
 from placements.api.base import BaseViewSet, Params, Rows, actor, listed, page_response, query_params
 from placements.api.cluster_objects import ClusterObjectSerializer, DifferenceSerializer, ReapplySerializer
+from placements.api.dry_runs import DryRunInputSerializer, DryRunSerializer
 from placements.api.filters import (
     DriftQuery,
     NumberedPageQuery,
@@ -17,7 +19,7 @@ from placements.api.filters import (
     PlacementQuery,
     PutPlacementQuery,
 )
-from placements.api.parsers import parse_body
+from placements.api.parsers import has_body, parse_body
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put, operation, page_serializer
 from placements.api.serializers import (
@@ -30,7 +32,8 @@ from placements.api.serializers import (
     ResourceSnapshotSerializer,
 )
 from placements.explain.cluster_objects import DifferenceType
-from placements.models import Placement
+from placements.models import DryRun, Placement
+from placements.services.dry_runs import start_dry_run
 from placements.services.filters import (
     PlacementFilter,
     PlacementFilterState,
@@ -44,13 +47,16 @@ from placements.services.placements import delete_placement, save_placement
 from placements.services.results import UnknownPlacementError, get_placement
 from placements.services.rollouts.cluster_objects import DifferenceFilter, differences_page, objects_on
 from placements.services.rollouts.operations import reapply
+from placements.services.rollouts.read_objects import read_objects
 from placements.services.status import status_of
+
+LARGEST_PAGE = 100
 
 
 class PlacementViewSet(BaseViewSet):
     """All placements."""
 
-    queryset = Placement.objects.all()
+    model = Placement
     not_found = UnknownPlacementError
 
     def manifest_and_status(self, row: Placement) -> tuple[Any, dict[str, Any]]:
@@ -108,11 +114,54 @@ class PlacementViewSet(BaseViewSet):
     def binding_objects(self, request: Request, name: str, cluster: str) -> Response:
         """List the objects of a placement on a cluster, in the order of applying."""
         params = query_params(request, NumberedPageQuery)
+        return self._objects(request, name, cluster, first=params["after"], size=params["limit"])
+
+    def _objects(self, request: Request, name: str, cluster: str, *, first: int, size: int) -> Response:
         rows = bindings_of(get_placement(name)).select_related("resource_snapshot")
-        found = objects_on(get_object_or_404(rows, cluster_name=cluster))
-        last = params["after"] + params["limit"]
-        items = ClusterObjectSerializer(found[params["after"] : last], many=True).data
+        binding = get_object_or_404(rows, cluster_name=cluster)
+        found, last = objects_on(binding), first + size
+        items = ClusterObjectSerializer(
+            found[first:last], many=True, context={"observed_at": binding.observed_at}
+        ).data
         return page_response(request, items, last if last < len(found) else None)
+
+    @operation(
+        "read_binding_objects",
+        page_serializer(ClusterObjectSerializer),
+        method="post",
+        path="bindings/<named:cluster>/objects/read",
+        problems=(409,),
+    )
+    def read_binding_objects(self, request: Request, name: str, cluster: str) -> Response:
+        """Read the objects of a placement on a cluster now, at most five seconds."""
+        rows = bindings_of(get_placement(name)).select_related("placement")
+        read_objects(get_object_or_404(rows, cluster_name=cluster))
+        return self._objects(request, name, cluster, first=0, size=LARGEST_PAGE)
+
+    @operation(
+        "dry_run_placement",
+        DryRunSerializer,
+        method="post",
+        path="diffs",
+        status=202,
+        body=DryRunInputSerializer,
+    )
+    def diffs(self, request: Request, name: str) -> Response:
+        """Try an edit on the clusters by dry runs; nothing is saved or applied. Follow `Location`."""
+        row = get_placement(name)
+        body = parse_body(request, DryRunInputSerializer) if has_body(request) else {}
+        manifests = "---\n".join(map(dump_yaml, body.get("manifests", ())))
+        found = start_dry_run(
+            manifests=manifests, placement=row.name, clusters=body.get("clusters", ()), **actor(request)
+        )
+        address = request.build_absolute_uri(f"{request.path}/{found.pk}")
+        return Response(DryRunSerializer(found).data, status=202, headers={"Location": address})
+
+    @operation("get_dry_run", DryRunSerializer, path="diffs/<number:number>")
+    def diff(self, request: Request, name: str, number: int) -> Response:
+        """Get a dry run with the answers of the clusters, once `endedAt` is set."""
+        row = get_object_or_404(DryRun, pk=number, placement_name=get_placement(name).name)
+        return Response(DryRunSerializer(row).data)
 
     @operation("list_drifts", page_serializer(DifferenceSerializer), query=DriftQuery)
     def drifts(self, request: Request, name: str) -> Response:

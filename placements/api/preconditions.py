@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import resource_version
 from fleetui.concurrency import RevisionConflict
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 
 _REVISION = re.compile(r'(?:W/)?"([0-9]{1,18})(?:-[0-9a-f]+)?"')
 
@@ -36,8 +37,13 @@ class PreconditionError(Exception):
 
 
 def etag(revision: int, status: object = None) -> str:
-    """Return the entity tag of an object."""
-    return f'"{resource_version(revision, status)}"'
+    """Return the entity tag of an object; that of a live hub differs from that of any other hub.
+
+    A hub that is removed and connected again has the same addresses, and other objects there.
+    """
+    hub = current_hub_id()
+    content = status if hub == LOCAL_HUB else [hub, status]
+    return f'"{resource_version(revision, content)}"'
 
 
 def expected_revision(request: Request, *, exists: bool = True) -> int | None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +15,8 @@ from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import set_rollback
 
 from clusters.drivers.base import DriverRejected, DriverUnavailable
+from clusters.hubs.operations import HubCheckFailed, HubExists
+from clusters.hubs.queries import UnknownHubError
 from clusters.operations.connection import (
     FAILED_CHECK,
     ConnectionCheckFailed,
@@ -27,6 +28,7 @@ from clusters.operations.fault_injection import NotSimulatedError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.environment import environment_problem
+from fleetui.hub_scope import HubDecidesError
 from fleetui.pagination import BadCursorError
 from placements.api.parsers import BodyTooLargeError, MalformedBodyError, faults_in
 from placements.api.preconditions import PreconditionError, StaleResourceVersion
@@ -44,6 +46,7 @@ from placements.services.resources.operations import UnknownResourceError
 from placements.services.results import UnknownPlacementError
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import UnknownRolloutError
+from placements.services.rollouts.read_objects import NotReadableError
 from placements.services.rollouts.staged_operations import UnknownRunError
 from placements.services.rollouts.staged_strategies import UnknownStrategyError
 from placements.services.simulate.request import BadInputError
@@ -82,6 +85,7 @@ class CheckStepSerializer(CamelCaseSerializer):
     ok = serializers.BooleanField(allow_null=True)
     message = serializers.CharField()
     hint = serializers.CharField(allow_blank=True)
+    is_optional = serializers.BooleanField(help_text="The cluster works without it.")
 
 
 class UnscheduledPlacementSerializer(CamelCaseSerializer):
@@ -192,6 +196,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownBudgetError: _as(404, "unknown-budget"),
     NotSimulatedError: _as(409, "not-simulated"),
     ActionNotAllowed: _as(409, "refused"),
+    HubDecidesError: _as(409, "hub-decides"),
     UnknownOverrideError: _as(404, "unknown-override"),
     UnknownStrategyError: _as(404, "unknown-strategy"),
     UnknownRunError: _as(404, "unknown-run"),
@@ -209,10 +214,24 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
         placements=[{"placement": one.placement, "clusters": list(one.clusters)} for one in error.emptied],
     ),
     ConnectionNotAllowed: _as(409, "refused"),
+    UnknownHubError: _as(404, "unknown-hub"),
+    HubExists: _as(409, "exists"),
+    HubCheckFailed: lambda error: _problem(
+        409,
+        str(error),
+        "confirmation-needed",
+        confirm=FAILED_CHECK,
+        steps=CheckStepSerializer(error.steps, many=True).data,
+    ),
     NoConnectionError: _as(404, "no-connection"),
     ConnectionCheckFailed: lambda error: _problem(
-        409, str(error), "confirmation-needed", confirm=FAILED_CHECK, steps=list(map(asdict, error.steps))
+        409,
+        str(error),
+        "confirmation-needed",
+        confirm=FAILED_CHECK,
+        steps=CheckStepSerializer(error.steps, many=True).data,
     ),
+    NotReadableError: _as(409, "refused"),
     DriverUnavailable: _as(409, "unavailable"),
     DriverRejected: _as(409, "refused"),
     UnknownRolloutError: _as(404, "unknown-run"),

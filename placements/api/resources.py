@@ -36,7 +36,7 @@ from placements.services.resources.operations import UnknownResourceError, apply
 class ResourceViewSet(BaseViewSet):
     """The resources on the hub; the group is `core` for a resource without one, the namespace `-`."""
 
-    queryset = Resource.objects.all()
+    model = Resource
     lookup_path = "<named:group>/<named:kind>/<named:namespace>/<named:name>"
 
     @staticmethod

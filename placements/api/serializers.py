@@ -336,9 +336,9 @@ class BindingSerializer(RowSerializer):
 
     placement = text("placement.name")
     cluster = text("cluster_name")
-    policy_snapshot = number("policy_snapshot.number")
+    policy_snapshot = number("policy_snapshot.number", allow_null=True, read_only=True)
     resource_snapshot = number("resource_snapshot.number", allow_null=True, read_only=True)
-    decision = text("decision.record.decision_id")
+    decision = text("decision.record.decision_id", allow_null=True, read_only=True)
     phase = serializers.ChoiceField(list(map(str, Phase)), help_text="The progress of the cluster.")
     failure = serializers.ChoiceField(
         ["", *map(str, FailureKind)], help_text="The kind of failure; empty without one."

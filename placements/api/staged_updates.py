@@ -167,7 +167,7 @@ class FailedClusterSerializer(CamelCaseSerializer):
 class StagedStrategyViewSet(BaseViewSet):
     """All staged update strategies."""
 
-    queryset = StagedStrategy.objects.all()
+    model = StagedStrategy
     not_found = UnknownStrategyError
 
     @listed("list_staged_strategies", StagedStrategySerializer)
@@ -198,7 +198,7 @@ _staged = partial(rollout_action, RolloutKind.STAGED, ProgressSerializer, is_edi
 class StagedRunViewSet(BaseViewSet):
     """All staged update runs."""
 
-    queryset = StagedRun.objects.all()
+    model = StagedRun
     not_found = UnknownRunError
     approve = _staged(
         "approve",

@@ -12,6 +12,7 @@ from placements.api import (
     editor,
     events,
     history,
+    hubs,
     overrides,
     placements,
     resources,
@@ -46,6 +47,7 @@ router.register("overrides", overrides.OverrideViewSet, "override")
 router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
 router.register("what-if", what_if.WhatIfViewSet, "scenario")
 router.register("events", events.EventViewSet, "event")
+router.register("hubs", hubs.HubViewSet, "hub")
 
 cluster_disruption = disruption.ClusterDisruptionViewSet.as_view
 former_paths = [
@@ -92,6 +94,11 @@ first_version: list[URLPattern | URLResolver] = [
         "staged-strategies/<named:name>",
         strategies({"get": "retrieve", "put": "update", "delete": "destroy"}),
         name="staged-strategy",
+    ),
+    path(
+        "hubs/<named:name>/objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>",
+        hubs.HubViewSet.as_view({"get": "mirrored"}),
+        name="hub-object",
     ),
     *former_paths,
     *router.urls,

@@ -50,7 +50,7 @@ _NAME_RULES = {
 
 
 def parse_hub_object(document: object) -> HubObject:
-    """Parse any Kubernetes object and keep its manifest. Raise Faults.
+    """Parse any Kubernetes object and keep its manifest. Raise InvalidManifest.
 
     For one of Fleet's own kinds that is the only error.
     """

@@ -171,7 +171,7 @@ def select(
     *,
     path: str = "spec.resourceSelectors",
 ) -> Selection:
-    """Return what the selectors select. Raise Faults if the selection is invalid.
+    """Return what the selectors select. Raise InvalidManifest if the selection is invalid.
 
     That is: an object selected twice, a missing namespace whose resources others select, a namespaced kind
     selected without its namespace, a namespace of the hub itself.

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from clusters.drivers.kubernetes.targets import wave_of
+from clusters.drivers.readiness import Readiness
 from placements.engine.rollout.state import EMPTY, ObjectFault, Phase
 
 _NOT_READY = "ManifestNotAvailableYet"
@@ -64,6 +65,8 @@ class ObjectState(StrEnum):
     APPLIED = "Applied"
     NOT_AVAILABLE = "NotAvailable"
     AVAILABLE = "Available"
+    MISSING = "Missing"
+    """It was applied, and is not on the cluster any more."""
     COMPARED = "Compared"
     """Differences are reported, and nothing is applied (ReportDiff)."""
     FAILED = "Failed"
@@ -137,9 +140,55 @@ class Difference:
         )
 
 
+class LiveState(NamedTuple):
+    """One object as it was last read on a cluster; the fields are those of a stored row.
+
+    `readiness` is that of the driver, "" where the object is missing or could not be read: then `reason` says
+    why. `since`: how long it has been like this, as far as the hub knows.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    readiness: str
+    reason: str
+    hint: str
+    since: str
+
+    @property
+    def is_present(self) -> bool:
+        return bool(self.readiness)
+
+    @property
+    def is_missing(self) -> bool:
+        return not self.readiness and not self.reason
+
+    @property
+    def state(self) -> ObjectState:
+        if self.is_missing:
+            return ObjectState.MISSING
+        return _BY_READINESS[Readiness(self.readiness)] if self.readiness else ObjectState.UNKNOWN
+
+    @property
+    def since_time(self) -> datetime:
+        return datetime.fromisoformat(self.since)
+
+
+_BY_READINESS = {
+    Readiness.AVAILABLE: ObjectState.AVAILABLE,
+    Readiness.NOT_YET: ObjectState.NOT_AVAILABLE,
+    Readiness.NOT_TRACKABLE: ObjectState.APPLIED,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterObject:
-    """One object of a placement on a cluster; `wave` is its place in the order of applying."""
+    """One object of a placement on a cluster; `wave` is its place in the order of applying.
+
+    `live` is None where no driver reads objects one by one, as on a simulated cluster.
+    """
 
     group: str
     version: str
@@ -152,6 +201,7 @@ class ClusterObject:
     message: str = ""
     hint: str = ""
     differences: tuple[Difference, ...] = ()
+    live: LiveState | None = None
 
 
 _BY_PHASE = {
@@ -169,6 +219,7 @@ def cluster_objects(
     phase: str,
     failed: Sequence[ObjectFault],
     differences: Sequence[Difference],
+    live: Iterable[LiveState] = (),
     *,
     is_report: bool = False,
     is_nothing_sent: bool = False,
@@ -191,6 +242,8 @@ def cluster_objects(
         usual = ObjectState.UNKNOWN
     versions = {key: several[0].version for key, several in found.items()}
     versions |= {key: one.version for key, one in faults.items()}
+    states = {(one.group, one.kind, one.namespace, one.name): one for one in live}
+    is_settled = usual in (ObjectState.APPLIED, ObjectState.AVAILABLE, ObjectState.UNKNOWN)
     sent = set()
     for api_version, kind, namespace, name in identities:
         group, _, version = api_version.rpartition("/")
@@ -199,11 +252,16 @@ def cluster_objects(
     for key in sorted(versions, key=lambda one: (wave_of(one[0], one[1]), one)):
         fault, (group, kind, namespace, name) = faults.get(key), key
         state = usual if key in sent else ObjectState.UNKNOWN
+        now = states.get(key)
+        reason, message = "", now.reason if now else ""
         if fault:
             state = ObjectState.NOT_AVAILABLE if fault.code == _NOT_READY else ObjectState.FAILED
-        reason, message = (fault.code, fault.message) if fault else ("", "")
+            reason, message = fault.code, fault.message
+        elif now and is_settled:
+            state = now.state
         yield ClusterObject(
             *(group, versions[key], kind, namespace, name, wave_of(group, kind), state, reason, message),
-            hint=_HINTS.get(reason, ""),
+            hint=_HINTS.get(reason, "") or (now.hint if now and now.hint not in message else ""),
             differences=tuple(found.get(key, ())),
+            live=now,
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from clusters.drivers.kubernetes.check import OPTIONAL, CheckStep, is_passed
+from clusters.drivers.kubernetes.check import CheckStep, is_passed
 from clusters.drivers.registry import KUBERNETES
 from clusters.kubernetes_drivers import REJECTED, credential_of
 from clusters.models import MemberCluster
@@ -111,5 +111,5 @@ def _permission_row(resource: str, steps: Sequence[CheckStep]) -> PermissionRow:
         tuple((verb, allowed.get(verb)) for verb in VERBS),
         "; ".join(filter(None, (verbs, unknown))),
         failed[0].hint if failed else "",
-        is_optional=all(one.step in OPTIONAL for one in steps),
+        is_optional=all(one.is_optional for one in steps),
     )

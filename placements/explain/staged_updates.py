@@ -90,6 +90,7 @@ def reason_sentence(reason: StageReason) -> str:
 
 _REASONS: dict[str, tuple[str, str]] = {
     "not-decided": ("The placement is not scheduled yet.", ""),
+    "invalid-selectors": ("The resource selectors of the placement are invalid.", ""),
     "no-snapshot": ("Waits until the resource snapshot {names} exists.", ""),
     "being-deleted": ("The placement is being deleted.", ""),
     "not-staged": ("The placement is not updated by staged runs: its strategy is not External.", ""),
@@ -276,7 +277,6 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
     run = result.run
     return {
         "status": str(result.status),
-        "sentences": run_sentences(result),
         "stage": None if run.outcome else run.current.name,
         "waits": [
             {

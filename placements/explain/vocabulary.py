@@ -1,4 +1,7 @@
-"""The words of decisions: outcomes, reasons, steps and policies; codes and facts in, sentences out."""
+"""The words of decisions: outcomes, reasons, steps and policies; codes and facts in, sentences out.
+
+The status in a manifest has the words of KubeFleet instead (`hub_status.py`).
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -208,7 +208,7 @@ def parse_case_bindings(raw: object, *, path: str = "") -> tuple[PlacedBinding, 
 
 
 def parse_binding(document: object) -> BindingDocument:
-    """Parse a ClusterResourceBinding. Raise Faults; only one error for another kind."""
+    """Parse a ClusterResourceBinding. Raise InvalidManifest; only one error for another kind."""
     refuse_other_kinds(document, BINDING_KIND)
     return parse_manifest(BindingDocument, document, semantics=DEFAULT_SEMANTICS, path="")
 

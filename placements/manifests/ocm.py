@@ -286,7 +286,7 @@ def json_problem(key: str, text: str) -> ErrorDetail | None:
 
 
 def annotated(document: object, key: str) -> Any:
-    """Return the value of one of these annotations, None without it. Raise Faults."""
+    """Return the value of one of these annotations, None without it. Raise InvalidManifest."""
     text = mapping_at(document, "metadata", "annotations").get(key)
     if not isinstance(text, str):
         return None
@@ -314,7 +314,7 @@ class Gathering:
         self.faults: list[FieldError] = []
 
     def read(self, parse: Callable[[], Value]) -> Value | None:
-        """Return the result of a parser, None if it raises Faults."""
+        """Return the result of a parser, None if it raises InvalidManifest."""
         try:
             return parse()
         except InvalidManifest as found:

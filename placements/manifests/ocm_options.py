@@ -147,14 +147,14 @@ class OcmOptions(ManifestModel):
 
 
 def parse_ocm_options(raw: object, *, path: str = "ocm") -> OcmOptions:
-    """Return the options, null meaning all defaults. Raise Faults."""
+    """Return the options, null meaning all defaults. Raise InvalidManifest."""
     return parse_manifest(OcmOptions, {} if raw is None else raw, semantics=Semantics.OCM, path=path)
 
 
 def refuse_weighted_limits(
     policy: PlacementPolicy, options: OcmOptions, *, places: Sequence[str] = ()
 ) -> None:
-    """Raise Faults where a key has both domain weights and a hard limit (`spec/other-schedulers.md` 2.7).
+    """Raise InvalidManifest where a key has domain weights and a hard limit (`spec/other-schedulers.md` 2.7).
 
     `places` are those of the constraints, if the policy was not written as one.
     """

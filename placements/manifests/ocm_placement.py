@@ -51,7 +51,7 @@ class OcmWish:
 def parse_ocm_placement(
     document: object, *, options: object = None, path: str = "", options_path: str = "ocm"
 ) -> OcmWish:
-    """Parse a Placement into a policy and options; `options` may accompany it. Raise Faults."""
+    """Parse a Placement into a policy and options; `options` may accompany it. Raise InvalidManifest."""
     spec_path = f"{path}.spec" if path else "spec"
     parsed = parse_manifest(OcmDocument, document, semantics=Semantics.OCM, path=path)
     given = parse_ocm_options(options, path=options_path).to_plain()
@@ -98,7 +98,7 @@ def parse_ocm_placement(
 
 
 def _refuse_said_twice(options: object, path: str) -> None:
-    """Raise Faults for options that only a document without words of its own for them may have."""
+    """Raise InvalidManifest for options that only a document without words of its own for them may have."""
     given = mapping_at(options)
     message = "Forbidden: set by the manifest itself"
     faults = [
@@ -186,8 +186,8 @@ def with_policy(document: Document, policy: PlacementPolicy) -> Document:
     """Return the manifest with the differences between its own policy and this one: one step of advice.
 
     One constraint or predicate may have been removed, or some may differ; tolerations may have been added.
-    Larger differences are not written, so the caller has to parse the result and compare. Raise Faults for an
-    invalid manifest.
+    Larger differences are not written, so the caller has to parse the result and compare. Raise
+    InvalidManifest.
     """
     parsed, changed = parse_ocm_placement(document), deepcopy(document)
     today, spec = parsed.policy, changed["spec"]

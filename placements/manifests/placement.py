@@ -122,7 +122,8 @@ def scope_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
 def namespaced_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
     """A placement of a whole cluster takes kinds inside namespaces only from a namespace it names (B.1.2).
 
-    Of other groups than Kubernetes' own only the objects on the hub tell: `hub.selection` asks them.
+    Of other groups than Kubernetes' own only the objects on the hub tell: `Inventory.is_namespaced` in
+    `placements/engine/selection.py` asks them.
     """
     raws = [mapping_at(raw) for raw in selectors]
     if not any(selects_namespace(raw) and _has_own_selectors(raw) for raw in raws):
@@ -287,7 +288,7 @@ def is_ocm_placement(document: object) -> bool:
 
 
 def parse_placement(document: Any) -> ClusterResourcePlacement:
-    """Parse a ClusterResourcePlacement or a Placement of OCM. Raise Faults with all its errors.
+    """Parse a ClusterResourcePlacement or a Placement of OCM. Raise InvalidManifest with all its errors.
 
     For a manifest of another kind that is the only error.
     """
@@ -351,7 +352,7 @@ def selectors_of_document(document: Mapping[str, Any]) -> tuple[ResourceSelector
 def parse_resource_selectors(
     raw: Iterable[object], *, path: str = "spec.resourceSelectors"
 ) -> tuple[ResourceSelector, ...]:
-    """Parse resource selectors, each by itself. Raise Faults."""
+    """Parse resource selectors, each by itself. Raise InvalidManifest."""
     return tuple(
         parse_manifest(ResourceSelector, one, semantics=DEFAULT_SEMANTICS, path=f"{path}[{index}]")
         for index, one in enumerate(raw)

@@ -209,7 +209,7 @@ class PlacementPolicy(ManifestModel):
 def parse_policy(
     raw: object, *, semantics: Semantics = DEFAULT_SEMANTICS, path: str = "policy"
 ) -> PlacementPolicy:
-    """Return the value of `spec.policy`; null means absent, which is PickAll. Raise Faults."""
+    """Return the value of `spec.policy`; null means absent, which is PickAll. Raise InvalidManifest."""
     if raw is None:
         return PlacementPolicy()
     return parse_manifest(PlacementPolicy, raw, semantics=semantics, path=path)

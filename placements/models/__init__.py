@@ -1,8 +1,9 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, and saved what-ifs."""
 
-from placements.models.bindings import Binding, Leftover
+from placements.models.bindings import Binding, Leftover, ObservedObjects
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
+from placements.models.dry_runs import DryRun
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Draft, Placement
 from placements.models.resources import Resource
@@ -29,9 +30,11 @@ __all__ = [
     "Draft",
     "Drain",
     "DrainStep",
+    "DryRun",
     "Eviction",
     "FleetRecord",
     "Leftover",
+    "ObservedObjects",
     "Override",
     "OverrideSnapshot",
     "OverrideTarget",

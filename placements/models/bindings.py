@@ -3,6 +3,8 @@
 from django.db import models
 from django.db.models import Q
 
+from clusters.models import HubRow
+from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState
 from placements.models.closed_sets import known
@@ -11,7 +13,7 @@ from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot
 
 
-class Binding(models.Model):
+class Binding(HubRow):
     """A placement joined to one cluster, by name: it may outlive the cluster's membership.
 
     `applied_version` is what was last started there, and `phase` how far it has come
@@ -27,7 +29,11 @@ class Binding(models.Model):
     `was_applied`: an apply reached the cluster; `objects_done` is set while one needs several calls;
     `unavailable_code` says why the last call got no answer; `drifted_objects` and `diffed_objects` are the
     differences found there, `repairs` the times at which drift was repaired, and `contested_since` is set
-    while others change the same objects again and again (`spec/kubernetes-driver.md` 9, 11).
+    while others change the same objects again and again (`spec/kubernetes-driver.md` 9, 11). `observed_at`:
+    when the objects there were last read one by one; `objects_digest` changes with their states.
+
+    A live hub decides elsewhere: its bindings have no decision, and no policy snapshot that it has pruned;
+    `hub_name` is the name of the object there, `hub_conditions` are its conditions as the hub wrote them.
     """
 
     placement = models.ForeignKey(Placement, models.CASCADE, related_name="bindings")
@@ -35,11 +41,11 @@ class Binding(models.Model):
     member_id = models.PositiveBigIntegerField(null=True)
     state = models.CharField(max_length=11)
     previous_state = models.CharField(max_length=11, default=BindingState.SCHEDULED.value)
-    policy_snapshot = models.ForeignKey(PolicySnapshot, models.RESTRICT, related_name="bindings")
+    policy_snapshot = models.ForeignKey(PolicySnapshot, models.RESTRICT, null=True, related_name="bindings")
     resource_snapshot = models.ForeignKey(
         ResourceSnapshot, models.RESTRICT, null=True, related_name="bindings"
     )
-    decision = models.ForeignKey(Decision, models.PROTECT, related_name="+")
+    decision = models.ForeignKey(Decision, models.PROTECT, null=True, related_name="+")
     topology_spread_score = models.JSONField(null=True)
     affinity_score = models.FloatField(null=True)
     picked_at = models.DateTimeField()
@@ -55,6 +61,8 @@ class Binding(models.Model):
     failed_objects = models.JSONField(default=list)
     failed_override = models.JSONField(null=True)
     conditions = models.JSONField(default=dict)
+    hub_name = models.CharField(max_length=253, blank=True)
+    hub_conditions = models.JSONField(default=list)
     apply_strategy = models.JSONField(null=True)
     was_applied = models.BooleanField(default=False)
     objects_done = models.PositiveIntegerField(null=True)
@@ -63,6 +71,8 @@ class Binding(models.Model):
     diffed_objects = models.JSONField(default=list)
     repairs = models.JSONField(default=list)
     contested_since = models.DateTimeField(null=True)
+    observed_at = models.DateTimeField(null=True)
+    objects_digest = models.CharField(max_length=32, blank=True)
     next_call_at = models.DateTimeField(null=True)
     call_lease_expires_at = models.DateTimeField(null=True)
     call_lease_token = models.CharField(max_length=32, blank=True)
@@ -70,13 +80,22 @@ class Binding(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["cluster_name", "state"], name="binding_of_cluster"),
+            models.Index(fields=["cluster_name", "hub", "state"], name="binding_of_cluster"),
             models.Index(
                 fields=["next_call_at"], name="binding_call_due", condition=Q(next_call_at__isnull=False)
             ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["placement", "cluster_name"], name="binding_once"),
+            models.CheckConstraint(
+                condition=Q(hub=LOCAL_HUB)
+                | Q(next_call_at__isnull=True, call_lease_expires_at__isnull=True, retry_at__isnull=True),
+                name="mirrored_binding_is_not_called",
+            ),
+            models.CheckConstraint(
+                condition=~Q(hub=LOCAL_HUB) | Q(policy_snapshot__isnull=False, decision__isnull=False),
+                name="only_mirrored_binding_without_decision",
+            ),
             known("state", BindingState, "binding_state_known"),
             known("phase", Phase, "binding_phase_known"),
             known("failure", ("", *FailureKind), "binding_failure_known"),
@@ -107,7 +126,20 @@ class Binding(models.Model):
         return max(self.calls, fence - (self.pk << 32))
 
 
-class Leftover(models.Model):
+class ObservedObjects(HubRow):
+    """The objects of a binding as they were on the cluster, in a table of its own: no list needs them.
+
+    `rows` are those of `explain.cluster_objects.LiveState`, written when one of them has changed.
+    """
+
+    binding = models.OneToOneField(Binding, models.CASCADE, primary_key=True, related_name="observed_objects")
+    rows = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"{len(self.rows)} objects of binding {self.binding_id}"
+
+
+class Leftover(HubRow):
     """What a placement left on a cluster on purpose: it was abandoned, or the cluster was out of reach."""
 
     placement_name = models.CharField(max_length=LONGEST_NAME)
@@ -116,7 +148,7 @@ class Leftover(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["cluster_name", "placement_name"], name="leftover_once")
+            models.UniqueConstraint(fields=["cluster_name", "placement_name", "hub"], name="leftover_once")
         ]
 
     def __str__(self) -> str:

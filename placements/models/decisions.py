@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from clusters.models import HubRow
 from placements.models.placements import LONGEST_NAME, Placement
 
 
@@ -39,7 +40,7 @@ CHANGES_CLUSTERS = models.Q(number=1) | ~models.Q(joins_count=0, unscheduled_cou
 """The decisions that lists show unfolded: the first of a placement, and those that changed its clusters."""
 
 
-class Decision(models.Model):
+class Decision(HubRow):
     """One scheduling cycle of a placement that decided something, numbered; it outlives the placement."""
 
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="decisions")
@@ -64,7 +65,7 @@ class Decision(models.Model):
     created_at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["placement_name", "-id"], name="decision_of_placement")]
+        indexes = [models.Index(fields=["placement_name", "hub", "-id"], name="decision_of_placement")]
         constraints = [models.UniqueConstraint(fields=["placement", "number"], name="decision_number_once")]
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from uuid import uuid4
 from django.db import models
 from django.db.models import Q
 
+from clusters.models import HubRow
 from fleetui.fields import OrderedJSONField
 from placements.models.closed_sets import known
 from placements.models.placements import LONGEST_NAME, Placement
@@ -12,10 +13,10 @@ from placements.models.placements import LONGEST_NAME, Placement
 LONGEST_OBJECT_NAME = 253
 
 
-class DisruptionBudget(models.Model):
+class DisruptionBudget(HubRow):
     """How many clusters evictions may take from the placement of the same name; it may come before it."""
 
-    name = models.CharField(max_length=LONGEST_OBJECT_NAME, unique=True)
+    name = models.CharField(max_length=LONGEST_OBJECT_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
@@ -23,13 +24,16 @@ class DisruptionBudget(models.Model):
     updated_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=~Q(name=""), name="budget_has_name")]
+        constraints = [
+            models.UniqueConstraint(fields=["hub", "name"], name="budget_name_once"),
+            models.CheckConstraint(condition=~Q(name=""), name="budget_has_name"),
+        ]
 
     def __str__(self) -> str:
         return self.name
 
 
-class Drain(models.Model):
+class Drain(HubRow):
     """A drain of a cluster: it is cordoned, and one placement after another is evicted from it.
 
     At most `at_once` evictions are in progress at a time, and of one placement `per_placement` over all
@@ -57,12 +61,14 @@ class Drain(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["cluster_name", "-id"], name="drain_of_cluster"),
-            models.Index(fields=["requeue_at"], name="drain_requeue_due", condition=Q(state="running")),
+            models.Index(fields=["hub", "cluster_name", "-id"], name="drain_of_cluster"),
+            models.Index(
+                fields=["hub", "requeue_at"], name="drain_requeue_due", condition=Q(state="running")
+            ),
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["cluster_name"], condition=Q(state="running"), name="one_running_drain"
+                fields=["hub", "cluster_name"], condition=Q(state="running"), name="one_running_drain"
             ),
             known("state", ("running", "done", "cancelled", "expired"), "drain_state_known"),
             models.CheckConstraint(
@@ -79,7 +85,7 @@ class Drain(models.Model):
         return f"drain of {self.cluster_name}: {self.state}"
 
 
-class DrainStep(models.Model):
+class DrainStep(HubRow):
     """Progress of a drain with one placement; `why` is what it waits for, or why the placement stays.
 
     What a budget blocked is tried again from `try_at` on.
@@ -115,7 +121,7 @@ class DrainStep(models.Model):
         return f"{self.placement_name}: {self.state}"
 
 
-class Eviction(models.Model):
+class Eviction(HubRow):
     """A request to remove a placement from a cluster, and its result; never changed afterwards.
 
     `why` and `numbers` are those of `placements.engine.disruption`. One that came as a manifest keeps it
@@ -127,7 +133,7 @@ class Eviction(models.Model):
         NOT_EXECUTED = "not-executed"
         INVALID = "invalid"
 
-    name = models.CharField(max_length=LONGEST_OBJECT_NAME, null=True, unique=True)  # noqa: DJ001 -- unique
+    name = models.CharField(max_length=LONGEST_OBJECT_NAME, null=True)  # noqa: DJ001 -- unique
     document = OrderedJSONField(null=True)
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="evictions")
     placement_name = models.CharField(max_length=LONGEST_OBJECT_NAME)
@@ -140,8 +146,11 @@ class Eviction(models.Model):
     by = models.CharField(max_length=150)
 
     class Meta:
-        indexes = [models.Index(fields=["placement_name", "-id"], name="eviction_of_placement")]
-        constraints = [known("outcome", ("executed", "not-executed", "invalid"), "eviction_outcome_known")]
+        indexes = [models.Index(fields=["placement_name", "hub", "-id"], name="eviction_of_placement")]
+        constraints = [
+            models.UniqueConstraint(fields=["name", "hub"], name="eviction_name_once"),
+            known("outcome", ("executed", "not-executed", "invalid"), "eviction_outcome_known"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.placement_name} from {self.cluster_name}: {self.outcome}"

@@ -4,6 +4,7 @@ from uuid import uuid4
 
 from django.db import models
 
+from clusters.models import HubRow
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.fields import OrderedJSONField
 from placements.models.closed_sets import known
@@ -17,7 +18,7 @@ def full_name(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-class Override(models.Model):
+class Override(HubRow):
     """An override as it was written; `placement_name` is empty where it is for every placement."""
 
     kind = models.CharField(max_length=30)
@@ -32,7 +33,7 @@ class Override(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["kind", "namespace", "name"], name="override_once"),
+            models.UniqueConstraint(fields=["hub", "kind", "namespace", "name"], name="override_once"),
             known("kind", OVERRIDE_KINDS, "override_kind_known"),
         ]
 
@@ -44,7 +45,7 @@ class Override(models.Model):
         return full_name(self.namespace, self.name)
 
 
-class OverrideTarget(models.Model):
+class OverrideTarget(HubRow):
     """A resource that an override changes; no other override of the same kind does (lifecycle B.1.8).
 
     `namespace` is that of the override, empty for one that is for clusters.
@@ -61,7 +62,7 @@ class OverrideTarget(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["override_kind", "namespace", "group", "version", "kind", "name"],
+                fields=["override_kind", "namespace", "group", "version", "kind", "name", "hub"],
                 name="override_target_once",
             )
         ]
@@ -70,7 +71,7 @@ class OverrideTarget(models.Model):
         return f"{self.kind} {full_name(self.namespace, self.name)}"
 
 
-class OverrideSnapshot(models.Model):
+class OverrideSnapshot(HubRow):
     """An immutable, numbered copy of an override, by name: what a cluster runs may outlive the override."""
 
     kind = models.CharField(max_length=30)
@@ -87,10 +88,11 @@ class OverrideSnapshot(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["kind", "namespace", "override_name", "number"], name="override_snapshot_number_once"
+                fields=["hub", "kind", "namespace", "override_name", "number"],
+                name="override_snapshot_number_once",
             ),
             models.UniqueConstraint(
-                fields=["kind", "namespace", "override_name"],
+                fields=["hub", "kind", "namespace", "override_name"],
                 condition=models.Q(is_latest=True),
                 name="one_latest_override_snapshot",
             ),

@@ -7,8 +7,10 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
+from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
 from fleetui.fields import OrderedJSONField
+from fleetui.hub_scope import LOCAL_HUB
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
 from placements.models.closed_sets import known
@@ -16,7 +18,7 @@ from placements.models.closed_sets import known
 LONGEST_NAME = 63
 
 
-class Placement(models.Model):
+class Placement(HubRow):
     """Which resources are placed on which clusters, and how they are rolled out.
 
     `document` is the manifest as it was written, without status; the columns beside it are derived from it.
@@ -28,10 +30,11 @@ class Placement(models.Model):
     that name, unknown from an edit to its decision; `conditions` are the others as last recorded, each with
     its value and since when. `selected_count` is how many resources the selectors match, None until they
     were evaluated. `named_count` is how many clusters a PickFixed policy names. `reschedules_on_fleet_change`
-    means that a change of the fleet may change the decision.
+    means that a change of the fleet may change the decision. `hub_conditions` are all
+    conditions of a placement of a live hub, as that wrote them.
     """
 
-    name = models.CharField(max_length=LONGEST_NAME, unique=True)
+    name = models.CharField(max_length=LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
@@ -79,24 +82,40 @@ class Placement(models.Model):
     scheduled = models.CharField(max_length=7, blank=True)
     scheduled_since = models.DateTimeField(null=True)
     conditions = models.JSONField(default=dict)
+    hub_conditions = models.JSONField(default=list)
 
     class Meta:
         indexes = [
+            models.Index(fields=["hub", "name"], name="placement_of_hub"),
             models.Index(
-                fields=["lease_expires_at"],
+                fields=["hub", "lease_expires_at"],
                 name="placement_due",
                 condition=Q(observed_generation__lt=F("generation")),
             ),
             models.Index(
-                fields=["rollout_requeue_at"],
+                fields=["hub", "rollout_requeue_at"],
                 name="placement_to_advance",
                 condition=Q(rollout_observed__lt=F("rollout_generation"))
                 | Q(rollout_requeue_at__isnull=False),
             ),
-            models.Index(fields=["is_fulfilled", "name"], name="placement_by_fulfilment"),
+            models.Index(fields=["hub", "is_fulfilled", "name"], name="placement_by_fulfilment"),
         ]
         constraints = [
+            # The name first, for lookups through other tables, which know no hub.
+            models.UniqueConstraint(fields=["name", "hub"], name="placement_name_once"),
             models.CheckConstraint(condition=~Q(name=""), name="placement_has_name"),
+            models.CheckConstraint(
+                condition=Q(hub=LOCAL_HUB)
+                | Q(
+                    observed_generation=F("generation"),
+                    selection_observed=F("selection_generation"),
+                    rollout_observed=F("rollout_generation"),
+                    rollout_requeue_at__isnull=True,
+                    lease_expires_at__isnull=True,
+                    rollout_lease_expires_at__isnull=True,
+                ),
+                name="mirrored_placement_is_not_due",
+            ),
             models.CheckConstraint(
                 condition=Q(rollout_observed__lte=F("rollout_generation")),
                 name="rollout_observed_at_most_generation",
@@ -143,7 +162,7 @@ class Placement(models.Model):
         return self.observed_generation < self.generation
 
 
-class Draft(models.Model):
+class Draft(HubRow):
     """The text of a manifest as it was typed, comments included.
 
     `placement` is the one that it edits, None for a new or a deleted one; `base` and `revision` are its
@@ -159,7 +178,7 @@ class Draft(models.Model):
     updated_at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["owner", "-updated_at"], name="draft_of_owner")]
+        indexes = [models.Index(fields=["owner", "hub", "-updated_at"], name="draft_of_owner")]
         constraints = [
             models.UniqueConstraint(
                 fields=["owner", "placement"],

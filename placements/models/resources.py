@@ -5,10 +5,11 @@ from uuid import uuid4
 from django.db import models
 from django.db.models import Q
 
+from clusters.models import HubRow
 from fleetui.fields import OrderedJSONField
 
 
-class Resource(models.Model):
+class Resource(HubRow):
     """An object applied to the hub; identified as in Kubernetes, whatever its version."""
 
     group = models.CharField(max_length=253, blank=True)
@@ -25,9 +26,11 @@ class Resource(models.Model):
     updated_at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["namespace", "kind", "name"], name="resource_in_namespace")]
+        indexes = [models.Index(fields=["hub", "namespace", "kind", "name"], name="resource_in_namespace")]
         constraints = [
-            models.UniqueConstraint(fields=["group", "kind", "namespace", "name"], name="resource_once"),
+            models.UniqueConstraint(
+                fields=["hub", "group", "kind", "namespace", "name"], name="resource_once"
+            ),
             models.CheckConstraint(
                 condition=~Q(name="") & ~Q(kind="") & ~Q(version=""), name="resource_is_named"
             ),

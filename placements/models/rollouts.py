@@ -6,6 +6,7 @@ from uuid import uuid4
 from django.db import models
 from django.db.models import Q
 
+from clusters.models import HubRow
 from fleetui.apimachinery.kinds import APPROVAL_KIND
 from fleetui.fields import OrderedJSONField
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
@@ -14,7 +15,7 @@ from placements.models.placements import LONGEST_NAME, Placement
 from placements.models.snapshots import ResourceSnapshot
 
 
-class Rollout(models.Model):
+class Rollout(HubRow):
     """One rollout of a placement: from the first difference between wanted and running to the end."""
 
     class State(models.TextChoices):
@@ -41,7 +42,7 @@ class Rollout(models.Model):
     sync_result = models.JSONField(default=dict)
 
     class Meta:
-        indexes = [models.Index(fields=["placement_name", "-id"], name="rollout_of_placement")]
+        indexes = [models.Index(fields=["placement_name", "hub", "-id"], name="rollout_of_placement")]
         constraints = [
             models.UniqueConstraint(fields=["placement", "number"], name="rollout_number_once"),
             models.UniqueConstraint(
@@ -63,7 +64,7 @@ class Rollout(models.Model):
         return self.number == 1 and not self.is_deletion
 
 
-class ClusterUpdate(models.Model):
+class ClusterUpdate(HubRow):
     """One update of one cluster in a rollout, and its outcome."""
 
     class Outcome(models.TextChoices):
@@ -101,7 +102,7 @@ class ClusterUpdate(models.Model):
         return f"{self.what} {self.cluster_name}"
 
 
-class RolloutSample(models.Model):
+class RolloutSample(HubRow):
     """Counts of a rollout's clusters by state at one time.
 
     The columns are those of `placements.engine.rollout.waves.RolloutProgress`; written when they change.
@@ -130,21 +131,24 @@ INITIALISING = "initialising"
 ENDS = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.ABANDONED)
 
 
-class StagedStrategy(models.Model):
+class StagedStrategy(HubRow):
     """Stages as they were written; a run keeps a copy, so that changing them changes no run."""
 
-    name = models.CharField(max_length=_LONGEST_NAME, unique=True)
+    name = models.CharField(max_length=_LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["hub", "name"], name="staged_strategy_once")]
+
     def __str__(self) -> str:
         return self.name
 
 
-class StagedRun(models.Model):
+class StagedRun(HubRow):
     """A staged run: its spec, and its progress.
 
     `strategy` holds the stages as they were when it was created. `plan` is the run as a value
@@ -154,7 +158,7 @@ class StagedRun(models.Model):
     cluster after how many failures it is to be retried. `progress_version` is incremented with every change.
     """
 
-    name = models.CharField(max_length=_LONGEST_NAME, unique=True)
+    name = models.CharField(max_length=_LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
@@ -179,6 +183,7 @@ class StagedRun(models.Model):
     class Meta:
         indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]
         constraints = [
+            models.UniqueConstraint(fields=["name", "hub"], name="staged_run_once"),
             known("status", (INITIALISING, *RunStatus), "staged_run_status_known"),
             models.CheckConstraint(
                 condition=Q(one_of("status", ENDS), ended_at__isnull=False)
@@ -196,7 +201,7 @@ class StagedRun(models.Model):
         return self.name
 
 
-class ApprovalRequest(models.Model):
+class ApprovalRequest(HubRow):
     """A stage of a run waits for approval: requested when, and approved by whom and when."""
 
     run = models.ForeignKey(StagedRun, models.CASCADE, related_name="approvals")

@@ -6,12 +6,13 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
+from clusters.models import HubRow
 from placements.models.closed_sets import known
 from placements.models.decisions import DecisionRecord, FleetRecord
 from placements.models.placements import LONGEST_NAME, Placement
 
 
-class Scenario(models.Model):
+class Scenario(HubRow):
     """What if these clusters left the fleet, or were cordoned and drained? Both are evaluated.
 
     A worker continues with it from `evaluate_at` on, and moves that time before it does; None once it is
@@ -45,7 +46,7 @@ class Scenario(models.Model):
         return self.evaluate_at is None
 
 
-class ScenarioDecision(models.Model):
+class ScenarioDecision(HubRow):
     """Decision of one placement in a scenario: its last cycle with a change, and the clusters it moves."""
 
     class Variant(models.TextChoices):
@@ -109,7 +110,7 @@ class ScenarioDecision(models.Model):
         return [(name, *scores) for name, scores in zip(self.joins, self.scores, strict=True)]
 
 
-class StalenessCheck(models.Model):
+class StalenessCheck(HubRow):
     """How near a placement is to its limits; and its stale picks, which a new cycle would not pick.
 
     A worker computes it from time to time, for the fleet and the decision that it refers to. `skews` are key,
@@ -128,7 +129,7 @@ class StalenessCheck(models.Model):
         return f"as of version {self.fleet_version}"
 
 
-class StalePick(models.Model):
+class StalePick(HubRow):
     """A cluster that a placement is on although a run from scratch would pass it over."""
 
     staleness_check = models.ForeignKey(StalenessCheck, models.CASCADE, related_name="stale")

@@ -3,13 +3,14 @@
 from django.db import models
 from django.db.models import Q
 
+from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
 from fleetui.fields import OrderedJSONField
 from placements.models.closed_sets import known
 from placements.models.placements import Placement
 
 
-class PolicySnapshot(models.Model):
+class PolicySnapshot(HubRow):
     """An immutable, numbered copy of a placement's policy, its semantics and their options.
 
     The number of clusters is not part of it: changing that alone keeps the snapshot (lifecycle B.3.1).
@@ -38,7 +39,7 @@ class PolicySnapshot(models.Model):
         return f"{self.placement.name}-{self.number}"
 
 
-class ResourceSnapshot(models.Model):
+class ResourceSnapshot(HubRow):
     """An immutable, numbered copy of the resources that a placement selects; the content is in its parts."""
 
     placement = models.ForeignKey(Placement, models.CASCADE, related_name="resource_snapshots")
@@ -62,7 +63,7 @@ class ResourceSnapshot(models.Model):
         return f"{self.placement.name}-{self.number}-snapshot"
 
 
-class ResourceSnapshotPart(models.Model):
+class ResourceSnapshotPart(HubRow):
     """At most 800 KiB of a resource snapshot, in order; one larger object has a part of its own."""
 
     snapshot = models.ForeignKey(ResourceSnapshot, models.CASCADE, related_name="parts")

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Model, QuerySet
 
+from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.manifest import parse_member
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinOutcome, dry_run, upsert_clusters
@@ -71,6 +72,7 @@ class Result:
     said: str = ""
 
 
+@on_live_hub(refuse)
 def apply_documents(
     documents: Sequence[Document],
     *,
@@ -191,6 +193,7 @@ class ApplyPreview:
     impact: Impact
 
 
+@on_live_hub(refuse)
 def preview_documents(
     documents: Sequence[Document],
     *,

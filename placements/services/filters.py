@@ -1,6 +1,6 @@
 """Rows and filters of the lists of placements, decisions, resources and events."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -9,10 +9,14 @@ from typing import Any, TypeVar
 from django.db.models import Count, Exists, F, Model, OuterRef, Q, QuerySet
 
 from clusters.drivers.registry import DRIVERS
+from clusters.manifest import parse_member
 from clusters.models import MemberCluster
+from clusters.queries import current_fleet
+from fleetui.hub_scope import LOCAL_HUB
 from fleetui.models import Event
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Decision, Placement, Resource, StalePick
+from placements.models import Binding, Decision, Placement, Resource, ResourceSnapshot, StalePick
+from placements.services.fleet.impact import impact_of, with_clusters
 from placements.services.health import is_degraded
 from placements.services.rollouts.attention import runs_under_way, waiting_runs
 
@@ -108,11 +112,28 @@ def bindings_on(cluster: str) -> QuerySet[Binding]:
 
 
 def kinds_on(cluster: str) -> list[tuple[str, str]]:
-    """Return apiVersion and kind of the resources that placements have on a cluster."""
-    snapshots = Binding.objects.filter(cluster_name=cluster).exclude(resource_snapshot=None)
-    identities = snapshots.values_list("resource_snapshot", "resource_snapshot__identities").distinct()
-    by_snapshot = dict(identities)
-    return sorted({(one[0], one[1]) for listed in by_snapshot.values() for one in listed})
+    """Return apiVersion and kind of the resources that placements have on a cluster, or are going to."""
+    bindings = Binding.objects.filter(cluster_name=cluster)
+    placed = Q(pk__in=bindings.exclude(resource_snapshot=None).values("resource_snapshot"))
+    wanted = bindings.exclude(state=BindingState.UNSCHEDULED).values("placement")
+    return _kinds_in(ResourceSnapshot.objects.filter(placed | Q(placement__in=wanted, is_latest=True)))
+
+
+def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the same of the placements that would select a cluster with this manifest once it joins.
+
+    Raise InvalidManifest.
+    """
+    name = document["metadata"]["name"]
+    member = parse_member(dict(document)).cluster(now=datetime.now(UTC))
+    impact = impact_of(with_clusters(current_fleet().fleet, [member]))
+    names = [one.placement for one in impact.rows if name in one.joins]
+    return _kinds_in(ResourceSnapshot.objects.filter(placement__name__in=names, is_latest=True))
+
+
+def _kinds_in(snapshots: QuerySet[ResourceSnapshot]) -> list[tuple[str, str]]:
+    identities = snapshots.values_list("identities", flat=True)
+    return sorted({(one[0], one[1]) for listed in identities for one in listed})
 
 
 def bindings_of(placement: Placement) -> QuerySet[Binding]:
@@ -122,7 +143,8 @@ def bindings_of(placement: Placement) -> QuerySet[Binding]:
 
 def has_driver() -> Exists:
     """Return the expression of whether what is scheduled by a binding is applied."""
-    return Exists(MemberCluster.objects.filter(name=OuterRef("cluster_name"), driver__in=DRIVERS))
+    is_applied = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)
+    return Exists(MemberCluster.objects.filter(is_applied, name=OuterRef("cluster_name")))
 
 
 def _cited(rows: QuerySet[Binding]) -> QuerySet[Binding]:

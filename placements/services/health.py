@@ -25,6 +25,7 @@ from django.db.models.lookups import Exact
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
+from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import EMPTY, Phase
@@ -34,7 +35,7 @@ from placements.models import Binding, Placement, Rollout, StagedRun
 
 _TRUE = "True"
 _UNREACHABLE, _NOT_MONITORED, _NOT_READY, _READY = "unreachable", "not monitored", "not ready", "ready"
-_IS_MONITORED = Q(driver__in=DRIVERS)
+_IS_MONITORED = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)  # the agents of a live hub report to it
 _CONDITION_OF_MEMBER = Case(
     When(~_IS_MONITORED, then=Value(_NOT_MONITORED)),
     When(verdict__in=(EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT), then=Value(_UNREACHABLE)),

@@ -6,14 +6,14 @@ be removed (`docs/adr/0009`).
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.drivers.registry import ACTING_DRIVERS
-from clusters.fleet import Fleet
+from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import MemberCluster
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
@@ -21,8 +21,7 @@ from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from placements.engine.rollout.staged_run import StageReason
-from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import Decision, labels_read, properties_read
+from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import chooses_anew
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import cause_words
@@ -39,7 +38,7 @@ from placements.manifests.placement import (
     placement_caveats,
 )
 from placements.manifests.policy import PlacementType, Toleration
-from placements.manifests.strategy import ApplyStrategy, RollingUpdate, StrategyType
+from placements.manifests.strategy import ApplyStrategy, StrategyType
 from placements.models import Placement, PolicySnapshot
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
@@ -52,7 +51,7 @@ from placements.services.results import (
 )
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.staged_runs import end_runs_of
-from placements.services.snapshots import content_hash, draft_cycle
+from placements.services.snapshots import content_hash, draft_cycle, placement_columns
 from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
 
 RESERVED_NAMES = ("new", "preview")
@@ -90,6 +89,7 @@ class UnschedulesEverything(Exception):
         )
 
 
+@on_live_hub(refuse)
 @retry_on_conflict
 def save_placement(
     document: Mapping[str, Any],
@@ -128,7 +128,7 @@ def save_placement(
             is_demo=is_demo,
             scheduled="Unknown",
             scheduled_since=now,
-            **_columns_of(manifest),
+            **placement_columns(manifest),
         )
         created.save(force_insert=True)
         _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
@@ -176,7 +176,7 @@ def _change(
     before = placement.document
     placement.document, placement.updated_at = content, now
     placement.revision += 1
-    columns = {**_columns_of(manifest), **scheduled_columns(placement, "Unknown", now=now)}
+    columns = {**placement_columns(manifest), **scheduled_columns(placement, "Unknown", now=now)}
     for name, value in columns.items():
         setattr(placement, name, value)
     if manifest.spec.strategy.type is StrategyType.EXTERNAL:  # its runs are stopped, not the placement
@@ -194,27 +194,6 @@ def _change(
     enqueue_rollout([placement.pk])
 
 
-def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:
-    """Return the columns that lists filter by, and those with which changes of the fleet are compared."""
-    policy = manifest.spec.policy
-    cycle = Cycle(Fleet(), policy, (), manifest.semantics, manifest.spread_options)
-    is_pick_n = policy.placement_type is PlacementType.PICK_N
-    is_fixed = policy.placement_type is PlacementType.PICK_FIXED
-    rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
-    return {
-        "placement_type": policy.placement_type,
-        "number_of_clusters": policy.number_of_clusters if is_pick_n else None,
-        "named_count": len(policy.cluster_names) if is_fixed else None,
-        "strategy_type": manifest.spec.strategy.type,
-        "unavailable_period": timedelta(seconds=rolling.unavailable_period_seconds),
-        "semantics": manifest.semantics,
-        "label_keys_read": list(labels_read(cycle)),
-        "property_names_read": list(properties_read(cycle)),
-        "revision_history_limit": manifest.spec.revision_history_limit,
-        "reschedules_on_fleet_change": True,
-    }
-
-
 def _take_policy_snapshot(
     placement: Placement, manifest: ClusterResourcePlacement, *, number: int, by: User | None, now: datetime
 ) -> None:
@@ -230,6 +209,7 @@ def _take_policy_snapshot(
     )
 
 
+@on_live_hub(refuse)
 def delete_placement(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> bool:
     """Delete a placement; return whether its row is gone already.
 

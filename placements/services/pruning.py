@@ -16,8 +16,10 @@ from django.contrib.sessions.models import Session
 from django.db import IntegrityError, OperationalError, connection
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
+from clusters.hubs.queries import across_hubs, hub_ids
 from clusters.models import MemberCluster
 from fleetui.broker import is_folder, messages_before
+from fleetui.hub_scope import in_hub
 from fleetui.models import Event, PeriodicWork
 from placements.models import (
     Binding,
@@ -132,12 +134,13 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     yield "what-if analyses", analyses, 1
 
     yield "decisions", _prunable_decisions(now), _BATCH
-    is_cited = Exists(Decision.objects.filter(record=OuterRef("pk")))
-    is_hypothetical = Exists(ScenarioDecision.objects.filter(record=OuterRef("pk")))
-    records = DecisionRecord.objects.filter(~is_cited & ~is_hypothetical)
+    with across_hubs():  # which share the records
+        is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
+        is_hypothetical = Exists(ScenarioDecision.objects.filter(record=OuterRef("pk")))
+        frozen = Scenario.objects.filter(Q(without=OuterRef("pk")) | Q(cordoned=OuterRef("pk")))
+    records = DecisionRecord.objects.filter(~is_made & ~is_hypothetical)
     yield "decision records", records, _BATCH
     is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
-    frozen = Scenario.objects.filter(Q(without=OuterRef("pk")) | Q(cordoned=OuterRef("pk")))
     yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen)), _BATCH
 
     yield "drafts", Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS), _BATCH
@@ -181,17 +184,10 @@ def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
     """
     counts: dict[str, int] = {}
     until = monotonic() + seconds
-    for name, rows, size in prunable(now=now):
-        counts[name] = 0
-        while keys := list(rows.order_by("pk").values_list("pk", flat=True)[:size]):
-            if monotonic() >= until:
+    for hub_id in hub_ids():
+        with in_hub(hub_id):
+            if not prune_hub(counts, now=now, until=until):
                 return counts
-            try:
-                rows.model._default_manager.filter(pk__in=keys).delete()
-            except IntegrityError as error:
-                log.warning("%s not pruned: %s", name, error)
-                break
-            counts[name] += len(keys)
     messages = prunable_messages(now=now)
     for path in messages:
         path.unlink(missing_ok=True)
@@ -199,6 +195,22 @@ def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
     truncate_wal()
     PeriodicWork.objects.update_or_create(name=_PRUNING, defaults={"due_at": now + PRUNE_EVERY})
     return counts
+
+
+def prune_hub(counts: dict[str, int], *, now: datetime, until: float) -> bool:
+    """Delete the rows of the hub in scope, and add their counts; return whether there was time for all."""
+    for name, rows, size in prunable(now=now):
+        counts.setdefault(name, 0)
+        while keys := list(rows.order_by("pk").values_list("pk", flat=True)[:size]):
+            if monotonic() >= until:
+                return False
+            try:
+                rows.model._default_manager.filter(pk__in=keys).delete()
+            except IntegrityError as error:
+                log.warning("%s not pruned: %s", name, error)
+                break
+            counts[name] += len(keys)
+    return True
 
 
 def wal_bytes() -> int:

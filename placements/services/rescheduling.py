@@ -5,6 +5,7 @@ from datetime import datetime
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.queries import load_fleet
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision
@@ -20,6 +21,7 @@ from placements.services.snapshots import cycles_of
 from placements.services.workqueue import enqueue_scheduling
 
 
+@on_live_hub(refuse_local)
 @transaction.atomic
 def reschedule(
     name: str, *, by: User | None, now: datetime, expected: int | None = None, confirmed: bool = False
@@ -54,6 +56,7 @@ def reschedule(
     return placement
 
 
+@on_live_hub(refuse_local)
 @transaction.atomic
 def confirm_reschedule(
     name: str, *, decision_id: str, by: User | None, now: datetime, expected: int, confirmed: bool = False

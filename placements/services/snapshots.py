@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,11 +21,13 @@ from clusters.fleet import Fleet, collector_paused
 from clusters.queries import FleetSnapshot
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import labels_read, properties_read
 from placements.engine.scheduling.profile import profile_of
 from placements.manifests.binding import BindingState
 from placements.manifests.binding import PlacedBinding as BindingValue
 from placements.manifests.placement import ClusterResourcePlacement
-from placements.manifests.policy import PlacementPolicy, parse_policy
+from placements.manifests.policy import PlacementPolicy, PlacementType, parse_policy
+from placements.manifests.strategy import RollingUpdate
 from placements.models import Binding, Placement, PolicySnapshot
 
 
@@ -164,6 +167,27 @@ def binding_values(
 
 
 _STATES = {state.value: state for state in BindingState}
+
+
+def placement_columns(manifest: ClusterResourcePlacement) -> dict[str, Any]:
+    """Return the columns that lists filter by, and those with which changes of the fleet are compared."""
+    policy = manifest.spec.policy
+    cycle = Cycle(Fleet(), policy, (), manifest.semantics, manifest.spread_options)
+    is_pick_n = policy.placement_type is PlacementType.PICK_N
+    is_fixed = policy.placement_type is PlacementType.PICK_FIXED
+    rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
+    return {
+        "placement_type": policy.placement_type,
+        "number_of_clusters": policy.number_of_clusters if is_pick_n else None,
+        "named_count": len(policy.cluster_names) if is_fixed else None,
+        "strategy_type": manifest.spec.strategy.type,
+        "unavailable_period": timedelta(seconds=rolling.unavailable_period_seconds),
+        "semantics": manifest.semantics,
+        "label_keys_read": list(labels_read(cycle)),
+        "property_names_read": list(properties_read(cycle)),
+        "revision_history_limit": manifest.spec.revision_history_limit,
+        "reschedules_on_fleet_change": True,
+    }
 
 
 def content_hash(placement: ClusterResourcePlacement) -> str:

@@ -33,7 +33,12 @@ def manifest_of(placement: Placement) -> dict[str, Any]:
 
 
 def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str, Any]:
-    """Return conditions, selected resources and placed clusters, each with its applied version."""
+    """Return conditions, selected resources and placed clusters, each with its applied version.
+
+    Of a placement of a live hub, its conditions as the hub wrote them.
+    """
+    if placement.is_mirrored:
+        return {"conditions": placement.hub_conditions}
     manifest, target = parse_placement(placement.document), target_of(placement)
     rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
     rows = rows.select_related("resource_snapshot").defer("resource_snapshot__identities")
@@ -96,8 +101,13 @@ def _of_ocm(placement: Placement) -> list[Condition]:
 def scheduled_condition(placement: Placement, latest: Decision | None) -> dict[str, Any]:
     """Return the condition `Scheduled` as in the manifest, `PlacementSatisfied` of an OCM Placement.
 
-    `latest` is its `latest_decision`.
+    `latest` is its `latest_decision`. A live hub states its own.
     """
+    if placement.is_mirrored:
+        kind = "ClusterResourcePlacementScheduled"
+        stated = (one for one in placement.hub_conditions if one["type"] == kind)
+        pending = {"type": kind, "status": "Unknown", "reason": "", "message": "Not stated by the hub yet"}
+        return {"reason": "", "message": "", **next(stated, pending)}
     if is_ocm_placement(placement.document):
         return _of_ocm(placement)[0].plain(generation=placement.revision)
     return hub_conditions.plain_in_all([scheduled(placement, latest)], generation=placement.revision)[0]

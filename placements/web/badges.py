@@ -45,6 +45,8 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
     """Return the status of a cluster in the fleet."""
     if cluster.membership == Membership.LEAVING:
         return Badge("blocked", "Leaving")
+    if cluster.awaits_first_heartbeat:
+        return Badge("progress", "Waiting for the first heartbeat")
     if not cluster.is_eligible:
         return Badge("failed", _NOT_READY[EligibilityKind(cluster.verdict)])
     if cluster.is_late:

@@ -169,7 +169,7 @@ def _key(line: str) -> str:
 
 
 def _document(cluster: MemberCluster, given: dict[str, str]) -> dict[str, Any]:
-    """Return the manifest with the labels and taints of the form. Raises Faults: those of every line."""
+    """Return the manifest with the labels and taints of the form. Raises InvalidManifest."""
     typed, document = forms.read_cluster(given["labels"], given["taints"]), deepcopy(cluster.document)
     document["metadata"]["labels"], document["spec"]["taints"] = typed.labels, typed.taints
     faults = list(typed.faults)

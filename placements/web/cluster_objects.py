@@ -1,12 +1,14 @@
 """Objects of a placement on its clusters: those on one cluster, and all that differ from the hub."""
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
-from django.views.decorators.http import require_safe
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_POST, require_safe
 
+from clusters.drivers.base import DriverError
 from fleetui.htmx import render_page
 from fleetui.pagination import BadCursorError
-from fleetui.permissions import for_readers
+from fleetui.permissions import for_operators, for_readers
 from placements.explain.cluster_objects import DifferenceType, ObjectState, unavailable_words
 from placements.models import Binding, Placement
 from placements.services.rollouts.cluster_objects import (
@@ -15,6 +17,7 @@ from placements.services.rollouts.cluster_objects import (
     differences_page,
     objects_on,
 )
+from placements.services.rollouts.read_objects import NotReadableError, read_objects, readable_cluster
 from placements.web import badges
 from placements.web.request import PAGE_SIZE, unknown_words, word_from
 
@@ -24,6 +27,7 @@ _STATES = {
     ObjectState.APPLIED: "ok",
     ObjectState.NOT_AVAILABLE: "progress",
     ObjectState.AVAILABLE: "ok",
+    ObjectState.MISSING: "attention",
     ObjectState.COMPARED: "ok",
     ObjectState.FAILED: "failed",
     ObjectState.REMOVING: "progress",
@@ -67,6 +71,7 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
         "binding": binding,
         "state": badges.phase_state(binding.phase),
         "unavailable": unavailable_words(binding.unavailable_code),
+        "may_read": readable_cluster(binding) is not None,
         "may_reapply": binding.phase in REAPPLIED and not binding.placement.deleting_since,
         "objects": [
             (one, badges.Badge(_STATES[one.state], one.state.words)) for one in objects[:_OBJECTS_SHOWN]
@@ -76,3 +81,18 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
         "differing": [one for one in objects if one.differences],
     }
     return render_page(request, "placements/cluster.html", context)
+
+
+@for_operators("read objects on clusters")
+@require_POST
+def read_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResponse:
+    """Read the objects of a placement on one cluster now."""
+    rows = Binding.objects.select_related("placement")
+    binding = get_object_or_404(rows, placement__name=name, cluster_name=cluster)
+    try:
+        read_objects(binding)
+    except (DriverError, NotReadableError) as error:
+        messages.error(request, f"Objects not read: {error}.")
+    else:
+        messages.success(request, f"Objects on {cluster} read.")
+    return redirect("web:placement-cluster", name, cluster)

@@ -8,6 +8,7 @@ from django.http import QueryDict
 
 from clusters.operations.connection import ConnectionInput
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from placements.services.fleet.forms import LABELS_PATH, TAINTS_PATH, TypedCluster, read_cluster
 
 KUBECONFIG, FIELDS, IN_CLUSTER = "kubeconfig", "fields", "in-cluster"
 NAME_PATH = "metadata.name"
@@ -31,6 +32,10 @@ class ConnectionField:
 
 NAME = ConnectionField(
     "name", "Name", "DNS label, at most 63 characters. Cannot be changed later.", is_required=True
+)
+LABELS = ConnectionField("labels", "Labels", "One key=value per line.", "text-area")
+TAINTS = ConnectionField(
+    "taints", "Taints", "One key=value:NoSchedule per line; value and effect are optional.", "text-area"
 )
 _OF_KUBECONFIG = (
     ConnectionField(
@@ -75,6 +80,7 @@ class ConnectionForm:
 
     source: str
     name: ConnectionField
+    of_cluster: tuple[ConnectionField, ...]
     of_kubeconfig: tuple[ConnectionField, ...]
     of_fields: tuple[ConnectionField, ...]
     faults: tuple[FieldError, ...]
@@ -82,7 +88,7 @@ class ConnectionForm:
 
     @property
     def fields(self) -> tuple[ConnectionField, ...]:
-        return (self.name, *self.of_kubeconfig, *self.of_fields)
+        return (self.name, *self.of_cluster, *self.of_kubeconfig, *self.of_fields)
 
     @property
     def has_faults(self) -> bool:
@@ -103,6 +109,8 @@ def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldE
     for fault in faults:
         is_of_fields = fault.path in _PUBLIC + _SECRETS
         field = NAME.name if fault.path == NAME_PATH else fault.path
+        if fault.path.startswith((LABELS_PATH, TAINTS_PATH)):
+            field = LABELS.name if fault.path.startswith(LABELS_PATH) else TAINTS.name
         # Also what a kubeconfig lacks: the fields of another source are hidden.
         if fault.path.startswith(KUBECONFIG) or (is_of_fields and source == KUBECONFIG):
             field = KUBECONFIG
@@ -122,10 +130,20 @@ def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldE
             if one.name not in left_out
         )
 
-    [name] = filled([NAME])
+    name, *of_cluster = filled([NAME, LABELS, TAINTS])
     of_kubeconfig, of_fields = filled(_OF_KUBECONFIG), filled(_OF_FIELDS)
     others = tuple(fault for listed in by_field.values() for fault in listed)
-    return ConnectionForm(source, name, of_kubeconfig, of_fields, others, settings.IN_CLUSTER)
+    return ConnectionForm(
+        source, name, tuple(of_cluster), of_kubeconfig, of_fields, others, settings.IN_CLUSTER
+    )
+
+
+def typed_cluster(entered: QueryDict) -> TypedCluster:
+    """Return the labels and taints that were entered. Raise InvalidManifest for malformed lines."""
+    typed = read_cluster(*(entered.get(one.name, "") for one in (LABELS, TAINTS)))
+    if typed.faults:
+        raise InvalidManifest(typed.faults)
+    return typed
 
 
 def connection_input(entered: QueryDict) -> ConnectionInput:

@@ -47,8 +47,8 @@ from fleetui.permissions import (
     may_operate,
 )
 from placements.explain.connections import VERBS, check_report, unreachable_words
-from placements.services.filters import kinds_on
-from placements.web.connection_forms import NAME_PATH, connection_form, connection_input
+from placements.services.filters import kinds_for, kinds_on
+from placements.web.connection_forms import NAME_PATH, connection_form, connection_input, typed_cluster
 from placements.web.request import current_user, number_of
 
 REPORTED_BY_AGENT = "agent"
@@ -91,8 +91,10 @@ def _added(request: HttpRequest) -> HttpResponseBase:
     if kind not in _ADDED:
         allowed = ", ".join(key for key, _, _ in KINDS)
         return _form(request, None, [FieldError("kind", "not-one-of", "Unsupported value", allowed)])
-    spec = ClusterSpec(new_member(name), driver=kind if kind == SIMULATED else "")
     try:
+        typed = typed_cluster(request.POST)
+        document = new_member(name, typed.labels, typed.taints)
+        spec = ClusterSpec(document, driver=kind if kind == SIMULATED else "")
         put_cluster(spec, by=current_user(request), now=datetime.now(UTC), expected=0)
     except InvalidManifest as error:
         return _form(request, None, error.faults)
@@ -117,17 +119,22 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
     now, by = datetime.now(UTC), current_user(request)
     name = cluster.name if cluster else request.POST.get("name", "").strip()
     try:
-        wanted = connection_input(request.POST)
+        wanted, typed = connection_input(request.POST), typed_cluster(request.POST)
+        document = new_member(name, typed.labels, typed.taints)
         if request.POST.get("do") != "save":
             parsed = parse_input(wanted, cluster=cluster, now=now)
-            steps = check_connection(parsed, kinds=kinds_on(name) if cluster else ())
+            kinds = kinds_on(name) if cluster else kinds_for(document) if name else ()
+            is_new = cluster is None or cluster.driver != KUBERNETES
+            steps = check_connection(parsed, kinds=kinds, is_new=is_new)
             return _form(request, cluster, steps=steps, status=200)
         set_connection(
             name,
             wanted,
             by=by,
             now=now,
-            kinds=kinds_on(name) if cluster else (),
+            kinds=kinds_on(name) if cluster else kinds_for(document),
+            labels=typed.labels,
+            taints=typed.taints,
             confirmed=request.POST.get("confirm") == FAILED_CHECK,
             joins=cluster is None,
             expected=number_of(request.POST.get("revision", ""), digits=18) if cluster else None,

@@ -94,7 +94,7 @@ def _changed(draft: PlacementDraft, text: str) -> PlacementDraft:
 
 
 def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraft, str]:
-    """Return the draft after an edit by a button, and the field to go to. Raises CannotEditError."""
+    """Return the draft after an edit by a button, and the field to go to. Raises UneditableYaml."""
     button = next((name for name in _BUTTONS if name in post), "")
     if not button:
         return draft, ""

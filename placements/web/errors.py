@@ -1,33 +1,54 @@
-"""The response to an internal error: a request id, and nothing that could fail again."""
+"""Responses to errors that no view has: an unknown address, and an internal error."""
 
+import re
 import sys
 from http import HTTPStatus
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
+from django.views import defaults
 
 from fleetui.environment import environment_problem
 from fleetui.middleware import request_id
 from placements.web.layout import preference_of
 
+_PROBLEM_TYPE = "application/problem+json"
+_API_OF_HUB = re.compile(r"/hubs/[^/]+/api/")
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Return the page for status 404, or the problem document for the API of an unknown hub.
+
+    It is the same for a hub of which the user is to know nothing.
+    """
+    if not _API_OF_HUB.search(request.path):
+        return defaults.page_not_found(request, exception)
+    status = HTTPStatus.NOT_FOUND
+    problem = {
+        "type": "about:blank",
+        "title": status.phrase,
+        "status": status,
+        "detail": "There is nothing at this address.",
+    }
+    return JsonResponse(problem, status=status, content_type=_PROBLEM_TYPE)
+
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Return the page or problem document for status 500 or 503, without a query.
+    """Return the page or problem document for status 500 or 503, with a request id and without a query.
 
     503 is for errors of the environment, such as a stopped database.
     """
     found, cause = request_id(request), environment_problem(sys.exception())
     status = HTTPStatus.SERVICE_UNAVAILABLE if cause else HTTPStatus.INTERNAL_SERVER_ERROR
     headers = {"Retry-After": str(cause.retry_after)} if cause else {}
-    if request.path.startswith("/api/"):
+    if request.path_info.startswith("/api/"):
         problem = {
             "type": f"urn:fleetui:problem:{cause.code}" if cause else "about:blank",
             "title": status.phrase,
             "status": status,
             "detail": str(cause) if cause else f"Internal error; see the log for request {found}.",
         }
-        content_type = "application/problem+json"
-        return JsonResponse(problem, status=status, content_type=content_type, headers=headers)
+        return JsonResponse(problem, status=status, content_type=_PROBLEM_TYPE, headers=headers)
     context = {
         "request_id": found,
         "path": request.get_full_path(),

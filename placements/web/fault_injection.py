@@ -67,7 +67,7 @@ def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _wanted(request: HttpRequest, cluster: MemberCluster, now: datetime) -> list[dict[str, Any]]:
-    """Return the faults to set, without those that have ended. Raises Faults, NotSimulatedError."""
+    """Return the faults to set, without those that have ended. Raises InvalidManifest, NotSimulatedError."""
     there = faults_of(cluster)
     lasting = {one.place: there[one.place] for one in fault_rows(cluster, now=now)}
     if "end" in request.POST:

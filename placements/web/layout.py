@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import Value
+from django.db.models import Exists, Value
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, QueryDict
 from django.shortcuts import redirect
 from django.urls import NoReverseMatch, reverse
@@ -17,11 +17,14 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from clusters.drivers.registry import SIMULATED
-from clusters.models import MemberCluster
+from clusters.hubs.queries import summary_of
+from clusters.models import Hub, MemberCluster
+from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
 from fleetui.permissions import may_administer_clusters, may_approve, may_operate, may_read
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
+from placements.explain.hubs import ShownHub, shown_hub
 from placements.models import Placement
 from placements.services.rollouts.queries import running_count
 from placements.services.waiting_work import waiting_since
@@ -76,9 +79,9 @@ _SECTIONS = (
     ("What-if", "what-if", ("/what-if/",)),
     ("Resources", "resources", ("/resources/",)),
     ("Activity", "activity", ("/activity/",)),
+    ("Hubs", "hubs", ("/hubs/",)),
 )
 _CAPTIONS = {"theme": "Theme", "rows": "Row height", "keys": "Keyboard shortcuts"}
-_SIMULATED = MemberCluster.objects.filter(driver=SIMULATED)
 _KEYS = {"Resources": "s"}
 """Letters of sections that are not their first."""
 
@@ -141,23 +144,38 @@ class PageLayout:
         return self._user is not None and may_administer_clusters(self._user)
 
     @cached_property
+    def hub(self) -> ShownHub | None:
+        """Return the live hub that the page is about; None on the local hub, without a query."""
+        hub: Hub | None = getattr(self._request, "hub", None)
+        if hub is None or not self.may_read:
+            return None
+        now = timezone.now()
+        return shown_hub(summary_of(hub, now=now), now=now)
+
+    @property
+    def insecure_hub(self) -> str:
+        return INSECURE_WARNING if self.hub and self.hub.hub.connection.get("insecureTLS") else ""
+
+    @cached_property
     def has_demo(self) -> bool:
-        return self.may_read and "demo" in self._sorts
+        return self.may_read and ("demo", "") in self._sorts
 
     @cached_property
     def simulated(self) -> Container[str]:
         """Return the names of the simulated clusters; a fleet of simulated ones only needs no list."""
-        if "real" in self._sorts and "simulated" in self._sorts:
-            return frozenset(_SIMULATED.values_list("name", flat=True))
-        return AnyName() if "simulated" in self._sorts else frozenset()
+        names = frozenset(name for _, name in self._sorts if name)
+        return AnyName() if not names and ("simulated", "") in self._sorts else names
 
     @cached_property
-    def _sorts(self) -> frozenset[str]:
+    def _sorts(self) -> frozenset[tuple[str, str]]:
+        """Return what there is, and the names of the simulated clusters of a mixed fleet; one query."""
+        simulated = MemberCluster.objects.filter(driver=SIMULATED)
+        real = MemberCluster.objects.exclude(driver=SIMULATED)
         demo = (model.objects.filter(is_demo=True) for model in (Placement, MemberCluster))
-        sorts = [("demo", rows) for rows in demo]
-        sorts += [("simulated", _SIMULATED), ("real", MemberCluster.objects.exclude(driver=SIMULATED))]
-        first, *others = (rows.order_by().values_list(Value(words)) for words, rows in sorts)
-        return frozenset(words for (words,) in first.union(*others))
+        sorts = [*(("demo", rows) for rows in demo), ("simulated", simulated)]
+        first, *others = (rows.order_by().values_list(Value(words), Value("")) for words, rows in sorts)
+        named = simulated.filter(Exists(real)).order_by().values_list(Value("simulated"), "name")
+        return frozenset(first.union(*others, named))
 
     @cached_property
     def worker(self) -> WorkerState:
@@ -182,12 +200,12 @@ class PageLayout:
 
     @cached_property
     def sections(self) -> list[Section]:
-        path = self._request.path
+        path, inside = self._request.path, self._request.path_info
         return [
             Section(
                 title,
                 url,
-                path == url or path.startswith(prefixes),
+                path == url or inside.startswith(prefixes),
                 runs_under_way(self._request) if title == "Rollouts" else 0,
             )
             for title, url, prefixes in ((title, reverse(f"web:{name}"), at) for title, name, at in _SECTIONS)
@@ -219,11 +237,11 @@ def api_url(request: HttpRequest) -> str:
         if exact:
             return exact(match.kwargs, request.GET)
         noun = next(
-            (noun for start, noun in _API_OBJECTS.items() if request.path.startswith(f"/{start}/")), ""
+            (noun for start, noun in _API_OBJECTS.items() if request.path_info.startswith(f"/{start}/")), ""
         )
         if noun and "name" in match.kwargs:
             return _at(noun, match.kwargs["name"])
-        section = request.path.strip("/").partition("/")[0]
+        section = request.path_info.strip("/").partition("/")[0]
         return _at(section) if section in _API_LISTS else ""
     except NoReverseMatch:  # a name that no object can have
         return ""
@@ -296,6 +314,8 @@ _API_URLS: dict[str, Twin] = {
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,
     "resource-delete": _resource,
+    "hubs": lambda _, __: _at("hubs"),
+    "hub-about": _object("hub", "name"),
     "help": lambda _, __: "",
 }
 _API_OBJECTS = {

@@ -27,7 +27,6 @@ from placements.explain.advice import OUTDATED
 from placements.explain.health import condition_sentence
 from placements.explain.preview import afresh_words
 from placements.explain.rollouts import progress_sentence, wave_counts
-from placements.explain.staged_updates import run_sentences
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
@@ -54,7 +53,7 @@ from placements.services.rescheduling import confirm_reschedule, reschedule_refu
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of, report_of
-from placements.services.rollouts.staged_queries import result_in
+from placements.services.rollouts.staged_queries import result_in, sentences_of
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, scheduled_condition
 from placements.web import badges
@@ -196,7 +195,7 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
     return {
         "staged_run": run,
         "staged_state": badges.staged_state(run) if run else None,
-        "staged_sentences": run_sentences(result) if result else [],
+        "staged_sentences": sentences_of(run, result) if run and result else [],
         "staged_begun": has_begun_run(placement),
         "staged_failed": failed[:_FAILED_SHOWN],
         "staged_more": max(0, len(failed) - _FAILED_SHOWN),

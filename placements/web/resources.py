@@ -8,7 +8,7 @@ from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, without_secrets
@@ -18,6 +18,7 @@ from fleetui.permissions import for_operators, for_readers
 from placements.engine.selection import concerns
 from placements.models import Placement, Resource
 from placements.services.apply import Result, apply_documents, preview_documents
+from placements.services.dry_runs import start_dry_run
 from placements.services.filters import events_matching, resources_matching
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
@@ -140,6 +141,24 @@ def apply(request: HttpRequest) -> HttpResponse:
     except InvalidManifest as found:
         return render(request, "resources/apply.html", {"text": text, "faults": found.faults}, status=422)
     return render(request, "resources/applied.html", {"results": [_result_row(one) for one in results]})
+
+
+@for_operators("try manifests on the clusters")
+@require_POST
+def dry_run(request: HttpRequest) -> HttpResponse:
+    """Ask the clusters what applying the documents of a text or file would do there."""
+    text = request.POST.get("manifest", "").replace("\r\n", "\n")
+    try:
+        given = file_or_text(request, text)
+        read_documents(given)
+        manifests = given if isinstance(given, str) else given.decode("utf-8-sig")
+        row = start_dry_run(manifests=manifests, by=current_user(request), now=datetime.now(UTC))
+    except InvalidManifest as found:
+        context = {"text": text, "faults": found.faults}
+        return render_page(
+            request, "resources/apply.html", context, fragment="dry_runs/_refused.html", status=422
+        )
+    return redirect("web:dry-run", row.pk)
 
 
 def _result_row(one: Result) -> dict[str, object]:

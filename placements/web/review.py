@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
@@ -21,6 +21,7 @@ from placements.explain.preview import beginning
 from placements.explain.vocabulary import counted, policy_sentence
 from placements.manifests.policy import PlacementType
 from placements.models import Draft
+from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import ReviewedDraft, confirm_draft
 from placements.services.editor.preview import DraftPreview, SchedulePreview, preview_draft
 from placements.services.editor.validation import PlacementDraft
@@ -58,6 +59,15 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
         return _show_review(request, row, status=422, refused=found.faults)
     messages.success(request, f"Placement {saved.object.name} saved.")
     return redirect("web:placement", saved.object.name)
+
+
+@for_operators("try drafts on the clusters")
+@require_POST
+def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
+    """Ask the clusters what saving a draft would do there."""
+    row = own_draft(request, number)
+    now = datetime.now(UTC)
+    return redirect("web:dry-run", start_dry_run(manifests=row.text, by=current_user(request), now=now).pk)
 
 
 def own_draft(request: HttpRequest, number: int) -> Draft:

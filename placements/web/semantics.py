@@ -60,7 +60,7 @@ def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
 
 
 def draft_sides(draft: ClusterResourcePlacement) -> dict[str, Any]:
-    """Return the context of `placements/_draft_semantics.html` for an unsaved placement. Raise Faults."""
+    """Return the context of `_draft_semantics.html` for an unsaved placement. Raise InvalidManifest."""
     return sides_context(side_by_side_of_draft(draft), own=draft.semantics)
 
 

@@ -21,7 +21,7 @@ from fleetui.htmx import render_page
 from fleetui.permissions import for_operators, for_readers, may_operate
 from fleetui.polling import not_modified
 from placements.engine.rollout.staged_run import WaitReason
-from placements.explain.staged_updates import run_sentences, stage_words
+from placements.explain.staged_updates import stage_words
 from placements.manifests.staged_update import RunState, parse_staged_strategy
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
@@ -31,11 +31,11 @@ from placements.services.rollouts.approvals import why_not_approve
 from placements.services.rollouts.staged_queries import (
     Window,
     free_name,
-    initialising_sentence,
     is_rollback,
     preview_of,
     pulse_of,
     result_in,
+    sentences_of,
     stages_of,
 )
 from placements.services.rollouts.staged_runs import start_run
@@ -93,7 +93,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "placement": run.placement,
         "now": datetime.now(UTC),
         "state": badges.staged_state(run),
-        "sentences": run_sentences(result) if result else [initialising_sentence(run)],
+        "sentences": sentences_of(run, result),
         "is_active": is_active,
         "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
         "is_prepared": spec_state is RunState.INITIALIZE,

@@ -63,7 +63,8 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (!answer || answer.status < 200 || answer.status >= 500) return;
   missed = 0;
   const moment = new Date(answer.getResponseHeader("Date") || Date.now());
-  if (marker) marker.querySelector("[data-time]").textContent = moment.toISOString().slice(11, 19);
+  // The state of a hub is polled on pages that are not.
+  if (marker && !event.detail.pathInfo.requestPath.endsWith("/hub-line/")) marker.querySelector("[data-time]").textContent = moment.toISOString().slice(11, 19);
   judge();
 });
 

@@ -1,4 +1,4 @@
-"""Bulk actions: the preview tells what would happen to placements, applying does it and says so."""
+"""Bulk actions: the preview shows the impact on placements; applying reports what was done."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_the_menu_has_the_actions_and_no_deletion(operator: Client) -> None:
     ]
 
 
-def test_an_action_that_needs_more_asks_for_it(operator: Client) -> None:
+def test_an_action_that_needs_more_requests_it(operator: Client) -> None:
     all_joined("a", "b")
 
     page = text_of(chosen(operator, "add-label", "a", "b"))

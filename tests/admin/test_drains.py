@@ -52,10 +52,10 @@ def test_faults_of_a_simulated_cluster_are_edited(operator: Client) -> None:
     assert "/clusters/s/inject-fault/" in text_of(operator.get(change_url("s")))
 
     preview = operator.post(act_url("faults"), {"names": "s", "faults": '[{"kind": "unhealthy"}]'})
-    told = said(done(operator, "faults", "s", faults='[{"kind": "unhealthy"}]'))
+    messages = said(done(operator, "faults", "s", faults='[{"kind": "unhealthy"}]'))
 
     assert "unhealthy" in text_of(preview)
-    assert told == ["Inject faults: 1 cluster changed."]
+    assert messages == ["Inject faults: 1 cluster changed."]
     assert faults_of(MemberCluster.objects.get(name="s")) == [{"kind": "unhealthy"}]
     done(operator, "faults", "s", faults="")
     assert faults_of(MemberCluster.objects.get(name="s")) == []

@@ -18,7 +18,7 @@ def _served(collected_static: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_attempts() -> None:
-    """Forget how often tokens were asked for."""
+    """Forget how often tokens were requested."""
     cache.clear()
 
 

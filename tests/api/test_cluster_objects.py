@@ -7,7 +7,7 @@ from rest_framework.test import APIClient
 
 from fleetui.models import Event
 from placements.engine.rollout.state import Phase
-from placements.models import Binding
+from placements.models import Binding, ObservedObjects
 from tests.rows import NOW
 from tests.services.rollouts.world import World
 
@@ -142,3 +142,28 @@ def test_unknown_clusters_change_nothing(api: APIClient, body: Any, status: int,
 def test_readers_do_not_apply_again(reader: APIClient) -> None:
     assert reader.post(f"{PLACEMENT}/reapply", {"clusters": ["c000"]}, format="json").status_code == 403
     assert reader.get(f"{PLACEMENT}/drifts").json() == {"items": [], "next": None}
+
+
+def test_live_states_have_uid_readiness_and_times(api: APIClient) -> None:
+    row = ["", "Namespace", "", "shop", "uid-1", "available", "", "", NOW.isoformat()]
+    ObservedObjects.objects.create(binding=on("c000", observed_at=NOW), rows=[row])
+
+    namespace, deployment = api.get(f"{PLACEMENT}/bindings/c000/objects").json()["items"]
+
+    since = namespace["live"].pop("since")
+    assert namespace["live"] == {
+        "isPresent": True,
+        "uid": "uid-1",
+        "readiness": "available",
+        "reason": "",
+        "hint": "",
+    }
+    assert since == namespace["observedAt"] == NOW.isoformat().replace("+00:00", "Z")
+    assert deployment["live"] is None
+
+
+def test_objects_are_read_by_operators_and_only_from_an_api_server(api: APIClient, reader: APIClient) -> None:
+    address = f"{PLACEMENT}/bindings/c000/objects/read"
+    assert reader.post(address).status_code == 403
+    answer = api.post(address)
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:fleetui:problem:refused")

@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,57 +15,20 @@ from rest_framework.test import APIClient
 from clusters import kubernetes_drivers
 from clusters.credentials import decrypt
 from clusters.driver_factory import driver_for
-from clusters.kubernetes_drivers import DriverCache
 from clusters.models import ClusterCredential, MemberCluster
 from fleetui.models import Event
 from tests.clusters.kubernetes.certificates import authority
+from tests.clusters.kubernetes.local_members import TOKEN, kubeconfig
 from tests.clusters.kubernetes.servers import LocalServer, Member, serve
-from tests.clusters.kubernetes.test_kubeconfig import encode
 from tests.rows import joined
 
-TOKEN = "marker-token"
 PATH = "/api/v1/clusters/member/connection"
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _local(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
-    with override_settings(MEMBER_LOOPBACK=True):
-        yield
-    kubernetes_drivers.drivers.clear()
-
-
-@pytest.fixture
-def member() -> Member:
-    return Member()
-
-
-@pytest.fixture
-def server(member: Member) -> Iterator[LocalServer]:
-    with serve(member) as found:
-        yield found
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("local_drivers")]
 
 
 @pytest.fixture
 def admin(caller) -> APIClient:
     return caller("cluster-administrator")
-
-
-def kubeconfig(server: LocalServer, token: str = TOKEN) -> str:
-    return json.dumps(
-        {
-            "current-context": "main",
-            "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [
-                {
-                    "name": "c",
-                    "cluster": {"server": server.url, "certificate-authority-data": encode(authority().pem)},
-                }
-            ],
-            "users": [{"name": "u", "user": {"token": token}}],
-        }
-    )
 
 
 def test_put_get_check_and_delete(admin: APIClient, server: LocalServer, member: Member) -> None:
@@ -162,9 +124,11 @@ def test_join(server: LocalServer, member: Member, tmp_path: Path) -> None:
     assert not MemberCluster.objects.exists()
 
     member.denied = set()
-    out = run("join", "member", "--kubeconfig", str(path), "--context", "main")
+    placed = ("--label", "region=east", "--taint", "gpu:NoSchedule")
+    out = run("join", "member", "--kubeconfig", str(path), "--context", "main", *placed)
     assert "ok     version: Kubernetes v1.30.1" in out
     assert out.endswith("Member cluster member added\n")
+    assert MemberCluster.objects.get().document["metadata"]["labels"] == {"region": "east"}
     with pytest.raises(CommandError, match="in the fleet already"):
         run("join", "member", "--kubeconfig", str(path))
     assert run("join", "member", "--kubeconfig", str(path), "--replace").endswith("member saved\n")

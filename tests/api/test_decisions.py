@@ -75,9 +75,12 @@ def test_an_invalid_id_is_not_found(reader: APIClient, given: str) -> None:
 def test_an_ambiguous_beginning_lists_what_it_may_mean(reader: APIClient, decision: str) -> None:
     record = DecisionRecord.objects.get()
     other = decision[:8] + "f" * 26
-    DecisionRecord.objects.create(
+    alike = DecisionRecord.objects.create(
         decision_id=other, content=record.content, engine=record.engine, fleet=record.fleet
     )
+    cycle = Decision.objects.latest("pk")  # a record is found through the decisions that cite it
+    cycle.pk, cycle.number, cycle.record = None, cycle.number + 1, alike
+    cycle.save()
 
     answer = reader.get(f"{DECISIONS}/{decision[:7]}")
 

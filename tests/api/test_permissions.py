@@ -21,7 +21,7 @@ READING_POSTS = {
 OPEN = {"/api/v1/token"}
 APPROVING = [("POST", "/api/v1/staged-runs/{name}/approve")]
 ADMINISTERING = ("/connection", "/connection/check", "/connection/renew", "/prepare")
-"""The ends of the paths that show or change the connections of clusters."""
+"""The ends of the paths that show or change the connections of clusters and hubs."""
 ROLES = [(), ("viewer",), ("approver",), ("operator",), ("cluster-administrator",)]
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,11 @@ def operations() -> list[tuple[str, str]]:
 
 def administering() -> list[tuple[str, str]]:
     """Return the operations on connections of clusters, reading ones included."""
-    return [(method, path) for method, path in operations() if path.endswith(ADMINISTERING)]
+    return [
+        (method, path)
+        for method, path in operations()
+        if path.endswith(ADMINISTERING) or (method != "GET" and path.startswith("/api/v1/hubs"))
+    ]
 
 
 def writing() -> list[tuple[str, str]]:
@@ -74,11 +78,11 @@ def call(client: APIClient, method: str, path: str) -> Any:
 
 
 def test_the_matrix_covers_what_changes_something() -> None:
-    assert len(writing()) == 41
+    assert len(writing()) == 43
     assert all(path in {path for _, path in reading()} for path in READING_POSTS)
 
 
-def test_nobody_calls_without_a_name(subtests: pytest.Subtests) -> None:
+def test_no_calls_without_a_token(subtests: pytest.Subtests) -> None:
     for method, path in operations():
         with subtests.test(path, method=method):
             answer = call(APIClient(), method, path)
@@ -110,7 +114,7 @@ def test_only_approvers_approve(caller, method: str, path: str, roles: tuple[str
 def test_only_cluster_administrators_see_and_set_connections(
     caller, roles: tuple[str, ...], subtests: pytest.Subtests
 ) -> None:
-    assert len(administering()) == 6
+    assert len(administering()) == 10
     client = caller(*roles)
     for method, path in administering():
         with subtests.test(path, method=method), rolled_back():

@@ -54,7 +54,7 @@ TARGETS = [
 
 
 def is_problem(answer: Any) -> bool:
-    """Tell whether an answer is a problem with all that belongs to one."""
+    """Return whether an answer is a problem with all that belongs to one."""
     problem = answer.json()
     return (
         answer.headers["Content-Type"] == "application/problem+json"
@@ -140,7 +140,7 @@ def test_an_unknown_address_is_a_problem(api: APIClient, path: str) -> None:
     assert is_problem(answer)
 
 
-def test_nobody_gets_html(api: APIClient) -> None:
+def test_html_is_not_acceptable(api: APIClient) -> None:
     answer = api.get("/api/v1/clusters", headers={"accept": "text/html"})
 
     assert answer.status_code == 406

@@ -105,11 +105,11 @@ def test_apply_does_all_or_nothing(api: APIClient) -> None:
     assert (Resource.objects.count(), Placement.objects.count()) == (0, 0)
 
 
-def test_a_changed_resource_asks_the_placements_that_select_it(api: APIClient) -> None:
+def test_a_changed_resource_enqueues_the_placements_that_select_it(api: APIClient) -> None:
     joined("a")
     api.put("/api/v1/placements/web", placement_document("web", pick_n_spec(1)))
-    asked = Placement.objects.get().generation
+    generation = Placement.objects.get().generation
 
     api.put(SHOP, namespace("shop"))
 
-    assert Placement.objects.get().generation > asked
+    assert Placement.objects.get().generation > generation

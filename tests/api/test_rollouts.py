@@ -1,12 +1,11 @@
-"""Runs, plans and hands over REST."""
+"""Rollouts, plans and actions over REST."""
 
 import pytest
 from rest_framework.test import APIClient
 
 from placements.models import Binding, Placement
 from tests.rows import pick_n_spec, placement_document
-from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World, world_once
+from tests.services.rollouts.world import World, one_at_a_time, updating_world, world_once
 
 pytestmark = pytest.mark.django_db
 WEB = "/api/v1/placements/web"
@@ -15,16 +14,7 @@ WEB = "/api/v1/placements/web"
 @pytest.fixture
 def world() -> World:
     """Make three clusters in the middle of an update, one cluster at a time."""
-
-    def make() -> World:
-        made = World(3)
-        made.place("web", one_at_a_time())
-        made.run(until=made.is_settled)
-        made.change()
-        made.work()
-        return made
-
-    return world_once("one at a time", make)
+    return world_once("one at a time", updating_world)
 
 
 @pytest.mark.usefixtures("world")
@@ -125,7 +115,7 @@ def test_stops_starts_rolls_back_and_unpins(api: APIClient, world: World) -> Non
 
 
 def test_tries_again_what_failed(api: APIClient, world: World) -> None:
-    world.tell("c000", {"kind": "refuse", "objectName": "web"})
+    world.inject("c000", {"kind": "refuse", "objectName": "web"})
     world.change()
     world.work()
     world.pass_time(2)

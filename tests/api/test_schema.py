@@ -1,5 +1,7 @@
 """The schema is valid, complete, and what the API really does."""
 
+import json
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
@@ -26,7 +28,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from clusters.operations.connection import ConnectionInput, set_connection
+from clusters.connection_input import ConnectionInput
+from clusters.hubs.operations import HubSpec, save_hub
+from clusters.models import HubStream, MirroredObject
+from clusters.operations.connection import set_connection
+from fleetui.hub_scope import in_hub
 from fleetui.models import Event
 from placements.engine.rollout.staged_run import (
     DELETE_STAGE,
@@ -44,6 +50,7 @@ from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
+from placements.services.dry_runs import start_dry_run
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -98,6 +105,7 @@ REFUSED = {
     "POST /api/v1/placements/{name}/forget": 409,
     "POST /api/v1/clusters/{name}/connection/renew": 409,
     "POST /api/v1/placements/{name}/reapply": 422,
+    "POST /api/v1/placements/{name}/bindings/{cluster}/objects/read": 409,
 }
 """What is refused even where everything is there: nothing is being deleted or applied, no token expires."""
 BODIES = {
@@ -136,12 +144,18 @@ BODIES = {
     "POST /api/v1/staged-runs/{name}/skip-wait": {"stage": "prod"},
     "POST /api/v1/staged-runs/{name}/retry": {"cluster": "a"},
     "POST /api/v1/what-if": {"clusters": ["a"], "labels": ["region:east"], "variant": "cordon"},
+    "POST /api/v1/hubs": {
+        "name": "b",
+        "connection": {"server": "https://hub.invalid", "token": "one"},
+    },
+    "PATCH /api/v1/hubs/{name}": {"title": "Production"},
     "POST /api/v1/token": {"username": "ann", "password": "a long enough password"},
 }
 
 QUERIES = {
     "POST /api/v1/placements/{name}/reschedule": {"confirm": "unschedule-everything"},
     "PUT /api/v1/clusters/{name}/connection": {"confirm": "failed-check"},
+    "POST /api/v1/hubs": {"confirm": "failed-check"},
 }
 
 pytestmark = pytest.mark.django_db
@@ -191,22 +205,25 @@ def _headers(hub: dict[str, str]) -> dict[str, str]:
 
 def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
     names = {one.name: hub[one.name] for one in operation.path_parameters}
-    if "/placements/{name}" in operation.path or "/rollouts/{name}" in operation.path:
-        names["name"] = "web"
-    if operation.path.endswith(("/fault-injection", "/faults")):
-        names["name"] = "s"
-    if "/connection" in operation.path:
-        names["name"] = "real"
-    if "/rollouts/" in operation.path:
-        names["number"] = "1"
-    if "/staged-" in operation.path:
-        names["name"] = "one" if "/staged-runs" in operation.path else "careful"
-    if "/overrides/" in operation.path:
-        names |= {"kind": "ClusterResourceOverride", "name": "tier"}
+    for part, there in (
+        ("/placements/{name}", {"name": "web"}),
+        ("/rollouts/{name}", {"name": "web", "number": "1"}),
+        ("/fault-injection", {"name": "s"}),
+        ("/faults", {"name": "s"}),
+        ("/connection", {"name": "real"}),
+        ("/hubs/", {"name": "prod-eu", "group": "-"}),
+        ("/staged-strategies", {"name": "careful"}),
+        ("/staged-runs", {"name": "one"}),
+        ("/overrides/", {"kind": "ClusterResourceOverride", "name": "tier"}),
+    ):
+        if part in operation.path:
+            names |= {key: value for key, value in there.items() if key in names}
     if "/rounds/{number}" in operation.path or "/events/{number}" in operation.path:
         names["number"] = hub["event" if "/events/" in operation.path else "round"]
     if "/what-if/" in operation.path:
         names["number"] = hub["scenario"]
+    if "/diffs/" in operation.path:
+        names["number"] = hub["dry_run"]
     body = BODIES.get(operation.label)
     sent: dict[str, Any] = {} if body is None else {"body": body, "media_type": "application/json"}
     query = QUERIES.get(operation.label, {})
@@ -225,20 +242,23 @@ def _kept_connection() -> Iterator[None]:
 
 @pytest.fixture
 def hub(_kept_connection: None) -> dict[str, str]:
-    """Fill a hub; give an operator's token, and what stands in addresses of objects that are there."""
+    """Fill a hub; return an operator's token, and the parts of the addresses of its objects."""
     joined("a", region="east")
     simulated("s", fault="silent", now=datetime.now(UTC))
     fields = {"server": "https://member.invalid", "token": "one"}
     set_connection("real", ConnectionInput(fields=fields), by=None, now=NOW, joins=True, confirmed=True)
+    mirrored_namespace("prod-eu", "shop")
     apply_resources([namespace("shop"), namespace("a")], by=None, now=NOW)
     decided("web", pick_n_spec(1))
     save_budget(BUDGET, by=None, now=NOW)
     drain("a", by=None, now=NOW)
-    _give_hands_work()
+    _allow_every_action()
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
     waiting_run()
     scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
+    dry_run = start_dry_run(placement="web", by=None, now=NOW)
     return {
+        "dry_run": str(dry_run.pk),
         "scenario": str(scenario.pk),
         "token": Token.objects.create(
             user=person("ann", "operator", "approver", "cluster-administrator")
@@ -252,13 +272,36 @@ def hub(_kept_connection: None) -> dict[str, str]:
         "group": "core",
         "kind": "Namespace",
         "namespace": "-",
+        "object_name": "shop",
         "before": "p0",
         "after": "p0",
     }
 
 
-def _give_hands_work() -> None:
-    """Bring a placement to where every hand can be laid on it: a run, a stop, a hold, a failure."""
+def mirrored_namespace(hub: str, name: str) -> None:
+    """Add a live hub with one object in its mirror."""
+    wanted = ConnectionInput(fields={"server": "https://hub.invalid", "token": "one"})
+    saved = save_hub(HubSpec(hub), wanted, by=None, now=NOW, confirmed=True)
+    with in_hub(saved.hub.pk):
+        stream = HubStream.objects.create(
+            version="v1", plural="namespaces", kind="Namespace", form="metadata"
+        )
+        content = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        MirroredObject.objects.create(
+            stream=stream,
+            kind="Namespace",
+            name=name,
+            uid="u1",
+            resource_version="1",
+            manifest=zlib.compress(json.dumps(content).encode()),
+            size=100,
+            seen_at=NOW,
+            changed_at=NOW,
+        )
+
+
+def _allow_every_action() -> None:
+    """Bring a placement into a state that allows every action: a run, stopped, pinned, with a failure."""
     sync_due_rollouts(now=NOW)
     apply_resources([namespace("shop", changed="yes")], by=None, now=NOW)
     run_due()
@@ -267,7 +310,7 @@ def _give_hands_work() -> None:
 
 
 def waiting_run() -> None:
-    """Make a run on which every hand can be laid: a cluster has failed, and a stage waits."""
+    """Make a run that allows every action: a cluster has failed, and a stage waits."""
     saved("slow", staged_spec())
     save_strategy(strategy_document(stage("prod", before=True)), by=None, now=NOW)
     save_run(run_document("one", placementName="slow"), by=None, now=NOW)
@@ -290,10 +333,10 @@ def test_the_schema_is_served_to_everybody() -> None:
     assert "/api/v1/placements/{name}" in answer.json()["paths"]
 
 
-def test_every_operation_is_told_in_words() -> None:
+def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 109
+    assert len(operations) == 121
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 

@@ -1,4 +1,4 @@
-"""Previews and simulations: decided, told, and nothing saved."""
+"""Previews and simulations: decided and explained, and nothing saved."""
 
 import pytest
 from rest_framework.test import APIClient

@@ -42,7 +42,7 @@ LISTS = [
 ]
 
 
-def test_lists_ask_few_queries_and_a_preview_is_small(
+def test_lists_run_few_queries_and_a_preview_is_small(
     reader: APIClient, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     load_demo(100, by=None, now=datetime.now(UTC))
@@ -55,15 +55,15 @@ def check_lists_and_preview(reader: APIClient, size: int, at_most: DjangoAssertN
     """Read all lists of a demo of this size, whose rollouts have begun, and preview a placement on it."""
     cluster = Placement.objects.get(name="monitoring").bindings.first()
     assert cluster is not None
-    told = []
+    lines = []
 
     for path in [*LISTS, f"clusters/{cluster.cluster_name}/bindings?limit=500"]:
         with at_most(MOST_QUERIES) as queries:
             began = time.perf_counter()
             answer = reader.get(f"/api/v1/{path}")
-            told.append(f"{(time.perf_counter() - began) * 1000:6.1f} ms {len(queries):2} queries {path}")
+            lines.append(f"{(time.perf_counter() - began) * 1000:6.1f} ms {len(queries):2} queries {path}")
         assert answer.status_code == 200, answer.content
-    print(f"\n{size} clusters:", *told, sep="\n")  # noqa: T201 -- a measurement
+    print(f"\n{size} clusters:", *lines, sep="\n")  # noqa: T201 -- a measurement
     assert len(_previewed(reader, size).content) < 20_000
 
 

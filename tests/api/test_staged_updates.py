@@ -48,6 +48,28 @@ def test_progress_has_facts_and_sentences(waiting: APIClient) -> None:
     assert waiting.get("/api/v1/staged-runs?active=false").json()["items"] == []
 
 
+def test_a_run_says_that_its_placement_is_paused(waiting: APIClient) -> None:
+    waiting.post("/api/v1/placements/web/pause")
+
+    first, *_ = waiting.get(f"{RUN}/progress").json()["sentences"]
+
+    assert first == "web is paused by operator: no new updates start, and no stage continues."
+
+
+def test_a_run_waits_for_valid_selectors(api: APIClient) -> None:
+    joined("a", stage="prod")
+    api.put("/api/v1/staged-strategies/careful", strategy_document(stage("prod")))
+    twice = [{"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}] * 2
+    api.put("/api/v1/placements/web", placement_document("web", staged_spec() | {"resourceSelectors": twice}))
+    api.put(RUN, run_document("one"))
+    apply_resources([namespace("shop")], by=None, now=datetime.now(UTC))
+    work()
+
+    found = api.get(f"{RUN}/progress").json()["sentences"]
+
+    assert found == ["The resource selectors of the placement are invalid."]
+
+
 def test_an_approver_lets_a_stage_go_on_and_an_operator_may_not(
     waiting: APIClient, caller: Callable[..., APIClient]
 ) -> None:

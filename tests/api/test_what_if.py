@@ -18,14 +18,14 @@ def _web() -> None:
     decided("web", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
 
 
-def test_a_viewer_asks_and_reads_the_answer(reader: APIClient) -> None:
+def test_a_viewer_creates_a_scenario_and_reads_its_result(reader: APIClient) -> None:
     question = {"labels": ["region:west"], "clusters": ["bravelion"], "variant": "cordon"}
 
-    asked = reader.post("/api/v1/what-if", question, format="json")
-    read = reader.get(asked.headers["Location"]).json()
-    rows = reader.get(asked.json()["result"]).json()["items"]
+    created = reader.post("/api/v1/what-if", question, format="json")
+    read = reader.get(created.headers["Location"]).json()
+    rows = reader.get(created.json()["result"]).json()["items"]
 
-    assert (asked.status_code, asked.json()["state"], read["state"]) == (201, "answered", "answered")
+    assert (created.status_code, created.json()["state"], read["state"]) == (201, "answered", "answered")
     assert read["clusters"] == ["bravelion", "jumpingcat", "nimblefox"]
     assert (read["done"], read["placements"], read["leftOut"]) == (1, 1, 0)
     assert read["fates"] == {"leave": {"stuck": 1}, "cordon": {"stuck": 1}}

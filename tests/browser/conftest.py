@@ -150,7 +150,9 @@ def enter(browser: Browser, console: LiveServer, complaints: list[str]) -> Itera
         context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": console.url}])
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
-        page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
+        )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path)
         return page

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page
 
 from placements import urls
-from tests.page_samples import NO_PAGE, SAMPLES, sample_pages
+from tests.page_samples import HUB_PAGES, NO_PAGE, SAMPLES, sample_pages
 from tests.rows import NOW, person
 
 Enter = Callable[..., Page]
@@ -48,7 +48,9 @@ RULES_OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-b
 
 
 def test_no_page_is_missing_here() -> None:
-    assert SAMPLES.keys() | NO_PAGE == {pattern.name for pattern in urls.urlpatterns if pattern.name}
+    assert SAMPLES.keys() | HUB_PAGES.keys() | NO_PAGE == {
+        pattern.name for pattern in urls.urlpatterns if pattern.name
+    }
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def samples(nine: None) -> dict[str, str]:
 def test_axe_finds_nothing_serious(enter: Enter, samples: dict[str, str]) -> None:
     page = enter("/", name="ana")
 
-    found = {name: _look(page, at, dark=name not in SAME_TEMPLATE) for name, at in samples.items()}
+    found = {name: look(page, at, dark=name not in SAME_TEMPLATE) for name, at in samples.items()}
 
     assert {name: faults for name, faults in found.items() if faults} == {}
 
@@ -72,7 +74,7 @@ def test_on_a_phone_nothing_sticks_out_and_axe_finds_nothing_serious(
     page = enter("/", width=390, name="ana")
     found = {}
     for name, address in samples.items():
-        looked = _look(page, address, dark=name == "overview") if name in ON_A_PHONE else _open(page, address)
+        looked = look(page, address, dark=name == "overview") if name in ON_A_PHONE else _open(page, address)
         width = page.evaluate("document.documentElement.scrollWidth")
         if looked or width > 390:
             found[name] = [*looked, f"{width} pixels wide"]
@@ -87,11 +89,11 @@ def test_a_viewer_and_somebody_without_an_account_see_pages_as_good(
     refused = ("placement-new", "placement-edit", "cluster-new")
     shown = [samples[name] for name in (*ON_A_PHONE, *refused)]
 
-    found = {address: seen for address in shown if (seen := _look(viewer, address, may_refuse=True))}
+    found = {address: seen for address in shown if (seen := look(viewer, address, may_refuse=True))}
     viewer.context.clear_cookies()
-    login = _look(viewer, "/login/")
+    login = look(viewer, "/login/")
 
-    complaints[:] = [one for one in complaints if "403" not in one]  # Chromium tells of every refusal
+    complaints[:] = [one for one in complaints if "403" not in one]  # Chromium reports every refusal
     assert (found, login) == ({}, [])
 
 
@@ -101,7 +103,7 @@ def _open(page: Page, address: str, *, may_refuse: bool = False) -> list[str]:
     return [] if answer and answer.status in allowed else [f"answers {answer and answer.status}"]
 
 
-def _look(page: Page, address: str, *, dark: bool = False, may_refuse: bool = False) -> list[str]:
+def look(page: Page, address: str, *, dark: bool = False, may_refuse: bool = False) -> list[str]:
     """Open a page and run axe on it, and on its colors in the dark; return what is serious, with elements."""
     faults = _open(page, address, may_refuse=may_refuse)
     page.evaluate(_axe())

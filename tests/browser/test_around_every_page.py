@@ -63,10 +63,10 @@ def test_the_theme_is_chosen_and_stays(enter: Enter, nine: None, *, javascript: 
     expect(page.locator("body")).to_have_css("background-color", "rgb(20, 24, 29)")
 
 
-def test_the_marker_tells_when_answers_stay_out_and_come_back(
+def test_the_marker_shows_when_answers_stay_out_and_come_back(
     enter: Enter, nine: None, complaints: list[str]
 ) -> None:
-    Placement.objects.filter(name="web").update(generation=99)  # being decided: the page asks again and again
+    Placement.objects.filter(name="web").update(generation=99)  # not decided yet: the page polls
     page = enter("/placements/web/", "operator")
     marker, delete = page.locator("#as-of"), page.locator("main .button.danger").first
     shown = page.locator("#as-of [data-time]").inner_text()

@@ -1,39 +1,23 @@
 """Connecting a cluster: a kubeconfig is pasted, checked and joined, by keyboard alone, and on a phone."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from django.test import override_settings
 from playwright.sync_api import Page, expect
 
-from clusters import kubernetes_drivers
-from clusters.kubernetes_drivers import DriverCache
 from clusters.models import MemberCluster
-from fleetui.env import new_encryption_key
-from tests.api.test_connections import kubeconfig
-from tests.clusters.kubernetes.servers import LocalServer, Member, serve
+from tests.clusters.kubernetes.local_members import kubeconfig
+from tests.clusters.kubernetes.servers import LocalServer, Member
+
+pytestmark = pytest.mark.usefixtures("local_drivers")
 
 Enter = Callable[..., Page]
-
-
-@pytest.fixture(autouse=True)
-def _local(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
-    with override_settings(CREDENTIAL_KEYS=(new_encryption_key(),), MEMBER_LOOPBACK=True):
-        yield
-    kubernetes_drivers.drivers.clear()
 
 
 @pytest.fixture
 def member() -> Member:
     return Member(denied={"list nodes"})
-
-
-@pytest.fixture
-def server(member: Member) -> Iterator[LocalServer]:
-    with serve(member) as found:
-        yield found
 
 
 @pytest.mark.parametrize("width", [1440, 390])
@@ -67,7 +51,7 @@ def test_a_kubeconfig_is_pasted_checked_and_joined(
     member.denied = set()
     page.get_by_role("button", name="Test connection").press("Enter")
     expect(page.locator("#check")).to_contain_text("Check passed")
-    complaints[:] = [one for one in complaints if "422" not in one]  # Chromium tells of every refusal
+    complaints[:] = [one for one in complaints if "422" not in one]  # Chromium reports every refusal
 
 
 def test_fields_of_what_is_not_chosen_are_hidden(enter: Enter) -> None:

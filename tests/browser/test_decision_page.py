@@ -1,4 +1,4 @@
-"""The page of a decision in a browser: stepping by key, asking why not, changing the picture."""
+"""The page of a decision in a browser: stepping by key, why not, changing the chart."""
 
 import re
 from collections.abc import Callable

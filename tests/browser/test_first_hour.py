@@ -54,7 +54,7 @@ def test_a_placement_is_made_by_form_previewed_reviewed_and_carried_out(
 
 
 @pytest.mark.usefixtures("nine")
-def test_typing_changes_the_preview_and_nothing_under_the_hands(enter: Enter) -> None:
+def test_typing_changes_the_preview_and_not_what_is_being_typed(enter: Enter) -> None:
     page = enter("/placements/web/edit/", "operator")
     surge = page.locator('[name="spec.strategy.rollingUpdate.maxSurge"]')
     surge.evaluate("one => { window.same = one }")

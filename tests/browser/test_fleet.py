@@ -1,4 +1,4 @@
-"""Draining and asking what if, as people do it in a browser."""
+"""Draining and what-if, as people do it in a browser."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The overview is left open: it tells by itself what happens, and keeps what a person holds."""
+"""The overview is left open: it shows changes automatically, and keeps focus and choices."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ def page(enter: Enter, nine: None, work: Callable[[], None]) -> Page:
 
 
 def _later(page: Page) -> None:
-    """Let so much time pass that the page asks, however calm it is."""
+    """Let so much time pass that the page polls, however calm it is."""
     page.clock.fast_forward(16_000)
 
 
@@ -43,7 +43,7 @@ def _go_silent(name: str) -> None:
     assert MemberCluster.objects.get(name=name).verdict == EligibilityKind.STALE_HEARTBEAT
 
 
-def test_a_cluster_out_of_reach_is_told_without_reload_and_focus_and_choice_stay(page: Page) -> None:
+def test_a_cluster_out_of_reach_is_reported_without_reload_and_focus_and_choice_stay(page: Page) -> None:
     needs, link = (
         page.locator("#attention"),
         page.locator("#attention").get_by_role("link", name="Explain ledger"),
@@ -92,7 +92,7 @@ def test_the_button_of_a_chart_keeps_its_focus_when_the_fleet_changes(page: Page
     expect(page.locator("#chart-waffle").get_by_role("button", name="Chart")).to_be_focused()
 
 
-def test_nothing_new_is_told_in_no_words_and_as_of_goes_on(page: Page) -> None:
+def test_nothing_new_is_reported_in_no_words_and_as_of_goes_on(page: Page) -> None:
     shown = page.locator("#as-of [data-time]")
     before = shown.inner_text()
 

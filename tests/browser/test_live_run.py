@@ -1,4 +1,4 @@
-"""A run is followed on its page: it moves by itself, keeps what a person holds, stops asking at the end."""
+"""A run is followed on its page: it updates, keeps focus and selection, and stops polling at the end."""
 
 import re
 from collections.abc import Callable
@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, Request, expect
 
-from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, updating_world
 
 Enter = Callable[..., Page]
 RUN = "/rollouts/web/2/"
@@ -16,12 +15,7 @@ RUN = "/rollouts/web/2/"
 @pytest.fixture
 def world() -> World:
     """Make three clusters in the middle of an update, one at a time."""
-    made = World(3)
-    made.place("web", one_at_a_time())
-    made.run(until=made.is_settled)
-    made.change()
-    made.work()
-    return made
+    return updating_world()
 
 
 @pytest.fixture
@@ -34,16 +28,16 @@ def page(enter: Enter, world: World) -> Page:
     return made
 
 
-def _asked(page: Page) -> list[str]:
-    """Return the list in which the questions of the page are gathered from here on."""
-    asked: list[str] = []
+def _polls(page: Page) -> list[str]:
+    """Return the list in which the polls of the page are gathered from here on."""
+    polls: list[str] = []
 
     def note(request: Request) -> None:
         if "?v=" in request.url:
-            asked.append(request.url)
+            polls.append(request.url)
 
     page.on("request", note)
-    return asked
+    return polls
 
 
 def test_it_moves_without_reload_and_keeps_focus_and_selection(page: Page, world: World) -> None:
@@ -66,8 +60,8 @@ def test_it_moves_without_reload_and_keeps_focus_and_selection(page: Page, world
     assert page.evaluate("[window.loaded, String(getSelection())]") == [True, "Rollout web/2"]
 
 
-def test_as_of_goes_on_when_nothing_is_new_and_nobody_asks_out_of_sight(page: Page) -> None:
-    asked, shown = _asked(page), page.locator("#as-of [data-time]")
+def test_as_of_goes_on_when_nothing_is_new_and_a_hidden_page_does_not_poll(page: Page) -> None:
+    polls, shown = _polls(page), page.locator("#as-of [data-time]")
     before = shown.inner_text()
 
     with page.expect_response(lambda answer: answer.status == 204):
@@ -75,19 +69,19 @@ def test_as_of_goes_on_when_nothing_is_new_and_nobody_asks_out_of_sight(page: Pa
     expect(shown).not_to_have_text(before)
 
     page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
-    asked.clear()
+    polls.clear()
     page.clock.run_for(30_000)
-    assert asked == []
+    assert polls == []
     page.evaluate("Object.defineProperty(document, 'hidden', { value: false, configurable: true })")
     with page.expect_response(re.compile(r"\?v=")):
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
 
-def test_it_stops_asking_when_the_run_is_over(page: Page, world: World) -> None:
+def test_it_stops_polling_when_the_run_is_over(page: Page, world: World) -> None:
     world.run(until=world.is_settled)
     page.clock.fast_forward(3_000)
     expect(page.locator("#live").get_by_role("status").first).to_contain_text("Completed")
 
-    asked = _asked(page)
+    polls = _polls(page)
     page.clock.run_for(60_000)
-    assert asked == []
+    assert polls == []

@@ -1,6 +1,6 @@
-"""The two pages that move most, on a phone: the editor with its preview, and a run that is under way.
+"""The two pages that move most, on a phone: the editor with its preview, and a run in progress.
 
-There the table of a chart comes first; the picture that somebody asks for stays while the page moves.
+There the table of a chart comes first; the picture that a person opens stays while the page updates.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from placements.models import Decision
-from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, one_at_a_time
 
 Enter = Callable[..., Page]
 WIDTH = 390
@@ -94,16 +93,16 @@ def test_no_table_hides_its_last_columns(enter: Enter, work: Callable[[], None],
     assert not any(widths)
 
 
-def test_that_nothing_needs_somebody_is_told_in_full(enter: Enter) -> None:
+def test_that_nothing_needs_somebody_is_reported_in_full(enter: Enter) -> None:
     world = World(3)
     world.place("web", one_at_a_time())
     world.run(until=world.is_settled)
     page = enter("/", "operator", width=WIDTH)
 
-    told = page.get_by_text("Nothing needs attention").bounding_box()
+    box = page.get_by_text("Nothing needs attention").bounding_box()
 
-    assert told
-    assert told["x"] + told["width"] < WIDTH
+    assert box
+    assert box["x"] + box["width"] < WIDTH
     assert _fits(page)
 
 

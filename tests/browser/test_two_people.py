@@ -1,4 +1,4 @@
-"""Several people at one placement: who is late is told, nothing is overwritten; who may only look is told."""
+"""Several people at one placement: conflicts are shown, nothing is overwritten, viewers only read."""
 
 import re
 from collections.abc import Callable

@@ -28,7 +28,7 @@ class Clock:
         self.slept: list[float] = []
 
     def __call__(self) -> datetime:
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
@@ -99,7 +99,7 @@ class DriverContract:
         assert driver.observe(inventory=True).held == {"web": 7, "other": 3}
         assert driver.observe().held is None
 
-    def test_a_cluster_that_was_told_nothing_has_nothing(self, connect: Callable[..., Driver]) -> None:
+    def test_a_cluster_without_calls_has_nothing(self, connect: Callable[..., Driver]) -> None:
         seen = connect().observe("web")
 
         assert seen.is_healthy
@@ -141,7 +141,7 @@ class DriverContract:
         assert (driver.remove("web"), driver.remove("web")) == (True, False)
         assert driver.observe("web").of("web") is None
 
-    def test_only_what_was_asked_for_is_seen(self, connect: Callable[..., Driver]) -> None:
+    def test_only_what_was_requested_is_seen(self, connect: Callable[..., Driver]) -> None:
         driver = connect()
         driver.apply(V1)
         driver.apply(Version("x1", "other", (config_map("other"),)))

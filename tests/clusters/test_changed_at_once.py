@@ -14,6 +14,7 @@ from clusters.operations import join
 from clusters.operations.edit import change_labels
 from clusters.operations.fault_injection import faults_of, new_fault, set_faults
 from clusters.operations.heartbeat import observe
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from tests.rows import NOW, simulated
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.servers]
@@ -24,6 +25,7 @@ def _at_once(*changes: Callable[[int], object]) -> None:
     """Make each change TIMES times, all kinds at the same time."""
     start = threading.Barrier(len(changes))
 
+    @in_hub(LOCAL_HUB)
     def repeat(change: Callable[[int], object]) -> None:
         try:
             for number in range(TIMES):

@@ -1,4 +1,4 @@
-"""Many clusters are asked at once, each for itself."""
+"""Many clusters are called at once, independently."""
 
 import threading
 import time
@@ -11,34 +11,34 @@ from clusters.drivers.base import DriverRejected, DriverUnavailable
 from clusters.drivers.concurrency import NotCalled, call_all
 
 
-def asked(questions: dict[Any, Callable[[], Any]], **limits: Any) -> dict[Any, Any]:
-    """Ask, by default with much time."""
+def results_of(questions: dict[Any, Callable[[], Any]], **limits: Any) -> dict[Any, Any]:
+    """Call, by default with much time."""
     return dict(call_all(questions, **{"threads": 4, "seconds": 30, "patience": 30, **limits}))
 
 
 def failing(error: Exception) -> Callable[[], Any]:
     """Make a question that fails."""
 
-    def ask() -> Any:
+    def call() -> Any:
         raise error
 
-    return ask
+    return call
 
 
 def test_every_question_gets_its_own_answer() -> None:
     away, no = DriverUnavailable("away"), DriverRejected("no")
 
-    found = asked({1: lambda: "one", 2: failing(away), 3: failing(no), 4: lambda: "four"})
+    found = results_of({1: lambda: "one", 2: failing(away), 3: failing(no), 4: lambda: "four"})
 
     assert found == {1: "one", 2: away, 3: no, 4: "four"}
 
 
-def test_nothing_to_ask_is_no_answer() -> None:
-    assert asked({}) == {}
+def test_no_calls_are_no_results() -> None:
+    assert results_of({}) == {}
 
 
 def test_a_fault_of_a_driver_is_logged_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    found = asked({1: lambda: 1 / 0, 2: lambda: "two"})
+    found = results_of({1: lambda: 1 / 0, 2: lambda: "two"})
 
     assert isinstance(found[1], DriverUnavailable)
     assert str(found[1]) == "internal error: ZeroDivisionError"
@@ -65,7 +65,7 @@ def test_a_slow_one_delays_no_other() -> None:
 def test_no_more_threads_than_allowed() -> None:
     running, most, lock = 0, 0, threading.Lock()
 
-    def ask() -> None:
+    def call() -> None:
         nonlocal running, most
         with lock:
             running += 1
@@ -74,17 +74,17 @@ def test_no_more_threads_than_allowed() -> None:
         with lock:
             running -= 1
 
-    asked(dict.fromkeys(range(20), ask), threads=3)
+    results_of(dict.fromkeys(range(20), call), threads=3)
 
     assert 1 <= most <= 3
 
 
-def test_what_was_not_begun_in_time_was_not_asked_and_what_was_begun_may_end() -> None:
-    def ask() -> str:
+def test_what_was_not_begun_in_time_was_not_called_and_what_was_begun_may_end() -> None:
+    def call() -> str:
         time.sleep(0.9)
         return "done"
 
-    found = asked({1: ask, 2: ask}, threads=1, seconds=0.5)
+    found = results_of({1: call, 2: call}, threads=1, seconds=0.5)
 
     assert found == {1: "done", 2: NotCalled.TIME_WAS_UP}
 
@@ -92,7 +92,7 @@ def test_what_was_not_begun_in_time_was_not_asked_and_what_was_begun_may_end() -
 def test_one_that_does_not_keep_to_its_time_out_is_unavailable() -> None:
     gate = threading.Event()
 
-    found = asked({1: gate.wait}, threads=1, seconds=0.5, patience=0.05)
+    found = results_of({1: gate.wait}, threads=1, seconds=0.5, patience=0.05)
     gate.set()
 
     assert isinstance(found[1], DriverUnavailable)

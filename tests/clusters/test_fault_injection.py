@@ -76,7 +76,7 @@ def test_a_fault_holds_from_its_beginning_until_just_before_its_end() -> None:
 class TestOperation:
     """`set_faults`."""
 
-    def test_a_cluster_that_was_told_to_fail_is_looked_at_at_once(self) -> None:
+    def test_a_cluster_with_an_injected_fault_is_observed_at_once(self) -> None:
         simulated("a")
         observe(now=NOW)
 
@@ -113,7 +113,7 @@ class TestOperation:
         assert [fault.path for fault in caught.value.faults] == ["faults[0].kind"]
         assert MemberCluster.objects.get().connection == {}
 
-    def test_only_a_simulated_cluster_can_be_told_to_fail(self) -> None:
+    def test_only_a_simulated_cluster_takes_injected_faults(self) -> None:
         joined("real")
 
         with pytest.raises(NotSimulatedError):
@@ -218,7 +218,7 @@ class TestWhereItAppears:
 
 
 def fault(*arguments: str) -> str:
-    """Run the command; give what it said."""
+    """Run the command; return what it printed."""
     out = StringIO()
     call_command("fault", *arguments, stdout=out)
     return out.getvalue()

@@ -182,7 +182,7 @@ def test_digest_changes_with_all_that_a_policy_can_see(changed: Cluster) -> None
     assert fleet(changed).digest(("x",), ("p",)) != before.digest(("x",), ("p",))
 
 
-def test_digest_tells_an_empty_label_from_none() -> None:
+def test_digest_distinguishes_an_empty_label_from_none() -> None:
     assert fleet(cluster("a", x="")).digest(("x",), ()) != fleet("a").digest(("x",), ())
 
 

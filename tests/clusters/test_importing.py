@@ -1,4 +1,4 @@
-"""Files of clusters: three formats, one door, every fault with its line."""
+"""Files of clusters: three formats, one entry point, every fault with its line."""
 
 import csv
 import io
@@ -154,7 +154,7 @@ def test_every_bad_json_line_is_told() -> None:
     ]
 
 
-def test_the_ending_of_the_name_tells_json_lines_where_the_first_is_broken() -> None:
+def test_the_ending_of_the_name_shows_json_lines_where_the_first_is_broken() -> None:
     assert faults('{"name"\n{"name": "a"}', "clusters.ndjson") == [("", "bad-syntax", 1)]
 
 
@@ -215,7 +215,7 @@ def test_a_row_after_a_cell_of_several_lines_has_its_line() -> None:
     assert [(one.member.metadata.name, one.line) for one in read(text)] == [("a", 2), ("d", 4)]
 
 
-def test_every_fault_of_every_row_is_told_at_once() -> None:
+def test_every_fault_of_every_row_is_reported_at_once() -> None:
     text = (
         "name,label:region,labels,taints,property:cost\n"
         "A,east west,env,gpu,1\n"
@@ -240,7 +240,7 @@ def test_every_fault_of_every_row_is_told_at_once() -> None:
     ]
 
 
-def test_faults_of_the_header_are_told_with_those_of_the_rows() -> None:
+def test_faults_of_the_header_are_reported_with_those_of_the_rows() -> None:
     text = "name,color,label:x y,name,property:\nA,red,1,,2\n"
 
     assert faults(text) == [
@@ -264,7 +264,7 @@ def test_a_table_without_names_is_no_table(text: str) -> None:
     assert ("", "required", 1) in faults(text, "clusters.csv")
 
 
-def test_a_table_that_breaks_off_tells_the_faults_above_too() -> None:
+def test_a_table_that_breaks_off_shows_the_faults_above_too() -> None:
     assert faults('name\nA\n"b\n') == [("name", "bad-format", 2), ("", "bad-syntax", 3)]
 
 
@@ -371,10 +371,10 @@ def test_whatever_the_bytes_they_are_read_or_refused(source: bytes, name: str) -
 
 
 @pytest.mark.parametrize(
-    ("form", "count"), [("list", 100), ("documents", 5000), ("json", 100), ("json lines", 5000)]
+    ("form", "count"), [("list", 100), ("documents", 1000), ("json", 100), ("json lines", 5000)]
 )
 def test_thousands_of_clusters_are_read_as_they_were_written(form: str, count: int) -> None:
-    clusters = list(demo_of(count, now=NOW).clusters)
+    clusters = list(demo_of(100 if count == 100 else 5000, now=NOW).clusters)[:count]
     text = {
         "list": lambda: dump_yaml({"apiVersion": "v1", "kind": "List", "items": clusters}),
         "documents": lambda: "---\n".join(map(dump_yaml, clusters)),

@@ -35,12 +35,23 @@ def test_a_simulated_cluster_has_joined_once_it_answers() -> None:
     assert (cluster.membership, cluster.heartbeat_at, cluster.is_eligible) == (Membership.JOINED, NOW, True)
 
 
-def test_it_is_asked_again_after_its_heartbeat_period() -> None:
+def test_it_is_observed_again_after_its_heartbeat_period() -> None:
     simulated("a")
 
-    looks = [observe(now=NOW + seconds * timedelta(seconds=1)).observed for seconds in (0, 10, 59, 60, 61)]
+    looks = [observe(now=NOW + seconds * timedelta(seconds=1)).observed for seconds in (0, 10, 57, 60, 61)]
 
     assert looks == [1, 0, 0, 1, 0]
+
+
+def test_ticks_that_come_a_moment_early_lose_no_period() -> None:
+    """The clock ticks every five seconds, at times a little sooner or later after a period."""
+    simulated("a")
+    late = (0.1, 0.0)
+    times = [NOW + timedelta(seconds=5 * tick + late[tick // 12 % 2]) for tick in range(120)]
+
+    looks = [at for at in times if observe(now=at).observed]
+
+    assert len(looks) == 10  # in ten minutes
 
 
 def test_one_that_falls_silent_is_stale_after_five_minutes_and_eligible_when_it_returns() -> None:

@@ -60,15 +60,15 @@ def service(ingress: list[dict[str, str]] | None = None, **spec: Any) -> dict[st
 
 def definition(**conditions: str) -> dict[str, Any]:
     """Make a CustomResourceDefinition."""
-    told = [{"type": name, "status": status} for name, status in conditions.items()]
-    return live("apiextensions.k8s.io/v1", "CustomResourceDefinition", {"conditions": told})
+    stored = [{"type": name, "status": status} for name, status in conditions.items()]
+    return live("apiextensions.k8s.io/v1", "CustomResourceDefinition", {"conditions": stored})
 
 
 def budget(condition: str | None, allowed: int, **more: Any) -> dict[str, Any]:
     """Make a PodDisruptionBudget."""
-    told = [{"type": "DisruptionAllowed", "status": condition}] if condition else []
+    stored = [{"type": "DisruptionAllowed", "status": condition}] if condition else []
     return live(
-        "policy/v1", "PodDisruptionBudget", {"conditions": told, "disruptionsAllowed": allowed}, **more
+        "policy/v1", "PodDisruptionBudget", {"conditions": stored, "disruptionsAllowed": allowed}, **more
     )
 
 

@@ -1,4 +1,4 @@
-"""The simulated cluster keeps the drivers' contract, with either store, and fails as it is told."""
+"""The simulated cluster keeps the drivers' contract, with either store, and fails as its faults say."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Where sets of rules part, told in the rule that separates them.
+"""Where sets of rules differ, explained by the rule that separates them.
 
 The fleets are D1 to D8 of `spec/other-schedulers.md` 6.3, and the single group of 6.2.
 """
@@ -195,7 +195,7 @@ def test_each_is_followed_to_where_the_rules_part(
     assert [rule for rule in rules if rule not in found] == []
 
 
-def test_what_the_first_difference_tells_is_not_told_again() -> None:
+def test_what_the_first_difference_says_is_not_repeated() -> None:
     assert [one.semantics for one in later_divergences(_already_uneven())] == [KUBEFLEET, KUBERNETES]
     assert [one.semantics for one in later_divergences(_single_group())] == [OCM, KUBERNETES]
 
@@ -205,7 +205,7 @@ def test_what_the_first_difference_tells_is_not_told_again() -> None:
     [_already_uneven(), _without_the_key(), _stuck_half_way(), _middle_group(), _preference(), _agreed()],
 )
 @pytest.mark.parametrize("base", list(Semantics))
-def test_the_words_are_those_of_whose_rules_they_tell(
+def test_the_words_are_those_of_whose_rules_they_use(
     comparison: SemanticsComparison, base: Semantics
 ) -> None:
     seen = divergences(SemanticsComparison(comparison.decisions, base))
@@ -227,7 +227,7 @@ def test_the_same_clusters_in_another_order_are_no_other_choice() -> None:
     )
 
 
-def _told(comparison: SemanticsComparison) -> str:
+def _text_of(comparison: SemanticsComparison) -> str:
     """Return all that is said of where each parts from each."""
     bases = [SemanticsComparison(comparison.decisions, base) for base in Semantics]
     return "\n".join(one.words for base in bases for one in divergences(base))
@@ -236,56 +236,56 @@ def _told(comparison: SemanticsComparison) -> str:
 def test_a_cycle_that_fails_is_not_one_that_wants_no_more() -> None:
     one = fleet(cluster("a", properties={"cores": "x"}), cluster("b", properties={"cores": "2"}))
 
-    told = _told(_compared(one, pick_n(1, required=[measured("cores", "Gt", "1")])))
+    text = _text_of(_compared(one, pick_n(1, required=[measured("cores", "Gt", "1")])))
 
-    assert "kubefleet finds no cluster: Scheduling failed: property value is not a valid quantity" in told
-    assert "no more clusters are requested" not in told
+    assert "kubefleet finds no cluster: Scheduling failed: property value is not a valid quantity" in text
+    assert "no more clusters are requested" not in text
 
 
 def test_all_or_none_says_that_it_wants_no_fewer() -> None:
     one = fleet(*grouped("region", east="a b c", west="d"))
 
-    told = _told(_compared(one, pick_n(4, spread=[spread("region")]), ocm={"unsatisfiable": "error"}))
+    text = _text_of(_compared(one, pick_n(4, spread=[spread("region")]), ocm={"unsatisfiable": "error"}))
 
-    assert "ocm finds no cluster: No cluster selected: fewer than 4 clusters can be" in told
-    assert "no more clusters are requested" not in told
+    assert "ocm finds no cluster: No cluster selected: fewer than 4 clusters can be" in text
+    assert "no more clusters are requested" not in text
 
 
-def test_a_cluster_that_leaves_is_told_by_the_filter_that_it_fails() -> None:
+def test_a_cluster_that_leaves_is_reported_by_the_filter_that_it_fails() -> None:
     one = fleet(cluster("a", taints=[taint("broken")]), "b", "c")
 
-    told = _told(_compared(one, pick_all(), "a"))
-    first = _told(_compared(one, pick_n(2, spread=[spread("region")]), "a"))
+    text = _text_of(_compared(one, pick_all(), "a"))
+    first = _text_of(_compared(one, pick_n(2, spread=[spread("region")]), "a"))
 
     assert "a: Untolerated taint: broken" in first
-    assert "not selected again" not in told + first
+    assert "not selected again" not in text + first
 
 
 def test_where_all_are_picked_somebody_is_missing_for_what_it_fails() -> None:
     one = fleet("a", cluster("b", taints=[taint("broken")]))
 
-    told = _told(_compared(one, pick_all(), "a", "b"))
+    text = _text_of(_compared(one, pick_all(), "a", "b"))
 
-    assert "ocm finds no cluster: b: Untolerated taint: broken" in told
-    assert "no more clusters are requested" not in told
+    assert "ocm finds no cluster: b: Untolerated taint: broken" in text
+    assert "no more clusters are requested" not in text
 
 
 def test_nothing_is_counted_where_nothing_is_spread() -> None:
     one = fleet(cluster("a", tier="edge"), "b")
 
-    told = _told(_compared(one, pick_n(1, prefer=[prefer(100, labelled(tier="edge"))]), "b"))
+    text = _text_of(_compared(one, pick_n(1, prefer=[prefer(100, labelled(tier="edge"))]), "b"))
 
-    assert "counts from 0" not in told
+    assert "counts from 0" not in text
 
 
 def test_a_bucket_is_no_group_that_no_cluster_passes() -> None:
     one = fleet(*grouped("region", east="a b c", west="d e f"), "g")
 
-    told = _told(_compared(one, pick_n(7, spread=[spread("region")]), "g"))
+    text = _text_of(_compared(one, pick_n(7, spread=[spread("region")]), "g"))
 
-    assert "(unset) keeps the minimum at 1, without candidates" in told
-    assert "(unset) does not count" not in told
-    assert "clusters without region are in no domain" in told
+    assert "(unset) keeps the minimum at 1, without candidates" in text
+    assert "(unset) does not count" not in text
+    assert "clusters without region are in no domain" in text
 
 
 def test_a_group_out_of_the_count_is_not_said_to_pass_nobody() -> None:
@@ -294,21 +294,21 @@ def test_a_group_out_of_the_count_is_not_said_to_pass_nobody() -> None:
     ]
     one = fleet(*others, cluster("y", region="west"))
 
-    told = _told(_compared(one, pick_n(7, spread=[spread("region"), spread("zone")]), "y"))
+    text = _text_of(_compared(one, pick_n(7, spread=[spread("region"), spread("zone")]), "y"))
 
-    assert "kubernetes would select east0" in told
-    assert "west does not count" in told
-    assert "west does not count, as no cluster there passes" not in told
+    assert "kubernetes would select east0" in text
+    assert "west does not count" in text
+    assert "west does not count, as no cluster there passes" not in text
 
 
 def test_only_a_label_that_is_missing_is_called_missing() -> None:
     one = fleet(cluster("a", region="east", zone="1"), cluster("y", region="west"))
     policy = pick_n(2, spread=[spread("region"), spread("zone", 2)])
 
-    told = _told(_compared(one, policy))
+    text = _text_of(_compared(one, policy))
 
-    assert "y is ruled out: it has no label zone, which a hard limit requires" in told
-    assert "no label region" not in told
+    assert "y is ruled out: it has no label zone, which a hard limit requires" in text
+    assert "no label region" not in text
 
 
 def test_an_untolerated_taint_is_no_missing_label() -> None:
@@ -329,11 +329,11 @@ def test_a_limit_that_scores_a_thousand_twice_is_not_changed_alike() -> None:
     assert "changes it alike" not in explain_rank(decision, decision.round(1), "a-5", "c-3", with_rules=True)
 
 
-def test_groups_beyond_counting_are_told_by_the_first_of_them() -> None:
+def test_groups_beyond_counting_are_reported_by_the_first_of_them() -> None:
     tainted = [cluster(f"t{one:02}", zone=f"t{one:02}", taints=[taint("broken")]) for one in range(30)]
     one = fleet(*_zones(a=3, b=3), *tainted)
 
-    told = _told(_compared(one, pick_n(5, spread=[spread("zone")])))
+    text = _text_of(_compared(one, pick_n(5, spread=[spread("zone")])))
 
-    assert "t00, t01, t02, t03, t04 and 25 more keep the minimum at 0" in told
-    assert "t00, t01, t02, t03, t04 and 25 more do not count, as no cluster there passes" in told
+    assert "t00, t01, t02, t03, t04 and 25 more keep the minimum at 0" in text
+    assert "t00, t01, t02, t03, t04 and 25 more do not count, as no cluster there passes" in text

@@ -24,7 +24,7 @@ def on(phase: Phase, *, is_current: bool | None = True, is_ready: bool = False, 
     return OnCluster("a", NOW, phase, LATER, is_current, is_ready, **more)
 
 
-def told(one: OnCluster) -> list[tuple[str, str]]:
+def conditions_of(one: OnCluster) -> list[tuple[str, str]]:
     """Return what the conditions of a cluster say, each with its reason."""
     return [(condition.status.value, condition.reason) for condition in conditions_on(one)]
 
@@ -48,7 +48,7 @@ FOUR = [
     ],
 )
 def test_goes_as_far_as_the_cluster_is(one: OnCluster, rest: list[tuple[str, str]]) -> None:
-    assert told(one) == FOUR + rest
+    assert conditions_of(one) == FOUR + rest
 
 
 def test_a_blocked_cluster_says_what_it_waits_for_and_nothing_after() -> None:
@@ -60,7 +60,7 @@ def test_a_blocked_cluster_says_what_it_waits_for_and_nothing_after() -> None:
 
 
 def test_nobody_knows_before_there_are_resources() -> None:
-    assert told(on(Phase.NOT_STARTED, is_current=None))[1:] == [("Unknown", "RolloutStartedUnknown")]
+    assert conditions_of(on(Phase.NOT_STARTED, is_current=None))[1:] == [("Unknown", "RolloutStartedUnknown")]
 
 
 def test_all_in_all_unknown_comes_before_false_and_false_before_true() -> None:

@@ -187,7 +187,7 @@ def test_several_that_wait_alike_are_one_group() -> None:
     assert (one.clusters, one.why) == (("a", "b"), "On v1, waiting for v2. The placement is paused.")
 
 
-def test_those_that_run_different_versions_are_told_apart() -> None:
+def test_those_that_run_different_versions_are_distinguished() -> None:
     answer = next_actions(state(available("a"), empty("b"), suspension=Suspension.PAUSED))
 
     assert {one.clusters: one.why for one in blocked_groups(answer)} == {

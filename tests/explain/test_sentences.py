@@ -59,7 +59,7 @@ GPU = {**labelled(region="east"), **measured("example.com/gpus", "Ge", "4")}
         ),
     ],
 )
-def test_says_what_a_policy_asks_for(given: PlacementPolicy, sentence: str) -> None:
+def test_says_what_a_policy_wants(given: PlacementPolicy, sentence: str) -> None:
     assert policy_sentence(given) == sentence
 
 
@@ -80,7 +80,7 @@ def test_says_each_requirement_on_a_label(operator: str, values: list[str], word
     assert policy_sentence(pick_all(required=[term])) == f"Select all clusters where {words}."
 
 
-def test_says_how_many_groups_a_constraint_asks_for() -> None:
+def test_says_how_many_groups_a_constraint_wants() -> None:
     constraint: dict[str, Any] = {**spread("zone"), "minDomains": 3}
     fields = {"placementType": "PickN", "numberOfClusters": 3, "topologySpreadConstraints": [constraint]}
 
@@ -91,7 +91,7 @@ def test_says_how_many_groups_a_constraint_asks_for() -> None:
     )
 
 
-def test_says_that_a_term_asks_for_nothing() -> None:
+def test_says_that_a_term_wants_nothing() -> None:
     empty = policy(
         placementType="PickN",
         numberOfClusters=1,
@@ -124,11 +124,11 @@ SPREAD = pick_n(4, spread=[spread("provider", 2), spread("zone", hard=False)])
         ),
     ],
 )
-def test_a_spread_of_ocm_is_told_level_by_level(options: dict[str, object], words: str) -> None:
+def test_a_spread_of_ocm_is_reported_level_by_level(options: dict[str, object], words: str) -> None:
     assert policy_sentence(SPREAD, Semantics.OCM, options) == f"Select 4 clusters; {words}."
 
 
-def test_affinity_rows_of_ocm_are_told_as_what_is_preferred() -> None:
+def test_affinity_rows_of_ocm_are_reported_as_what_is_preferred() -> None:
     rows = [
         {"weight": 20, "operator": "In", "values": ["a", "b"]},
         {"weight": -5, "operator": "NotIn", "values": ["c"]},
@@ -140,7 +140,7 @@ def test_affinity_rows_of_ocm_are_told_as_what_is_preferred() -> None:
     assert said == "Select 1 cluster; prefer region is a or b (+20), avoid region≠c (−5)."
 
 
-def test_a_spread_of_kubernetes_is_told_by_what_it_is_compared_with() -> None:
+def test_a_spread_of_kubernetes_is_reported_by_what_it_is_compared_with() -> None:
     hard = {**spread("zone"), "minDomains": 3, "nodeTaintsPolicy": "Honor", "nodeAffinityPolicy": "Ignore"}
     raw = {**SPREAD.to_plain(), "topologySpreadConstraints": [hard, spread("node", hard=False)]}
     policy = parse_policy(raw, semantics=Semantics.KUBERNETES)
@@ -152,7 +152,7 @@ def test_a_spread_of_kubernetes_is_told_by_what_it_is_compared_with() -> None:
     )
 
 
-def test_one_group_is_told_as_one() -> None:
+def test_one_group_is_reported_as_one() -> None:
     raw = {**pick_n(4).to_plain(), "topologySpreadConstraints": [{**spread("zone"), "minDomains": 1}]}
     policy = parse_policy(raw, semantics=Semantics.KUBERNETES)
 

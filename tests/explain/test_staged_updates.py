@@ -47,7 +47,7 @@ def test_a_run_says_how_it_ended() -> None:
     world.go_on()
 
     assert world.run.outcome is StagedRunOutcome.SUCCEEDED
-    assert run_sentences(world.ask()) == [
+    assert run_sentences(world.sync_result()) == [
         "All stages completed.",
         "Unreachable; resources may remain: z.",
     ]
@@ -78,7 +78,7 @@ def test_everything_to_wait_for_has_one_sentence(what: WaitReason) -> None:
     assert sentence[0].isupper()
 
 
-def test_a_timed_wait_tells_the_time() -> None:
+def test_a_timed_wait_shows_the_time() -> None:
     assert wait_sentence(Wait(WaitReason.TIME, "prod", until=START)) == (
         "Stage prod updated; waiting until 2026-08-20 12:00:00 UTC."
     )
@@ -95,7 +95,7 @@ def test_every_verdict_has_one_sentence(why: EvictionReason) -> None:
         assert eviction_sentence(verdict).endswith(".")
 
 
-def test_an_eviction_that_a_budget_holds_back_tells_the_numbers() -> None:
+def test_an_eviction_that_a_budget_holds_back_shows_the_numbers() -> None:
     assert eviction_sentence(NotExecuted(EvictionReason.OVER_BUDGET, Numbers(3, 3, 0, 0))) == (
         "Not executed: the disruption budget does not allow it (3 of 3 available, 0 may go)."
     )

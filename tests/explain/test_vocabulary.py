@@ -70,7 +70,7 @@ def test_every_kind_of_cycle_has_a_headline(kind: CycleKind) -> None:
     assert vocabulary.headline(Decision(cycle(fleet(), pick_n(0)), kind))
 
 
-def test_a_required_term_is_told_with_what_the_cluster_has_instead() -> None:
+def test_a_required_term_is_reported_with_what_the_cluster_has_instead() -> None:
     terms = [
         labelled(env="prod", tier="edge"),
         expression("zone", "NotIn", "a", "b"),
@@ -97,7 +97,7 @@ def test_every_failing_filter_is_told() -> None:
     ]
 
 
-def test_a_full_group_is_told_with_its_count_and_limit() -> None:
+def test_a_full_group_is_reported_with_its_count_and_limit() -> None:
     decision = decide(fleet(*grouped("zone", a="a1 a2", b="b1")), pick_n(3, spread=[spread("zone")]))
     stuck = decide(fleet(*grouped("zone", a="a1 a2 a3", b="b1")), pick_n(4, spread=[spread("zone")]))
 
@@ -108,19 +108,19 @@ def test_a_full_group_is_told_with_its_count_and_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "preferred", "spreads", "told"),
+    ("names", "preferred", "spreads", "sentence"),
     [
         ("a b", [], [], "Rank 2 in step 1; lost to b on name (tie-break)"),
         ("a b", [prefer(5, labelled(zone="b"))], [], "Rank 2 in step 1; lost to b on affinity (0 vs. 5)"),
         ("a b c", [], [spread("zone")], "Rank 3 in step 1; lost to c on topology spread (-1 vs. 0)"),
     ],
 )
-def test_outranked_is_told_by_what_decided(
-    names: str, preferred: list[Document], spreads: list[Document], told: str
+def test_outranked_is_reported_by_what_decided(
+    names: str, preferred: list[Document], spreads: list[Document], sentence: str
 ) -> None:
     clusters = [cluster(name) if name == "c" else cluster(name, zone=name) for name in names.split()]
 
-    assert _said(decide(fleet(*clusters), pick_n(1, prefer=preferred, spread=spreads)), "a") == [told]
+    assert _said(decide(fleet(*clusters), pick_n(1, prefer=preferred, spread=spreads)), "a") == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_outranked_is_told_by_what_decided(
         (decide(fleet(), pick_n(1)), ["no candidates left: no cluster passes the filters"]),
     ],
 )
-def test_a_round_is_told_in_a_sentence(decision: Decision, said: list[str]) -> None:
+def test_a_round_is_reported_in_a_sentence(decision: Decision, said: list[str]) -> None:
     assert [vocabulary.round_sentence(step) for step in Replay(decision)] == said
 
 
@@ -231,7 +231,7 @@ def test_scores_read_alike_everywhere(score: SpreadScore | None, text: str) -> N
     assert vocabulary.score_text(score) == text
 
 
-def test_thousands_are_told_with_a_comma_wherever_they_stand() -> None:
+def test_thousands_are_reported_with_a_comma_wherever_they_stand() -> None:
     assert (number(5000), cell(5000), cell(-1234567)) == ("5,000", "5,000", "−1,234,567")
     assert counted(5000, "cluster") == "5,000 clusters"
     assert figure(height=100).layout.separators == ".,"

@@ -14,6 +14,7 @@ from placements.engine.scheduling.outcome import Outcomes
 from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
+from placements.explain.charts.outcomes import RULES
 from placements.explain.charts.spread import group_chart, skew_chart
 from placements.explain.decision_tables import ranking_of
 from placements.explain.decisions import course_sentences, explain_rank, step_sentences, verdict_sentence
@@ -118,7 +119,7 @@ def _decisions() -> Iterator[tuple[str, Decision]]:
 DECIDED = dict(_decisions())
 
 
-def _told(decision: Decision) -> Iterator[str]:
+def _texts_of(decision: Decision) -> Iterator[str]:
     """Return all that is said about a decision: its head, each step, each cluster, each chart."""
     cycle, replay = decision.cycle, Replay(decision)
     yield headline(decision)
@@ -139,13 +140,13 @@ def _told(decision: Decision) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", DECIDED)
-def test_a_decision_is_told_in_the_words_of_its_rules(name: str) -> None:
+def test_a_decision_is_reported_in_the_words_of_its_rules(name: str) -> None:
     decision = DECIDED[name]
     foreign = re.compile(FOREIGN[decision.cycle.semantics])
 
-    told = [line for words in _told(decision) for line in words.splitlines()]
+    texts = [line for words in _texts_of(decision) for line in words.splitlines()]
 
-    assert [line for line in told if foreign.search(line) or INTERNAL.search(line)] == []
+    assert [line for line in texts if foreign.search(line) or INTERNAL.search(line)] == []
 
 
 def _rare() -> Iterator[Decision]:
@@ -191,10 +192,16 @@ def test_every_reason_has_words_under_all_rules_that_can_give_it() -> None:
         foreign = re.compile(FOREIGN[semantics])
         for outcome in Outcomes(decision):
             seen[semantics] |= {str(one.code) for one in outcome.reasons}
-            told = [reason_sentence(one) for one in outcome.reasons]
-            assert [words for words in told if not words or foreign.search(words)] == []
+            texts = [reason_sentence(one) for one in outcome.reasons]
+            assert [words for words in texts if not words or foreign.search(words)] == []
 
     assert {one: {*map(str, ReasonCode)} - codes for one, codes in seen.items()} == NEVER_GIVEN
+
+
+def test_the_chart_of_rules_knows_every_code_that_keeps_a_cluster_out() -> None:
+    placed = {"picked", "picked-all", "picked-by-name", "kept", "already-placed"}
+
+    assert {*map(str, ReasonCode)} - {*map(str, RULES)} == placed
 
 
 def test_a_cycle_that_wants_all_or_none_says_so() -> None:
@@ -319,7 +326,7 @@ def test_a_cluster_that_has_the_label_is_not_without_it_in_a_preview() -> None:
     assert "without the label" not in page
 
 
-def test_what_being_placed_is_worth_is_told_only_where_clusters_are_ranked() -> None:
+def test_what_being_placed_is_worth_is_shown_only_where_clusters_are_ranked() -> None:
     for semantics in Semantics:
         for policy in (pick_all(), pick_fixed("a")):
             cycle = Cycle(fleet("a"), policy, (), semantics)

@@ -1,33 +1,26 @@
-"""Starts two member clusters for all tests of this folder, which need the binaries of `make kube`."""
+"""Starts three member clusters for all tests of this folder, which need the binaries of `make kube`."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.members import SCRIPT, Administrator, Hub, Member
+from tests.kubernetes.faults import FaultWorld, fault_world
+from tests.kubernetes.members import (
+    MISSING,
+    SCRIPT,
+    Administrator,
+    Hub,
+    Member,
+    environment_of,
+    is_possible,
+)
 
 FOLDER = Path(__file__).parent
 REQUIRED = "FLEETUI_KUBERNETES_TESTS"
 """Set to `required` where the binaries must be there: then nothing is left out in silence."""
-MISSING = "The tests on real Kubernetes clusters are left out: no binaries. `make kube` builds them."
-
-
-def kube_home() -> Path:
-    usual = Path.home() / ".cache" / "fleetui" / "kube"
-    return Path(os.environ.get("KUBE_HOME") or usual)
-
-
-def environment_of(folder: Path) -> dict[str, str]:
-    """Return the environment in which `.ci/kube.sh` keeps everything in a folder."""
-    return {**os.environ, "S": str(folder), "KUBE_HOME": str(kube_home())}
-
-
-def is_possible() -> bool:
-    return (kube_home() / "bin" / "kube-apiserver").exists() and shutil.which("etcd") is not None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,10 +41,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Start two clusters; the second one is for faults of the API server."""
+    """Start three clusters; all but the first one are for faults of the API server."""
     folder = tmp_path_factory.mktemp("kube")
     environment = environment_of(folder)
-    subprocess.run([SCRIPT, "start", "2"], check=True, env=environment, timeout=180)
+    subprocess.run([SCRIPT, "start", "3"], check=True, env=environment, timeout=180)
     yield folder
     subprocess.run([SCRIPT, "stop"], check=True, env=environment, timeout=60)
 
@@ -68,6 +61,30 @@ def second_member(clusters: Path) -> Iterator[Member]:
     member = Member(clusters, 2)
     yield member
     member.close()
+
+
+@pytest.fixture(scope="session")
+def third_member(clusters: Path) -> Iterator[Member]:
+    member = Member(clusters, 3)
+    yield member
+    member.close()
+
+
+@pytest.fixture
+def members(member: Member, second_member: Member, third_member: Member) -> dict[str, Member]:
+    return {"one": member, "two": second_member, "three": third_member}
+
+
+@pytest.fixture
+def two_clusters(members: dict[str, Member], monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorld]:
+    with fault_world({name: members[name] for name in ("one", "two")}, monkeypatch) as world:
+        yield world
+
+
+@pytest.fixture
+def three_clusters(members: dict[str, Member], monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorld]:
+    with fault_world(members, monkeypatch) as world:
+        yield world
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,14 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from clusters import kubernetes_drivers
 from clusters.kubernetes_drivers import DriverCache
@@ -70,7 +71,7 @@ Cure = Callable[[], None]
 
 
 class FaultWorld(RealWorld):
-    """Two real clusters, of which "two" gets the faults; also the drivers' clock is turned by the test."""
+    """Real clusters, of which "two" gets the faults; also the drivers' clock is turned by the test."""
 
     def __init__(self, members: Mapping[str, Member], patch: pytest.MonkeyPatch, cleanup: ExitStack) -> None:
         self.began = self.now = datetime.now(UTC)
@@ -85,7 +86,7 @@ class FaultWorld(RealWorld):
     def two(self) -> Administrator:
         return self.admins["two"]
 
-    def place_on_both(self, name: str = "web", *, most: int | str = "100%") -> None:
+    def place_on_all(self, name: str = "web", *, most: int | str = "100%") -> None:
         """Place the shop, so that `most` clusters may be unavailable, and wait until it is there."""
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}
         save_placement(placement_document(name, spec(strategy=strategy)), by=None, now=self.now)
@@ -133,6 +134,17 @@ class FaultWorld(RealWorld):
     def probe(self, path: str, body: Mapping[str, Any]) -> int:
         """Return what the second cluster answers to a create that is a dry run."""
         return self.two.call("POST", path, body=body, query={"dryRun": "All"}).status
+
+
+@contextmanager
+def fault_world(members: Mapping[str, Member], patch: pytest.MonkeyPatch) -> Iterator[FaultWorld]:
+    """Connect the members, and leave nothing on them."""
+    with ExitStack() as cleanup, override_settings(MEMBER_LOOPBACK=True):
+        world = FaultWorld(members, patch, cleanup)
+        cleanup.callback(kubernetes_drivers.drivers.clear)
+        for admin in world.admins.values():
+            cleanup.callback(admin.purge_namespace, "shop")
+        yield world
 
 
 def permission_revoked(world: FaultWorld) -> Cure:

@@ -1,6 +1,7 @@
 """Member clusters for tests: drivers with recorded requests, and an administrator who changes things."""
 
 import os
+import shutil
 import subprocess
 import time
 import uuid
@@ -29,7 +30,22 @@ from clusters.drivers.kubernetes.targets import inventory_name
 SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "kube.sh"
 RULES = AddressRules(allow_loopback=True)
 INVENTORIES = "/api/v1/namespaces/fleetui-system/configmaps"
+MISSING = "The tests on real Kubernetes clusters are left out: no binaries. `make kube` builds them."
 Result = TypeVar("Result")
+
+
+def kube_home() -> Path:
+    usual = Path.home() / ".cache" / "fleetui" / "kube"
+    return Path(os.environ.get("KUBE_HOME") or usual)
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """Return the environment in which `.ci/kube.sh` keeps everything in a folder."""
+    return {**os.environ, "S": str(folder), "KUBE_HOME": str(kube_home())}
+
+
+def is_possible() -> bool:
+    return (kube_home() / "bin" / "kube-apiserver").exists() and shutil.which("etcd") is not None
 
 
 class CrashError(BaseException):

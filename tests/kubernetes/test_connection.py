@@ -1,19 +1,15 @@
 """Connections to real API servers: the prepared account, its check and renewal, rejected credentials."""
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.test import override_settings
 
-from clusters import kubernetes_drivers
 from clusters.credentials import decrypt
 from clusters.driver_factory import driver_for
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.check import CheckStep
-from clusters.kubernetes_drivers import DriverCache
 from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import (
     ConnectionCheckFailed,
@@ -35,15 +31,7 @@ PATHS = {
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}",
 }
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _local(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
-    with override_settings(MEMBER_LOOPBACK=True):
-        yield
-    kubernetes_drivers.drivers.clear()
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("local_drivers")]
 
 
 @pytest.fixture

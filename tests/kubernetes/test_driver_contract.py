@@ -49,8 +49,8 @@ class PatientDriver:
     def remove(self, placement: str, *, fence: int = 0, timeout: float = 10) -> bool:
         return repeat(lambda: self.driver.remove(placement, fence=fence, timeout=timeout))
 
-    def diff(self, version: Version, *, timeout: float = 10) -> DiffResult:
-        return self.driver.diff(version, timeout=timeout)
+    def diff(self, version: Version, *, as_apply: bool = False, timeout: float = 10) -> DiffResult:
+        return self.driver.diff(version, as_apply=as_apply, timeout=timeout)
 
     def release(self, placement: str, *, fence: int = 0, timeout: float = 10) -> bool:
         return repeat(lambda: self.driver.release(placement, fence=fence, timeout=timeout))

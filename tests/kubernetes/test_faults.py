@@ -4,16 +4,14 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
 import pytest
-from django.test import Client, override_settings
+from django.test import Client
 
-from clusters import kubernetes_drivers
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client as KubernetesClient
 from clusters.drivers.kubernetes.client import Response
@@ -29,7 +27,7 @@ from placements.services.scheduling import schedule_due
 from placements.services.status import status_of
 from tests.kubernetes import faults
 from tests.kubernetes.faults import BLUE, CRON_TAB, KEYS, VALUE, Cure, FaultWorld
-from tests.kubernetes.members import Administrator, Member, await_true
+from tests.kubernetes.members import Administrator, await_true
 from tests.kubernetes.test_rollouts import conditions
 from tests.rows import config_map, placement_document, spec
 
@@ -39,13 +37,8 @@ HEALED_WITHIN = 20 * 60
 
 
 @pytest.fixture
-def world(member: Member, second_member: Member, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorld]:
-    with ExitStack() as cleanup, override_settings(MEMBER_LOOPBACK=True):
-        world = FaultWorld({"one": member, "two": second_member}, monkeypatch, cleanup)
-        cleanup.callback(kubernetes_drivers.drivers.clear)
-        for admin in world.admins.values():
-            cleanup.callback(admin.purge_namespace, "shop")
-        yield world
+def world(two_clusters: FaultWorld) -> FaultWorld:
+    return two_clusters
 
 
 @dataclass(frozen=True)
@@ -109,7 +102,7 @@ def test_a_refused_object_is_shown_and_heals(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     fault = REFUSALS[name]
-    world.place_on_both()
+    world.place_on_all()
     cure = fault.cause(world)
 
     world.change(fault.change)
@@ -146,7 +139,7 @@ def test_a_refused_object_is_shown_and_heals(
 def test_revoked_credentials_are_named_and_hold_no_other_cluster(
     world: FaultWorld, admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.place_on_both()
+    world.place_on_all()
     token = world.use_account("deleted")
     world.pass_time(60, step=15)
     requests: list[str] = []
@@ -195,7 +188,7 @@ def test_revoked_credentials_are_named_and_hold_no_other_cluster(
 def test_a_frozen_api_server_holds_no_other_cluster_and_heals(
     world: FaultWorld, admin_client: Client
 ) -> None:
-    world.place_on_both()
+    world.place_on_all()
     world.members["two"].do("freeze")
     world.cleanup.callback(world.members["two"].do, "thaw")
 
@@ -232,7 +225,7 @@ def test_a_frozen_api_server_holds_no_other_cluster_and_heals(
 
 def test_the_budget_holds_while_a_cluster_refuses(world: FaultWorld) -> None:
     """With one cluster that may be unavailable, the next one waits for the first, and then follows."""
-    world.place_on_both(most=1)
+    world.place_on_all(most=1)
     path = f"{faults.CONFIG_MAPS}/settings"
     world.admins["one"].merge(path, {"immutable": True})
 
@@ -249,7 +242,7 @@ def test_the_budget_holds_while_a_cluster_refuses(world: FaultWorld) -> None:
 
 
 def test_an_object_deleted_by_hand_comes_back_without_a_rollout(world: FaultWorld) -> None:
-    world.place_on_both()
+    world.place_on_all()
     before = world.binding("one").calls
     path = f"{faults.CONFIG_MAPS}/settings"
     world.two.delete(path)
@@ -267,7 +260,7 @@ def test_a_definition_deleted_by_hand_is_refused_until_it_is_back(world: FaultWo
     for name in world.admins:
         faults.serve_cron_tabs(world, name)
     world.change(CRON_TAB)
-    world.place_on_both()
+    world.place_on_all()
     world.two.delete(f"{faults.DEFINITIONS}/crontabs.stable.example.com")
 
     world.run(until=lambda: world.phases()["two"] == "failed", seconds=300, step=15)
@@ -285,7 +278,7 @@ def test_a_pruned_object_that_ends_never_is_named_and_waited_for(
     world: FaultWorld, admin_client: Client
 ) -> None:
     world.apply(config_map("extra"))
-    world.place_on_both()
+    world.place_on_all()
     path = f"{faults.CONFIG_MAPS}/extra"
     world.two.merge(path, {"metadata": {"finalizers": ["example.com/never"]}})
 
@@ -309,7 +302,7 @@ def test_a_pruned_object_that_ends_never_is_named_and_waited_for(
 def test_a_removal_waits_for_a_finalizer_and_names_the_object(
     world: FaultWorld, admin_client: Client
 ) -> None:
-    world.place_on_both()
+    world.place_on_all()
     path = f"{faults.CONFIG_MAPS}/settings"
     world.two.merge(path, {"metadata": {"finalizers": ["example.com/never"]}})
 
@@ -328,7 +321,7 @@ def test_a_removal_waits_for_a_finalizer_and_names_the_object(
 
 
 def test_a_terminating_namespace_is_named_and_made_again(world: FaultWorld, admin_client: Client) -> None:
-    world.place_on_both()
+    world.place_on_all()
     kept = f"{faults.CONFIG_MAPS}/kept"
     world.two.create(faults.CONFIG_MAPS, {"metadata": {"name": "kept", "finalizers": ["example.com/never"]}})
     world.two.delete("/api/v1/namespaces/shop")
@@ -351,7 +344,7 @@ def test_a_terminating_namespace_is_named_and_made_again(world: FaultWorld, admi
 
 
 def test_what_two_placements_want_stays_with_the_first_until_that_is_gone(world: FaultWorld) -> None:
-    world.place_on_both()
+    world.place_on_all()
     save_placement(placement_document("late", spec()), by=None, now=world.now)
     world.work()
     world.pass_time(60, step=15)

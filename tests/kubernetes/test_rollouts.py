@@ -11,8 +11,13 @@ from clusters import kubernetes_drivers
 from clusters.kubernetes_drivers import DriverCache
 from clusters.operations.connection import ConnectionInput, set_connection
 from clusters.operations.heartbeat import observe
+from fleetui.apimachinery.yaml import dump_yaml
+from placements.explain.cluster_objects import ObjectState
 from placements.models import Binding, Placement
+from placements.services.dry_runs import answers_of, run_due, start_dry_run
 from placements.services.placements import delete_placement, save_placement
+from placements.services.rollouts.cluster_objects import objects_on
+from placements.services.rollouts.read_objects import read_objects
 from placements.services.status import status_of
 from tests.kubernetes.members import Administrator, Member, await_true
 from tests.rows import config_map, namespace, placement_document, spec
@@ -174,3 +179,38 @@ def test_a_killed_api_server_is_unreachable_and_heals(world: RealWorld, second_m
     world.run(until=lambda: world.data() == [{"color": "blue"}] * 2, seconds=600, step=10)
     world.settle()
     assert Binding.objects.get(cluster_name="two").unavailable_code == ""
+
+
+def test_states_of_objects_have_the_uids_of_the_cluster_and_are_read_now(world: RealWorld) -> None:
+    world.place("web", spec())
+    world.settle()
+    world.pass_time(240, step=15)
+    binding = Binding.objects.select_related("placement", "resource_snapshot").get(cluster_name="one")
+    uid = world.admins["one"].get(CONFIG)["metadata"]["uid"]
+
+    found = {one.name: one for one in objects_on(binding)}
+    assert found["settings"].live is not None
+    assert (found["settings"].live.uid, found["settings"].state) == (uid, ObjectState.AVAILABLE)
+
+    world.admins["one"].delete(CONFIG)
+    read_objects(binding, clock=lambda: world.now)
+    found = {one.name: one for one in objects_on(binding)}
+    assert found["settings"].state is ObjectState.MISSING
+
+
+def test_a_dry_run_of_an_edit_asks_both_members(world: RealWorld) -> None:
+    world.place("web", spec())
+    world.settle()
+    world.admins["two"].merge(CONFIG, {"data": {"color": "green"}})
+    edit = dump_yaml(config_map("settings", data={"color": "blue"}))
+
+    row = start_dry_run(manifests=edit, by=None, now=world.now)
+    assert run_due(now=world.now, clock=lambda: world.now) == 1
+
+    row.refresh_from_db()
+    found = {one.cluster: [tuple(field) for field in one.changes[0].fields] for one in answers_of(row)}
+    assert found == {
+        "one": [("/data/color", '"red"', '"blue"')],
+        "two": [("/data/color", '"green"', '"blue"')],
+    }
+    assert world.data() == [{"color": "red"}, {"color": "green"}]

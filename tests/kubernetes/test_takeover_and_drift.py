@@ -263,9 +263,9 @@ def test_a_deployment_with_an_autoscaler_gets_a_hint(hub: Hub) -> None:
     driver, version = applied(hub, hub.deployment("web", replicas=1), scaler)
     hub.admin.merge(f"{hub.deployments('web')}/scale", {"spec": {"replicas": 3}})
 
-    hints = hub.seen(driver, version_of=lambda _: version).hints
+    objects = hub.seen(driver, version_of=lambda _: version).objects
 
-    assert "leave out spec.replicas, an autoscaler sets it" in [one.text for one in hints]
+    assert "leave out spec.replicas, an autoscaler sets it" in [one.hint for one in objects]
 
 
 def test_a_missing_or_replaced_object_is_missing(hub: Hub) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.conftest import kube_home
-from tests.kubernetes.members import SCRIPT, Administrator, Member
+from tests.kubernetes.members import SCRIPT, Administrator, Member, kube_home
 from tests.runtime.processes import ROOT, eventually, watching
 
 PAGE = (ROOT / "docs" / "tutorial-clusters.md").read_text(encoding="utf-8")

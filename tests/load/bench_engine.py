@@ -123,7 +123,7 @@ def _print_row(row: Row) -> None:
 
 
 def _print_records(rows: Iterable[Row]) -> None:
-    """Print the cost of the record and of asking it, in milliseconds."""
+    """Print the cost of the record and of reading it, in milliseconds."""
     print(
         f"\n{'record of':<15}{'rules':<10}{'C':>8}{'N':>7}{'K':>8}{'kB':>8}{'pack':>8}{'% of run':>9}", end=""
     )
@@ -149,7 +149,7 @@ def _print_fleet(problem: Problem) -> None:
 
 
 def _compare_semantics(problems: Iterable[Problem]) -> list[Compared]:
-    """Print the time of a warm run under each semantics, and give it as a multiple of `fleet`."""
+    """Print the time of a warm run under each semantics, and return it as a multiple of `fleet`."""
     print()
     compared = [_compared(problem) for problem in problems]
     for one in compared:
@@ -172,7 +172,7 @@ def _warm(problem: Problem, **options: str) -> float:
 
 
 def _many_placements(count: int) -> float:
-    """Schedule placements that want different clusters of one fleet; give the seconds for a thousand."""
+    """Schedule placements that want different clusters of one fleet; return the seconds for a thousand."""
     problem = Problem("many placements", 1_000, 100, FEW_CELLS)
     fleet = problem.fleet()
     values = [f"v{index:06}" for index in range(7)]

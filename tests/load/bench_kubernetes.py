@@ -9,8 +9,15 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from tests.kubernetes.conftest import MISSING, environment_of, is_possible
-from tests.kubernetes.members import SCRIPT, Administrator, Hub, Member
+from tests.kubernetes.members import (
+    MISSING,
+    SCRIPT,
+    Administrator,
+    Hub,
+    Member,
+    environment_of,
+    is_possible,
+)
 from tests.kubernetes.test_time_and_requests import slow_link, twenty
 
 ROUNDS = 5

@@ -29,7 +29,7 @@ def _measure(folder: str) -> None:
     world, cookie = _world(), _cookie()
     variables = {"FLEETUI_VAR_DIR": folder, "FLEETUI_ADMIN_PASSWORD": "long enough for anyone"}
     print(
-        f"{TABS} tabs on one rollout, each asking every two seconds, for {SECONDS:.0f} s, by one web process:"
+        f"{TABS} tabs on one rollout, each polls every two seconds, for {SECONDS:.0f} s, by one web process:"
     )
     print(
         f"{'the run':>9} {'answers/s':>10} {'204':>6} {'200':>6} {'slowest':>8} {'of a core':>10} {'goal':>6}"

@@ -93,7 +93,7 @@ class Row:
 
     @property
     def is_extrapolated(self) -> bool:
-        """Tell whether the baseline made fewer picks than the product."""
+        """Return whether the baseline made fewer picks than the product."""
         return self.plain.picks < self.picks
 
 
@@ -131,7 +131,7 @@ def _only_the_products_garbage() -> Iterator[None]:
 
 
 def timed(action: Callable[[int], object], *, seconds: float = 0.2) -> Times:
-    """Time an action, told the number of the repeat: so often, and what is short for so long."""
+    """Time an action, which gets the number of the repeat: so often, and what is short for so long."""
     spent: list[float] = []
     while len(spent) < REPEATS or (sum(spent) < seconds and len(spent) < MOST_REPEATS):
         start = perf_counter()

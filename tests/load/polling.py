@@ -1,6 +1,6 @@
 """Many tabs poll one rollout of a running console: what its web processes cost, and what they answer.
 
-Every tab keeps its connection open and asks every two seconds for what changed, as htmx does.
+Every tab keeps its connection open and polls every two seconds for what changed, as htmx does.
 """
 
 import http.client
@@ -40,7 +40,7 @@ class Polled:
 
 
 class Tab(threading.Thread):
-    """A browser's tab: it asks for what came after the version that it shows, until it is told to stop."""
+    """A browser's tab: it polls for what is newer than the version that it shows, until it is stopped."""
 
     def __init__(
         self, port: int, path: str, cookie: str, *, version: str, first: float, stop: threading.Event
@@ -101,14 +101,14 @@ def poll(
     first = Tab(port, path, cookie, version="0", first=0.0, stop=stop)
     first.ask()
     begin = time.monotonic() + 0.5
-    asking = [
+    open_tabs = [
         Tab(port, path, cookie, version=first.version, first=begin + PERIOD * number / tabs, stop=stop)
         for number in range(tabs)
     ]
-    for tab in asking:
+    for tab in open_tabs:
         tab.start()
     time.sleep(0.5 + PERIOD * 1.5)
-    for tab in asking:
+    for tab in open_tabs:
         tab.forget()
     before, started = cpu_seconds(processes), time.monotonic()
     changed = started
@@ -119,10 +119,10 @@ def poll(
         time.sleep(0.1)
     spent, passed = cpu_seconds(processes) - before, time.monotonic() - started
     stop.set()
-    for tab in asking:
+    for tab in open_tabs:
         tab.join(timeout=30)
-    answers = sum((tab.answers for tab in asking), Counter[int]())
-    return Polled(tabs, passed, spent, answers, max(tab.slowest for tab in asking))
+    answers = sum((tab.answers for tab in open_tabs), Counter[int]())
+    return Polled(tabs, passed, spent, answers, max(tab.slowest for tab in open_tabs))
 
 
 def cpu_seconds(processes: list[int]) -> float:

@@ -1,4 +1,4 @@
-"""Rollouts over many simulated clusters, by one worker and a clock turned by hand: steps and statements."""
+"""Rollouts over many simulated clusters, by one worker and a manual clock: steps and statements."""
 
 import resource
 from collections.abc import Callable, Iterator

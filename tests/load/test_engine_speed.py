@@ -102,15 +102,15 @@ def test_building_a_fleet_and_scheduling_is_within_sight_of_reading_and_sorting_
 def test_the_other_semantics_take_a_few_times_as_long_as_fleet(
     problem: Problem, times: int, semantics: Semantics
 ) -> None:
-    """Twice is the goal, which `bench_engine` measures; asked in every round they take 5 to 20 times."""
+    """Twice is the goal, which `bench_engine` measures; evaluated in every round they take 5 to 20 times."""
     cycles = [each.cycle(each.fleet()) for each in (problem, replace(problem, semantics=semantics))]
 
-    fleet, other = _best_in_turn([partial(_schedule_afresh, cycle) for cycle in cycles])
+    fleet, other = _best_in_turn([partial(_schedule_uncached, cycle) for cycle in cycles])
 
     assert other <= times * fleet
 
 
-def _schedule_afresh(cycle: Cycle) -> object:
+def _schedule_uncached(cycle: Cycle) -> object:
     return schedule(replace(cycle))
 
 
@@ -121,16 +121,16 @@ def _best_in_turn(actions: Sequence[Callable[[], object]]) -> list[float]:
 
 
 @pytest.mark.parametrize("semantics", [Semantics.KUBERNETES, Semantics.OCM])
-def test_the_eight_questions_are_not_asked_in_every_round(
+def test_the_eight_questions_are_not_evaluated_in_every_round(
     semantics: Semantics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[RoundState] = []
+    calls: list[RoundState] = []
     candidates = candidates_of(replace(GATE, semantics=semantics).cycle(GATE.fleet()))
     for question in ("verdicts", "scores", "combine"):
-        monkeypatch.setattr(type(candidates.strategy), question, lambda _, race, *_rest: asked.append(race))
+        monkeypatch.setattr(type(candidates.strategy), question, lambda _, race, *_rest: calls.append(race))
 
     assert len(pick(candidates, GATE.wanted).positions) == GATE.wanted
-    assert not asked
+    assert not calls
 
 
 class _Counting(FleetSpread):
@@ -145,7 +145,7 @@ class _Counting(FleetSpread):
 
 
 @pytest.mark.parametrize("wanted", [200, 1_600])
-def test_the_rules_are_asked_once_per_standing_not_once_per_pick_or_cluster(wanted: int) -> None:
+def test_the_rules_are_evaluated_once_per_standing_not_once_per_pick_or_cluster(wanted: int) -> None:
     counting = _Counting()
     candidates = replace(candidates_of(GATE.cycle(GATE.fleet())), strategy=counting)
 
@@ -195,7 +195,7 @@ def test_the_baseline_is_no_straw_man() -> None:
 
 
 @pytest.mark.timing
-def test_asking_what_became_of_every_cluster_grows_no_faster_than_the_fleet() -> None:
+def test_reading_the_outcome_of_every_cluster_grows_no_faster_than_the_fleet() -> None:
     def seconds(problem: Problem) -> float:
         decision = schedule(problem.cycle(problem.fleet()))
         return _best(lambda: list(Outcomes(decision)), 3)

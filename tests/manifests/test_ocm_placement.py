@@ -1,4 +1,4 @@
-"""The Placement document of Open Cluster Management at its door."""
+"""Parsing the Placement document of Open Cluster Management."""
 
 from typing import Any
 
@@ -59,33 +59,33 @@ def test_the_first_example_of_the_proposal() -> None:
         "topologyWeights": rows,
     }
 
-    wish = parse_ocm_placement(
+    parsed = parse_ocm_placement(
         document(numberOfClusters=10, spreadConstraints=[even("provider", maxSkew=2), preference])
     )
 
-    (constraint,) = wish.policy.topology_spread_constraints
+    (constraint,) = parsed.policy.topology_spread_constraints
     assert (constraint.topology_key, constraint.max_skew, constraint.when_unsatisfiable) == (
         "provider",
         2,
         "DoNotSchedule",
     )
-    assert [row.weight for row in wish.options.affinity_terms[0].topology_weights] == [20, 10, 20]
+    assert [row.weight for row in parsed.options.affinity_terms[0].topology_weights] == [20, 10, 20]
 
 
 def test_the_second_example_of_the_proposal_takes_its_constraints_by_order() -> None:
     terms = [even("region", order=2), even("provider", maxSkew=2, order=1)]
 
-    wish = parse_ocm_placement(document(numberOfClusters=10, spreadConstraints=terms))
+    parsed = parse_ocm_placement(document(numberOfClusters=10, spreadConstraints=terms))
 
     assert [
-        (one.topology_key, one.when_unsatisfiable) for one in wish.policy.topology_spread_constraints
+        (one.topology_key, one.when_unsatisfiable) for one in parsed.policy.topology_spread_constraints
     ] == [
         ("provider", "DoNotSchedule"),
         ("region", "ScheduleAnyway"),
     ]
 
 
-def test_the_merged_api_spreads_softly_unless_told_otherwise() -> None:
+def test_the_merged_api_spreads_softly_by_default() -> None:
     policy = {
         "spreadConstraints": [
             {"topologyKey": "zone"},
@@ -93,9 +93,9 @@ def test_the_merged_api_spreads_softly_unless_told_otherwise() -> None:
         ]
     }
 
-    wish = parse_ocm_placement(document("v1beta1", numberOfClusters=2, spreadPolicy=policy))
+    parsed = parse_ocm_placement(document("v1beta1", numberOfClusters=2, spreadPolicy=policy))
 
-    assert [one.when_unsatisfiable for one in wish.policy.topology_spread_constraints] == [
+    assert [one.when_unsatisfiable for one in parsed.policy.topology_spread_constraints] == [
         "ScheduleAnyway",
         "DoNotSchedule",
     ]
@@ -204,9 +204,9 @@ def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
     ],
 )
 def test_says_what_it_does_not_act_on(spec: dict[str, Any], path: str, message: str) -> None:
-    wish = parse_ocm_placement(document(**spec))
+    parsed = parse_ocm_placement(document(**spec))
 
-    assert wish.caveats == (ManifestWarning("not-acted-on", path, message),)
+    assert parsed.caveats == (ManifestWarning("not-acted-on", path, message),)
 
 
 def test_a_caveat_has_the_place_of_its_document_in_front() -> None:
@@ -218,9 +218,9 @@ def test_a_caveat_has_the_place_of_its_document_in_front() -> None:
 def test_null_is_as_good_as_absent() -> None:
     toleration = {"key": "a", "operator": "Exists", "tolerationSeconds": None}
 
-    wish = parse_ocm_placement(document(clusterSets=None, decisionStrategy=None, tolerations=[toleration]))
+    parsed = parse_ocm_placement(document(clusterSets=None, decisionStrategy=None, tolerations=[toleration]))
 
-    assert (len(wish.policy.tolerations), wish.caveats) == (1, ())
+    assert (len(parsed.policy.tolerations), parsed.caveats) == (1, ())
 
 
 @pytest.mark.parametrize(
@@ -228,19 +228,21 @@ def test_null_is_as_good_as_absent() -> None:
     [({}, ""), ({"effect": "NoSelect"}, "NoSchedule"), ({"effect": "NoSchedule"}, "NoSchedule")],
 )
 def test_tolerates_hard_taints(fields: dict[str, str], effect: str) -> None:
-    wish = parse_ocm_placement(document(tolerations=[{"key": "a", "value": "b", **fields}]))
+    parsed = parse_ocm_placement(document(tolerations=[{"key": "a", "value": "b", **fields}]))
 
-    assert [(one.key, one.value, one.effect) for one in wish.policy.tolerations] == [("a", "b", effect)]
+    assert [(one.key, one.value, one.effect) for one in parsed.policy.tolerations] == [("a", "b", effect)]
 
 
 @pytest.mark.parametrize("effect", ["PreferNoSelect", "NoSelectIfNew"])
 def test_drops_the_toleration_of_a_soft_taint(effect: str) -> None:
     soft = {"key": "a", "operator": "Exists", "effect": effect}
 
-    wish = parse_ocm_placement(document(tolerations=[{"key": "b", "operator": "Exists"}, soft]))
+    parsed = parse_ocm_placement(document(tolerations=[{"key": "b", "operator": "Exists"}, soft]))
 
-    assert [one.key for one in wish.policy.tolerations] == ["b"]
-    assert [(one.code, one.path) for one in wish.caveats] == [("not-acted-on", "spec.tolerations[1].effect")]
+    assert [one.key for one in parsed.policy.tolerations] == ["b"]
+    assert [(one.code, one.path) for one in parsed.caveats] == [
+        ("not-acted-on", "spec.tolerations[1].effect")
+    ]
 
 
 def test_tolerations_that_differ_only_in_seconds_are_one() -> None:

@@ -1,4 +1,4 @@
-"""Whatever comes in through a door: a value, or Faults, and never anything else."""
+"""Whatever is parsed: a value, or InvalidManifest, and never anything else."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from placements.engine.resource_manifest import parse_hub_object
 from placements.manifests.placement import parse_placement, spec_caveats
 from placements.manifests.policy import parse_policy
 from tests.documents import CODES, OURS, Document, annotated, member, parse_placement_spec, placement
-from tests.documents import DOORS as SMALLER_DOORS
+from tests.documents import PARSERS as SMALLER_PARSERS
 from tests.hub_objects import manifest
 
 WORDS = """
@@ -37,7 +37,7 @@ ANYTHING = st.recursive(
     max_leaves=25,
 )
 
-DOORS: list[Callable[[Any], object]] = [
+PARSERS: list[Callable[[Any], object]] = [
     parse_policy,
     parse_placement,
     parse_placement_spec,
@@ -45,7 +45,7 @@ DOORS: list[Callable[[Any], object]] = [
     parse_clusters,
     parse_hub_object,
     parse_semantics,
-    *SMALLER_DOORS.values(),
+    *SMALLER_PARSERS.values(),
 ]
 
 FULL_POLICY: Document = {
@@ -126,25 +126,25 @@ FULL_MANIFEST = manifest(
 )
 
 SMALLER = [
-    (SMALLER_DOORS[document.data["kind"]], document.data)
+    (SMALLER_PARSERS[document.data["kind"]], document.data)
     for name in ("staged-update", "overrides", "budget-and-evictions")
     for document in load_documents((OURS / f"{name}.yaml").read_bytes())
 ]
 
 
-def outcome(door: Callable[[Any], object], raw: object) -> str:
-    """Return what a door makes of raw data, written out as a page would."""
+def outcome(parse: Callable[[Any], object], raw: object) -> str:
+    """Return what a parser makes of raw data, written out as a page would."""
     try:
-        return repr(door(raw))
+        return repr(parse(raw))
     except InvalidManifest as faults:
         odd = {fault.code for fault in faults.faults} - CODES
         return "" if odd else str(faults)
 
 
 @given(ANYTHING)
-@pytest.mark.parametrize("door", DOORS)
-def test_a_door_gives_a_value_or_faults(door: Callable[[Any], object], raw: object) -> None:
-    assert outcome(door, raw)
+@pytest.mark.parametrize("parse", PARSERS)
+def test_parsing_returns_a_value_or_faults(parse: Callable[[Any], object], raw: object) -> None:
+    assert outcome(parse, raw)
 
 
 def places(value: Any) -> Iterator[tuple[str | int, ...]]:
@@ -156,7 +156,7 @@ def places(value: Any) -> Iterator[tuple[str | int, ...]]:
 
 @given(st.data())
 @pytest.mark.parametrize(
-    ("door", "good"),
+    ("parse", "good"),
     [
         (parse_policy, FULL_POLICY),
         (lambda raw: parse_policy(raw, semantics=Semantics.KUBERNETES), FULL_POLICY),
@@ -170,7 +170,7 @@ def places(value: Any) -> Iterator[tuple[str | int, ...]]:
     + [f"{document['kind']} {document['metadata']['name']}" for _, document in SMALLER],
 )
 def test_a_good_document_spoilt_in_one_place_is_a_value_or_faults(
-    door: Callable[[Any], object], good: Document, data: st.DataObject
+    parse: Callable[[Any], object], good: Document, data: st.DataObject
 ) -> None:
     keys = data.draw(st.sampled_from(list(places(good))))
     spoilt = copy.deepcopy(good)
@@ -179,18 +179,18 @@ def test_a_good_document_spoilt_in_one_place_is_a_value_or_faults(
         inner = inner[key]
     inner[keys[-1]] = data.draw(ANYTHING)
 
-    assert outcome(door, spoilt)
+    assert outcome(parse, spoilt)
 
 
 @pytest.mark.parametrize(
-    ("door", "good"),
+    ("parse", "good"),
     [(parse_policy, FULL_POLICY), (parse_placement, FULL_PLACEMENT), (parse_hub_object, FULL_MANIFEST)],
 )
-def test_the_good_documents_are_good(door: Callable[[Any], object], good: Document) -> None:
-    assert door(good)
+def test_the_good_documents_are_good(parse: Callable[[Any], object], good: Document) -> None:
+    assert parse(good)
 
 
-def test_a_value_can_always_be_asked_for_its_caveats() -> None:
+def test_a_value_always_has_its_caveats() -> None:
     assert [caveat.code for caveat in spec_caveats(parse_placement(FULL_PLACEMENT).spec)] == [
         "not-acted-on-yet",
         "not-acted-on-yet",
@@ -202,16 +202,16 @@ def test_paths_can_be_read_back(keys: list[str | int]) -> None:
     assert split_path(format_path(keys)) == tuple(keys)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("parse", PARSERS)
 @pytest.mark.parametrize(
     "keys", [("name",), ("labels", "a"), ("properties", "a"), ("numberOfClusters",), ("kind",)]
 )
-def test_numbers_too_long_to_print_are_refused(door: Callable[[Any], object], keys: tuple[str, ...]) -> None:
+def test_numbers_too_long_to_print_are_refused(parse: Callable[[Any], object], keys: tuple[str, ...]) -> None:
     raw: Any = 10**5000
     for key in reversed(keys):
         raw = {key: raw}
 
-    assert outcome(door, {"name": "a", **raw})
+    assert outcome(parse, {"name": "a", **raw})
 
 
 def test_data_that_contains_itself_is_too_deep() -> None:

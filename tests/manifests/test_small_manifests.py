@@ -25,7 +25,7 @@ from placements.manifests.staged_update import (
     parse_staged_strategy,
     run_change_faults,
 )
-from tests.documents import DOORS, OURS, Document, changed, faults_in
+from tests.documents import OURS, PARSERS, Document, changed, faults_in
 
 GOOD: dict[str, Document] = {
     document.data["metadata"]["name"]: document.data
@@ -43,9 +43,9 @@ APPROVAL = {"type": "Approval"}
 
 
 def spoilt(name: str, *keys: str | int, to: Any) -> list[tuple[str, str]]:
-    """Spoil a good document in one place and give the faults that its door finds."""
+    """Spoil a good document in one place and return the faults that its parser finds."""
     document = GOOD[name]
-    return faults_in(DOORS[document["kind"]], changed(document, *keys, to=to))
+    return faults_in(PARSERS[document["kind"]], changed(document, *keys, to=to))
 
 
 REFUSED: dict[str, tuple[str, tuple[str | int, ...], Any, str, str]] = {
@@ -225,7 +225,7 @@ def test_a_strategy_says_what_its_stages_do() -> None:
     assert production.max_concurrency.at_least_one_of(1) == 1
 
 
-def test_an_approval_request_tells_whether_it_was_granted() -> None:
+def test_an_approval_request_shows_whether_it_was_granted() -> None:
     granted = GOOD["web-r4-after-canary"]
 
     assert parse_approval_request(granted).is_approved
@@ -277,8 +277,8 @@ def test_what_never_changes() -> None:
     elsewhere = changed(GOOD["web-r4-after-canary"], "spec", "targetStage", to="production")
     eviction = parse_eviction(GOOD["web-off-bravelion"])
     farther = changed(GOOD["web-off-bravelion"], "spec", "clusterName", to="smartfish")
-    override = DOORS["ClusterResourceOverride"](GOOD["tier"])
-    for_all = DOORS["ClusterResourceOverride"](changed(GOOD["tier"], "spec", "placement", to=None))
+    override = PARSERS["ClusterResourceOverride"](GOOD["tier"])
+    for_all = PARSERS["ClusterResourceOverride"](changed(GOOD["tier"], "spec", "placement", to=None))
 
     faults = [
         *run_change_faults(run, other),

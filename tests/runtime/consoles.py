@@ -10,10 +10,9 @@ from random import Random
 
 from tests.runtime.processes import Watched, eventually, living_with, watching
 from tests.runtime.test_survives import Stage
-from tests.runtime.test_up import parts_of
+from tests.runtime.test_up import EVERY_PART, parts_of
 
 SUPERVISOR = "supervisor"
-EVERY_PART = ("web", "worker", "observer", "beat")
 
 
 @dataclass(frozen=True)

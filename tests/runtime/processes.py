@@ -67,7 +67,7 @@ def watching(*arguments: str, **variables: str) -> Iterator[Watched]:
 
 
 def eventually(what: Callable[[], Found], *, seconds: float = PATIENCE) -> Found:
-    """Ask again until the answer is true, and give it."""
+    """Call until the result is true, and return it."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
         if time.monotonic() > deadline:
@@ -77,7 +77,7 @@ def eventually(what: Callable[[], Found], *, seconds: float = PATIENCE) -> Found
 
 
 def is_gone(process_id: int) -> bool:
-    """Tell whether a process has ended; one that nobody has buried yet counts as ended."""
+    """Return whether a process has ended; a zombie counts as ended."""
     try:
         state = Path(f"/proc/{process_id}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

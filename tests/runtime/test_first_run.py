@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 PASSWORD = "correct horse battery"
 
 
-def test_password_is_made_up_and_told() -> None:
+def test_password_is_generated_and_printed() -> None:
     made = make_first_administrator(username="admin", password=None)
 
     assert made
@@ -27,7 +27,7 @@ def test_password_is_made_up_and_told() -> None:
     )
 
 
-def test_password_of_the_environment_is_taken_and_not_told() -> None:
+def test_password_of_the_environment_is_used_and_not_printed() -> None:
     made = make_first_administrator(username="root", password=PASSWORD)
 
     assert made == NewAdministrator("root", generated_password=None)

@@ -24,8 +24,8 @@ STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"unavailablePeriodSeconds
 def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: Stage) -> None:
     members = [member_document(f"c{number}") for number in range(CLUSTERS)]
     stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*members))
-    wish = placement_document("web", spec(strategy=STRATEGY))
-    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), _job("m:1"), wish))
+    placement = placement_document("web", spec(strategy=STRATEGY))
+    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), _job("m:1"), placement))
     with kept_running(stage):
         eventually(lambda: finished(stage) == 1, seconds=120)
         stage.manage("apply", "-f", "-", text=as_yaml(_job("m:2")))

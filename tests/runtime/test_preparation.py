@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 NOBODY = "postgres://user:hunter2@127.0.0.1:1/fleet"
 
 
-def test_a_database_that_never_answers_is_told_once_and_without_its_password(tmp_path: Path) -> None:
+def test_a_database_that_never_answers_is_reported_once_and_without_its_password(tmp_path: Path) -> None:
     said: list[str] = []
     settings = connections.settings["default"] | read_database({"D": NOBODY}, "D", default=tmp_path)
 

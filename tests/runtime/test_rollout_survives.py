@@ -114,9 +114,9 @@ def _say(what: str, stage: Stage) -> None:
 
 def books_of(stage: Stage) -> list[dict[str, Any]]:
     """Return what each simulated cluster keeps by placement: what it holds, its calls and changes."""
-    asked = "select cluster_id, placement_name, content from clusters_simulatedplacement order by 1, 2"
+    query = "select cluster_id, placement_name, content from clusters_simulatedplacement order by 1, 2"
     books: dict[int, dict[str, Any]] = {}
-    rows: list[tuple[Any, ...]] = list(stage.ask(asked))
+    rows: list[tuple[Any, ...]] = list(stage.ask(query))
     for cluster, placement, content in rows:
         kept = json.loads(content) if isinstance(content, str) else content
         books.setdefault(cluster, {})[placement] = kept

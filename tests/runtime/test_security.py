@@ -1,4 +1,4 @@
-"""What browsers are told about our pages, and what changes behind a proxy that speaks HTTPS."""
+"""Headers for browsers, and what changes behind a proxy with HTTPS."""
 
 import json
 import os

@@ -122,3 +122,29 @@ def test_a_lock_is_free_after_its_holder_was_killed(tmp_path: Path) -> None:
 
         with hold_lock(tmp_path / "lock"):
             pass
+
+
+SUPERVISE_WANTED = """
+import os, sys
+from pathlib import Path
+from fleetui.supervisor import Output, SupervisedProcess, Supervisor
+script, sign = sys.argv[1:]
+part = SupervisedProcess("p1", ("sh", "-c", script), is_wanted=lambda: Path(sign).exists())
+output = Output(sys.stdout, sys.stderr, width=2)
+environ = dict(os.environ)
+Supervisor([part], environ=environ, folder=Path.cwd(), output=output, patience=0.5, wanted_seconds=0.1).run()
+"""
+
+
+def test_a_process_without_work_does_not_run(tmp_path: Path) -> None:
+    sign = tmp_path / "there-is-work"
+    with watching("-c", SUPERVISE_WANTED, FAMILY, str(sign)) as up:
+        sign.touch()
+        leader, _ = _pids(up)
+
+        sign.unlink()
+        assert eventually(lambda: is_gone(leader))
+
+        sign.touch()
+        again, _ = _pids(up)
+        assert again != leader

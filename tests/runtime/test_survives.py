@@ -21,7 +21,7 @@ from tests.rows import member_document, placement_document, spec
 from tests.runtime.processes import PATIENCE, ROOT, Watched, eventually, watching
 from tests.runtime.test_up import parts_of
 
-PLACEMENTS = 60
+PLACEMENTS = 30
 CLUSTERS = 300
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -117,10 +117,10 @@ def _kill_everything(up: Watched, stage: Stage) -> None:
 def test_every_placement_is_decided_exactly_once(stage: Stage) -> None:
     members = (member_document(f"c{number:04}") for number in range(CLUSTERS))
     stage.manage("apply", "-f", "-", text="---\n".join(map(dump_yaml, members)))
-    wishes = (placement_document(f"p{number:02}", spec()) for number in range(PLACEMENTS))
+    placements = (placement_document(f"p{number:02}", spec()) for number in range(PLACEMENTS))
     with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
         up.wait_for(r"ready in")
-        stage.manage("apply", "-f", "-", text="---\n".join(map(dump_yaml, wishes)))
+        stage.manage("apply", "-f", "-", text="---\n".join(map(dump_yaml, placements)))
         eventually(lambda: _decided(stage) >= 3)
         _kill_everything(up, stage)
         killed_at = _decided(stage)

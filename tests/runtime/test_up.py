@@ -13,10 +13,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from fleetui.supervisor import ProcessOptions, hold_lock, worker
+from fleetui.supervisor import ProcessOptions, hold_lock, workers
 from tests.runtime.processes import PATIENCE, Watched, eventually, is_gone, living_with, watching
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+WORKERS = ("worker", "worker-2") if (os.cpu_count() or 1) > 1 else ("worker",)
+EVERY_PART = ("web", *WORKERS, "observer", "beat")
 OURS = {"DJANGO_SETTINGS_MODULE": "tests.runtime.up_settings"}
 
 
@@ -26,15 +28,15 @@ def _up(folder: Path) -> AbstractContextManager[Watched]:
 
 def parts_of(up: Watched) -> dict[str, int]:
     """Find the leading process of each part: a child of the supervisor that has become the command."""
-    words = {"gunicorn": "web", "celery,analyses": "worker", "periodic": "observer", "beat": "beat"}
     children = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
-    commands = {int(child): Path(f"/proc/{child}/cmdline").read_text().split("\0") for child in children}
-    return {
-        part: process_id
-        for process_id, command in commands.items()
-        for word, part in words.items()
-        if word in command and "-I" not in command
-    }
+    found = {}
+    for child in children:
+        command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+        if "--hostname" in command:  # the name, the process that started it, and the host
+            found[command[command.index("--hostname") + 1].rpartition("-")[0]] = int(child)
+        elif part := {"gunicorn": "web", "beat": "beat"}.keys() & set(command):
+            found[{"gunicorn": "web", "beat": "beat"}[part.pop()]] = int(child)
+    return found
 
 
 def _status(address: str) -> int:
@@ -61,7 +63,7 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
         assert (folder / "credential.keys").stat().st_mode & 0o777 == 0o600
         eventually(lambda: _has_ticked_since(0, folder))
         before = parts_of(up)
-        assert sorted(before) == ["beat", "observer", "web", "worker"]
+        assert sorted(before) == sorted(EVERY_PART)
         everyone = living_with(f"FLEETUI_VAR_DIR={folder}").keys() - {up.process.pid}
 
         for process_id in before.values():
@@ -90,7 +92,7 @@ def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path, settings: Se
         call_command("up", "--port", "0")
 
 
-def test_a_port_in_use_is_told_before_anything_is_done(tmp_path: Path, settings: Settings) -> None:
+def test_a_port_in_use_is_reported_before_anything_is_done(tmp_path: Path, settings: Settings) -> None:
     settings.VAR_DIR = tmp_path
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -115,8 +117,11 @@ def test_what_is_no_port_is_refused(port: str) -> None:
 @pytest.mark.parametrize(
     ("broker_url", "pool"), [("atomicfs://", "threads"), ("redis://h", "prefork"), ("amqp://h", "prefork")]
 )
-def test_worker_has_processes_only_where_one_can_be_killed_alone(broker_url: str, pool: str) -> None:
-    wishes = ProcessOptions(
+def test_workers_are_several_processes_with_every_broker(
+    broker_url: str, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    options = ProcessOptions(
         web_processes=1,
         web_threads=8,
         worker_slots=3,
@@ -126,10 +131,13 @@ def test_worker_has_processes_only_where_one_can_be_killed_alone(broker_url: str
         listener=None,
     )
 
-    command = worker(wishes).command
+    *several, observer = workers(options)
 
-    assert command[command.index("--pool") + 1] == pool
-    assert command[command.index("--concurrency") + 1] == "3"
+    for worker in several:
+        assert worker.command[worker.command.index("--pool") + 1] == pool
+    slots = [int(one.command[one.command.index("--concurrency") + 1]) for one in several]
+    assert (sum(slots), len(slots)) == ((4, 2) if pool == "threads" else (3, 1))
+    assert "periodic" in observer.command
 
 
 @pytest.mark.parametrize("option", ["--workers", "--threads", "--concurrency"])

@@ -1,4 +1,4 @@
-"""A task that asks the database something and leaves a trace: the time, written into a file."""
+"""A task that queries the database and leaves a trace: the time, written into a file."""
 
 import time
 from pathlib import Path

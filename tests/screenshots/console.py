@@ -114,7 +114,7 @@ def _run_at(console: Console, state: str) -> int:
 
 
 def _is_worth_a_picture(console: Console, *, after: int) -> bool:
-    """Tell whether the run of the update is at its second wave, or has ended."""
+    """Return whether the run of the update is at its second wave, or has ended."""
     run = console.run()
     if run is None or run["number"] <= after:
         return False

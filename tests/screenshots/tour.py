@@ -23,7 +23,7 @@ Addresses = dict[str, str]
 
 
 def addresses(page: Page, console: Console) -> Addresses:
-    """Prepare what is to be seen, as a person would, and give the address of each page by its name."""
+    """Prepare what is to be seen, as a person would, and return the address of each page by its name."""
     name, decisions = console.placement, console.decisions()
     decision = max(decisions, key=lambda one: one["picked"])["id"]
     run = console.run()
@@ -69,7 +69,7 @@ def _a_cluster(console: Console, decision: str) -> str:
 
 
 def _draft(page: Page, name: str) -> str:
-    """Begin a draft that asks for one cluster more."""
+    """Start a draft that wants one cluster more."""
     page.goto(f"/placements/{name}/edit/")
     number = page.get_by_label("Number of clusters")
     number.fill(str(int(number.input_value()) + 1))

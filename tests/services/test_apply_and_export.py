@@ -53,7 +53,7 @@ def documents_in(text: str | bytes) -> list[dict[str, Any]]:
 
 
 def run(*arguments: str) -> tuple[str, str]:
-    """Run a command; give what it wrote to both of its outputs."""
+    """Run a command; return what it wrote to both of its outputs."""
     out, err = io.StringIO(), io.StringIO()
     call_command(*arguments, stdout=out, stderr=err)
     return out.getvalue(), err.getvalue()
@@ -183,7 +183,7 @@ def test_exporting_what_is_not_there_is_told() -> None:
         run("export", "placements", "ghost")
 
 
-def test_every_fault_of_every_document_is_told_and_nothing_is_applied(tmp_path: Path) -> None:
+def test_every_fault_of_every_document_is_reported_and_nothing_is_applied(tmp_path: Path) -> None:
     file = tmp_path / "mixed.yaml"
     file.write_text(
         "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n---\n"
@@ -197,10 +197,10 @@ def test_every_fault_of_every_document_is_told_and_nothing_is_applied(tmp_path: 
     with pytest.raises(CommandError) as caught:
         run("apply", "-f", str(file))
 
-    told = str(caught.value).splitlines()
-    assert len(told) == 2
-    assert "metadata.namespace (line 18): ConfigMap x" in told[0]
-    assert "spec.policy.numberOfClusters (line 13): ClusterResourcePlacement web" in told[1]
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 2
+    assert "metadata.namespace (line 18): ConfigMap x" in lines[0]
+    assert "spec.policy.numberOfClusters (line 13): ClusterResourcePlacement web" in lines[1]
     assert not Resource.objects.exists()
     assert not Placement.objects.exists()
 

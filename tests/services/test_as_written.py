@@ -65,7 +65,7 @@ def test_a_resource_keeps_the_order_of_its_keys_through_a_change_of_many() -> No
     assert {row.name: json.dumps(row.content) for row in Resource.objects.all()} == written
 
 
-def test_a_staged_run_and_what_the_events_tell_of_it_keep_the_order_of_their_keys() -> None:
+def test_a_staged_run_and_what_the_events_show_of_it_keep_the_order_of_their_keys() -> None:
     world = StagedWorld({"all": ["c000"]}, stage("all"))
     world.place("web", staged_spec())
     document = backwards(run_document("one"))

@@ -29,7 +29,7 @@ def _used() -> None:
 
 
 def wanted(number: int = 1, **more: Any) -> dict[str, Any]:
-    """Write an OCM Placement that asks for so many clusters."""
+    """Write an OCM Placement that wants so many clusters."""
     return with_resources(ocm_document("mine", numberOfClusters=number, **more), NAMESPACE)
 
 

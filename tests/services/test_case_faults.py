@@ -61,9 +61,9 @@ def test_takes_null_for_absent_and_lets_strange_keys_be(case: dict[str, Any]) ->
 
 
 def test_a_failed_cycle_names_the_document() -> None:
-    wish = {**PLACEMENT, "spec": {"numberOfClusters": 2}}
+    placement = {**PLACEMENT, "spec": {"numberOfClusters": 2}}
 
-    answer = _answer(semantics="ocm", placement=wish, ocm={"unsatisfiable": "error"})
+    answer = _answer(semantics="ocm", placement=placement, ocm={"unsatisfiable": "error"})
 
     assert (answer["error"]["path"], answer["error"]["code"]) == ("placement.spec", "unsatisfiable")
     assert "line" not in answer

@@ -44,7 +44,7 @@ def edited(name: str, wanted: dict[str, Any], by: User | None) -> None:
 
 
 def cause() -> tuple[str, str]:
-    """Give what caused the latest decision, and who."""
+    """Return the trigger of the latest decision, and who caused it."""
     row = Decision.objects.latest("pk")
     return row.trigger, row.triggered_by
 

@@ -27,16 +27,16 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def changes(policy: Document, asked: str, members: Fleet = FLEET) -> list[Change]:
+def changes(policy: Document, cluster_name: str, members: Fleet = FLEET) -> list[Change]:
     """List every change that advice tries for one cluster."""
     cycle = Cycle(policy=parse_policy(policy), fleet=members)
-    advice = why_not(schedule(cycle), asked)
+    advice = why_not(schedule(cycle), cluster_name)
     return [one.change for one in (*advice.helps, *advice.fails)]
 
 
-def changed(policy: Document, asked: str, kind: ChangeKind, members: Fleet = FLEET) -> Document:
+def changed(policy: Document, cluster_name: str, kind: ChangeKind, members: Fleet = FLEET) -> Document:
     """Return the policy of the manifest with the first change of a kind."""
-    [change, *_] = [one for one in changes(policy, asked, members) if one.kind is kind]
+    [change, *_] = [one for one in changes(policy, cluster_name, members) if one.kind is kind]
     document = placement_document("web", spec(policy), note="kept")
     after = with_change(document, change)
     assert document["spec"]["policy"] == policy, "the manifest given is not touched"

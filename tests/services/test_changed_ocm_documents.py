@@ -34,15 +34,15 @@ def predicate(**selector: Any) -> Spec:
     return {"requiredClusterSelector": selector}
 
 
-def asked(key: str, *values: str) -> Spec:
+def requirement(key: str, *values: str) -> Spec:
     return {"key": key, "operator": "In", "values": list(values)}
 
 
 def tried(document: Spec, name: str, members: Fleet) -> Iterator[Change]:
     """Return every change of the policy that advice tries for one cluster."""
-    wish = parse_placement(document)
+    parsed = parse_placement(document)
     cycle = Cycle(
-        policy=wish.spec.policy, fleet=members, semantics=Semantics.OCM, options=wish.spread_options
+        policy=parsed.spec.policy, fleet=members, semantics=Semantics.OCM, options=parsed.spread_options
     )
     advice = why_not(schedule(cycle), name)
     yield from (one.change for one in (*advice.helps, *advice.fails) if one.change.edit)
@@ -150,7 +150,7 @@ def test_the_last_predicate_goes_with_its_list() -> None:
 
 
 def test_one_requirement_of_a_predicate_goes_claims_included() -> None:
-    labels, claims = {"matchLabels": {"tier": "edge"}}, {"matchExpressions": [asked("region", "west")]}
+    labels, claims = {"matchLabels": {"tier": "edge"}}, {"matchExpressions": [requirement("region", "west")]}
     document = ocm_document(predicates=[predicate(labelSelector=labels, claimSelector=claims)])
     of = [one for one in tried(document, "bb", FLEET) if one.kind is ChangeKind.DROP_REQUIREMENT]
 
@@ -159,13 +159,13 @@ def test_one_requirement_of_a_predicate_goes_claims_included() -> None:
     assert [one.facts["requirement"] for one in of] == ["tier", "region"]
     assert [one["labelSelector"].get("matchLabels", {}) for one in left] == [{}, {"tier": "edge"}]
     assert [one["claimSelector"].get("matchExpressions", []) for one in left] == [
-        [asked("region", "west")],
+        [requirement("region", "west")],
         [],
     ]
 
 
-def test_every_change_that_advice_tries_is_asked_for_by_the_document() -> None:
-    labels = {"matchLabels": {"tier": "edge"}, "matchExpressions": [asked("region", "west", "east")]}
+def test_every_change_that_advice_tries_is_expressed_by_the_document() -> None:
+    labels = {"matchLabels": {"tier": "edge"}, "matchExpressions": [requirement("region", "west", "east")]}
     document = ocm_document(
         version="v1alpha1",
         numberOfClusters=1,
@@ -178,14 +178,14 @@ def test_every_change_that_advice_tries_is_asked_for_by_the_document() -> None:
     changes = [one for name in ("aa", "bb", "cc") for one in tried(document, name, FLEET)]
 
     for one in changes:
-        wanted, asks = one.changed().policy, parse_placement(with_change(document, one)).spec.policy
+        wanted, changed = one.changed().policy, parse_placement(with_change(document, one)).spec.policy
         limits = [
             (limit.topology_key, limit.when_unsatisfiable) for limit in wanted.topology_spread_constraints
         ]
-        assert asks.model_copy(update={"topology_spread_constraints": ()}) == wanted.model_copy(
+        assert changed.model_copy(update={"topology_spread_constraints": ()}) == wanted.model_copy(
             update={"topology_spread_constraints": ()}
         )
         assert limits == [
-            (one.topology_key, one.when_unsatisfiable) for one in asks.topology_spread_constraints
+            (one.topology_key, one.when_unsatisfiable) for one in changed.topology_spread_constraints
         ]
     assert len({one.kind for one in changes}) >= 6

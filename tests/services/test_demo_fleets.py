@@ -45,15 +45,17 @@ def fleet_of(clusters: Iterable[Any]) -> Fleet:
     return Fleet(one.cluster(now=NOW) for one in parsed)
 
 
-def wishes(one: Demo) -> dict[str, PlacementInput]:
+def placements_of(one: Demo) -> dict[str, PlacementInput]:
     found = (placement_input(parse_placement(document)) for document in one.placements)
-    return {wish.name: wish for wish in found}
+    return {placement.name: placement for placement in found}
 
 
 @lru_cache
 def decisions(size: int) -> Mapping[str, Decision]:
     fleet = fleet_of(members(size))
-    return {name: schedule(wish.cycle(fleet, ())) for name, wish in wishes(demo(size)).items()}
+    return {
+        name: schedule(placement.cycle(fleet, ())) for name, placement in placements_of(demo(size)).items()
+    }
 
 
 def label_counts(size: int, key: str) -> Counter[str]:
@@ -149,13 +151,13 @@ def test_no_placement_fails_or_meets_a_property_that_is_no_quantity(size: int) -
 
 
 @SIZES
-def test_no_placement_asks_for_labels_that_nobody_has(size: int) -> None:
+def test_no_placement_requires_labels_that_no_cluster_has(size: int) -> None:
     caveats = [
         (name, one) for name, decision in decisions(size).items() for one in fleet_caveats(decision.cycle)
     ]
 
-    told_in_the_guide = {"clusters-lack-key", "single-group"}
-    assert [each for each in caveats if each[1].code not in told_in_the_guide] == []
+    in_the_guide = {"clusters-lack-key", "single-group"}
+    assert [each for each in caveats if each[1].code not in in_the_guide] == []
 
 
 # Four
@@ -175,7 +177,7 @@ def test_four_answers_as_the_guides_do() -> None:
     }
 
 
-# Nine, told step by step as a loader does
+# Nine, decided step by step as a loader does
 
 
 @lru_cache
@@ -183,13 +185,13 @@ def story_of_nine() -> list[dict[str, Decision]]:
     """Return the decisions of every placement at first and after each step."""
     one = demo(9)
     state = {(each["kind"], each["metadata"]["name"]): each for each in _documents(one.at_first)}
-    told = [_decided(state, {})]
+    decided = [_decided(state, {})]
     for step in one.history:
         assert state.get((step.kind, step.name)) == step.before
         state[step.kind, step.name] = step.after
-        told.append(_decided(state, told[-1]))
+        decided.append(_decided(state, decided[-1]))
     assert sorted(state.values(), key=str) == sorted(_documents(one), key=str)
-    return told
+    return decided
 
 
 def _documents(one: Demo) -> list[Any]:
@@ -198,16 +200,19 @@ def _documents(one: Demo) -> list[Any]:
 
 def _decided(state: Mapping[tuple[str, str], Any], before: Mapping[str, Decision]) -> dict[str, Decision]:
     fleet = fleet_of(one for (kind, _), one in state.items() if kind == "MemberCluster")
-    asked = (parse_placement(one) for (kind, _), one in state.items() if kind != "MemberCluster")
-    found = map(placement_input, asked)
-    return {wish.name: schedule(wish.cycle(fleet, _bindings(wish, before.get(wish.name)))) for wish in found}
+    parsed = (parse_placement(one) for (kind, _), one in state.items() if kind != "MemberCluster")
+    found = map(placement_input, parsed)
+    return {
+        placement.name: schedule(placement.cycle(fleet, _bindings(placement, before.get(placement.name))))
+        for placement in found
+    }
 
 
-def _bindings(wish: PlacementInput, before: Decision | None) -> tuple[PlacedBinding, ...]:
+def _bindings(placement: PlacementInput, before: Decision | None) -> tuple[PlacedBinding, ...]:
     """Return what is placed: under an older policy once more than the number has changed."""
     if before is None:
         return ()
-    same = before.cycle.policy.without_number() == wish.policy.without_number()
+    same = before.cycle.policy.without_number() == placement.policy.without_number()
     return tuple(replace(one, is_current=one.is_current and same) for one in before.bindings_after)
 
 
@@ -229,7 +234,7 @@ def test_nine_ends_as_the_overview_shows_it() -> None:
 
 
 def test_the_edit_of_web_swaps_two_clusters() -> None:
-    before, after = (told["web"] for told in story_of_nine()[-2:])
+    before, after = (step["web"] for step in story_of_nine()[-2:])
 
     assert placed(before) == {"quietheron", "nimblefox", "palemoth", "bravelion", "jumpingcat"}
     assert placed(after) == {"quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger"}
@@ -314,11 +319,11 @@ def test_the_new_region_has_nothing_in_production(size: int) -> None:
 
 @LARGE_SIZES
 def test_placements_are_of_every_sort(size: int) -> None:
-    asked = wishes(demo(size)).values()
+    inputs = placements_of(demo(size)).values()
 
-    assert {wish.policy.placement_type for wish in asked} == set(PlacementType)
-    assert {wish.semantics for wish in asked} >= {Semantics.OCM, Semantics.KUBERNETES}
-    assert {len(wish.policy.topology_spread_constraints) for wish in asked} == {0, 1, 2}
+    assert {placement.policy.placement_type for placement in inputs} == set(PlacementType)
+    assert {placement.semantics for placement in inputs} >= {Semantics.OCM, Semantics.KUBERNETES}
+    assert {len(placement.policy.topology_spread_constraints) for placement in inputs} == {0, 1, 2}
 
 
 @pytest.mark.parametrize(
@@ -368,19 +373,19 @@ def _shortest(action: Callable[[], object]) -> float:
     return min(times)
 
 
-def _schedule_all(fleet: Fleet, asked: Mapping[str, PlacementInput]) -> None:
-    for wish in asked.values():
-        schedule(wish.cycle(fleet, ()))
+def _schedule_all(fleet: Fleet, inputs: Mapping[str, PlacementInput]) -> None:
+    for placement in inputs.values():
+        schedule(placement.cycle(fleet, ()))
 
 
 @pytest.mark.timing
 def test_five_thousand_are_made_and_scheduled_quickly() -> None:
-    asked = wishes(demo(5000))
+    inputs = placements_of(demo(5000))
 
     made = _shortest(lambda: demo_of(5000, now=NOW))
     small = _shortest(lambda: demo_of(100, now=NOW))
-    scheduled = _shortest(lambda: _schedule_all(fleet_of(members(5000)), asked))
+    scheduled = _shortest(lambda: _schedule_all(fleet_of(members(5000)), inputs))
 
-    print(f"5000 clusters: made in {made:.2f} s, {len(asked)} placements scheduled in {scheduled:.2f} s")  # noqa: T201
+    print(f"5000 clusters: made in {made:.2f} s, {len(inputs)} placements scheduled in {scheduled:.2f} s")  # noqa: T201
     assert made < 2 * 50 * small
     assert scheduled < 10 * made

@@ -10,7 +10,7 @@ from clusters.manifest import parse_member
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
 from placements.manifests.placement import parse_placement, spec_caveats
-from tests.documents import DOORS, OURS, SHARED
+from tests.documents import OURS, PARSERS, SHARED
 
 KUBEFLEET = SHARED / "examples" / "kubefleet"
 LOADS = "loads"
@@ -30,10 +30,10 @@ def verdicts(path: Path) -> list[str]:
 
 def verdict(document: Document) -> str:
     try:
-        door = DOORS.get(document.data["kind"])
-        if door:
-            door(document.data)
-            return MEMBER if door is parse_member else LOADS
+        parse = PARSERS.get(document.data["kind"])
+        if parse:
+            parse(document.data)
+            return MEMBER if parse is parse_member else LOADS
         found = parse_placement(document.data)
     except InvalidManifest as faults:
         return ", ".join(f"{fault.path}: {fault.code}" for fault in faults.faults)
@@ -116,10 +116,10 @@ def test_no_kubefleet_example_is_forgotten() -> None:
 @pytest.mark.parametrize("name", [name for name in OUR_FILES if set(OUR_FILES[name]) == {LOADS}])
 def test_what_loads_is_exported_and_loads_again(name: str) -> None:
     for document in documents_of(OURS / name):
-        door = DOORS.get(document.data["kind"], parse_placement)
-        found = door(document.data)
+        parse = PARSERS.get(document.data["kind"], parse_placement)
+        found = parse(document.data)
 
-        assert door(found.to_manifest()) == found
+        assert parse(found.to_manifest()) == found
 
 
 def test_a_fault_names_its_line_in_the_file() -> None:

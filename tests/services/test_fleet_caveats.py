@@ -1,4 +1,4 @@
-"""Warnings at the door: accepted, but perhaps not what was meant."""
+"""Admission warnings: accepted, but perhaps not what was meant."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ def test_an_empty_fleet_says_only_that() -> None:
     ]
 
 
-def test_malformed_values_are_told_with_their_effect() -> None:
+def test_malformed_values_are_reported_with_their_effect() -> None:
     versions = fleet(cluster("a", properties={"version": "v1"}), cluster("b", properties={"version": "v2"}))
     newest = pick_n(1, prefer=[prefer(5, sorted_by("version"))])
 

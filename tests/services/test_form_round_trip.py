@@ -138,7 +138,7 @@ _POLICIES = some.fixed_dictionaries(
 def test_any_policy_comes_back_as_it_was(policy: dict[str, Any]) -> None:
     text = dump_yaml(placement(policy=policy))
     found = PlacementDraft.parse(text)
-    if found.form is None:  # a text that no door reads, such as a key that is far too long
+    if found.form is None:  # a text that no parser reads, such as a key that is far too long
         return
 
     assert apply_form(PlacementDraft.parse(text), _shown(found.form), shape=found.form.shape) == text
@@ -160,7 +160,7 @@ def test_whatever_no_field_shows_is_listed(policy: dict[str, Any]) -> None:
 
 
 def _is_hollow(value: Any) -> bool:
-    """Tell whether there is nothing in it but empty lists and objects that have their place in the form."""
+    """Return whether there is nothing in it but empty lists and objects that have their place in the form."""
     if isinstance(value, dict):
         return all(map(_is_hollow, value.values()))
     return isinstance(value, list) and all(map(_is_hollow, value))

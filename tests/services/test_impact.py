@@ -1,4 +1,4 @@
-"""What a change of the fleet would do to placements, asked before it is made."""
+"""The impact of a change of the fleet on placements, before it is made."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +44,7 @@ def test_names_who_comes_in_the_place_of_who_leaves(web: Placement) -> None:
     )
 
 
-def test_tells_what_gets_worse_first() -> None:
+def test_shows_what_gets_worse_first() -> None:
     decided("all", spec())
     joined("palemoth")
     run_due()

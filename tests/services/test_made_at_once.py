@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection, connections
 
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from placements.models import Placement, PolicySnapshot
 from placements.services import placements as operations
 from placements.services.placements import save_placement
@@ -19,14 +20,15 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.servers]
 PEOPLE = 4
 
 
-def _at_once(wish: Callable[[], str]) -> list[str]:
-    """Let four people wish the same at the same moment."""
+def _at_once(operation: Callable[[], str]) -> list[str]:
+    """Run the operation four times at the same moment."""
     start = threading.Barrier(PEOPLE)
 
+    @in_hub(LOCAL_HUB)
     def one(_number: int) -> str:
         try:
             start.wait(timeout=60)
-            return wish()
+            return operation()
         finally:
             connections.close_all()
 
@@ -57,7 +59,7 @@ def test_one_resource_is_made() -> None:
 
 def test_beaten_by_a_moment_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     document = placement_document("web", pick_n_spec(2))
-    real = operations._columns_of
+    real = operations.placement_columns
     beaten: list[bool] = []
 
     def create(*arguments: Any, **options: Any) -> dict[str, Any]:
@@ -67,11 +69,12 @@ def test_beaten_by_a_moment_is_found_out(monkeypatch: pytest.MonkeyPatch) -> Non
                 other.submit(_save_elsewhere, document).result()
         return real(*arguments, **options)
 
-    monkeypatch.setattr(operations, "_columns_of", create)
+    monkeypatch.setattr(operations, "placement_columns", create)
 
     assert save_placement(document, by=None, now=NOW).result is OperationResult.UNCHANGED
 
 
+@in_hub(LOCAL_HUB)
 def _save_elsewhere(document: dict[str, Any]) -> None:
     try:
         save_placement(document, by=None, now=NOW)

@@ -110,8 +110,8 @@ def test_entries_with_nothing_in_them_are_left_out_with_a_warning() -> None:
 
     saved = save_placement(document, by=None, now=NOW)
 
-    told = {one.path: one.message for one in saved.warnings if one.code == "empty-entry"}
-    assert told == {
+    messages = {one.path: one.message for one in saved.warnings if one.code == "empty-entry"}
+    assert messages == {
         "spec.predicates[0]": "empty entry, requires nothing: ignored",
         "spec.spreadConstraints[0].topologyWeights[0]": "empty entry, prefers nothing: ignored",
     }
@@ -355,7 +355,7 @@ def test_the_status_speaks_as_open_cluster_management_does() -> None:
     assert manifest_of(pending)["status"]["numberOfSelectedClusters"] == 2
 
 
-def test_the_status_tells_apart_why_nothing_is_selected() -> None:
+def test_the_status_distinguishes_why_nothing_is_selected() -> None:
     empty = condition(save(ocm_document("one")), "PlacementSatisfied")
     joined("a", region="west")
     unmatched = condition(save(ocm_document("two", predicates=[EAST])), "PlacementSatisfied")

@@ -33,7 +33,7 @@ SHOP = ("", "Namespace", "", "shop")
 
 
 def applied(*documents: dict[str, Any]) -> list[OperationResult]:
-    """Apply documents and tell what became of each."""
+    """Apply documents and return the result of each."""
     return [one.result for one in apply_resources(documents, by=None, now=NOW)]
 
 
@@ -153,7 +153,7 @@ def test_a_snapshot_is_split_at_800_kib() -> None:
     assert names_in(latest_snapshot()) == ["shop", "a", "b"]
 
 
-def test_an_object_selected_twice_is_a_fault_at_the_door() -> None:
+def test_an_object_selected_twice_is_a_fault_of_parsing() -> None:
     applied(namespace("shop"))
     selectors = spec()["resourceSelectors"] * 2
 

@@ -35,7 +35,7 @@ TOLERATION = {"key": "gpu", "operator": "Exists"}
 
 
 def save(name: str, spec: dict[str, Any], **options: Any) -> OperationResult:
-    """Save and tell what became of it."""
+    """Save and return the result."""
     return save_placement(placement_document(name, spec), by=None, now=NOW, **options).result
 
 
@@ -160,7 +160,7 @@ def test_a_staged_placement_cannot_go_back() -> None:
     assert (fault.path, fault.code) == ("spec.strategy.type", "immutable")
 
 
-def test_every_fault_is_told_with_its_path() -> None:
+def test_every_fault_is_reported_with_its_path() -> None:
     paths = [fault.path for fault in faults_of("web", pick_n_spec(-1, clusterNames=["a"]))]
 
     assert paths == ["spec.policy.numberOfClusters", "spec.policy.clusterNames"]

@@ -151,7 +151,7 @@ def test_a_cluster_that_leaves_is_replaced() -> None:
     assert finish_leaving(now=NOW) == ["b"]
 
 
-def test_only_those_who_read_a_label_are_asked_when_it_changes() -> None:
+def test_only_those_who_read_a_label_are_due_when_it_changes() -> None:
     all_joined("a", "b")
     required = {
         "affinity": {
@@ -167,10 +167,10 @@ def test_only_those_who_read_a_label_are_asked_when_it_changes() -> None:
     enqueue_affected_placements()
     change_labels(["a"], put={"tier": "edge"}, by=None, now=NOW)
 
-    asked = enqueue_affected_placements()
+    count = enqueue_affected_placements()
     run_due()
 
-    assert asked == 1
+    assert count == 1
     assert placed(reads) == ["a"]
 
 

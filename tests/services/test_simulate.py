@@ -65,7 +65,7 @@ def hub_binding(cluster: str, snapshot: str, state: str = "Bound", of: str = "we
 
 @pytest.fixture(name="write")
 def _write(tmp_path: Path) -> Any:
-    """Write documents into a file and give its path."""
+    """Write documents into a file and return its path."""
 
     def write(name: str, *documents: Any) -> Path:
         path = tmp_path / name
@@ -92,7 +92,7 @@ class TestOutputs:
         assert len(document["outcomes"]) == 9
         assert all(sum(reason["deciding"] for reason in one["reasons"]) == 1 for one in document["outcomes"])
 
-    def test_a_round_tells_groups_skew_and_what_decided(self) -> None:
+    def test_a_round_shows_groups_skew_and_what_decided(self) -> None:
         second = json.loads(simulate_demo("-o", "json").output)["rounds"][1]
 
         assert second == {
@@ -119,11 +119,11 @@ class TestOutputs:
         assert [one["score"] for one in last["constraints"]] == [-1, -1000]
 
     def test_yaml_holds_what_json_holds(self) -> None:
-        asked = ("--step", 2, "--why", "bravelion")
+        options = ("--step", 2, "--why", "bravelion")
 
-        from_yaml = yaml.safe_load(simulate_demo("-o", "yaml", *asked).output)
+        from_yaml = yaml.safe_load(simulate_demo("-o", "yaml", *options).output)
 
-        assert from_yaml == json.loads(simulate_demo("-o", "json", *asked).output)
+        assert from_yaml == json.loads(simulate_demo("-o", "json", *options).output)
 
     def test_csv_has_one_row_per_cluster(self) -> None:
         rows = list(csv.DictReader(io.StringIO(simulate_demo("-o", "csv").output)))
@@ -151,7 +151,7 @@ class TestOutputs:
         assert "STEP 2" not in output
         assert output.count("filtered") == 4
 
-    def test_why_tells_what_would_help(self) -> None:
+    def test_why_shows_what_would_help(self) -> None:
         output = simulate_demo("--why", "bravelion").output
 
         assert "✓ numberOfClusters 7 (now 5)  [then selected: flyingpenguin, bravelion]" in output
@@ -253,12 +253,12 @@ class TestBindings:
         self, write: Any, *bindings: Any, number: int = 2, extra: tuple[object, ...] = ()
     ) -> dict[str, Any]:
         clusters = write("c.yaml", *({"name": name} for name in "abcd"))
-        wish = write("p.yaml", placement(placementType="PickN", numberOfClusters=number))
+        policy_file = write("p.yaml", placement(placementType="PickN", numberOfClusters=number))
         run = simulate(
             "--clusters",
             clusters,
             "--placement",
-            wish,
+            policy_file,
             "--bindings",
             write("b.yaml", *bindings),
             "-o",
@@ -308,9 +308,9 @@ class TestStatus:
     """The exit status, and what is said of bad input."""
 
     def test_not_fulfilled_is_1(self, write: Any) -> None:
-        wish = write("p.yaml", placement(placementType="PickN", numberOfClusters=10))
+        policy_file = write("p.yaml", placement(placementType="PickN", numberOfClusters=10))
 
-        assert simulate("--clusters", NINE, "--placement", wish).status == 1
+        assert simulate("--clusters", NINE, "--placement", policy_file).status == 1
 
     def test_a_failed_cycle_is_1(self, write: Any) -> None:
         sorter = {"propertySorter": {"name": "version", "sortOrder": "Descending"}}
@@ -319,20 +319,20 @@ class TestStatus:
                 "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": sorter}]
             }
         }
-        wish = write("p.yaml", placement(placementType="PickN", numberOfClusters=1, affinity=affinity))
+        policy_file = write("p.yaml", placement(placementType="PickN", numberOfClusters=1, affinity=affinity))
         clusters = write("c.yaml", {"name": "a", "properties": {"version": "v1.30"}})
 
         failed = simulate(
-            "--clusters", clusters, "--placement", wish, "--semantics", "kubefleet", "-o", "json"
+            "--clusters", clusters, "--placement", policy_file, "--semantics", "kubefleet", "-o", "json"
         )
-        warned = simulate("--clusters", clusters, "--placement", wish, "-o", "json")
+        warned = simulate("--clusters", clusters, "--placement", policy_file, "-o", "json")
 
         assert failed.status == 1
         assert json.loads(failed.output)["condition"] is None
         assert warned.status == 0
         assert "malformed-property" in [one["code"] for one in json.loads(warned.output)["warnings"]]
 
-    def test_faults_of_all_files_are_told_at_once_with_path_and_line(self, write: Any) -> None:
+    def test_faults_of_all_files_are_reported_at_once_with_path_and_line(self, write: Any) -> None:
         bad = placement(placementType="PickN", numberOfCluster=3)
 
         run = simulate(
@@ -354,7 +354,7 @@ class TestStatus:
         )
 
     @pytest.mark.parametrize(
-        ("arguments", "told"),
+        ("arguments", "message"),
         [
             ((), "--clusters and --placement needed, or --cases"),
             (("--clusters", "-", "--placement", "-"), "only one file can be -"),
@@ -373,11 +373,11 @@ class TestStatus:
             (("--cases", "nowhere.jsonl"), "nowhere.jsonl: cannot be read"),
         ],
     )
-    def test_bad_requests_are_2(self, arguments: tuple[object, ...], told: str) -> None:
+    def test_bad_requests_are_2(self, arguments: tuple[object, ...], message: str) -> None:
         run = simulate(*arguments)
 
         assert run.status in (1, 2)
-        assert told in run.errors
+        assert message in run.errors
 
     def test_a_file_with_several_placements_needs_a_name(self, write: Any) -> None:
         both = write("p.yaml", placement("web"), placement("ledger"))
@@ -484,20 +484,20 @@ class TestSemantics:
             {"name": "n"},
         )
         spread = [{"topologyKey": "z", "maxSkew": 1}]
-        wish = write(
+        policy_file = write(
             "p.yaml", placement(placementType="PickN", numberOfClusters=4, topologySpreadConstraints=spread)
         )
 
-        run = simulate("--clusters", clusters, "--placement", wish, "--semantics", "all", "-o", "json")
+        run = simulate("--clusters", clusters, "--placement", policy_file, "--semantics", "all", "-o", "json")
 
         fulfilled = {name: one["fulfilled"] for name, one in json.loads(run.output)["semantics"].items()}
         assert run.status == 1
         assert fulfilled == {"fleet": True, "kubefleet": True, "ocm": True, "kubernetes": False}
 
     def test_all_agree_where_nothing_spreads(self, write: Any) -> None:
-        wish = write("p.yaml", placement())
+        policy_file = write("p.yaml", placement())
 
-        run = simulate("--clusters", NINE, "--placement", wish, "--semantics", "all")
+        run = simulate("--clusters", NINE, "--placement", policy_file, "--semantics", "all")
 
         assert "all place the same clusters in the same order" in run.output
 
@@ -533,7 +533,7 @@ class TestSemantics:
             ],
         }
         kind = {"apiVersion": "cluster.open-cluster-management.io/v1alpha1", "kind": "Placement"}
-        wish = write("p.yaml", {**kind, "metadata": {"name": "demo"}, "spec": spec})
+        policy_file = write("p.yaml", {**kind, "metadata": {"name": "demo"}, "spec": spec})
         clusters = write(
             "c.yaml",
             *(
@@ -542,9 +542,11 @@ class TestSemantics:
             ),
         )
 
-        own = json.loads(simulate("--clusters", clusters, "--placement", wish, "-o", "json").output)
+        own = json.loads(simulate("--clusters", clusters, "--placement", policy_file, "-o", "json").output)
         fleet = json.loads(
-            simulate("--clusters", clusters, "--placement", wish, "--semantics", "fleet", "-o", "json").output
+            simulate(
+                "--clusters", clusters, "--placement", policy_file, "--semantics", "fleet", "-o", "json"
+            ).output
         )
 
         assert (own["semantics"], own["picked"]) == ("ocm", ["a2", "b1", "a1"])
@@ -568,13 +570,13 @@ class TestSemantics:
         assert (run.status, run.errors) == (2, f"{extra[0]} does not go with all")
 
     def test_options_of_ocm_stand_in_an_annotation(self, write: Any) -> None:
-        wish = placement(placementType="PickN", numberOfClusters=1)
-        wish["metadata"]["annotations"] = {
+        policy_file = placement(placementType="PickN", numberOfClusters=1)
+        policy_file["metadata"]["annotations"] = {
             "fleetui.io/semantics": "ocm",
             "fleetui.io/spread-options": '{"mode": "wild"}',
         }
 
-        run = simulate("--clusters", NINE, "--placement", write("p.yaml", wish))
+        run = simulate("--clusters", NINE, "--placement", write("p.yaml", policy_file))
 
         assert run.status == 2
         assert 'metadata.annotations["fleetui.io/spread-options"].mode' in run.errors

@@ -21,7 +21,7 @@ WEB_POLICY = {"placementType": "PickN", "numberOfClusters": 1}
 
 @pytest.fixture(name="write")
 def _write(tmp_path: Path) -> Any:
-    """Write data into a file as JSON and give its path."""
+    """Write data into a file as JSON and return its path."""
 
     def write(name: str, data: object) -> Path:
         path = tmp_path / name
@@ -54,7 +54,7 @@ def _member(name: str, heartbeat: str | None) -> dict[str, Any]:
     }
 
 
-def test_advice_tells_how_to_repeat_a_change_of_the_policy(write: Any) -> None:
+def test_advice_shows_how_to_repeat_a_change_of_the_policy(write: Any) -> None:
     bindings = write("b.json", [{"cluster": "quietheron", "state": "Bound"}])
 
     first = simulate_demo("--why", "amberotter").output
@@ -66,10 +66,12 @@ def test_advice_tells_how_to_repeat_a_change_of_the_policy(write: Any) -> None:
 
 @pytest.mark.parametrize("semantics", ["ocm", "all"])
 def test_options_that_only_another_semantics_reads_are_refused_there(write: Any, semantics: str) -> None:
-    wish = write("p.json", _placement(WEB_POLICY, **{"fleetui.io/spread-options": '{"mode": "silly"}'}))
+    policy_file = write(
+        "p.json", _placement(WEB_POLICY, **{"fleetui.io/spread-options": '{"mode": "silly"}'})
+    )
 
-    alone = simulate("--clusters", NINE, "--placement", wish)
-    other = simulate("--clusters", NINE, "--placement", wish, "--semantics", semantics)
+    alone = simulate("--clusters", NINE, "--placement", policy_file)
+    other = simulate("--clusters", NINE, "--placement", policy_file, "--semantics", semantics)
 
     assert alone.status == 0
     assert other.status == 2
@@ -87,9 +89,9 @@ def test_options_that_only_another_semantics_reads_are_refused_there(write: Any,
 def test_what_a_missing_key_means_depends_on_the_semantics(write: Any, semantics: str, words: str) -> None:
     clusters = write("c.json", [{"name": "a", "labels": {"zone": "1"}}, {"name": "b", "labels": {}}])
     spreads = [{"topologyKey": "zone"}]
-    wish = write("p.json", _placement({**WEB_POLICY, "topologySpreadConstraints": spreads}))
+    policy_file = write("p.json", _placement({**WEB_POLICY, "topologySpreadConstraints": spreads}))
 
-    run = simulate("--clusters", clusters, "--placement", wish, "--semantics", semantics)
+    run = simulate("--clusters", clusters, "--placement", policy_file, "--semantics", semantics)
 
     assert f"1 cluster (b) without the label zone: {words}" in run.output
 
@@ -218,7 +220,7 @@ def test_a_fault_at_an_endless_key_is_cut(write: Any) -> None:
     assert len(run.errors) < 1_000
 
 
-def test_a_comparison_tells_kept_from_picked_and_counts_who_goes(write: Any) -> None:
+def test_a_comparison_distinguishes_kept_from_picked_and_counts_who_goes(write: Any) -> None:
     names = ("amberotter", "bravelion", "nimblefox", "oldbadger", "palemoth", "smartfish")
     bindings = write("b.json", [{"cluster": name, "state": "Bound"} for name in names])
 
@@ -237,7 +239,7 @@ def test_a_comparison_tells_kept_from_picked_and_counts_who_goes(write: Any) -> 
     ]
 
 
-def test_a_closed_output_is_told_and_not_taken_for_an_answer() -> None:
+def test_a_closed_output_is_reported_and_not_taken_for_an_answer() -> None:
     command = f"{sys.executable} manage.py simulate --clusters {NINE} --placement {WEB} >&-"
 
     run = subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -249,9 +251,11 @@ def test_a_closed_output_is_told_and_not_taken_for_an_answer() -> None:
 def test_constraints_that_share_a_key_do_not_hide_each_other(write: Any) -> None:
     claim = {"topologyKey": "region", "topologyKeyType": "Claim"}
     policy = {**WEB_POLICY, "topologySpreadConstraints": [{"topologyKey": "region"}, claim]}
-    wish = write("p.json", _placement(policy, **{"fleetui.io/semantics": "ocm"}))
+    policy_file = write("p.json", _placement(policy, **{"fleetui.io/semantics": "ocm"}))
 
-    [first] = json.loads(simulate("--clusters", NINE, "--placement", wish, "-o", "json").output)["rounds"]
+    [first] = json.loads(simulate("--clusters", NINE, "--placement", policy_file, "-o", "json").output)[
+        "rounds"
+    ]
 
     assert set(first["groups"]["region[0]"]) == {"east", "north", "south", "west"}
     assert set(first["groups"]["region[1]"]) == {

@@ -6,13 +6,12 @@ import pytest
 
 from clusters.operations.edit import change_labels
 from placements.models import Placement, StalenessCheck, StalePick
-from placements.services.demo.load import load_demo
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.fleet.queries import Skew, Stale, skews_of, stale_on, stale_placements
 from placements.services.placements import delete_placement
 from placements.services.verification import STALENESS_EVERY, freshness_due, refresh_staleness
 from tests.builders import labelled, spread
-from tests.rows import NOW, decided, joined, pick_n_spec, spec
+from tests.rows import NOW, decided, joined, load_nine, pick_n_spec, spec
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +28,7 @@ def skews(name: str) -> list[Skew]:
 
 
 def test_the_demo_of_nine_has_one_stale_pick() -> None:
-    load_demo(9, by=None, now=NOW)
+    load_nine()
 
     refresh_staleness(now=NOW)
 
@@ -81,7 +80,7 @@ def test_a_cluster_that_rescheduling_would_keep_is_not_outdated() -> None:
 
 
 def test_outdated_are_the_clusters_that_the_preview_of_rescheduling_would_leave() -> None:
-    load_demo(9, by=None, now=NOW)
+    load_nine()
     refresh_staleness(now=NOW)
 
     found = {one.placement: one.names for one in stale_placements(most=9)[0]}

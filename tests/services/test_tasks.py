@@ -57,7 +57,7 @@ def test_beat_leaves_ticks_out_while_no_worker_reads_them(folder: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["schedule_due", "sync_due_rollouts", "run_cluster_calls", "evaluate_scenarios"]
 )
-def test_a_task_ends_though_more_is_due_and_asks_for_another(
+def test_a_task_ends_though_more_is_due_and_enqueues_another(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []

@@ -40,7 +40,9 @@ def change(to: Any, **options: Any) -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "clusters"), EMPTYING)
-def test_it_asks_first_and_changes_nothing(before: Any, after: Any, clusters: tuple[str, ...]) -> None:
+def test_it_requires_confirmation_and_changes_nothing(
+    before: Any, after: Any, clusters: tuple[str, ...]
+) -> None:
     all_joined("a", "b")
     decided("web", before)
     seen = (Placement.objects.get().revision, PolicySnapshot.objects.count(), Event.objects.count())
@@ -63,7 +65,7 @@ def test_confirmed_it_is_done(before: Any, after: Any, clusters: tuple[str, ...]
     assert Placement.objects.get().document["spec"] == after
 
 
-def test_a_change_that_keeps_one_cluster_asks_nothing() -> None:
+def test_a_change_that_keeps_one_cluster_requires_no_confirmation() -> None:
     all_joined("a", "b")
     decided("web", FIXED)
 
@@ -72,7 +74,7 @@ def test_a_change_that_keeps_one_cluster_asks_nothing() -> None:
     assert Placement.objects.get().revision == 2
 
 
-def test_a_change_that_the_scheduler_does_not_see_asks_nothing() -> None:
+def test_a_change_that_the_scheduler_does_not_see_requires_no_confirmation() -> None:
     all_joined("a")
     decided("web", PICK_NONE)
     change({**PICK_NONE, "revisionHistoryLimit": 3})
@@ -97,7 +99,7 @@ def test_the_words_name_the_clusters_and_count_the_rest() -> None:
     )
 
 
-def test_rescheduling_asks_as_well() -> None:
+def test_rescheduling_requires_confirmation_as_well() -> None:
     all_joined("a", "b")
     decided("web", spec({"placementType": "PickAll"}))
     cordon(["a", "b"], by=None, now=NOW)

@@ -1,4 +1,4 @@
-"""Stored decisions, decided again: equal ones stay silent, others are told; records of another engine."""
+"""Stored decisions, decided again: only differences are reported; records of another engine."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -14,12 +14,11 @@ from django.db import connection, connections
 
 from fleetui.models import Event
 from placements.models import Decision, DecisionRecord
-from placements.services.demo.load import load_demo
 from placements.services.verification import EVERY, verification_due, verify_due
 from placements.services.what_if.operations import create_scenario, evaluate_due
 from placements.tasks import worker_is_ready
 from tests.records import outdate, tamper
-from tests.rows import NOW, all_joined, decided, joined, pick_n_spec, run_due
+from tests.rows import NOW, all_joined, decided, joined, load_nine, pick_n_spec, run_due
 
 pytestmark = pytest.mark.django_db
 LATER = NOW + EVERY + timedelta(seconds=1)
@@ -28,7 +27,7 @@ SPREAD = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSche
 
 @pytest.mark.servers
 def test_every_decision_of_the_demo_replays_and_waits_for_the_next_day() -> None:
-    load_demo(9, by=None, now=NOW)
+    load_nine()
     DecisionRecord.objects.update(verified_at=NOW)
     assert not verification_due(now=NOW + EVERY)
 
@@ -52,15 +51,15 @@ def test_a_decision_replays_under_each_semantics(semantics: str) -> None:
 
 @pytest.mark.servers
 def test_a_hypothetical_decision_replays_too() -> None:
-    load_demo(9, by=None, now=NOW)
+    load_nine()
     create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
     evaluate_due(now=NOW)
 
-    call_command("verify_decisions", stdout=(told := StringIO()))
+    call_command("verify_decisions", stdout=(output := StringIO()))
 
     count = DecisionRecord.objects.count()
     assert count > Decision.objects.values("record").distinct().count()
-    assert told.getvalue() == f"{count} of {count} decisions verified\n"
+    assert output.getvalue() == f"{count} of {count} decisions verified\n"
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def file_of_many(tmp_path: Path) -> Iterator[Path]:
     """Put more records than are read at once into a file, where another process may write too."""
     if connection.vendor != "sqlite":
         pytest.skip("only SQLite has one writer at a time")
-    load_demo(9, by=None, now=NOW)
+    load_nine()
     for name in ("bravelion", "smartfish", "nimblefox"):
         create_scenario(names=[name], labels=[], by=None, now=NOW)
         evaluate_due(now=NOW)
@@ -94,13 +93,13 @@ def test_the_command_waits_for_another_process_that_writes(file_of_many: Path) -
         return ""
 
     with mock.patch("placements.services.verification.fault_of", somebody_writes):
-        call_command("verify_decisions", stdout=(told := StringIO()))
+        call_command("verify_decisions", stdout=(output := StringIO()))
 
     letting_go.join()
     other.close()
     count = DecisionRecord.objects.count()
     assert count > 20
-    assert told.getvalue() == f"{count} of {count} decisions verified\n"
+    assert output.getvalue() == f"{count} of {count} decisions verified\n"
 
 
 @pytest.fixture
@@ -111,7 +110,7 @@ def tampered() -> DecisionRecord:
     return tamper()
 
 
-def test_one_that_comes_out_otherwise_is_told_once_with_its_step(tampered: DecisionRecord) -> None:
+def test_one_that_comes_out_otherwise_is_reported_once_with_its_step(tampered: DecisionRecord) -> None:
     verify_due(now=NOW)
     verify_due(now=LATER)
 
@@ -150,9 +149,9 @@ def test_one_that_replays_again_says_so() -> None:
 @pytest.mark.servers
 def test_the_command_names_it_and_fails(tampered: DecisionRecord) -> None:
     with pytest.raises(CommandError, match="1 decisions of engine 1 give a different result"):
-        call_command("verify_decisions", stdout=(told := StringIO()))
+        call_command("verify_decisions", stdout=(output := StringIO()))
 
-    assert told.getvalue().splitlines() == [
+    assert output.getvalue().splitlines() == [
         f"{tampered.decision_id}: step 1 picked b, and would pick c",
         "0 of 1 decisions verified",
     ]

@@ -19,21 +19,20 @@ from placements.models import (
     ScenarioDecision,
 )
 from placements.services.decisions.records import fleet_record_of
-from placements.services.demo.load import load_demo
 from placements.services.placements import save_placement
 from placements.services.what_if import operations
 from placements.services.what_if.operations import create_scenario, evaluate_due
 from placements.services.what_if.queries import chosen_clusters, emptied_groups
 from tests.builders import fleet, grouped, spread
-from tests.rows import NOW, all_joined, decided, joined, pick_n_spec, placed, run_due, spec
+from tests.rows import NOW, all_joined, decided, joined, load_nine, pick_n_spec, placed, run_due, spec
 
 pytestmark = pytest.mark.django_db
 
 Fates = dict[tuple[str, str], tuple[str, int]]
 
 
-def asked(**chosen: Any) -> Scenario:
-    """Ask, and wait for the answer."""
+def evaluated(**chosen: Any) -> Scenario:
+    """Create a scenario, and return it with its result."""
     row = create_scenario(**{"names": (), "labels": (), **chosen}, by=None, now=NOW)
     while evaluate_due(now=NOW):
         pass
@@ -65,12 +64,12 @@ def _under_kubefleet() -> None:
 @pytest.fixture
 def nine() -> None:
     """Load the demo fleet of nine clusters."""
-    load_demo(9, by=None, now=NOW)
+    load_nine()
 
 
 @pytest.mark.usefixtures("nine")
 def test_w6_region_east_goes_down_on_the_demo_of_nine() -> None:
-    found = fates(asked(labels=["region:east"]))
+    found = fates(evaluated(labels=["region:east"]))
 
     assert (found["web", "leave"], found["web", "cordon"]) == (("moves", 5), ("moves", 5))
     assert (found["ledger", "leave"], found["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
@@ -83,7 +82,7 @@ def test_w6_region_east_goes_down_on_the_demo_of_nine() -> None:
 def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five() -> None:
     _under_kubefleet()
 
-    row = asked(labels=["region:east"])
+    row = evaluated(labels=["region:east"])
     found, cordoned, left = fates(row), outcome(row, "web", "cordon"), outcome(row, "web", "leave")
 
     assert (found["web", "leave"], found["web", "cordon"]) == (("moves", 5), ("stuck", 4))
@@ -99,7 +98,7 @@ def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five() -
 
 @pytest.mark.usefixtures("nine")
 def test_says_which_empty_groups_hold_a_placement_back() -> None:
-    row = asked(labels=["region:east"])
+    row = evaluated(labels=["region:east"])
 
     assert outcome(row, "ledger", "leave").why == ("region=south stays at 0 (no candidates)")
     assert outcome(row, "ledger", "cordon").why == ("region=east and region=south stay at 0 (no candidates)")
@@ -109,7 +108,7 @@ def test_says_which_empty_groups_hold_a_placement_back() -> None:
 def test_changes_nothing() -> None:
     before = (list(Placement.objects.values()), list(Binding.objects.values()), Decision.objects.count())
 
-    row = asked(labels=["region:east"])
+    row = evaluated(labels=["region:east"])
 
     after = (list(Placement.objects.values()), list(Binding.objects.values()), Decision.objects.count())
     assert after == before
@@ -122,7 +121,7 @@ def test_foretells_what_leaving_then_does() -> None:
     decided("web", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
     decided("all", spec())
     there = set(Binding.objects.filter(placement__name="web").values_list("cluster_name", flat=True))
-    row = asked(names=sorted(there))
+    row = evaluated(names=sorted(there))
 
     leave(sorted(there), by=None, now=NOW)
     Placement.objects.update(generation=99)
@@ -136,7 +135,7 @@ def test_a_placement_that_tolerates_the_cordon_stays_where_it_is() -> None:
     all_joined("a", "b")
     decided("daemon", spec({"placementType": "PickAll", "tolerations": [{"operator": "Exists"}]}))
 
-    found = fates(asked(names=["a"]))
+    found = fates(evaluated(names=["a"]))
 
     assert found == {("daemon", "leave"): ("shrinks", 1), ("daemon", "cordon"): ("cannot", 2)}
 
@@ -145,7 +144,7 @@ def test_who_is_not_concerned_stays_as_it_is() -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
 
-    assert set(fates(asked(names=["a"])).values()) == {("stays", 1)}
+    assert set(fates(evaluated(names=["a"])).values()) == {("stays", 1)}
 
 
 def test_what_is_not_decided_is_left_out_and_counted() -> None:
@@ -154,7 +153,7 @@ def test_what_is_not_decided_is_left_out_and_counted() -> None:
     decided("odd", pick_n_spec(1))
     Placement.objects.filter(name="odd").update(selection_faults=[{"path": "", "code": "", "message": ""}])
 
-    row = asked(names=["a"])
+    row = evaluated(names=["a"])
 
     assert ({name for name, _ in fates(row)}, row.left_out) == ({"web"}, 1)
 
@@ -202,7 +201,7 @@ def test_another_worker_takes_over_after_the_lease(monkeypatch: pytest.MonkeyPat
     assert row.is_answered
 
 
-def test_asks_about_the_fleet_of_its_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uses_the_fleet_of_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     all_joined("a", "b")
     for number in range(3):
         decided(f"p{number}", spec())
@@ -253,10 +252,10 @@ def test_the_oldest_go_with_what_only_they_cite(monkeypatch: pytest.MonkeyPatch)
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
     real = set(DecisionRecord.objects.values_list("pk", flat=True))
-    first = asked(names=["a"])
+    first = evaluated(names=["a"])
     monkeypatch.setattr(operations, "KEPT", 1)
 
-    second = asked(names=["b"])
+    second = evaluated(names=["b"])
 
     assert list(Scenario.objects.all()) == [second]
     cited = set(ScenarioDecision.objects.values_list("record_id", flat=True))
@@ -276,9 +275,9 @@ def test_the_fleet_as_it_is_outlives_a_scenario_that_supposed_the_same(
     decided("web", pick_n_spec(1))
     cordon(["a"], by=None, now=NOW)
     kept = fleet_record_of(current_fleet())
-    assert asked(names=["a"]).cordoned_id == kept.pk
+    assert evaluated(names=["a"]).cordoned_id == kept.pk
     monkeypatch.setattr(operations, "KEPT", 1)
 
-    asked(names=["b"])
+    evaluated(names=["b"])
 
     assert decided("api", pick_n_spec(1)).is_fulfilled

@@ -10,10 +10,9 @@ import pytest
 from django.test import Client
 
 from placements.models import Placement
-from placements.services.demo.load import load_demo
 from placements.services.resources.operations import apply_resources
 from tests.database import load_once
-from tests.rows import NOW, config_map, decided, joined, namespace, person, pick_n_spec
+from tests.rows import NOW, config_map, decided, joined, load_nine, namespace, person, pick_n_spec
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +62,7 @@ def web() -> Placement:
 @pytest.fixture
 def nine() -> None:
     """Load the demo of nine clusters, decided."""
-    load_once("nine", lambda: load_demo(9, by=None, now=NOW))
+    load_nine()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from placements.models import Draft
 
 
 def typed(client: Client, address: str, text: str) -> str:
-    """Type a text into the YAML of the editor; give the page of the draft."""
+    """Type a text into the YAML of the editor; return the page of the draft."""
     client.post(address, {"mode": "yaml", "manifest": text})
     return client.get(f"{draft_address()}?as=yaml").content.decode()
 

@@ -58,6 +58,6 @@ class Outline(HTMLParser):
 
     @property
     def is_ordered(self) -> bool:
-        """Tell whether there is one h1, first, and no level is left out on the way down."""
+        """Return whether there is one h1, first, and no level is left out on the way down."""
         steps = zip(self.headings, self.headings[1:], strict=False)
         return self.headings.count(1) == 1 and self.headings[0] == 1 and all(b - a <= 1 for a, b in steps)

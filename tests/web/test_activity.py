@@ -1,4 +1,4 @@
-"""One event in full, and what is never told of a Secret."""
+"""One event in full, and what is never shown of a Secret."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -37,7 +37,7 @@ def secret(password: str) -> dict[str, Any]:
 
 @pytest.fixture
 def changed() -> Event:
-    """Apply a Secret and another one over it; give the last event."""
+    """Apply a Secret and another one over it; return the last event."""
     apply_resources([namespace("shop"), secret(PASSWORD)], by=None, now=NOW)
     apply_resources([secret(LATER)], by=None, now=NOW)
     return Event.objects.latest("pk")
@@ -122,7 +122,7 @@ def overriding(password: str) -> dict[str, Any]:
 
 @pytest.fixture
 def overridden() -> Event:
-    """Override a Secret, once and again; give the last event."""
+    """Override a Secret, once and again; return the last event."""
     save_override(overriding(PASSWORD), by=None, now=NOW)
     save_override(overriding(LATER), by=None, now=NOW)
     return Event.objects.latest("pk")

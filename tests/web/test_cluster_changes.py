@@ -126,7 +126,7 @@ def test_a_suggestion_that_is_no_label_is_refused_in_the_words_of_the_form(opera
     assert "Not saved" not in answer.content.decode()
 
 
-def test_tells_every_fault_of_both_fields_with_its_line(operator: Client) -> None:
+def test_shows_every_fault_of_both_fields_with_its_line(operator: Client) -> None:
     given = {"labels": "region\n\na=b c\nno key=x\na=d", "taints": "gpu\nold:Never", "revision": "1"}
     page = operator.post(EDIT, {**given, "do": "check"}).content.decode()
     labels, taints = (

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from placements.engine.rollout.state import Phase
-from placements.models import Binding, Placement
+from placements.models import Binding, ObservedObjects, Placement
 from tests.rows import NOW
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
@@ -88,3 +88,33 @@ def test_objects_are_applied_again_after_a_confirmation(
     refused = operator.post("/placements/web/reapply/moon/")
     assert refused.status_code == 409
     assert "nimblefox" in refused.content.decode()
+
+
+def test_live_states_show_uid_since_and_reason(viewer: Client, text_of: Fetch) -> None:
+    store(observed_at=NOW)
+    row = [
+        "",
+        "Namespace",
+        "",
+        "shop",
+        "uid-1",
+        "notYet",
+        "it is being deleted",
+        "2 finalizers",
+        NOW.isoformat(),
+    ]
+    ObservedObjects.objects.create(binding=Binding.objects.get(cluster_name="nimblefox"), rows=[row])
+
+    page = text_of(viewer, PAGE)
+
+    for words in ("uid-1", "Not available", "it is being deleted", "2 finalizers", "Read on the cluster"):
+        assert words in page
+    assert "Read now" not in page
+
+
+def test_a_cluster_without_an_api_server_is_not_read(operator: Client) -> None:
+    store()
+
+    answer = operator.post(f"{PAGE}read/", follow=True)
+
+    assert "Objects not read: nimblefox has nothing of web that could be read." in answer.content.decode()

@@ -4,52 +4,31 @@ import html
 import json
 import logging
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client, override_settings
 
-from clusters import kubernetes_drivers
 from clusters.credentials import decrypt
 from clusters.drivers.registry import KUBERNETES
-from clusters.kubernetes_drivers import DriverCache
 from clusters.models import ClusterCredential, MemberCluster
+from clusters.operations.leave import forget
 from fleetui.apimachinery.yaml import load_documents
-from fleetui.env import new_encryption_key
 from fleetui.models import Event
-from tests.api.test_connections import kubeconfig
+from placements.services.resources.operations import apply_resources
 from tests.clusters.kubernetes.certificates import authority
-from tests.clusters.kubernetes.servers import LocalServer, Member, serve
+from tests.clusters.kubernetes.local_members import TOKEN, kubeconfig
+from tests.clusters.kubernetes.servers import LocalServer, Member
 from tests.clusters.kubernetes.test_connection import account_token
-from tests.rows import joined, person, simulated
+from tests.rows import NOW, decided, deployment, joined, namespace, person, simulated, spec
 from tests.web.reading import Outline
 
 NEW = "/clusters/new/"
 PAGE = "/clusters/member/connection/"
-TOKEN = "marker-token"
 HTMX = {"HX-Request": "true"}
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _local(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
-    with override_settings(CREDENTIAL_KEYS=(new_encryption_key(),), MEMBER_LOOPBACK=True):
-        yield
-    kubernetes_drivers.drivers.clear()
-
-
-@pytest.fixture
-def member() -> Member:
-    return Member()
-
-
-@pytest.fixture
-def server(member: Member) -> Iterator[LocalServer]:
-    with serve(member) as found:
-        yield found
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("local_drivers")]
 
 
 @pytest.fixture
@@ -445,3 +424,72 @@ def test_no_secret_comes_back(
     ]
     for secret in secrets:
         assert [text[:200] for text in texts if secret in text] == []
+
+
+def test_a_cluster_joins_with_labels_and_taints(administrator: Client, server: LocalServer) -> None:
+    typed = {"labels": "region=east", "taints": "gpu"}
+
+    administrator.post(NEW, entered(server, do="save", **typed))
+
+    document = MemberCluster.objects.get().document
+    assert document["metadata"]["labels"] == {"region": "east"}
+    assert document["spec"]["taints"] == [{"key": "gpu", "effect": "NoSchedule"}]
+
+
+def test_a_malformed_label_is_an_error_at_its_field(administrator: Client, server: LocalServer) -> None:
+    answer = administrator.post(NEW, entered(server, do="save", labels="region"), headers=HTMX)
+
+    assert answer.status_code == 422
+    faults = answer.content.decode().partition('id="faults-labels"')[2].partition("</div>")[0]
+    assert "key=value" in faults
+    assert not MemberCluster.objects.exists()
+
+
+def test_the_check_of_a_new_cluster_reports_usual_kinds_and_requires_those_of_placements(
+    administrator: Client, server: LocalServer, member: Member
+) -> None:
+    member.denied = {"create jobs"}
+    passed = words(administrator.post(NEW, entered(server), headers=HTMX).content)
+    assert "Check passed" in passed
+    assert "Not required now: no placement needs it here" in passed
+
+    apply_resources([namespace("shop"), deployment("web", "shop:1")], by=None, now=NOW)
+    region = {"labelSelector": {"matchLabels": {"region": "east"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [region]}}
+    decided("web", spec({"placementType": "PickAll", "affinity": {"clusterAffinity": required}}))
+    member.denied = {"patch deployments"}
+    elsewhere = words(administrator.post(NEW, entered(server), headers=HTMX).content)
+    selected = words(administrator.post(NEW, entered(server, labels="region=east"), headers=HTMX).content)
+
+    assert "Check passed" in elsewhere
+    assert "Check failed" in selected
+
+
+def test_the_address_is_in_rest_for_administrators_only_and_in_no_export(
+    administrator: Client, server: LocalServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    join(administrator, server)
+    MemberCluster.objects.update(properties={"k8s.io/cluster-entrypoint": server.url, "a.b/c": "1"})
+    viewer = Client()
+    viewer.force_login(person("vera", "viewer"))
+
+    seen = [one.get("/api/v1/clusters/member").content.decode() for one in (administrator, viewer)]
+    call_command("export", "clusters")
+
+    assert [server.url in one for one in seen] == [True, False]
+    assert "a.b/c" in seen[1]
+    exported = capsys.readouterr().out
+    assert "a.b/c" in exported
+    assert server.url not in exported
+
+
+def test_a_cluster_that_leaves_records_that_its_credentials_were_removed(
+    administrator: Client, server: LocalServer
+) -> None:
+    row = join(administrator, server)
+
+    forget([row], verb="left", by=None, now=NOW)
+
+    assert not ClusterCredential.objects.exists()
+    removed = Event.objects.get(verb="credentials removed")
+    assert removed.before["fingerprint"] == row.credential.fingerprint

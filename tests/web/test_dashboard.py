@@ -9,6 +9,7 @@ from django.db.models import F
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from clusters.drivers.registry import SIMULATED
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels
 from clusters.operations.leave import leave
@@ -17,12 +18,11 @@ from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, StalenessCheck, StalePick
 from placements.services.dashboard.queries import pulse
-from placements.services.demo.load import load_demo
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.verification import refresh_staleness
 from placements.web import dashboard
-from tests.rows import NOW, decided, joined, person, pick_n_spec, saved, simulated, spec
+from tests.rows import NOW, decided, joined, load_nine, person, pick_n_spec, saved, simulated, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.web.reading import Outline
 
@@ -32,9 +32,9 @@ Fetch = Callable[[Client, str], str]
 
 
 def _needs(page: str) -> list[tuple[str, str]]:
-    told = page.partition('id="attention"')[2].partition("</section>")[0]
-    told = re.sub(r'<span data-age="[^"]*">(.*?)</span>', r"\1", told)
-    rows = re.findall(r"<li>(.*?)</li>", told, re.DOTALL)
+    section = page.partition('id="attention"')[2].partition("</section>")[0]
+    section = re.sub(r'<span data-age="[^"]*">(.*?)</span>', r"\1", section)
+    rows = re.findall(r"<li>(.*?)</li>", section, re.DOTALL)
     texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "|", row)).strip("| ") for row in rows]
     parts = [[part for part in text.split("|") if part.strip()] for text in texts]
     return [(part[0], part[1]) for part in parts]
@@ -50,7 +50,7 @@ def test_an_empty_hub_says_how_to_begin(operator: Client, text_of: Fetch) -> Non
     assert Outline(page).is_ordered
 
 
-def test_an_empty_hub_tells_a_viewer_whom_to_ask(viewer: Client, text_of: Fetch) -> None:
+def test_an_empty_hub_shows_a_viewer_which_role_is_needed(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/")
 
     assert 'name="size"' not in page
@@ -66,6 +66,18 @@ def test_nothing_needs_anybody_while_all_is_well(viewer: Client, text_of: Fetch)
 
 
 @pytest.mark.usefixtures("web")
+def test_placements_in_a_rollout_are_not_called_healthy(viewer: Client, text_of: Fetch) -> None:
+    MemberCluster.objects.update(driver=SIMULATED)
+    before = text_of(viewer, "/")
+    sync_due_rollouts(now=NOW)
+    page = text_of(viewer, "/")
+
+    assert "All placements are healthy" in before
+    assert "Nothing needs attention." in page
+    assert "All placements are healthy" not in page
+
+
+@pytest.mark.usefixtures("web")
 def test_names_what_needs_somebody_with_the_reason(viewer: Client, text_of: Fetch) -> None:
     decided("many", pick_n_spec(7))
     saved("odd", spec())
@@ -74,12 +86,12 @@ def test_names_what_needs_somebody_with_the_reason(viewer: Client, text_of: Fetc
     simulated("silent", fault="silent")
     leave(["bravelion"], by=None, now=NOW)
 
-    told = _needs(text_of(viewer, "/"))
+    needs = _needs(text_of(viewer, "/"))
 
-    assert [name for name, _ in told] == ["many", "odd", "silent", "bravelion"]
-    assert told[0][1].startswith("3 of 7 clusters selected. ")
-    assert "selects it again" in told[1][1]
-    assert "Not ready for" in told[2][1]
+    assert [name for name, _ in needs] == ["many", "odd", "silent", "bravelion"]
+    assert needs[0][1].startswith("3 of 7 clusters selected. ")
+    assert "selects it again" in needs[1][1]
+    assert "Not ready for" in needs[2][1]
 
 
 @pytest.mark.usefixtures("web")
@@ -103,12 +115,12 @@ def test_lists_the_least_fulfilled_first_and_what_was_decided(
 def test_loads_a_demo_and_removes_it(operator: Client, text_of: Fetch, size: str) -> None:
     loaded = operator.post("/demo/load/", {"size": size})
     clusters = MemberCluster.objects.count()
-    asked = text_of(operator, "/demo/remove/")
+    confirmation = text_of(operator, "/demo/remove/")
     operator.post("/demo/remove/")
 
     assert loaded["Location"] == "/"
     assert clusters == int(size)
-    assert f"{size} clusters" in asked
+    assert f"{size} clusters" in confirmation
     assert not MemberCluster.objects.exists()
     assert not Placement.objects.exists()
 
@@ -124,7 +136,7 @@ def test_there_is_no_demo_of_another_size(operator: Client, size: str) -> None:
 
 
 @pytest.mark.usefixtures("web")
-def test_tells_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) -> None:
+def test_shows_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) -> None:
     change_labels(["nimblefox"], put={"region": "north"}, by=person("li", "operator"), now=NOW)
 
     page = text_of(viewer, "/activity/?by=li")
@@ -222,7 +234,7 @@ def test_finds_runs_by_number_and_resources_by_name(viewer: Client) -> None:
 def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
     viewer: Client, text_of: Fetch
 ) -> None:
-    load_demo(9, by=None, now=NOW)
+    load_nine()
     refresh_staleness(now=NOW)
 
     page = text_of(viewer, "/")
@@ -327,7 +339,7 @@ def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) ->
     assert '<span class="count" id="count-rollouts">2<span' in page
 
 
-def test_asks_as_few_queries_whatever_needs_somebody(viewer: Client) -> None:
+def test_runs_as_few_queries_whatever_needs_somebody(viewer: Client) -> None:
     record_heartbeat(now=NOW)
     counts = [_queries_with(viewer, number) for number in (1, 4)]
 
@@ -353,6 +365,6 @@ def _queries_with(viewer: Client, number: int) -> int:
         )
         StalePick.objects.create(staleness_check=fresh, cluster_name=f"stays-{one}")
     viewer.get("/")
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         viewer.get("/")
-    return len(asked)
+    return len(queries)

@@ -46,7 +46,7 @@ def _number(count: int) -> dict[str, object]:
 @pytest.mark.parametrize(
     "query", ["view=clusters", "outcome=picked", "q=fox", "group=region:west&outcome=outranked", "q=none"]
 )
-def test_hands_out_exactly_the_rows_that_are_shown(
+def test_downloads_exactly_the_rows_that_are_shown(
     viewer: Client, text_of: Fetch, decision_id: str, query: str
 ) -> None:
     address = f"/decisions/{decision_id}/"
@@ -61,7 +61,7 @@ def test_hands_out_exactly_the_rows_that_are_shown(
     assert answer["Content-Disposition"] == f'attachment; filename="{decision_id[:10]}.csv"'
 
 
-def test_hands_out_more_rows_than_a_page_shows(viewer: Client) -> None:
+def test_downloads_more_rows_than_a_page_shows(viewer: Client) -> None:
     for number in range(60):
         joined(f"c{number:02}", half=str(number % 2))
     found = decided("web", pick_n_spec(2))
@@ -73,7 +73,7 @@ def test_hands_out_more_rows_than_a_page_shows(viewer: Client) -> None:
 
 
 @pytest.mark.usefixtures("web")
-def test_the_placement_hands_out_what_it_shows(viewer: Client, text_of: Fetch) -> None:
+def test_the_placement_downloads_what_it_shows(viewer: Client, text_of: Fetch) -> None:
     [address] = _links(text_of(viewer, "/placements/web/?outcome=picked"), "CSV")
 
     assert _names(text_of(viewer, address)) == ["nimblefox", "jumpingcat"]

@@ -138,7 +138,7 @@ def test_panels_of_a_fulfilled_decision_load_by_themselves_and_have_links(
 
 
 @pytest.mark.usefixtures("nine")
-def test_why_not_tells_the_course_and_offers_drafts(operator: Client, viewer: Client, text_of: Fetch) -> None:
+def test_why_not_shows_the_course_and_offers_drafts(operator: Client, viewer: Client, text_of: Fetch) -> None:
     words = plain(text_of(operator, address("web", "?cluster=bravelion")))
 
     assert "Candidate in steps 1, 2 and 5, ruled out by a hard limit in steps 3 and 4." in words
@@ -269,7 +269,9 @@ def test_a_pinned_group_is_called_by_name(viewer: Client, text_of: Fetch, pinned
     assert "s1 without the label region" in words
 
 
-def test_a_dead_end_is_told_from_the_impossible(viewer: Client, text_of: Fetch, dead_end: Placement) -> None:
+def test_a_dead_end_is_distinguished_from_the_impossible(
+    viewer: Client, text_of: Fetch, dead_end: Placement
+) -> None:
     words = plain(text_of(viewer, address(dead_end)))
 
     assert "3 of 4 clusters selected" in words

@@ -41,7 +41,7 @@ def large() -> Value:
 
 @pytest.fixture
 def address() -> str:
-    """Store the decision; give its address."""
+    """Store the decision; return its address."""
     forget_cached_records()
     value = large()
     stored = FleetRecord.objects.create(

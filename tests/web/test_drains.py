@@ -79,7 +79,7 @@ def test_begins_at_the_pace_that_was_said(operator: Client) -> None:
     assert timedelta(minutes=29) < row.deadline - datetime.now(UTC) <= timedelta(minutes=30)
 
 
-def test_no_name_is_asked_for_where_nothing_gets_worse(operator: Client, text_of: Fetch) -> None:
+def test_no_name_is_required_where_nothing_gets_worse(operator: Client, text_of: Fetch) -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
     [here] = Binding.objects.values_list("cluster_name", flat=True)
@@ -101,9 +101,9 @@ def test_may_only_cordon(operator: Client) -> None:
 
 
 @pytest.mark.usefixtures("nine")
-@pytest.mark.parametrize("wish", [{}, {"do": "uncordon"}])
-def test_a_wish_that_it_does_not_know_begins_nothing(operator: Client, wish: dict[str, str]) -> None:
-    answer = operator.post(PAGE, {**wish, "how": "drain", "name": "nimblefox"})
+@pytest.mark.parametrize("action", [{}, {"do": "uncordon"}])
+def test_an_unknown_action_starts_nothing(operator: Client, action: dict[str, str]) -> None:
+    answer = operator.post(PAGE, {**action, "how": "drain", "name": "nimblefox"})
 
     assert (answer.status_code, Drain.objects.exists()) == (422, False)
     assert "Unsupported value" in answer.content.decode()
@@ -128,7 +128,7 @@ def test_an_odd_pace_is_refused_with_its_fault(operator: Client, field: str, val
 
 
 @pytest.mark.usefixtures("nine")
-def test_follows_the_drain_and_tells_only_news(operator: Client, text_of: Fetch) -> None:
+def test_follows_the_drain_and_shows_only_news(operator: Client, text_of: Fetch) -> None:
     drain("nimblefox", by=None, now=NOW, pace=Pace(at_once=1))
     advance_drains(now=NOW)
     htmx = {"HX-Request": "true"}
@@ -209,14 +209,14 @@ def test_brings_a_placement_back_by_a_fresh_schedule_after_a_look_at_it(
     before = PolicySnapshot.objects.filter(placement__name="web").count()
     cluster = PAGE.split("/")[2]
 
-    asked = operator.post(PAGE, {"do": "bring-back", "placement": "web"})
+    response = operator.post(PAGE, {"do": "bring-back", "placement": "web"})
     assert PolicySnapshot.objects.filter(placement__name="web").count() == before
-    page = text_of(operator, asked["Location"])
-    done = operator.post(asked["Location"], given_in(page))
+    page = text_of(operator, response["Location"])
+    done = operator.post(response["Location"], given_in(page))
     other = operator.post(PAGE, {"do": "bring-back", "placement": "config"})
     refused = operator.post(other["Location"], {"revision": "1"})
 
-    assert asked["Location"] == f"/placements/web/reschedule/?back={cluster}"
+    assert response["Location"] == f"/placements/web/reschedule/?back={cluster}"
     assert f'<a href="{PAGE}">{cluster}</a>.' in page
     assert (done.status_code, done["Location"]) == (302, PAGE)
     assert PolicySnapshot.objects.filter(placement__name="web").count() == before + 1

@@ -262,20 +262,20 @@ def test_an_edit_page_says_that_there_is_a_draft(operator: Client) -> None:
     assert not Draft.objects.exists()
 
 
-def test_what_may_not_be_changed_is_told_while_typing(operator: Client) -> None:
+def test_what_may_not_be_changed_is_reported_while_typing(operator: Client) -> None:
     page = _post(operator, EDIT, {"spec.policy.placementType": "PickAll"}).content.decode()
 
     assert "cannot change from PickN to PickAll" in page or "not allowed for placementType" in page
 
 
-def test_a_name_that_is_taken_is_told_while_typing_and_in_the_review(operator: Client) -> None:
+def test_a_name_that_is_taken_is_reported_while_typing_and_in_the_review(operator: Client) -> None:
     answer = _post(operator, NEW, {"metadata.name": "web"})
     review = f"/drafts/{Draft.objects.get().pk}/review/"
-    told = "a placement web exists already"
+    message = "a placement web exists already"
 
-    assert told in answer.content.decode()
-    assert told in operator.get(review).content.decode()
-    assert told in operator.post(review).content.decode()
+    assert message in answer.content.decode()
+    assert message in operator.get(review).content.decode()
+    assert message in operator.post(review).content.decode()
     assert [one.name for one in Placement.objects.all()] == ["web"]
 
 
@@ -350,7 +350,7 @@ def _offered(page: str) -> set[str]:
     return set(re.findall(r'value="([^"]*)"', items))
 
 
-def test_a_number_that_is_none_is_told_its_range_once(operator: Client) -> None:
+def test_a_number_that_is_none_reports_its_range_once(operator: Client) -> None:
     answer = _post(operator, EDIT, {NUMBER: "abc"}).content.decode()
 
     assert answer.count("an integer from 0 to 2147483647") == 1

@@ -19,7 +19,7 @@ CONSTRAINT = {"topologyKey": "region", "maxSkew": 1}
 
 @pytest.fixture
 def draft(operator: Client, web: Placement) -> Draft:
-    """Let the operator begin a draft that asks for three clusters."""
+    """Start a draft of the operator that wants three clusters."""
     return _begun(operator, web, placement_document("web", pick_n_spec(3)))
 
 
@@ -123,15 +123,15 @@ def test_shows_what_somebody_saved_and_carries_the_draft_over(operator: Client, 
     assert _confirm(operator, draft, _review(operator, draft)).status_code == 302
 
 
-def test_asks_whose_value_holds_where_both_changed_the_same(operator: Client, draft: Draft) -> None:
+def test_shows_a_conflict_where_both_changed_the_same(operator: Client, draft: Draft) -> None:
     save_placement(placement_document("web", pick_n_spec(1)), by=person("li", "operator"), now=NOW)
 
-    asked = operator.post(f"/drafts/{draft.pk}/rebase/")
+    response = operator.post(f"/drafts/{draft.pk}/rebase/")
     operator.post(f"/drafts/{draft.pk}/rebase/", {"keep": "theirs"})
     draft.refresh_from_db()
 
-    assert asked.status_code == 409
-    assert "Merge conflict" in asked.content.decode()
-    row = re.findall(r"<td>(\d)</td><td>(\d)</td><td>(\d)</td>", asked.content.decode())
+    assert response.status_code == 409
+    assert "Merge conflict" in response.content.decode()
+    row = re.findall(r"<td>(\d)</td><td>(\d)</td><td>(\d)</td>", response.content.decode())
     assert row == [("2", "3", "1")]
     assert load_documents(draft.text)[0].data["spec"]["policy"]["numberOfClusters"] == 1

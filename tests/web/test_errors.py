@@ -78,7 +78,7 @@ def test_what_is_refused_or_missing_offers_no_json(viewer: Client) -> None:
         assert "data-twin" not in viewer.get(address).content.decode()
 
 
-def test_what_is_not_there_is_told_in_plain_words(viewer: Client) -> None:
+def test_what_is_not_there_is_explained_in_plain_words(viewer: Client) -> None:
     answer = viewer.get("/clusters/nobody/")
 
     assert answer.status_code == 404

@@ -14,13 +14,15 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements import urls
-from placements.models import Placement, Scenario
+from placements.models import DryRun, Placement, Scenario
+from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import start_draft
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
 from tests.database import rolled_back
+from tests.live_hubs import live_hub
 from tests.rows import NOW, decided, person
 from tests.services.rollouts.staged import staged_spec, strategy_document
 from tests.web.reading import Outline
@@ -46,6 +48,7 @@ READ = [
     "/topology/?key=nothing",
     "/what-if/{scenario}/",
     "/what-if/{scenario}/?variant=cordon",
+    "/dry-runs/{dry_run}/",
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=picked",
@@ -77,6 +80,8 @@ READ = [
     "/decisions/{id}/?table=funnel",
     "/decisions/{id}/clusters/bravelion/",
     "/decisions/{id}/semantics/",
+    "/hubs/",
+    "/hubs/rome/about/",
 ]
 WRITE = [
     "/demo/remove/",
@@ -115,8 +120,16 @@ ADMINISTER = [
     "/clusters/new/prepare/",
     "/clusters/jumpingcat/connection/edit/",
     "/clusters/jumpingcat/connection/remove/",
+    "/hubs/new/",
+    "/hubs/rome/about/credentials/",
+    "/hubs/rome/about/remove/",
 ]
-ADMINISTER_POST = ["/clusters/jumpingcat/connection/check/", "/clusters/jumpingcat/connection/renew/"]
+ADMINISTER_POST = [
+    "/clusters/jumpingcat/connection/check/",
+    "/clusters/jumpingcat/connection/renew/",
+    "/hubs/rome/about/check/",
+    "/hubs/rome/about/pause/",
+]
 ADD = ["/clusters/new/"]
 """For operators and for cluster administrators."""
 OWN = ["/drafts/{draft}/review/"]
@@ -124,21 +137,27 @@ READ_AND_WRITE = ["/clusters/bravelion/drain/"]
 """Everyone reads them; what is posted there is for operators."""
 ASK = ["/what-if/", "/what-if/?label=region:west&variant=cordon"]
 """Everyone may post there: it changes nothing on the fleet."""
-POST_ONLY = ["/demo/load/"]
+POST_ONLY = [
+    "/demo/load/",
+    "/placements/web/clusters/nimblefox/read/",
+    "/resources/apply/dry-run/",
+]
 APPROVE = ["/rollouts/staged/runs/one/approve/all/"]
-POST_OWN = ["/drafts/{draft}/discard/", "/drafts/{draft}/rebase/"]
+POST_OWN = ["/drafts/{draft}/discard/", "/drafts/{draft}/rebase/", "/drafts/{draft}/dry-run/"]
 BOTH = ["/drafts/{draft}/"]
-PREFERENCES = ["/theme/", "/rows/", "/keys/"]  # kept in the browser of whoever asks, so open to everyone
+PREFERENCES = ["/theme/", "/rows/", "/keys/"]  # kept in the browser, so open to everyone
 
 
 def begin_everything(web: Placement) -> str:
-    """Let it be carried out as well, beside a staged run that waits; give the id of its decision."""
+    """Roll it out as well, beside a staged run that waits; return the id of its decision."""
     stage = {"name": "all", "labelSelector": {}, "beforeStageTasks": [{"type": "Approval"}]}
     save_strategy(strategy_document(stage), by=None, now=NOW)
     decided("shelf", staged_spec())
     start_run("one", placement="shelf", strategy="careful", by=None, now=NOW)
     sync_due_rollouts(now=NOW)
     create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
+    start_dry_run(placement="web", by=None, now=NOW)
+    live_hub("rome")
     return web.decisions.select_related("record").get().record.decision_id
 
 
@@ -150,13 +169,16 @@ def decision_id(web: Placement) -> str:
 
 def address_of(address: str, decision_id: str) -> str:
     """Put what there is into an address."""
-    scenario = Scenario.objects.latest("pk").pk
-    return address.format(id=decision_id, scenario=scenario, event=Event.objects.latest("pk").pk)
+    numbers = {
+        key: model._default_manager.latest("pk").pk
+        for key, model in (("scenario", Scenario), ("event", Event), ("dry_run", DryRun))
+    }
+    return address.format(id=decision_id, **numbers)
 
 
 @pytest.fixture
 def draft(operator: Client, web: Placement) -> int:
-    """Let the operator begin a draft; give its number."""
+    """Start a draft of the operator; return its number."""
     ana = User.objects.get(pk=operator.session["_auth_user_id"])
     return start_draft(dump_yaml(web.document), placement=web, by=ana, now=NOW).pk
 
@@ -210,7 +232,8 @@ def test_only_an_approver_opens_what_approves(
 
 @pytest.fixture
 def administrator(web: Placement) -> Client:  # noqa: ARG001 -- its clusters
-    """Return the browser of a cluster administrator; jumpingcat has a connection."""
+    """Return the browser of a cluster administrator; jumpingcat has a connection, and rome is a live hub."""
+    live_hub("rome")
     spec = ClusterSpec(new_member("jumpingcat"), driver=KUBERNETES, connection={"server": "https://10.0.0.1"})
     upsert_clusters([spec], by=None, now=NOW)
     browser = Client()
@@ -277,7 +300,7 @@ def test_every_page_is_only_for_people_who_are_logged_in(
             assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/login/")
 
 
-def test_every_page_says_what_to_ask_for_without_a_role(
+def test_every_page_says_what_is_needed_without_a_role(
     stranger: Client, decision_id: str, subtests: pytest.Subtests
 ) -> None:
     for address in [*READ, *READ_AND_WRITE, *ASK, *WRITE]:
@@ -341,7 +364,7 @@ def test_a_viewer_opens_every_page_to_read_and_is_offered_no_way_to_write(
 
 
 @pytest.mark.usefixtures("decision_id")
-def test_a_viewer_may_ask(viewer: Client, subtests: pytest.Subtests) -> None:
+def test_a_viewer_may_run_what_if(viewer: Client, subtests: pytest.Subtests) -> None:
     for address in ASK:
         with subtests.test(address):
             assert viewer.get(address).status_code == 200
@@ -392,10 +415,12 @@ def test_no_address_is_missing_in_these_tests() -> None:
         *(*ADMINISTER, *ADMINISTER_POST, *ADD),
         *PREFERENCES,
     )
-    tested = {address.partition("?")[0].format(id="d-0", draft=1, scenario=1, event=1) for address in listed}
+    numbers = dict.fromkeys(("draft", "scenario", "event", "dry_run"), 1)
+    tested = {address.partition("?")[0].format(id="d-0", **numbers) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
-    elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}  # downloads and redirects
+    # Downloads and redirects, and the line that the pages of live hubs poll.
+    elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", "hub-line", None}
     assert matched == {pattern.name for pattern in urls.urlpatterns} - elsewhere
 
 

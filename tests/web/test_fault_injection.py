@@ -36,7 +36,7 @@ def test_every_kind_of_fault_has_words() -> None:
     assert fault_words({"kind": "refuse", "image": "2.1"}) == "rejects what is applied (only image 2.1)"
 
 
-def test_a_fault_is_added_for_a_while_and_told_to_everyone(operator: Client, viewer: Client) -> None:
+def test_a_fault_is_added_for_a_while_and_shown_to_everyone(operator: Client, viewer: Client) -> None:
     answer = operator.post(PAGE, {"kind": "unreachable", "minutes": "5"})
     [fault] = _faults()
     page = viewer.get(CLUSTER).content.decode()
@@ -73,17 +73,17 @@ def test_what_has_ended_by_itself_is_not_shown_and_goes(operator: Client) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"kind": "sleepy", "minutes": ""}, "Required value"),
         ({"kind": "silent", "minutes": "7"}, "Unsupported value"),
     ],
 )
-def test_what_is_not_offered_is_refused(operator: Client, given: dict[str, str], told: str) -> None:
+def test_what_is_not_offered_is_refused(operator: Client, given: dict[str, str], message: str) -> None:
     answer = operator.post(PAGE, given)
 
     assert (answer.status_code, _faults()) == (422, [])
-    assert told in answer.content.decode()
+    assert message in answer.content.decode()
 
 
 def test_a_page_from_before_another_change_changes_nothing(operator: Client) -> None:
@@ -95,7 +95,7 @@ def test_a_page_from_before_another_change_changes_nothing(operator: Client) -> 
     assert (answer.status_code, len(_faults())) == (409, 1)
 
 
-def test_a_real_cluster_is_never_told_to_fail(operator: Client) -> None:
+def test_a_real_cluster_takes_no_injected_faults(operator: Client) -> None:
     MemberCluster.objects.update(driver="")
 
     answer = operator.post(PAGE, {"kind": "silent", "minutes": ""})

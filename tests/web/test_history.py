@@ -58,7 +58,7 @@ def _titles(page: str) -> list[str]:
     return [re.sub(r"<[^>]*>", "", cell).split(" d-")[0].removesuffix(" latest") for cell in cells]
 
 
-def test_lists_what_was_asked_and_decided_newest_first(viewer: Client, text_of: Fetch) -> None:
+def test_lists_edits_and_decisions_newest_first(viewer: Client, text_of: Fetch) -> None:
     assert _titles(text_of(viewer, "/placements/web/history/")) == [
         "decision 3",
         "policy #2",
@@ -72,7 +72,9 @@ def test_lists_what_was_asked_and_decided_newest_first(viewer: Client, text_of: 
 
 
 @pytest.mark.usefixtures("past")
-def test_a_policy_is_told_with_the_number_that_restoring_it_brings(viewer: Client, text_of: Fetch) -> None:
+def test_a_policy_is_reported_with_the_number_that_restoring_it_brings(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/placements/web/history/")
 
     assert "Select 2 clusters" in page
@@ -246,7 +248,7 @@ def test_a_viewer_reads_why_restoring_is_not_offered(viewer: Client, text_of: Fe
     assert "you don't have permission; required role: operator" in page
 
 
-def test_a_policy_that_asks_for_what_holds_today_says_so(operator: Client, text_of: Fetch) -> None:
+def test_a_policy_that_wants_what_holds_today_says_so(operator: Client, text_of: Fetch) -> None:
     _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=1))
 
     listed = text_of(operator, "/placements/web/history/")

@@ -49,6 +49,7 @@ def test_rail_names_the_sections_and_marks_the_present_one(viewer: Client, text_
         "What-if",
         "Resources",
         "Activity",
+        "Hubs",
     ]
     assert [address for address, current, _ in rail if current] == ["/clusters/"]
 

@@ -1,4 +1,4 @@
-"""The colours of tokens.css, measured: contrast, and whether statuses can be told apart by everyone.
+"""The colours of tokens.css, measured: contrast, and whether everyone can distinguish the statuses.
 
 Contrast is that of WCAG 2; distances are Euclidean in OKLab, times 100, after simulating full protanopia,
 deuteranopia and tritanopia with the matrices of Machado, Oliveira and Fernandes (2009).
@@ -122,7 +122,7 @@ def test_the_words_on_a_button_can_be_read(theme: str) -> None:
 
 
 @pytest.mark.parametrize(("theme", "vision"), [*product(THEMES, VISIONS)])
-def test_statuses_can_be_told_apart(theme: str, vision: str) -> None:
+def test_statuses_can_be_distinguished(theme: str, vision: str) -> None:
     pairs = combinations(STATUSES, 2)
 
     near = {

@@ -7,13 +7,12 @@ import pytest
 from django.test import Client
 
 from placements.models import Rollout
-from placements.services.demo.load import load_demo
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.attention import waiting_count
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
 from placements.services.verification import refresh_staleness
-from tests.rows import NOW, decided, joined, namespace, pick_n_spec, spec
+from tests.rows import NOW, decided, joined, load_nine, namespace, pick_n_spec, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
 
@@ -38,8 +37,8 @@ def counts(page: str) -> dict[str, int]:
     return {words: int(count) for words, count in found}
 
 
-def test_tells_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fetch) -> None:
-    load_demo(9, by=None, now=NOW)
+def test_shows_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fetch) -> None:
+    load_nine()
     refresh_staleness(now=NOW)
 
     page = text_of(viewer, "/placements/")
@@ -49,7 +48,7 @@ def test_tells_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fe
     assert list(rows(text_of(viewer, "/placements/?state=stale"))) == ["cache"]
 
 
-def test_tells_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_of: Fetch) -> None:
+def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_of: Fetch) -> None:
     world = World(3)
     world.place("api", spec())
     world.run(until=world.is_settled)
@@ -57,9 +56,9 @@ def test_tells_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
     pause("web", by=None, now=world.now)
     world.work()
 
-    told = rows(text_of(viewer, "/placements/"))
+    shown = rows(text_of(viewer, "/placements/"))
 
-    assert (told["api"][4], told["web"][4]) == ("rollout 1 Completed", "rollout 1 Paused")
+    assert (shown["api"][4], shown["web"][4]) == ("rollout 1 Completed", "rollout 1 Paused")
     assert Rollout.objects.filter(state="running").count() == waiting_count() == 1
     for state in ("rolling", "waiting"):
         assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]

@@ -57,7 +57,7 @@ def test_says_how_many_are_picked_of_how_many(viewer: Client, text_of: Fetch) ->
     assert cells == ["all 3", "3 of 7", "1 of 2 named", "2 of 2"]
 
 
-def test_the_list_asks_as_many_queries_for_many(
+def test_the_list_runs_as_many_queries_for_many(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(20):
@@ -103,7 +103,7 @@ def test_says_why_it_is_not_fulfilled_and_what_would_help(viewer: Client, text_o
     assert "palemoth removed from the fleet" in page
 
 
-def test_hands_out_the_manifest(viewer: Client) -> None:
+def test_downloads_the_manifest(viewer: Client) -> None:
     bare, whole = viewer.get(f"{PAGE}yaml/?status=0"), viewer.get(f"{PAGE}yaml/")
 
     assert bare["Content-Disposition"] == 'attachment; filename="web.yaml"'
@@ -118,7 +118,7 @@ def _polled(page: str) -> list[str]:
     return re.findall(r'<div id="live" [^>]*hx-get="([^"]*)" hx-trigger="tick from:body"', page)
 
 
-def _ask(client: Client, address: str) -> tuple[int, str]:
+def _poll(client: Client, address: str) -> tuple[int, str]:
     answer = client.get(address, headers={"HX-Request": "true"})
     return answer.status_code, answer.content.decode()
 
@@ -142,10 +142,10 @@ def test_a_finished_placement_shows_a_cluster_that_is_lost(viewer: Client, text_
     page = text_of(viewer, "/placements/fresh/")
     assert "Healthy" in page
     [query] = _polled(page)
-    assert _ask(viewer, f"/placements/fresh/{query}")[0] == 204
+    assert _poll(viewer, f"/placements/fresh/{query}")[0] == 204
 
     cut_off(world, "c001")
-    status, fragment = _ask(viewer, f"/placements/fresh/{query}")
+    status, fragment = _poll(viewer, f"/placements/fresh/{query}")
 
     assert status == 200
     assert "Degraded (1 of 2 available, 1 unreachable)" in fragment
@@ -155,10 +155,10 @@ def test_polls_quickly_only_while_the_scheduler_is_behind(viewer: Client, text_o
     saved("fresh", pick_n_spec(1))
     [query] = _polled(text_of(viewer, "/placements/fresh/"))
 
-    unchanged = _ask(viewer, f"/placements/fresh/{query}")
+    unchanged = _poll(viewer, f"/placements/fresh/{query}")
     run_due()
     _nothing_to_carry_out()
-    status, fragment = _ask(viewer, f"/placements/fresh/{query}")
+    status, fragment = _poll(viewer, f"/placements/fresh/{query}")
 
     assert unchanged == (204, "")
     assert status == 200
@@ -171,11 +171,11 @@ def test_a_change_while_polling_brings_a_new_version(viewer: Client, text_of: Fe
     [query] = _polled(text_of(viewer, "/placements/fresh/"))
     saved("fresh", pick_n_spec(2))
 
-    _, fragment = _ask(viewer, f"/placements/fresh/{query}")
+    _, fragment = _poll(viewer, f"/placements/fresh/{query}")
     [other] = _polled(fragment)
 
     assert other != query
-    assert _ask(viewer, f"/placements/fresh/{other}")[0] == 204
+    assert _poll(viewer, f"/placements/fresh/{other}")[0] == 204
 
 
 def test_polling_keeps_the_filter_of_the_page(viewer: Client, text_of: Fetch) -> None:

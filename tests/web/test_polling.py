@@ -1,4 +1,4 @@
-"""Many tabs on one run: what is unchanged is told by one query, what changed is written once for all."""
+"""Many tabs on one run: one query finds that nothing changed, and what changed is rendered once for all."""
 
 import re
 
@@ -10,8 +10,7 @@ from pytest_django import DjangoAssertNumQueries
 from fleetui import polling
 from fleetui.permissions import Role
 from tests.rows import person
-from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World, world_once
+from tests.services.rollouts.world import World, one_at_a_time, world_once
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +31,7 @@ def world() -> World:
 
 
 def _asking(client: Client, address: str = RUN) -> str:
-    """Return the address that the living part of the page asks for."""
+    """Return the address that the live part of the page polls."""
     page = client.get(address).content.decode()
     return address + re.findall(r'id="live" [^>]*hx-get="([^"]*)"', page)[0].replace("&amp;", "&")
 
@@ -57,7 +56,7 @@ def test_the_second_time_that_nothing_is_new_takes_one_query(
 
 
 @pytest.mark.parametrize("address", [RUN, "/placements/web/", "/"])
-def test_what_changes_is_told_at_once(viewer: Client, world: World, address: str) -> None:
+def test_what_changes_is_reported_at_once(viewer: Client, world: World, address: str) -> None:
     question = _asking(viewer, address)
     viewer.get(question, headers=HTMX)
 
@@ -67,7 +66,7 @@ def test_what_changes_is_told_at_once(viewer: Client, world: World, address: str
 
 
 @pytest.mark.usefixtures("world")
-def test_another_session_is_asked_who_it_is(viewer: Client) -> None:
+def test_another_session_is_identified(viewer: Client) -> None:
     address = _asking(viewer)
     viewer.get(address, headers=HTMX)
     stranger, nobody = Client(), Client()

@@ -102,7 +102,7 @@ def test_says_what_the_fleet_changed_meanwhile(operator: Client) -> None:
 
 
 @pytest.mark.usefixtures("web")
-def test_asks_before_it_unschedules_everything(operator: Client) -> None:
+def test_requires_confirmation_before_it_unschedules_everything(operator: Client) -> None:
     cordon(["bravelion", "jumpingcat", "nimblefox"], by=None, now=NOW)
 
     refused = _confirm(operator, _page(operator))
@@ -135,7 +135,7 @@ def test_there_is_nothing_to_choose_anew_where_the_clusters_are_named(operator: 
 
 
 @pytest.mark.usefixtures("web")
-def test_a_viewer_is_told_whom_to_ask(viewer: Client) -> None:
+def test_a_viewer_sees_which_role_is_needed(viewer: Client) -> None:
     refused = viewer.post(ADDRESS, {"revision": "1"})
     page = viewer.get("/placements/web/").content.decode()
 

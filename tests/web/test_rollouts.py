@@ -1,4 +1,4 @@
-"""The pages of rollouts: the list, a run while it lives, hands on it, and what needs somebody."""
+"""The pages of rollouts: the list, a live run, its actions, and attention items."""
 
 import re
 from collections.abc import Callable
@@ -14,8 +14,7 @@ from placements.models import Placement
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from tests.rows import pick_n_spec, placement_document
-from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World, world_once
+from tests.services.rollouts.world import World, updating_world, world_once
 
 pytestmark = pytest.mark.django_db
 
@@ -26,32 +25,23 @@ RUN = "/rollouts/web/2/"
 @pytest.fixture
 def world() -> World:
     """Make three clusters in the middle of an update, one cluster at a time."""
-
-    def make() -> World:
-        made = World(3)
-        made.place("web", one_at_a_time())
-        made.run(until=made.is_settled)
-        made.change()
-        made.work()
-        return made
-
-    return world_once("one at a time", make)
+    return world_once("one at a time", updating_world)
 
 
 def polled(page: str) -> list[str]:
-    """Return the address that the living part asks for, if it does."""
+    """Return the address that the live part polls, if it does."""
     return re.findall(r'<div id="live" [^>]*hx-get="([^"]*)" hx-trigger="tick from:body"', page)
 
 
-def ask(client: Client, address: str) -> tuple[int, str]:
-    """Ask for the living part as htmx does."""
+def poll(client: Client, address: str) -> tuple[int, str]:
+    """Poll the live part as htmx does."""
     answer = client.get(address, headers={"HX-Request": "true"})
     return answer.status_code, answer.content.decode()
 
 
 def fail_on(world: World, name: str) -> None:
     """Let a newer version fail on a cluster."""
-    world.tell(name, {"kind": "refuse", "objectName": "web"})
+    world.inject(name, {"kind": "refuse", "objectName": "web"})
     world.change()
     world.work()
     world.pass_time(2)
@@ -81,7 +71,7 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(viewer: Client, text_of: Fetc
 
 
 @pytest.mark.usefixtures("world")
-def test_a_start_under_way_has_a_clock_and_one_that_ended_tells_its_time(
+def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
     viewer: Client, text_of: Fetch
 ) -> None:
     under_way, ended = text_of(viewer, RUN), text_of(viewer, "/rollouts/web/1/")
@@ -108,11 +98,11 @@ def test_a_retry_is_counted_down_and_a_stalled_rollout_is_polled_less_often(
 def test_a_run_is_followed_until_it_ends(viewer: Client, text_of: Fetch, world: World) -> None:
     [query] = polled(text_of(viewer, RUN))
 
-    unchanged = ask(viewer, f"{RUN}{query}")
+    unchanged = poll(viewer, f"{RUN}{query}")
     world.pass_time(3)
-    moved = ask(viewer, f"{RUN}{query}")
+    moved = poll(viewer, f"{RUN}{query}")
     world.run(until=world.is_settled)
-    ended = ask(viewer, f"{RUN}{query}")
+    ended = poll(viewer, f"{RUN}{query}")
 
     assert unchanged == (204, "")
     assert "1 of 3 clusters updated" in moved[1]
@@ -149,18 +139,18 @@ def test_actions_run_and_lead_to_the_rollout(operator: Client, text_of: Fetch, w
 
 
 def test_rolls_back_to_a_snapshot_that_is_chosen(operator: Client, text_of: Fetch, world: World) -> None:
-    asked = text_of(operator, "/placements/web/roll-back/")
+    page = text_of(operator, "/placements/web/roll-back/")
     done = operator.post("/placements/web/roll-back/", {"number": "0"})
     world.work()
 
-    assert re.findall(r'name="number" id="r(\d)"', asked) == ["0"]
-    assert "The resources of the selected revision are rolled out as a new revision." in asked
-    assert "web is pinned to it: hub changes are not rolled out until you unpin web." in asked
+    assert re.findall(r'name="number" id="r(\d)"', page) == ["0"]
+    assert "The resources of the selected revision are rolled out as a new revision." in page
+    assert "web is pinned to it: hub changes are not rolled out until you unpin web." in page
     assert done["Location"] == "/placements/web/"
     assert Placement.objects.get().pinned_snapshot == 2
-    told = text_of(operator, "/placements/web/")
-    assert "Rolling back web to r0 (as r2). web is pinned to r2;" in told
-    assert "Pinned to r2 (rolled back). Hub changes are not rolled out" in told
+    page = text_of(operator, "/placements/web/")
+    assert "Rolling back web to r0 (as r2). web is pinned to r2;" in page
+    assert "Pinned to r2 (rolled back). Hub changes are not rolled out" in page
     assert "to r2 (rolled back). Hub changes are not rolled out" in text_of(operator, "/rollouts/web/3/")
     assert operator.post("/placements/web/unpin/").status_code == 302
 
@@ -252,7 +242,7 @@ def test_the_overview_shows_blocked_removals(viewer: Client, text_of: Fetch) -> 
 
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("address", ["/rollouts/", RUN, "/placements/web/"])
-def test_asks_few_queries(
+def test_runs_few_queries(
     viewer: Client, address: str, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     record_heartbeat(now=datetime.now(UTC))

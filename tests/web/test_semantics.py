@@ -90,7 +90,7 @@ def test_a_text_at_fault_is_not_compared(operator: Client) -> None:
 
 
 @pytest.mark.usefixtures("web")
-def test_rules_that_cannot_be_asked_are_not_counted_as_agreeing(operator: Client) -> None:
+def test_rules_that_cannot_be_evaluated_are_not_counted_as_agreeing(operator: Client) -> None:
     document = Placement.objects.get(name="web").document
     document["metadata"]["name"] = "named"
     document["spec"]["policy"] = {"placementType": "PickFixed", "clusterNames": ["smartfish"]}

@@ -20,7 +20,7 @@ from tests.database import load_once
 from tests.rows import person, placement_document
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
 from tests.services.rollouts.world import SECOND, world_once
-from tests.web.test_rollouts import ask, polled
+from tests.web.test_rollouts import poll, polled
 
 pytestmark = pytest.mark.django_db
 
@@ -90,7 +90,7 @@ def test_the_stages_stand_there_with_their_clusters_before_a_run_is_started(
     assert not StagedRun.objects.exists()
 
 
-def test_a_run_is_started_or_prepared_by_whoever_asks(operator: Client, world: StagedWorld) -> None:
+def test_a_run_is_started_or_prepared_by_every_operator(operator: Client, world: StagedWorld) -> None:
     began = operator.post(START, {"name": "one", "strategy": "careful", "snapshot": "", "do": "start"})
     world.work()
     prepared = operator.post(START, {"name": "two", "strategy": "careful", "do": "prepare"})
@@ -167,7 +167,7 @@ def test_says_why_a_run_could_not_begin(operator: Client, text_of: Fetch, world:
     assert "Start run" not in page
 
 
-def test_a_run_that_waits_for_a_person_alone_is_asked_less_often(
+def test_a_run_that_waits_for_a_person_alone_polls_less_often(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
     timed = text_of(viewer, RUN)
@@ -192,7 +192,7 @@ def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
     waiting.approve("one", "canary")
-    waiting.tell("c002", {"kind": "refuse", "objectName": "web"})
+    waiting.inject("c002", {"kind": "refuse", "objectName": "web"})
     waiting.go_on(25)
     waiting.run(until=lambda: "c002" in waiting.phases() and waiting.phases()["c002"] == "failed")
 
@@ -217,11 +217,11 @@ def test_operators_and_approvers_are_offered_what_is_theirs(
 def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:
     [query] = polled(text_of(viewer, RUN))
 
-    unchanged = ask(viewer, f"{RUN}{query}")
+    unchanged = poll(viewer, f"{RUN}{query}")
     waiting.approve("one", "canary")
-    moved = ask(viewer, f"{RUN}{query}")
+    moved = poll(viewer, f"{RUN}{query}")
     waiting.run(until=lambda: waiting.status("one") == "succeeded")
-    ended = ask(viewer, f"{RUN}{query}")
+    ended = poll(viewer, f"{RUN}{query}")
 
     assert unchanged == (204, "")
     assert "approved" in moved[1]
@@ -237,7 +237,7 @@ def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, 
     run_cluster_calls(now=world.now, threads=0, clock=lambda: world.now + SECOND)
 
     assert StagedRun.objects.get().progress_version == changes
-    assert ask(viewer, f"{RUN}{query}")[0] == 200
+    assert poll(viewer, f"{RUN}{query}")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -245,13 +245,13 @@ def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, 
     [("stop", "Stop"), ("abandon", "Run")],
 )
 @pytest.mark.usefixtures("waiting")
-def test_actions_ask_for_confirmation(operator: Client, text_of: Fetch, action: str, state: str) -> None:
-    asked = text_of(operator, f"{RUN}{action}/")
+def test_actions_require_confirmation(operator: Client, text_of: Fetch, action: str, state: str) -> None:
+    page = text_of(operator, f"{RUN}{action}/")
     assert StagedRun.objects.get().document["spec"]["state"] == "Run"
 
     done = operator.post(f"{RUN}{action}/")
 
-    assert '<form method="post"' in asked
+    assert '<form method="post"' in page
     assert done["Location"] == RUN
     run = StagedRun.objects.get()
     assert run.document["spec"]["state"] == state
@@ -281,7 +281,7 @@ def test_a_wait_is_skipped_and_a_cluster_retried(operator: Client) -> None:
 def test_a_failed_cluster_is_retried_by_its_button(
     operator: Client, text_of: Fetch, world: StagedWorld
 ) -> None:
-    world.tell("c001", {"kind": "refuse", "objectName": "web"})
+    world.inject("c001", {"kind": "refuse", "objectName": "web"})
     world.begin("one")
     world.go_on(2)
 
@@ -339,9 +339,7 @@ def test_who_started_may_not_approve_where_the_placement_demands_another(
 
 
 @pytest.mark.usefixtures("waiting")
-def test_the_overview_tells_of_approvals_with_a_link(
-    viewer: Client, approver: Client, text_of: Fetch
-) -> None:
+def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/")
 
     assert 'href="/rollouts/?waiting=approval">1 pending approval</a>' in page
@@ -410,7 +408,7 @@ def test_the_page_of_the_placement_says_how_its_run_stands(
 def test_what_failed_outside_a_run_says_that_nobody_tries_again(
     operator: Client, text_of: Fetch, world: StagedWorld
 ) -> None:
-    world.tell("c001", {"kind": "refuse", "objectName": "web"})
+    world.inject("c001", {"kind": "refuse", "objectName": "web"})
     world.begin("one")
     world.go_on(2)
     during = text_of(operator, "/")
@@ -426,11 +424,11 @@ def test_what_failed_outside_a_run_says_that_nobody_tries_again(
 
 
 def test_another_run_with_the_same_snapshot_tries_what_failed_again(world: StagedWorld) -> None:
-    world.tell("c001", {"kind": "refuse", "objectName": "web"})
+    world.inject("c001", {"kind": "refuse", "objectName": "web"})
     world.begin("one")
     world.go_on(2)
     abandon("one", by=None, now=world.now)
-    world.tell("c001")
+    world.inject("c001")
     world.go_on(60)
     before = world.phases()["c001"]
 
@@ -440,7 +438,7 @@ def test_another_run_with_the_same_snapshot_tries_what_failed_again(world: Stage
     assert (before, world.phases()["c001"]) == ("failed", "available")
 
 
-def test_a_failed_run_is_told_until_there_is_a_newer_one(
+def test_a_failed_run_is_reported_until_there_is_a_newer_one(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
     save_placement(
@@ -453,16 +451,16 @@ def test_a_failed_run_is_told_until_there_is_a_newer_one(
     )
     waiting.work()
     waiting.go_on(1)
-    told = text_of(viewer, "/")
+    page = text_of(viewer, "/")
     waiting.begin("two")
 
     assert waiting.why("one") == ["new-policy"]
-    assert "Staged run one failed." in told
+    assert "Staged run one failed." in page
     assert "The policy was changed after the run started." in text_of(viewer, RUN)
     assert "Staged run one failed." not in text_of(viewer, "/")
 
 
-def test_a_paused_placement_is_told_on_the_page_of_its_run(
+def test_a_paused_placement_is_reported_on_the_page_of_its_run(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
     operations.pause("web", by=None, now=waiting.now)
@@ -553,7 +551,7 @@ def test_a_strategy_is_deleted_and_its_run_goes_on(operator: Client, text_of: Fe
 
 @pytest.mark.usefixtures("waiting")
 @pytest.mark.parametrize("address", [RUN, f"{START}?strategy=careful", "/rollouts/?waiting=approval"])
-def test_asks_few_queries(
+def test_runs_few_queries(
     operator: Client, address: str, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     with django_assert_max_num_queries(26 if address.startswith(START) else 16):

@@ -69,10 +69,10 @@ def test_each_group_leads_to_its_clusters_and_to_what_if(viewer: Client, text_of
         for link in links
     ]
     [question] = re.findall(r'href="(/what-if/\?label=%21region[^"]*)"', page)
-    asked = text_of(viewer, question.replace("&amp;", "&"))
+    page = text_of(viewer, question.replace("&amp;", "&"))
 
     assert listed == [["b"], ["a"], ["c"], ["d"]]
-    assert 'value="!region env=prod"' in asked
+    assert 'value="!region env=prod"' in page
     assert viewer.post("/what-if/", {"label": "!region env=prod"}).status_code == 302
 
 

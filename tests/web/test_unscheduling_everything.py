@@ -1,4 +1,4 @@
-"""The pages ask before a change unschedules everything, and keep what was typed."""
+"""Pages require confirmation before a change unschedules everything, and keep what was typed."""
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -22,34 +22,34 @@ def _placed() -> None:
     decided("web", spec({"placementType": "PickAll"}))
 
 
-def test_the_editor_asks_and_saves_once_it_is_ticked(operator: Client) -> None:
+def test_the_editor_requires_confirmation_and_saves_once_it_is_ticked(operator: Client) -> None:
     typed(operator, "/placements/web/edit/", TEXT)
 
-    asked = confirmed(operator, reviewed(operator))
+    response = confirmed(operator, reviewed(operator))
 
-    assert asked.status_code == 409
-    assert "web would leave all 2 clusters: a and b" in asked.content.decode()
-    assert 'name="confirm"' in asked.content.decode()
-    assert "region: moon" in asked.content.decode()
+    assert response.status_code == 409
+    assert "web would leave all 2 clusters: a and b" in response.content.decode()
+    assert 'name="confirm"' in response.content.decode()
+    assert "region: moon" in response.content.decode()
     assert Placement.objects.get().revision == 1
-    saved = confirmed(operator, asked.content.decode(), **CONFIRMED)
+    saved = confirmed(operator, response.content.decode(), **CONFIRMED)
     assert (saved.status_code, saved["Location"]) == (302, "/placements/web/")
     assert Placement.objects.get().revision == 2
 
 
-def test_an_editor_that_has_nothing_to_ask_shows_no_box(operator: Client) -> None:
+def test_an_editor_that_needs_no_confirmation_shows_no_box(operator: Client) -> None:
     typed(operator, "/placements/web/edit/", TEXT.replace("moon", "east"))
 
     assert 'name="confirm"' not in reviewed(operator)
 
 
-def test_applying_asks_and_keeps_the_text_of_a_file(operator: Client) -> None:
+def test_applying_requires_confirmation_and_keeps_the_text_of_a_file(operator: Client) -> None:
     upload = SimpleUploadedFile("web.yaml", TEXT.encode())
 
-    asked = operator.post("/resources/apply/", {"file": upload})
+    response = operator.post("/resources/apply/", {"file": upload})
 
-    assert asked.status_code == 409
-    assert "region: moon" in asked.content.decode()
+    assert response.status_code == 409
+    assert "region: moon" in response.content.decode()
     assert Placement.objects.get().revision == 1
     done = operator.post("/resources/apply/", {"manifest": TEXT, **CONFIRMED})
     assert done.status_code == 200

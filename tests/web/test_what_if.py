@@ -1,4 +1,4 @@
-"""What-if on pages: asked by anybody, answered for every placement, its decisions marked as hypothetical."""
+"""What-if on pages: open to every role, for every placement, its decisions marked as hypothetical."""
 
 import re
 from collections.abc import Callable
@@ -25,12 +25,12 @@ def _row(page: str, placement: str) -> str:
 
 
 @pytest.mark.usefixtures("nine")
-def test_a_viewer_asks_by_label_and_reads_both_answers(viewer: Client, text_of: Fetch) -> None:
-    asked = viewer.post("/what-if/", {"label": "region=east", "clusters": "", "variant": "cordon"})
-    cordoned = text_of(viewer, asked["Location"])
-    left = text_of(viewer, asked["Location"].replace("cordon", "leave"))
+def test_a_viewer_selects_by_label_and_reads_both_results(viewer: Client, text_of: Fetch) -> None:
+    response = viewer.post("/what-if/", {"label": "region=east", "clusters": "", "variant": "cordon"})
+    cordoned = text_of(viewer, response["Location"])
+    left = text_of(viewer, response["Location"].replace("cordon", "leave"))
 
-    assert asked["Location"] == f"/what-if/{Scenario.objects.get().pk}/?variant=cordon"
+    assert response["Location"] == f"/what-if/{Scenario.objects.get().pk}/?variant=cordon"
     assert "2 unschedulable, 1 scaled down, 1 rescheduled, 1 not evictable." in cordoned
     assert "3 unschedulable, 1 scaled down, 1 rescheduled." in left
     assert "Unschedulable 2 of 4, was 3" in _row(cordoned, "ledger").replace(" , ", ", ")
@@ -101,7 +101,7 @@ def test_a_link_from_another_page_fills_the_form(viewer: Client, text_of: Fetch)
     assert not Scenario.objects.exists()
 
 
-def test_while_it_is_answered_the_page_asks_again_and_is_told_only_news(
+def test_while_it_is_answered_the_page_polls_again_and_gets_only_news(
     viewer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_joined("a", "b")
@@ -123,7 +123,7 @@ def test_while_it_is_answered_the_page_asks_again_and_is_told_only_news(
     assert 'hx-trigger="tick' not in news.content.decode()
 
 
-def test_lists_what_was_asked_with_a_bounded_number_of_queries(
+def test_lists_scenarios_with_a_bounded_number_of_queries(
     viewer: Client, text_of: Fetch, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     all_joined("a", "b")

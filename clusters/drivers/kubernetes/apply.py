@@ -33,6 +33,7 @@ from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
     LAST_WAVE,
     Target,
+    defined_group,
     prepare_targets,
 )
 from clusters.drivers.readiness import AVAILABLE, custom_resource_definition
@@ -198,7 +199,7 @@ def apply_targets(
         definitions = [one for one in targets if (one.ref.group, one.ref.kind) == CUSTOM_RESOURCE_DEFINITION]
         waiting = await_definitions(call, definitions, {**finished, **found})
         ready = [one for one in custom if one.ref.group not in waiting]
-        refused = {_group_of(one) for one in definitions if one.ref in found and found[one.ref].refusal}
+        refused = {defined_group(one) for one in definitions if one.ref in found and found[one.ref].refusal}
         for target, result in run(ready):
             is_late = result.refusal and result.refusal.code == NOT_SERVED and target.ref.group not in refused
             if is_late:  # established a moment ago, and not in discovery yet
@@ -208,10 +209,6 @@ def apply_targets(
     return {one.ref: every[one.ref] for one in targets if one.ref in every}
 
 
-def _group_of(definition: Target) -> str:
-    return str((definition.manifest.get("spec") or {}).get("group"))
-
-
 def await_definitions(
     call: ApplyCall, definitions: Sequence[Target], results: Mapping[ObjectRef, ObjectResult]
 ) -> set[str]:
@@ -219,7 +216,7 @@ def await_definitions(
     waiting = set()
     until = min(call.stop, call.access.monotonic() + ESTABLISH_SECONDS)
     for target in definitions:
-        group = _group_of(target)
+        group = defined_group(target)
         result = results.get(target.ref)
         if result is None or result.is_deferred:
             waiting.add(group)

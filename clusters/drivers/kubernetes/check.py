@@ -30,8 +30,6 @@ CHECK_SECONDS = 10.0
 NAMESPACE = "fleetui-system"
 INVENTORY_VERBS = ("get", "list", "create", "patch", "delete")
 KIND_VERBS = ("get", "create", "patch", "delete")
-OPTIONAL = frozenset({"list pods"})
-"""Permissions without which a cluster works."""
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _THREADS = 4
 
@@ -44,6 +42,7 @@ class Access:
     group: str
     resource: str
     namespace: str = ""
+    is_optional: bool = False
 
     @property
     def name(self) -> str:
@@ -56,7 +55,8 @@ class Access:
 class CheckStep:
     """One step of a check; `ok` is None where it was not run, since a step before it failed.
 
-    `access` is the permission that the step is about, if it is about one.
+    `access` is the permission that the step is about, if it is about one. `is_optional`: the cluster works
+    without it.
     """
 
     step: str
@@ -65,8 +65,12 @@ class CheckStep:
     hint: str = ""
     access: Access | None = field(default=None, compare=False)
 
+    @property
+    def is_optional(self) -> bool:
+        return self.access is not None and self.access.is_optional
 
-class _StepFailed(Exception):
+
+class StepFailed(Exception):
     """A step failed; those after it are not run."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -77,11 +81,15 @@ class _StepFailed(Exception):
 
 def is_passed(steps: Sequence[CheckStep]) -> bool:
     """Return whether all steps succeeded, apart from permissions that are not required."""
-    return all(one.ok or one.step in OPTIONAL for one in steps)
+    return all(one.ok or one.is_optional for one in steps)
 
 
 class ConnectionCheck:
-    """One check of a connection; every step raises _StepFailed with its reason."""
+    """One check of a connection; every step raises StepFailed with its reason.
+
+    `kinds`: (apiVersion, kind) of what is placed on the cluster, or is going to be. `usual`: by group, the
+    resources that placements usually need; what is missing of them is reported, and fails no check.
+    """
 
     def __init__(
         self,
@@ -91,10 +99,11 @@ class ConnectionCheck:
         *,
         rules: AddressRules,
         kinds: Sequence[tuple[str, str]] = (),
+        usual: Mapping[str, Sequence[str]] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection, self._secret, self._client = connection, secret, client
-        self._rules, self._kinds, self._monotonic = rules, kinds, monotonic
+        self._rules, self._kinds, self._usual, self._monotonic = rules, kinds, usual or {}, monotonic
         self._address = split_server(connection.server)
         self._addresses: list[str] = []
         self._is_rejected = False
@@ -116,7 +125,7 @@ class ConnectionCheck:
                 continue
             try:
                 steps.append(CheckStep(name, True, run()))
-            except _StepFailed as error:
+            except StepFailed as error:
                 steps.append(CheckStep(name, False, error.message, error.hint))
         if any(not one.ok for one in steps):
             return (*steps, CheckStep("permissions", None, "not run"))
@@ -134,10 +143,10 @@ class ConnectionCheck:
             else:
                 self._addresses = checked_addresses(host, port, self._rules, seconds=CONNECT_SECONDS)
         except AddressNotAllowed as error:
-            raise _StepFailed(str(error), error.setting) from error
+            raise StepFailed(str(error), error.setting) from error
         except NameNotResolved as error:
             hint = "The console resolves the name with its own name servers"
-            raise _StepFailed(str(error), hint) from error
+            raise StepFailed(str(error), hint) from error
         return f"{host} is {', '.join(self._addresses)}"
 
     def check_tcp(self) -> str:
@@ -154,7 +163,7 @@ class ConnectionCheck:
             except OSError as error:
                 message = f"{address}, port {port}: {error.strerror or 'cannot be reached'}"
         hint = "Check port, routes and firewalls between the console and the cluster"
-        raise _StepFailed(message, hint)
+        raise StepFailed(message, hint)
 
     def check_tls(self) -> str:
         try:
@@ -170,7 +179,7 @@ class ConnectionCheck:
                     certificate = link.sock.getpeercert() if isinstance(link.sock, ssl.SSLSocket) else None
         except DriverUnavailable as error:
             hint = "Give the CA certificate of this cluster" if error.code == "tls" else ""
-            raise _StepFailed(str(error), hint) from error
+            raise StepFailed(str(error), hint) from error
         if not certificate:
             return "the certificate of the server was not verified"
         subject, issuer = (common_name(certificate.get(key)) for key in ("subject", "issuer"))
@@ -183,28 +192,28 @@ class ConnectionCheck:
             if error.code == "credentials":  # reported by the step that is about them
                 self._is_rejected = True
                 return "an API server, which names its version to accepted credentials only"
-            raise _StepFailed(str(error)) from error
+            raise StepFailed(str(error)) from error
         if answer.status != 200:
-            raise _StepFailed(f"the API server answers {answer.status} to /version")
+            raise StepFailed(f"the API server answers {answer.status} to /version")
         version = answer.body.get("gitVersion")
         return f"Kubernetes {version[:50] if isinstance(version, str) and version.isprintable() else '?'}"
 
     def check_authentication(self) -> str:
         hint = 'Create a new token, see "Prepare a cluster"'
         if self._is_rejected:
-            raise _StepFailed("credentials rejected (401)", hint)
+            raise StepFailed("credentials rejected (401)", hint)
         try:
             # Every authenticated user may review its own access; an anonymous one may not.
             is_allowed = self._review(Access("get", "", "configmaps", NAMESPACE))
         except DriverUnavailable as error:
-            raise _StepFailed(str(error), hint if error.code == "credentials" else "") from error
+            raise StepFailed(str(error), hint if error.code == "credentials" else "") from error
         if is_allowed is None:
-            raise _StepFailed("the credentials may not review their own access", hint)
+            raise StepFailed("the credentials may not review their own access", hint)
         return "credentials accepted"
 
     def check_permissions(self) -> Iterator[CheckStep]:
         needed = [Access(verb, "", "configmaps", NAMESPACE) for verb in INVENTORY_VERBS]
-        needed += [Access("list", "", "nodes"), Access("list", "", "pods")]
+        needed += [Access("list", "", "nodes"), Access("list", "", "pods", is_optional=True)]
         discovery = Discovery(self._client, self._monotonic)
         missing = []
         for api_version, kind in self._kinds:
@@ -215,6 +224,14 @@ class ConnectionCheck:
                 continue
             group = api_version.rpartition("/")[0]
             needed += [Access(verb, group, found.plural) for verb in KIND_VERBS]
+        names = {one.name for one in needed}
+        usual = (
+            Access(verb, group, resource, is_optional=True)
+            for group, resources in self._usual.items()
+            for resource in resources
+            for verb in KIND_VERBS
+        )
+        needed += [one for one in usual if one.name not in names]
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="check") as pool:
             yield from pool.map(self.check_permission, dict.fromkeys(needed))
         yield from missing
@@ -227,7 +244,9 @@ class ConnectionCheck:
         if is_allowed:
             return CheckStep(access.name, True, "allowed", access=access)
         hint = 'Apply the manifest of "Prepare a cluster" with this kind'
-        if access.name in OPTIONAL:
+        if access.is_optional:
+            hint = "Not required now: no placement needs it here, and one that does will be refused"
+        if access.is_optional and access.resource == "pods":
             hint = "Not required: without it the available capacity of the cluster is unknown"
         return CheckStep(access.name, False, "not allowed", hint, access)
 

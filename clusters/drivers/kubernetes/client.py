@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import socket
 import ssl
 import threading
 import time
@@ -18,16 +19,20 @@ from urllib3.exceptions import HTTPError, ProxyError, ReadTimeoutError
 from urllib3.response import BaseHTTPResponse
 
 from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes import sockets
 from clusters.drivers.kubernetes.addresses import AddressNotAllowed, AddressRules, NameNotResolved
 from clusters.drivers.kubernetes.configuration import Connection, split_server
 from clusters.drivers.kubernetes.sockets import BoundedConnection
 from clusters.drivers.kubernetes.tls import tls_context
 
 LARGEST_BODY = 64 * 1024 * 1024
+MOST_RATIO, SMALL_BODY = 100, 1024 * 1024
+"""A larger body that was compressed more than so many times is no answer of an API server."""
 MOST_REQUESTS = 4
 """At a time, per cluster and process."""
 IDLE_SECONDS = 20.0
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+JSON = "application/json"
 APPLY_PATCH = "application/apply-patch+yaml"
 READYZ = "/readyz"
 USER_AGENT = "fleetui (cluster-driver)"
@@ -70,7 +75,6 @@ class Client:
         self._monotonic = monotonic
         self._address = split_server(connection.server)
         self._headers = {
-            "Accept": "application/json",
             "Accept-Encoding": "gzip",
             "User-Agent": user_agent,
         }
@@ -94,21 +98,58 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
     ) -> Response:
         """Return every answer that is a Status or another JSON object; `deadline` is a monotonic time.
 
         Raise DriverUnavailable with a code of section 8 for everything else.
         """
-        url = f"{self._address.path}{path}" + (f"?{urlencode(query)}" if query else "")
         content = None if body is None else encode_body(body, content_type)
+        sent = {**self._headers, "Accept": accept}
+        if content is not None:
+            sent["Content-Type"] = content_type
         with self._slot(deadline):
-            left = self._paused_until - self._monotonic()
-            if left > 0:
-                message = f"the API server asked for a pause; no request for {left:.0f} s"
-                raise DriverUnavailable(message, code=self._pause_code, retry_after=left)
+            self._check_pause()
             with errors_mapped(self.connection):
-                status, headers, raw = self._exchange(method, url, content, content_type, deadline)
+                url = self._url(path, query)
+                status, headers, raw = self._exchange(method, url, content, sent, deadline)
         return self._interpret(path, status, headers, raw)
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str], silence: float, accept: str = JSON
+    ) -> "ByteStream | Response":
+        """Open a watch; return it, or the answer that is not one, such as a Status of 410.
+
+        It has no end and no size limit, and it counts among no requests at a time. Every wait for its bytes
+        ends `silence` seconds after the last `renew`. Raise DriverUnavailable.
+        """
+        self._check_pause()
+        with errors_mapped(self.connection), ExitStack() as stack:
+            link = self._open(self._monotonic() + silence)
+            stack.callback(link.close)
+            sent = {**self._headers, "Accept": accept, "Accept-Encoding": "identity"}
+            if link.authorization:
+                sent["Authorization"] = link.authorization
+            link.deadline = self._monotonic() + silence
+            link.request("GET", self._url(path, query), None, sent, preload_content=False)
+            # The response closes the socket with itself; what another thread shuts down has to be kept.
+            kept = link.sock
+            answer = link.getresponse()
+            if answer.status == http.client.OK and kept is not None:
+                stack.pop_all()
+                return ByteStream(link, kept, answer, silence=silence)
+            with closing(answer):
+                raw = read_body(answer)
+        return self._interpret(path, answer.status, answer.headers, raw)
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
+        return f"{self._address.path}{path}" + (f"?{urlencode(query)}" if query else "")
+
+    def _check_pause(self) -> None:
+        left = self._paused_until - self._monotonic()
+        if left > 0:
+            message = f"the API server asked for a pause; no request for {left:.0f} s"
+            raise DriverUnavailable(message, code=self._pause_code, retry_after=left)
 
     def close(self) -> None:
         """Close the sockets, and from now on each one after its request."""
@@ -122,7 +163,16 @@ class Client:
             expired = [one for one in self._idle if one.idle_since <= oldest]
             self._idle = [one for one in self._idle if one.idle_since > oldest]
         for one in expired:
+            sockets.idle_sockets.discard(one)
             one.close()
+
+    def close_if_idle(self, link: BoundedConnection) -> None:
+        """Close a connection, unless it has been taken for a request meanwhile."""
+        with self._lock:
+            if link not in self._idle:
+                return
+            self._idle.remove(link)
+        link.close()
 
     @property
     def idle_sockets(self) -> int:
@@ -139,11 +189,8 @@ class Client:
             self._slots.release()
 
     def _exchange(
-        self, method: str, url: str, content: bytes | None, content_type: str, deadline: float
+        self, method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float
     ) -> tuple[int, Mapping[str, str], bytes]:
-        headers = dict(self._headers)
-        if content is not None:
-            headers["Content-Type"] = content_type
         link = self._idle_connection() or self._open(deadline)
         with ExitStack() as stack:
             stack.callback(link.close)
@@ -156,6 +203,7 @@ class Client:
                 raw = read_body(answer)
             if answer.status != http.client.UNAUTHORIZED and self._keeps_sockets and link.sock is not None:
                 link.idle_since = self._monotonic()
+                sockets.idle_sockets.add(link, self.close_if_idle)
                 with self._lock:
                     self._idle.append(link)
                 stack.pop_all()
@@ -167,6 +215,8 @@ class Client:
         while self._idle:
             with self._lock:
                 link = self._idle.pop() if self._idle else None
+            if link:
+                sockets.idle_sockets.discard(link)
             if link and link.is_connected:
                 if self.connection.in_cluster:  # its token changes while the socket is open
                     link.authorization = _authorization(self.secret())
@@ -231,6 +281,36 @@ class Client:
         return DriverUnavailable(f"{status}, {words}", code=code, retry_after=pause)
 
 
+class ByteStream:
+    """An open watch. One thread reads it; another one may end it by `shut_down`."""
+
+    def __init__(
+        self, link: BoundedConnection, kept: socket.socket, answer: BaseHTTPResponse, *, silence: float
+    ) -> None:
+        self._link, self._kept, self._answer, self._silence = link, kept, answer, silence
+        self.date = answer.headers.get("Date", "")
+        self.renew()
+
+    def renew(self) -> None:
+        """Start the silence limit again, since something complete has arrived."""
+        self._link.deadline = self._link.monotonic() + self._silence
+
+    def read(self) -> bytes:
+        """Return the next bytes, at most 64 KiB; none at the end. Raise DriverUnavailable."""
+        with errors_mapped(self._link.connection):
+            return self._answer.read1(_PIECE)
+
+    def shut_down(self) -> None:
+        """End the stream from any thread: the one that reads gets the end or an error immediately."""
+        with suppress(OSError):
+            # Past TLS, whose state belongs to the thread that reads.
+            socket.socket.shutdown(self._kept, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._answer.close()
+        self._link.close()
+
+
 @contextmanager
 def errors_mapped(connection: Connection) -> Iterator[None]:
     """Raise DriverUnavailable for what connecting, sending and reading raise; nothing remote is quoted."""
@@ -255,8 +335,7 @@ def errors_mapped(connection: Connection) -> Iterator[None]:
     except (TimeoutError, ReadTimeoutError) as error:
         raise DriverUnavailable("no answer in time", code="timeout") from error
     except _TooLarge as error:
-        message = f"the answer has more than {LARGEST_BODY // 1024 // 1024} MiB"
-        raise DriverUnavailable(message, code="too-large") from error
+        raise DriverUnavailable(f"the answer {error}", code="too-large") from error
     except (HTTPError, http.client.HTTPException, OSError, ValueError) as error:
         raise DriverUnavailable(_broken_message(error), code="broken") from error
 
@@ -270,7 +349,7 @@ def _broken_message(error: Exception) -> str:
 
 
 class _TooLarge(Exception):
-    """The body has more bytes than allowed."""
+    """The body has more bytes than allowed, or more than its compressed form can have in good faith."""
 
 
 def read_body(answer: BaseHTTPResponse) -> bytes:
@@ -281,7 +360,9 @@ def read_body(answer: BaseHTTPResponse) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > LARGEST_BODY:
-            raise _TooLarge
+            raise _TooLarge(f"has more than {LARGEST_BODY // 1024 // 1024} MiB")
+        if size > max(SMALL_BODY, MOST_RATIO * answer.tell()):
+            raise _TooLarge(f"is compressed more than {MOST_RATIO} times")
     return b"".join(pieces)
 
 

@@ -36,7 +36,7 @@ MOST_DIFFERENCES = 100
 LONGEST_VALUE = 1_024
 REDACTED = "(redacted for security reasons)"
 RESERVE_SECONDS = 0.25
-_WHOLE_OBJECT = FieldDiff("/", "", "(the whole object)")
+WHOLE_OBJECT = FieldDiff("/", "", "(the whole object)")
 _SERVER_METADATA = frozenset(
     (
         "name",
@@ -235,7 +235,7 @@ def diff_target(
     try:
         live = read_object(access, target.api_version, target.ref, deadline=stop)
         if live is None:
-            return object_diff(target, None, Comparison((_WHOLE_OBJECT,)))
+            return object_diff(target, None, Comparison((WHOLE_OBJECT,)))
         comparison = compare_live(access, target, live, is_full=is_full, deadline=stop)
     except RefusedError as error:
         return Refusal(target.ref, "FailedToReportDiff", error.message)

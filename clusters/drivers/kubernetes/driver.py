@@ -19,6 +19,7 @@ from clusters.drivers.kubernetes.access import MemberAccess
 from clusters.drivers.kubernetes.apply import apply_version
 from clusters.drivers.kubernetes.diff import diff_version
 from clusters.drivers.kubernetes.discovery import ApiClient, Discovery
+from clusters.drivers.kubernetes.dry_run import dry_run_version
 from clusters.drivers.kubernetes.inventory import list_inventories
 from clusters.drivers.kubernetes.observation import Cleared, observe_placements, read_health
 from clusters.drivers.kubernetes.parallel import pool, result_of
@@ -76,7 +77,8 @@ class KubernetesDriver:
                 usage=facts.usage if facts else None,
                 health_message=problem or (facts.notice if facts else ""),
             )
-        health = pool().submit(read_health, self._access, deadline=deadline)
+        # An inventory alone opens no second socket for it.
+        health = pool().submit(read_health, self._access, deadline=deadline) if placements else None
         seen = observe_placements(
             self._access,
             placements,
@@ -85,7 +87,10 @@ class KubernetesDriver:
             version_of=version_of,
         )
         held = list_inventories(self._access, deadline=deadline) if inventory else None
-        problem = result_of(health, deadline - self._access.monotonic())
+        if health:
+            problem = result_of(health, deadline - self._access.monotonic())
+        else:
+            problem = read_health(self._access, deadline=deadline)
         return Observation(
             is_healthy=not problem,
             placements=seen,
@@ -105,9 +110,11 @@ class KubernetesDriver:
         self._cleared.pop(placement, None)
         return release_placement(self._access, placement, fence=fence, deadline=deadline)
 
-    def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+    def diff(self, version: Version, *, as_apply: bool = False, timeout: float = USUAL_TIMEOUT) -> DiffResult:
         """Compare every object by a dry run; what does not fit into the time is left to the next call."""
         deadline = self._access.monotonic() + timeout
+        if as_apply and version.options.type != "ReportDiff":
+            return dry_run_version(self._access, version, deadline=deadline)
         with self._continued("diff", version) as results:
             return diff_version(self._access, version, deadline=deadline, progress=results)
 

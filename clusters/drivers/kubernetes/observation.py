@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from clusters.drivers.base import (
     DriverRejected,
     FieldDiff,
+    LiveObject,
     ObjectDiff,
-    ObjectHint,
     ObjectRef,
     ObjectSeen,
     PlacementSeen,
@@ -184,23 +184,25 @@ def placement_seen(
     order = {ref: place for place, ref in enumerate(inventory.entries)}
     sightings = sorted(sightings, key=lambda one: order[one.entry.ref])
     scaled = {scaled_by(one.live) for one in sightings if one.live} - {None}
-    unready, hints, drifted = [], [], []
+    unready, objects, drifted = [], [], []
     for one in sightings:
         ref = one.entry.ref
         drift = drifts.get((inventory.placement, ref))
+        hint = hint_of(one.live) if one.live else ""
         if drift:
             drifted.append(drift)
             if ref in scaled and any(field.path == "/spec/replicas" for field in drift.fields):
-                hints.append(ObjectHint(ref, AUTOSCALED))
+                hint = AUTOSCALED
         if one.problem:
             unready.append(ObjectSeen(ref, Readiness.NOT_YET, one.problem))
         if one.live is None:
+            objects.append(LiveObject(ref, reason=one.problem))
             continue
         result = readiness_of(one.live)
         if result != AVAILABLE:
             unready.append(ObjectSeen(ref, result.readiness, result.reason))
-        if hint := hint_of(one.live):
-            hints.append(ObjectHint(ref, hint))
+        uid = str(one.live["metadata"].get("uid") or "")
+        objects.append(LiveObject(ref, uid, result.readiness, result.reason, hint))
     return PlacementSeen(
         inventory.placement,
         inventory.version,
@@ -210,7 +212,7 @@ def placement_seen(
         missing=tuple(one.entry.ref for one in sightings if one.live is None and not one.problem),
         drifted=tuple(drifted),
         notice=LEFTOVERS if inventory.incomplete else "",
-        hints=tuple(hints),
+        objects=tuple(objects),
     )
 
 

@@ -21,6 +21,7 @@ from clusters.drivers.kubernetes.access import (
 )
 from clusters.drivers.kubernetes.client import Response
 from clusters.drivers.kubernetes.diff import (
+    WHOLE_OBJECT,
     Comparison,
     clean,
     compare_live,
@@ -69,7 +70,7 @@ _HINTS: Mapping[tuple[str, str], str] = {
 @dataclass(frozen=True, slots=True)
 class ApplyCall:
     """What all objects of one apply have in common; no request for an object starts after
-    `last_start` or runs longer than `stop`."""
+    `last_start` or runs longer than `stop`. A dry run writes nothing."""
 
     access: MemberAccess
     version: Version
@@ -77,6 +78,7 @@ class ApplyCall:
     cleared: Mapping[ObjectRef, tuple[str, str, str]]
     stop: float
     last_start: float
+    is_dry_run: bool = False
 
     @property
     def owner(self) -> str:
@@ -238,11 +240,15 @@ def apply_object(
     is_free = {one.get("manager") for one in entries} <= _UNOWNED_MANAGERS
     if options.type == "ClientSideApply" or options.force or is_free:
         query["force"] = "true"
+    if call.is_dry_run:
+        query["dryRun"] = "All"
     answer = patch_object(call.access, target.api_version, target.ref, body, query=query, deadline=call.stop)
     if answer.status not in (200, 201):
         return interpret_failure(call, target, live, answer, has_guard=bool(guard))
-
     applied = answer.body
+    if call.is_dry_run:
+        return ObjectResult(diff=change_of(target, live, applied))
+
     drift = None
     if options.comparison == "FullComparison":
         found = find_differences(clean(applied), clean(target.manifest))
@@ -257,6 +263,14 @@ def apply_object(
         is_evidence_of_loss=is_loss,
         is_established=_is_established(target, applied),
     )
+
+
+def change_of(target: Target, live: Live | None, applied: Live) -> ObjectDiff | None:
+    """Return what a dry run would change; None where that is nothing but ownership metadata."""
+    if live is None:
+        return object_diff(target, None, Comparison((WHOLE_OBJECT,)))
+    found = find_differences(clean(live), clean(applied))
+    return object_diff(target, live, found) if found.fields else None
 
 
 def _is_established(target: Target, live: Live) -> bool:
@@ -288,6 +302,8 @@ def interpret_failure(
         message = f"namespace {target.ref.namespace} is missing; select it too"
         raise RefusedError(APPLY_FAILED, message)
     if answer.status == 422 and live is not None and _may_recreate(target) and "spec.template" in message:
+        if call.is_dry_run:
+            return ObjectResult(diff=change_of(target, live, target.manifest))
         uid = str(live["metadata"].get("uid"))
         deleted = delete_object(call.access, target.api_version, target.ref, uid=uid, deadline=call.stop)
         if deleted.status in (200, 202, 404, 409):

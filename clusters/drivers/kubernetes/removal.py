@@ -83,12 +83,12 @@ class Removal:
     def remaining(self) -> list[ObjectRef]:
         return list(self.waiting)
 
-    def words(self) -> str:
+    def words(self, ending: str = "deleted") -> str:
         """Write what is waited for."""
         first, *rest = self.waiting.items()
         more = f" and {len(rest)} more" if rest else ""
         why = f" ({first[1]})" if first[1] else ""
-        return f"{first[0]}{more} {'are' if rest else 'is'} deleted{why}"
+        return f"{first[0]}{more} {'are' if rest else 'is'} {ending}{why}"
 
 
 def remove_entries(access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float) -> Removal:
@@ -112,7 +112,7 @@ def remove_placement(access: MemberAccess, placement: str, *, fence: int, deadli
 
     Raise DriverPending while an object exists; DriverUnavailable, DriverRejected, DriverFenced.
     """
-    return _end_placement(access, placement, remove_entries, fence=fence, deadline=deadline)
+    return _end_placement(access, placement, remove_entries, "deleted", fence=fence, deadline=deadline)
 
 
 def release_placement(access: MemberAccess, placement: str, *, fence: int, deadline: float) -> bool:
@@ -120,13 +120,14 @@ def release_placement(access: MemberAccess, placement: str, *, fence: int, deadl
 
     Raise DriverPending, DriverUnavailable, DriverRejected, DriverFenced.
     """
-    return _end_placement(access, placement, release_entries, fence=fence, deadline=deadline)
+    return _end_placement(access, placement, release_entries, "released", fence=fence, deadline=deadline)
 
 
 def _end_placement(
     access: MemberAccess,
     placement: str,
     end_entries: Callable[..., Removal],
+    ending: str,
     *,
     fence: int,
     deadline: float,
@@ -149,10 +150,10 @@ def _end_placement(
 
     total, done = len(inventory.entries), len(removal.finished)
     if removal.waiting:
-        message = f"waiting until {removal.words()}"
+        message = f"waiting until {removal.words(ending)}"
         raise DriverPending(message, done=done, total=total, remaining=tuple(removal.remaining))
     if removal.refusals:
-        message = f"{len(removal.refusals)} of {total} objects could not be removed"
+        message = f"{len(removal.refusals)} of {total} objects could not be {ending}"
         raise DriverRejected(message, tuple(removal.refusals))
     delete_inventory(access, placement, deadline=deadline)
     return True

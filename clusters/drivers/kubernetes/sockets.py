@@ -6,9 +6,12 @@ that a server that sends its headers byte by byte holds a call for minutes.
 
 import http.client
 import io
+import os
 import socket
 import ssl
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +29,8 @@ from clusters.drivers.kubernetes.addresses import (
 from clusters.drivers.kubernetes.configuration import Connection
 
 CONNECT_SECONDS = 5.0
+MOST_IDLE = 400
+"""Idle sockets of a process: the usual limit of open files is 1,024, and a fleet may have more clusters."""
 _RECORD = 16_384
 
 
@@ -41,6 +46,7 @@ class BoundedConnection(HTTPSConnection):
         rules: AddressRules,
         monotonic: Callable[[], float],
     ) -> None:
+        self.connection = connection
         self.is_proxied = bool(connection.proxy)
         if self.is_proxied:
             proxy = urlsplit(connection.proxy)
@@ -137,3 +143,43 @@ class _BoundedReader(io.RawIOBase):
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+
+class IdleSockets:
+    """The idle connections of a process: of too many, the one that has been idle longest is closed."""
+
+    def __init__(self, most: int = MOST_IDLE) -> None:
+        self._most = most
+        self._lock = Lock()
+        self._links: OrderedDict[BoundedConnection, Callable[[BoundedConnection], None]] = OrderedDict()
+
+    def add(self, link: BoundedConnection, close: Callable[[BoundedConnection], None]) -> None:
+        """Count a connection that is idle now; `close` ends it unless it is in use again."""
+        excess = None
+        with self._lock:
+            self._links[link] = close
+            if len(self._links) > self._most:
+                excess = self._links.popitem(last=False)
+        if excess:
+            oldest, close_oldest = excess
+            close_oldest(oldest)
+
+    def discard(self, link: BoundedConnection) -> None:
+        """Forget a connection that is in use again, or closed."""
+        with self._lock:
+            self._links.pop(link, None)
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+
+idle_sockets = IdleSockets()
+
+
+def forget_after_fork() -> None:
+    """Start with no idle connection in a child process: the sockets belong to the parent."""
+    global idle_sockets  # noqa: PLW0603 -- one limit per process
+    idle_sockets = IdleSockets()
+
+
+os.register_at_fork(after_in_child=forget_after_fork)

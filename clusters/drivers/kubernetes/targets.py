@@ -22,7 +22,7 @@ RECREATE = "fleetui.io/recreate"
 LAST_WAVE = 6
 CUSTOM_RESOURCE_DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 
-_RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 _WAVES: tuple[Mapping[str, str], ...] = (
     {"": "Namespace", "scheduling.k8s.io": "PriorityClass"},
     {
@@ -32,8 +32,8 @@ _WAVES: tuple[Mapping[str, str], ...] = (
         "storage.k8s.io": "StorageClass",
         "apiextensions.k8s.io": "CustomResourceDefinition",
     },
-    {_RBAC: "ClusterRole Role"},
-    {_RBAC: "ClusterRoleBinding RoleBinding"},
+    {RBAC: "ClusterRole Role"},
+    {RBAC: "ClusterRoleBinding RoleBinding"},
     {
         "": "Service Pod ReplicationController",
         "apps": "DaemonSet ReplicaSet Deployment StatefulSet",
@@ -90,6 +90,11 @@ class Target:
     @property
     def wave(self) -> int:
         return wave_of(self.ref.group, self.ref.kind)
+
+
+def defined_group(definition: Target) -> str:
+    """Return the group of what a CustomResourceDefinition defines."""
+    return str((definition.manifest.get("spec") or {}).get("group"))
 
 
 def manifest_hash(manifest: Mapping[str, Any]) -> str:

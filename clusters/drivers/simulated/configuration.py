@@ -130,7 +130,7 @@ USUAL = Configuration()
 
 
 def parse_configuration(connection: object, *, path: str = "connection") -> Configuration:
-    """Parse the connection of a simulated cluster. Raises Faults with all errors."""
+    """Parse the connection of a simulated cluster. Raises InvalidManifest with all errors."""
     if connection == {}:
         return USUAL
     return parse_manifest(Configuration, connection, semantics=DEFAULT_SEMANTICS, path=path)

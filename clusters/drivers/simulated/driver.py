@@ -117,7 +117,7 @@ class SimulatedDriver:
         clock: Callable[[], datetime],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Raises Faults where the connection is malformed; `sleep` takes seconds."""
+        """Raises InvalidManifest where the connection is malformed; `sleep` takes seconds."""
         self._configuration = parse_configuration(connection)
         self._store, self._clock, self._sleep = store, clock, sleep
 
@@ -165,7 +165,13 @@ class SimulatedDriver:
         self._lose_answer(DriverCall.REMOVE, timeout)
         return before.held is not None
 
-    def diff(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+    def diff(
+        self,
+        version: Version,
+        *,
+        as_apply: bool = False,  # noqa: ARG002 -- there is no server that would refuse anything
+        timeout: float = USUAL_TIMEOUT,
+    ) -> DiffResult:
         """Compare with the state, which has digests of manifests and not their fields."""
         self._reach(DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds)
         self._lose_answer(DriverCall.OBSERVE, timeout)

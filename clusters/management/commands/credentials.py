@@ -1,4 +1,4 @@
-"""manage.py credentials: check the stored credentials of clusters, and encrypt them with another key."""
+"""manage.py credentials: check the credentials of clusters and hubs, and encrypt them with another key."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
 class Command(HubCommand):
     """Check or rotate the encryption of credentials."""
 
-    help = "Check the stored credentials of clusters, or encrypt them with the first key."
+    help = "Check the stored credentials of clusters and hubs, or encrypt them with the first key."
     exit_codes = {CredentialsUnreadable: REFUSED}
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-        actions.add_parser("check", help="decrypt all credentials and name the clusters that fail")
+        actions.add_parser("check", help="decrypt all credentials and name the clusters and hubs that fail")
         rotate = actions.add_parser("rotate", help="encrypt all credentials with the first key; repeatable")
         rotate.add_argument(
             "--new-key", action="store_true", help="add a new key to the key file first, ahead of the others"
@@ -36,7 +36,7 @@ class Command(HubCommand):
 
 
 def refuse_unreadable(report: KeyReport) -> None:
-    """Raise CommandError with the names of the clusters whose credentials cannot be read."""
+    """Raise CommandError with the names of the clusters and hubs whose credentials cannot be read."""
     if report.unreadable:
         names = ", ".join(report.unreadable)
         raise CommandError(

@@ -11,9 +11,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
+from django.db import DatabaseError, connections
+from django.db.models import Model
 
 from fleetui import bootstrap
 from fleetui.bootstrap import FirstRunError, make_first_administrator
@@ -74,8 +76,9 @@ class Command(BaseCommand):
                 broker_url=settings.CELERY_BROKER_URL,
                 beat_file=settings.VAR_DIR / "beat-schedule",
                 listener=listener.fileno() if listener else None,
+                has_live_hub=has_live_hub,
             )
-            parts = [create(process_options) for name in names for create in PARTS[name]]
+            parts = [process for name in names for process in PARTS[name](process_options)]
             if listener:
                 _announce_in_background(listener, options["host"], started=started, output=output)
             passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}
@@ -93,6 +96,18 @@ class Command(BaseCommand):
             )
         elif made:
             self.stdout.write(f"Administrator {made.username}, with the password of FLEETUI_ADMIN_PASSWORD")
+
+
+def has_live_hub() -> bool:
+    """Return whether a live hub is to be watched; while the database does not answer, none is."""
+    hubs: type[Model] = apps.get_model("clusters", "Hub")
+    try:
+        chosen = hubs._default_manager.filter(removed_at=None, is_paused=False).exclude(kind="local")
+        return chosen.exists()
+    except DatabaseError:
+        return False
+    finally:
+        connections.close_all()
 
 
 def port(text: str) -> int:

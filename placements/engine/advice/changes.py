@@ -73,7 +73,7 @@ def _under_a_new_snapshot(cycle: Cycle) -> Cycle:
 
 
 def edited(cycle: Cycle, edit: Edit) -> Cycle:
-    """Return the cycle after an edit of the policy's plain form. Raise Faults for an invalid policy."""
+    """Return the cycle after an edit of the policy's plain form. Raise InvalidManifest if it is invalid."""
     plain = cycle.policy.to_plain()
     edit(plain)
     policy = parse_policy(plain, semantics=cycle.semantics)

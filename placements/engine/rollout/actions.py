@@ -54,7 +54,7 @@ class SyncResult:
 
 
 class BlockReason(StrEnum):
-    """Why a cluster has to wait."""
+    """Why a cluster has to wait in a rolling update; `WaitReason` is for staged runs."""
 
     PAUSED = "paused"
     STOPPED = "stopped"

@@ -345,7 +345,10 @@ class StagedRunState:
 
 
 class WaitReason(StrEnum):
-    """What a run waits for."""
+    """What a staged run waits for.
+
+    While its placement is paused it is not synced, and keeps the reasons from before.
+    """
 
     RUN = "run"
     RESUME = "resume"

@@ -45,7 +45,7 @@ class Cycle:
 
     @cached_property
     def ocm_options(self) -> OcmOptions:
-        """Return the options of `ocm`. Raise Faults for invalid ones."""
+        """Return the options of `ocm`. Raise InvalidManifest for invalid ones."""
         return parse_ocm_options(dict(self.options))
 
     def rescheduled(self) -> "Cycle":

@@ -58,5 +58,5 @@ class EquivalenceClasses:
 
 
 def classes_of(decision: Decision) -> EquivalenceClasses:
-    """Return the classes of a decision's fleet. Raise Faults for invalid options."""
+    """Return the classes of a decision's fleet. Raise InvalidManifest for invalid options."""
     return EquivalenceClasses(decision.cycle, decision.candidates or candidates_of(decision.cycle))

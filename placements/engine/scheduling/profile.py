@@ -1,6 +1,7 @@
 """The profile of each semantics: its filters in order, its scores, and its options that advice can vary.
 
-A new filter is one module and one line here, at its place in the order.
+A new filter is one module and one line here, at its place in the order. Its reason code has to be known to
+other modules: `docs/contributing/add-plugin.md` lists them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,8 +63,10 @@ def ocm_choices(cycle: Cycle) -> Iterator[Choice]:
 
 
 _TERMS = AffinityScore()
-FITNESS: tuple[Filter, ...] = (AffinityFilter(), EligibilityFilter(), TaintFilter())
-FILTERS: tuple[Filter, ...] = (*FITNESS, AlreadyPlacedFilter())
+COMMON_FILTERS: tuple[Filter, ...] = (AffinityFilter(), EligibilityFilter(), TaintFilter())
+"""The filters of all semantics."""
+FILTERS: tuple[Filter, ...] = (*COMMON_FILTERS, AlreadyPlacedFilter())
+"""The filters of all semantics except `ocm`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Profile:
     `fails_on_malformed_property`: a property value that is no quantity fails the whole cycle where it is
     needed, as on a released hub; else it counts as absent, with a warning. `chooses_anew`: every cycle
     chooses among all clusters, placed or not; `reads_other_placements`: its scores depend on what others have
-    on each cluster. `refuse` raises Faults for a policy that is invalid with these options. Under
+    on each cluster. `refuse` raises InvalidManifest for a policy that is invalid with these options. Under
     `options_without_failure` a cycle that would fail for lack of candidates keeps what it had picked.
     `options_to_try` are those that may lead to another choice.
     """
@@ -92,7 +95,7 @@ class Profile:
 def _ocm(cycle: Cycle) -> Profile:
     options = cycle.ocm_options
     excludes = options.unset_policy is UnsetPolicy.EXCLUDE
-    filters = (*FITNESS, TopologyKeyFilter()) if excludes else FITNESS
+    filters = (*COMMON_FILTERS, TopologyKeyFilter()) if excludes else COMMON_FILTERS
     return Profile(
         OcmSpread(options),
         filters,
@@ -113,7 +116,7 @@ _PROFILES = {
 
 
 def profile_of(cycle: Cycle) -> Profile:
-    """Return the profile that a cycle runs under. Raise Faults for invalid options."""
+    """Return the profile that a cycle runs under. Raise InvalidManifest for invalid options."""
     return _ocm(cycle) if cycle.semantics is Semantics.OCM else _PROFILES[cycle.semantics]
 
 

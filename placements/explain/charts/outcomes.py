@@ -45,7 +45,10 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.CHOSEN_AGAIN: "lower rank",
     ReasonCode.SCALED_DOWN: "fewer clusters requested",
 }
-"""The rules that remove clusters, in the order in which they apply, and their names on pages."""
+"""The rules that remove clusters, in the order in which they apply, and their names on pages.
+
+Clusters that a filter removes with a code that is missing here are counted as placed.
+"""
 _COMPETING = {ReasonCode.TOPOLOGY_SPREAD, *(code for code, words in RULES.items() if words == "lower rank")}
 
 

@@ -38,21 +38,21 @@ def _approval_of(row: ApprovalRequest) -> dict[str, Any]:
     return with_hub_metadata(manifest, approved, uid=str(row.uid), revision=1, created_at=row.requested_at)
 
 
-_KINDS: dict[str, tuple[QuerySet[Any], Callable[[Any], dict[str, Any]]]] = {
-    "approvals": (ApprovalRequest.objects.select_related("run").order_by("pk"), _approval_of),
-    "budgets": (DisruptionBudget.objects.order_by("name"), _document_of),
-    "clusters": (MemberCluster.objects.order_by("name"), queries.manifest_of),
-    "overrides": (Override.objects.order_by("kind", "namespace", "name"), _document_of),
-    "placements": (Placement.objects.order_by("name"), status.manifest_of),
+_KINDS: dict[str, tuple[Callable[[], QuerySet[Any]], Callable[[Any], dict[str, Any]]]] = {
+    "approvals": (lambda: ApprovalRequest.objects.select_related("run").order_by("pk"), _approval_of),
+    "budgets": (lambda: DisruptionBudget.objects.order_by("name"), _document_of),
+    "clusters": (lambda: MemberCluster.objects.order_by("name"), queries.manifest_of),
+    "overrides": (lambda: Override.objects.order_by("kind", "namespace", "name"), _document_of),
+    "placements": (lambda: Placement.objects.order_by("name"), status.manifest_of),
     "resources": (
-        Resource.objects.order_by("group", "kind", "namespace", "name"),
+        lambda: Resource.objects.order_by("group", "kind", "namespace", "name"),
         lambda row: read_manifest(row, row.content),
     ),
     "runs": (
-        StagedRun.objects.order_by("name"),
+        lambda: StagedRun.objects.order_by("name"),
         lambda row: read_manifest(row, row.document, run_manifest(row)["status"]),
     ),
-    "strategies": (StagedStrategy.objects.order_by("name"), _document_of),
+    "strategies": (lambda: StagedStrategy.objects.order_by("name"), _document_of),
 }
 
 
@@ -72,11 +72,12 @@ class Command(HubCommand):
         )
 
     def handle(self, *, kind: str, names: list[str], output: str, no_status: bool, **_options: Any) -> None:
-        rows, manifest_of = _KINDS[kind]
+        find, manifest_of = _KINDS[kind]
+        rows = find()
         if names and kind != "approvals":  # the name of an approval request is not a column
             rows = rows.filter(name__in=names)
         manifests = [
-            manifest_of(row) for row in rows.all() if not names or kind != "approvals" or str(row) in names
+            manifest_of(row) for row in rows if not names or kind != "approvals" or str(row) in names
         ]
         missing = set(names) - {one["metadata"]["name"] for one in manifests}
         if missing:

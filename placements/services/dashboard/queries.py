@@ -38,7 +38,7 @@ from placements.models import (
     StagedRun,
     StalenessCheck,
 )
-from placements.services.decisions.records import problems_of
+from placements.services.decisions.records import problems_of, reachable_records
 from placements.services.filters import PlacementFilterState, counts_in_all, decisions_of, latest_decisions
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
@@ -86,7 +86,7 @@ def pulse() -> str:
 def _moving() -> QuerySet[Any, Any]:
     counters = ("generation", "observed_generation", "selection_observed")
     parts = {
-        "fleet": FleetState.objects.filter(id=1).values("version"),
+        "fleet": FleetState.objects.values("version"),
         "late": _summed(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
         "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
@@ -134,7 +134,7 @@ def counts() -> Counts:
 
 def faulty_records() -> list[DecisionRecord]:
     """Return the first decisions whose verification gave a different result."""
-    rows = DecisionRecord.objects.filter(fault__gt="").only("decision_id", "fault")
+    rows = reachable_records().filter(fault__gt="").only("decision_id", "fault")
     return list(rows.order_by("pk")[:MOST])
 
 

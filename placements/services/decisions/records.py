@@ -9,10 +9,11 @@ from functools import cached_property, lru_cache, partial
 from string import hexdigits
 from typing import TypeAlias
 
-from django.db.models import F, Max, Q, QuerySet
+from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
 from clusters.fleet import Fleet
 from clusters.queries import FleetSnapshot
+from fleetui.hub_scope import LatestByHub
 from placements.engine.advice.search import Advice, how_to_fulfil, why_not
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.engine.scheduling.decision import Decision as DecisionValue
@@ -37,7 +38,7 @@ _ID_PREFIX = re.compile("d-[0-9a-f]{4,32}")
 _MOST_ALIKE = 20
 _SHORTEST_PREFIX = 4
 _lock = threading.Lock()
-_latest: tuple[FleetSnapshot, FleetRecord] | None = None
+_latest: LatestByHub[tuple[FleetSnapshot, FleetRecord]] = LatestByHub()
 
 
 class UnknownDecisionError(LookupError):
@@ -65,12 +66,12 @@ class AmbiguousDecisionError(LookupError):
 
 def fleet_record_of(view: FleetSnapshot) -> FleetRecord:
     """Return the record of a fleet, stored first if it is new or was pruned as no decision cited it."""
-    global _latest  # noqa: PLW0603 -- one fleet per process is the point
     with _lock:
-        known = _latest[1] if _latest is not None and _latest[0] is view else None
+        latest = _latest.get()
+        known = latest[1] if latest is not None and latest[0] is view else None
         if known is None or not FleetRecord.objects.filter(pk=known.pk).exists():
             known = stored_fleet(view.fleet)
-            _latest = (view, known)
+            _latest.put((view, known))
         return known
 
 
@@ -113,6 +114,13 @@ def is_readable(row: AnyDecision) -> bool:
     return row.record.engine == ENGINE_VERSION
 
 
+def reachable_records() -> QuerySet[DecisionRecord]:
+    """Return the records that a decision of this hub cites: all hubs share the table."""
+    is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
+    is_hypothetical = Exists(ScenarioDecision.objects.filter(record=OuterRef("pk")))
+    return DecisionRecord.objects.filter(is_made | is_hypothetical)
+
+
 def recorded(given: str) -> tuple[int, DecisionValue]:
     """Return the key and the content of the record with this id, or of the only one whose id starts so.
 
@@ -120,7 +128,7 @@ def recorded(given: str) -> tuple[int, DecisionValue]:
     """
     if not _ID_PREFIX.fullmatch(given):
         raise UnknownDecisionError(given)
-    found = DecisionRecord.objects.filter(decision_id__startswith=given).order_by("decision_id")
+    found = reachable_records().filter(decision_id__startswith=given).order_by("decision_id")
     alike = list(found.values_list("pk", "decision_id")[:_MOST_ALIKE])
     if not alike:
         raise UnknownDecisionError(given)
@@ -195,7 +203,7 @@ def records_named(prefix: str, *, most: int = 20) -> list[int]:
     digits = prefix.lower().removeprefix("d-")
     if len(digits) < _SHORTEST_PREFIX or not set(digits) <= set(hexdigits):
         return []
-    records = DecisionRecord.objects.filter(decision_id__startswith=f"d-{digits}").order_by("decision_id")
+    records = reachable_records().filter(decision_id__startswith=f"d-{digits}").order_by("decision_id")
     return list(records.values_list("pk", flat=True)[:most])
 
 
@@ -212,8 +220,7 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
 
 def forget_cached_records() -> None:
     """Clear the caches of this process: for tests, where rows vanish."""
-    global _latest  # noqa: PLW0603 -- see above
-    _latest = None
+    _latest.clear()
     for cached in (fleet_of, _decision, _outcomes, _problems, _fixes, _advice):
         cached.cache_clear()
 

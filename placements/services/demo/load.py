@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import F
 
 from clusters.drivers.registry import SIMULATED
+from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import ClusterSpec, upsert_clusters
@@ -49,6 +50,7 @@ class Loaded:
     placements: int
 
 
+@on_live_hub(refuse_local)
 def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
     """Replace the demo data by a demo of this size, and schedule its placements.
 
@@ -87,6 +89,7 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
     return Loaded(len(demo.clusters), len(demo.resources), len(demo.placements))
 
 
+@on_live_hub(refuse_local)
 @transaction.atomic
 def remove_demo(*, by: User | None, now: datetime) -> Loaded:
     """Take all demo data away; real placements find other clusters where they were on those of the demo."""

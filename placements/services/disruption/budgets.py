@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import retry_on_conflict
 from placements.manifests.disruption import budget_faults, parse_disruption_budget
@@ -25,6 +26,7 @@ class UnknownBudgetError(LookupError):
         self.name = name
 
 
+@on_live_hub(refuse)
 @retry_on_conflict
 def save_budget(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
@@ -44,6 +46,7 @@ def save_budget(
     return save_row(row, BUDGET, document, by=by, now=now)
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def delete_budget(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
     """Delete a budget. Raise UnknownBudgetError, RevisionConflict."""

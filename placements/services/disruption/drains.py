@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.fleet import EligibilityKind
+from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterTaint, MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError, cordon
@@ -177,6 +178,7 @@ class Pace:
 DEFAULT_PACE = Pace()
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_PACE) -> Drain:
     """Cordon a cluster and start to evict its placements, or change the options of its running drain.
@@ -238,6 +240,7 @@ def _pace_facts(row: Drain) -> dict[str, object]:
     return facts | ({"deadline": row.deadline.isoformat()} if row.deadline else {})
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
     """Stop evicting from a cluster, which stays cordoned; evicted placements do not return automatically.

@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
+from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import retry_on_conflict
@@ -50,6 +51,7 @@ class EvictionCheck:
     context: RolloutContext | None
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Eviction:
     """Evict a placement from a cluster within its disruption budget; a refusal is a result, not an exception.
@@ -59,6 +61,7 @@ def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Ev
     return carry_out(judge(placement, cluster, now=now), by=by, now=now)
 
 
+@on_live_hub(refuse)
 @retry_on_conflict
 def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetime) -> tuple[Eviction, bool]:
     """Perform the eviction of a manifest, once (B.8.1); return it and whether it is new.

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
+from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.operations.change_log import lock_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.models import Draft, Placement
@@ -45,6 +46,7 @@ def draft_of(number: int, *, by: User) -> Draft:
     return draft
 
 
+@on_live_hub(None)
 def start_draft(
     text: str,
     *,
@@ -84,6 +86,7 @@ def write_draft(draft: Draft, text: str, *, now: datetime) -> None:
         draft.save(update_fields=["text", "updated_at"])
 
 
+@on_live_hub(None)
 def discard_draft(number: int, *, by: User) -> Draft:
     """Delete a draft and return what it was. Raise UnknownDraftError."""
     draft = draft_of(number, by=by)
@@ -91,6 +94,7 @@ def discard_draft(number: int, *, by: User) -> Draft:
     return draft
 
 
+@on_live_hub(None)
 def merge_draft(number: int, *, by: User, now: datetime, keep: Side | None = None) -> MergeResult:
     """Merge what is saved now into a draft; where both changed the same, only when `keep` says what is kept.
 
@@ -109,6 +113,7 @@ def merge_draft(number: int, *, by: User, now: datetime, keep: Side | None = Non
     return result
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def confirm_draft(
     number: int, *, reviewed: ReviewedDraft, by: User, now: datetime, confirmed: bool = False

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.audit import SYSTEM, actor_name
@@ -51,6 +52,7 @@ class UnknownOverrideError(LookupError):
         super().__init__(f"there is no {kind} {full_name(namespace, name)}")
 
 
+@on_live_hub(refuse)
 @retry_on_conflict
 def save_override(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
@@ -91,6 +93,7 @@ def save_override(
     return saved
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def delete_override(
     kind: str, namespace: str, name: str, *, by: User | None, now: datetime, expected: int | None = None

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import no_effect_reason
 from fleetui.apimachinery.metadata import without_hub_metadata
@@ -36,6 +37,7 @@ class UnknownResourceError(LookupError):
         self.key = key
 
 
+@on_live_hub(refuse)
 def apply_resource(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
 ) -> SaveResult[Resource]:
@@ -47,6 +49,7 @@ def apply_resource(
         return apply_resources([document], by=by, now=now)[0]
 
 
+@on_live_hub(refuse)
 @retry_on_conflict
 def apply_resources(
     documents: Sequence[Mapping[str, Any]], *, by: User | None, now: datetime, is_demo: bool = False
@@ -104,6 +107,7 @@ def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResu
     ]
 
 
+@on_live_hub(refuse)
 def delete_resource(
     key: ObjectKey, *, by: User | None, now: datetime, expected: int | None = None
 ) -> list[Resource]:

@@ -3,11 +3,14 @@
 Plain functions of a binding and an answer; the worker makes the calls and writes the results.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
+
+from django.conf import settings
 
 from clusters.drivers.base import (
     Applied,
@@ -17,6 +20,7 @@ from clusters.drivers.base import (
     DriverPending,
     DriverRejected,
     DriverUnavailable,
+    LiveObject,
     ObjectDiff,
     ObjectRef,
     ObjectSeen,
@@ -26,6 +30,7 @@ from clusters.drivers.base import (
 )
 from clusters.drivers.concurrency import NotCalled
 from clusters.drivers.readiness import Readiness
+from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.state import (
@@ -45,6 +50,10 @@ from placements.services.overrides.queries import Manifests
 OBSERVE_AGAIN = timedelta(seconds=1)
 OBSERVE_IN_ROLLOUT = timedelta(seconds=15)
 OBSERVE_AT_REST = timedelta(minutes=2)
+PLACES_APART = timedelta(seconds=5)
+UNCHANGED = timedelta(minutes=10)
+"""After so long without a change, each pause between two observations is longer than the one before."""
+PAUSE_FACTOR = 1.5
 LONGEST_PAUSE = timedelta(seconds=30)
 """Between two calls to a cluster that gives no answer, or that needs several."""
 LONGEST_DIFF_PAUSE = timedelta(minutes=15)
@@ -58,6 +67,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 """Its multiples modulo 1 are spread evenly, so that the clusters are not observed all at once."""
 MOST_OBJECTS = 100
 """As many objects a hub lists for one cluster (lifecycle B.7.2)."""
+MOST_LIVE_OBJECTS = 1_000
 MOST_BYTES = 256 * 1024
 """Differences of one binding take at most so much; those of further objects are dropped."""
 NOT_READY = "ManifestNotAvailableYet"
@@ -97,7 +107,7 @@ class CallResult:
     """The result of a call: the columns to write, and how the start it belongs to ended, if it did.
 
     Without `failure` the stored failure stays. `drifted` and `diffed` are rows of differences as JSON; None
-    keeps those stored.
+    keeps those stored, as it does of `objects`, the states of all objects there.
     """
 
     columns: tuple[tuple[str, Any], ...]
@@ -106,6 +116,7 @@ class CallResult:
     failure: Failure | None = NO_FAILURE
     drifted: str | None = None
     diffed: str | None = None
+    objects: str | None = None
 
     def updates(self) -> dict[str, Any]:
         updates = {**dict(self.columns), **(self.failure.columns() if self.failure else {})}
@@ -142,15 +153,41 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
         case DiffResult():
             return _diffed(call, answer, now=now, is_busy=is_busy)
         case Observation():
-            return _observed(call, answer.of(call.placement), now=now, is_busy=is_busy)
+            seen = answer.of(call.placement)
+            result = _observed(call, seen, now=now, is_busy=is_busy)
+            return _with_objects(result, binding, seen.objects, now=now) if seen else result
         case Applied():
             return _applied(call, answer, now=now, is_busy=is_busy)
     return None
 
 
+def _with_objects(
+    result: CallResult, binding: Binding, objects: Sequence[LiveObject], *, now: datetime
+) -> CallResult:
+    """Return a result that also keeps the states of the objects, where the driver reads them."""
+    if not objects:
+        return result
+    rows, digest = live_rows(objects)
+    columns: dict[str, Any] = {"observed_at": now}
+    if digest == binding.objects_digest:
+        return replace(result, columns=(*result.columns, *columns.items()))
+    columns["objects_digest"] = digest
+    return replace(result, columns=(*result.columns, *columns.items()), objects=rows)
+
+
+def live_rows(objects: Sequence[LiveObject]) -> tuple[str, str]:
+    """Return the states of the first 1,000 objects as JSON, for `LiveState` without time, and a digest."""
+    rows = [
+        (*astuple(one.object), one.uid, one.readiness or "", one.reason, one.hint)
+        for one in objects[:MOST_LIVE_OBJECTS]
+    ]
+    text = json.dumps(rows)
+    return text, hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def _applied(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: bool) -> CallResult:
     binding = call.binding
-    drifted = _differences(binding.drifted_objects, applied.drifts, now=now)
+    drifted = difference_rows(binding.drifted_objects, applied.drifts, now=now)
     if applied.seen:
         seen = _observed(call, applied.seen, now=now, is_busy=is_busy)
         columns = (*seen.columns, *_reached(binding).items())
@@ -205,8 +242,8 @@ def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> Call
     return replace(
         result,
         columns=(*result.columns, *reached.items()),
-        drifted=_differences(binding.drifted_objects, error.drifts, now=now),
-        diffed=_differences(binding.diffed_objects, error.diffs, now=now),
+        drifted=difference_rows(binding.drifted_objects, error.drifts, now=now),
+        diffed=difference_rows(binding.diffed_objects, error.diffs, now=now),
     )
 
 
@@ -223,14 +260,29 @@ def _failed(binding: Binding, message: str, failure: Failure, *, now: datetime) 
     return CallResult(tuple(columns.items()), outcome=ClusterUpdate.Outcome.FAILED, failure=failure)
 
 
-def next_at_rest(cluster: MemberCluster, now: datetime) -> datetime:
-    """Return when a cluster is observed next, in half to one and a half periods: at its place in each period.
+def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> datetime:
+    """Return when a placement that has not changed on a cluster since a time is observed next.
 
-    All placements at rest on the cluster are observed with one call then.
+    At first in half to one and a half periods of two minutes. On clusters whose driver acts on the apply
+    strategy, after ten minutes without a change, the pauses grow by a half each time. Always at the cluster's
+    place in a period, so that placements on one cluster are observed with one call; places are five seconds
+    apart, so that one task observes the clusters of several.
     """
-    place = OBSERVE_AT_REST * (cluster.pk * _GOLDEN % 1)
-    past = (now - place - _EPOCH + OBSERVE_AT_REST / 2) % OBSERVE_AT_REST
-    return now + OBSERVE_AT_REST * 1.5 - past
+    period = pause = OBSERVE_AT_REST
+    earliest = now + period / 2
+    if cluster.driver in ACTING_DRIVERS:
+        longest: timedelta = settings.LONGEST_OBSERVATION
+        period = min(period, longest)
+        if (quiet := now - since - UNCHANGED) >= timedelta():
+            # The sum of the pauses so far, as a geometric series, gives the next one.
+            pause = period * PAUSE_FACTOR + quiet * (PAUSE_FACTOR - 1)
+        earliest = now + pause - period / 2
+        if pause >= longest:
+            period, earliest = longest, now
+    place = period * (cluster.pk * _GOLDEN % 1)
+    place -= place % PLACES_APART
+    past = (earliest - place - _EPOCH) % period
+    return earliest + period - past
 
 
 def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, is_busy: bool) -> CallResult:
@@ -248,26 +300,34 @@ def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, i
     columns: dict[str, Any] = _answered(binding)
     if binding.contested_since and now - datetime.fromisoformat(binding.repairs[-1]) > CONTESTED_PAUSES[1]:
         columns |= {"contested_since": None, "repairs": ()}
-    next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, now)
-    drifted = _differences(binding.drifted_objects, (), now=now)
-    if seen.readiness is Readiness.AVAILABLE:
-        columns |= {"phase": Phase.AVAILABLE, "untrackable_since": None}
-        columns |= {"message": seen.notice[:_MESSAGE_LENGTH], "next_call_at": next_call}
-        if binding.phase != Phase.AVAILABLE:
-            columns["phase_changed_at"] = now
+    phase = Phase.AVAILABLE if seen.readiness is Readiness.AVAILABLE else Phase.APPLIED
+    since = now if binding.phase != phase else binding.phase_changed_at or now
+    next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, since, now)
+    columns["phase"] = phase
+    if binding.phase != phase:
+        columns["phase_changed_at"] = now
+    drifted = difference_rows(binding.drifted_objects, (), now=now)
+    if phase is Phase.AVAILABLE:
+        columns |= {"untrackable_since": None, "next_call_at": next_call}
+        columns["message"] = seen.notice[:_MESSAGE_LENGTH]
         outcome = ClusterUpdate.Outcome.AVAILABLE
         return CallResult(tuple(columns.items()), outcome=outcome, drifted=drifted)
+    hints = {one.object: f" ({one.hint})" for one in seen.objects if one.hint}
+    unready = [replace(one, reason=one.reason + hints.get(one.object, "")) for one in seen.unready]
     is_timed = seen.readiness is Readiness.NOT_TRACKABLE
+    if not is_timed:
+        pause = OBSERVE_AGAIN
+        if call.cluster.driver in ACTING_DRIVERS:  # each observation costs a request for every object
+            waited = timedelta(seconds=(now - since) // timedelta(seconds=2))  # alike for many clusters
+            pause = max(pause, min(waited, OBSERVE_IN_ROLLOUT))
+        next_call = now + pause
     applied_at = now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
     columns |= {
-        "phase": Phase.APPLIED,
         "untrackable_since": (binding.untrackable_since or applied_at) if is_timed else None,
-        "message": "; ".join(f"{one.object}: {one.reason}" for one in seen.unready)[:_MESSAGE_LENGTH],
-        "next_call_at": next_call if is_timed else now + OBSERVE_AGAIN,
+        "message": "; ".join(f"{one.object}: {one.reason}" for one in unready)[:_MESSAGE_LENGTH],
+        "next_call_at": next_call,
     }
-    if binding.phase != Phase.APPLIED:
-        columns["phase_changed_at"] = now
-    failure = unready_failure(binding, seen.unready)
+    failure = unready_failure(binding, unready)
     return CallResult(tuple(columns.items()), failure=failure, drifted=drifted)
 
 
@@ -293,7 +353,7 @@ def _drifted(call: ClusterCall, seen: PlacementSeen, *, now: datetime, is_busy: 
     more rarely.
     """
     binding = call.binding
-    drifted = _differences(binding.drifted_objects, seen.drifted, now=now)
+    drifted = difference_rows(binding.drifted_objects, seen.drifted, now=now)
     names = ", ".join(sorted({str(one) for one in seen.missing} | {str(one.object) for one in seen.drifted}))
     if (
         seen.drifted
@@ -346,11 +406,11 @@ def _diffed(call: ClusterCall, found: DiffResult, *, now: datetime, is_busy: boo
         outcome="" if found.failures else ClusterUpdate.Outcome.AVAILABLE,
         is_applied=True,
         failure=Failure(objects=_object_faults(binding, faults)),
-        diffed=_differences(binding.diffed_objects, found.diffs, now=now),
+        diffed=difference_rows(binding.diffed_objects, found.diffs, now=now),
     )
 
 
-def _differences(
+def difference_rows(
     stored: Sequence[Mapping[str, Any]], found: Iterable[ObjectDiff], *, now: datetime
 ) -> str | None:
     """Return the rows to store as JSON, each since it was first observed; None where there are none still."""

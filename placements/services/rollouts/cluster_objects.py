@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from fleetui.pagination import BadCursorError
-from placements.engine.rollout.state import FailureKind, Phase, objects_of
+from placements.engine.rollout.state import EMPTY, FailureKind, Phase, objects_of
 from placements.explain.cluster_objects import ClusterObject, Difference, DifferenceType, cluster_objects
 from placements.manifests.strategy import ApplyType
 from placements.models import Binding, Placement
 from placements.services.rollouts.call_results import MOST_OBJECTS
+from placements.services.rollouts.observed_objects import live_states
 
 _COLUMNS = {DifferenceType.DRIFT: "drifted_objects", DifferenceType.DIFF: "diffed_objects"}
 _READ_AT_ONCE = 50
@@ -109,6 +110,7 @@ def objects_on(binding: Binding) -> list[ClusterObject]:
             binding.phase,
             failed,
             differences,
+            () if binding.phase in EMPTY else live_states(binding),
             is_report=binding.apply_type == ApplyType.REPORT_DIFF,
             is_nothing_sent=is_rejected or binding.failure == FailureKind.OVERRIDE,
             most_failed=MOST_OBJECTS,

@@ -61,7 +61,8 @@ def sync_due_rollouts(*, now: datetime) -> int:
     one; syncing it twice does no harm. Each is synced even if another one raises; the error is raised at the
     end, and the placement it belongs to is tried again when its lease is over.
     """
-    ids = claim_batch(_due(now), "pk", size=BATCH, rollout_lease_expires_at=now + LEASE)
+    oldest = F("rollout_lease_expires_at").asc(nulls_first=True)
+    ids = claim_batch(_due(now), oldest, size=BATCH, rollout_lease_expires_at=now + LEASE)
     with ExitStack() as stack:
         for placement_id in reversed(ids):
             stack.callback(sync_rollout, placement_id, now=now)
@@ -75,7 +76,7 @@ def is_due(*, now: datetime) -> bool:
 
 def _due(now: datetime) -> QuerySet[Placement]:
     is_due = Q(rollout_observed__lt=F("rollout_generation")) | Q(rollout_requeue_at__lte=now)
-    is_free = Q(rollout_lease_expires_at=None) | Q(rollout_lease_expires_at__lt=now)
+    is_free = Q(rollout_lease_expires_at=None) | Q(rollout_lease_expires_at__lte=now)
     return Placement.objects.filter(is_due & is_free)
 
 
@@ -178,7 +179,7 @@ def _mark_synced(context: RolloutContext, *, requeue_at: datetime | None, now: d
         is_stopped=placement.is_stopped,
         pinned_snapshot=placement.pinned_snapshot,
     )
-    rest_until = now + count * PAUSE if count > LARGE else None
+    rest_until = now + count * PAUSE if count > LARGE else now
     if not unchanged.update(
         rollout_observed=placement.rollout_generation,
         rollout_requeue_at=requeue_at,
@@ -217,7 +218,7 @@ def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Actio
         )
         updates.append(build_updates(rows[action.cluster], content, attempt=action.attempt, now=now))
     ClusterUpdate.objects.bulk_create(starts, batch_size=500)
-    save_updates(updates, context)
+    save_updates(updates, context, now=now)
     Rollout.objects.filter(pk=run.pk).update(progress_version=F("progress_version") + 1)
 
 

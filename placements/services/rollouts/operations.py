@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.hubs.dispatch import on_live_hub, refuse_rollout
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision
@@ -32,6 +33,7 @@ class ActionNotAllowed(Exception):
     """The action makes no sense now; the message says why, and what would."""
 
 
+@on_live_hub(refuse_rollout)
 @transaction.atomic
 def pause(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Start nothing more on a placement; running updates finish. Again it does nothing."""
@@ -42,6 +44,7 @@ def pause(name: str, *, by: User | None, now: datetime, expected: int | None = N
     return placement
 
 
+@on_live_hub(refuse_rollout)
 @transaction.atomic
 def resume(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Continue after a pause. Again it does nothing."""
@@ -52,11 +55,12 @@ def resume(name: str, *, by: User | None, now: datetime, expected: int | None = 
     return placement
 
 
+@on_live_hub(refuse_rollout)
 @transaction.atomic
 def stop(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """End the rollout for good; the placement starts nothing until a user starts a new rollout.
 
-    Without a number there is no such snapshot. Raise ActionNotAllowed when no rollout is in progress.
+    Raise ActionNotAllowed when no rollout is in progress.
     """
     placement = _rolling(name, expected)
     run = running_rollout(placement)
@@ -68,6 +72,7 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
     return placement
 
 
+@on_live_hub(refuse_rollout)
 @transaction.atomic
 def restart(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Let a stopped placement start a new rollout. Raise ActionNotAllowed when it is not stopped."""
@@ -80,6 +85,7 @@ def restart(name: str, *, by: User | None, now: datetime, expected: int | None =
     return placement
 
 
+@on_live_hub(refuse_rollout)
 @transaction.atomic
 def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding:
     """Retry what failed on one cluster immediately. Raise ActionNotAllowed where nothing failed."""
@@ -93,6 +99,7 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding
     return binding
 
 
+@on_live_hub(refuse_rollout)
 @transaction.atomic
 def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetime) -> list[str]:
     """Apply the same version again on these clusters, now and without a budget. Return their names.
@@ -135,11 +142,13 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
     return names
 
 
+@on_live_hub(refuse_rollout)
 def reapply_on(name: str, cluster: str, *, by: User | None, now: datetime) -> list[str]:
     """Apply the same version again on one cluster (see `reapply`)."""
     return reapply(name, [cluster], by=by, now=now)
 
 
+@on_live_hub(refuse_rollout)
 @transaction.atomic
 def roll_back(
     name: str, number: int | None, *, by: User | None, now: datetime, expected: int | None = None
@@ -147,7 +156,7 @@ def roll_back(
     """Roll out the resources of an older snapshot, and pin the placement to them (lifecycle A.9).
 
     A new snapshot with the old content is made; changes on the hub wait until the placement is unpinned.
-    Raise ActionNotAllowed when there is no such snapshot, or it is the one that is rolled out.
+    Raise ActionNotAllowed when there is no such snapshot, as without a number, or it is the one rolled out.
     """
     placement = _rolling(name, expected)
     if placement.deleting_since is not None:
@@ -186,6 +195,7 @@ def roll_back(
     return restored
 
 
+@on_live_hub(refuse_rollout)
 @transaction.atomic
 def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Let a placement follow the hub again after a rollback. Raise ActionNotAllowed if it is not pinned."""
@@ -201,6 +211,7 @@ def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = N
     return placement
 
 
+@on_live_hub(refuse_rollout)
 @transaction.atomic
 def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datetime) -> None:
     """Let a deletion end without a cluster that has been unreachable for 15 minutes (lifecycle A.11).

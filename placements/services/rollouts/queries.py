@@ -104,7 +104,7 @@ def _placement_pulse() -> QuerySet[Any, Any]:
         "run_changes": Subquery(runs.values("progress_version")[:1]),
         "staged": Subquery(staged.values("pk")[:1]),
         "staged_changes": Subquery(staged.values("progress_version")[:1]),
-        "fleet": Subquery(FleetState.objects.filter(id=1).values("version")),
+        "fleet": Subquery(FleetState.objects.values("version")),
         "needs_sync": Case(When(rollout_observed__lt=F("rollout_generation"), then=1), default=0),
     }
     rows = Placement.objects.filter(name=PARAMETER).annotate(**columns).order_by("pk")

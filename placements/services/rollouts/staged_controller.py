@@ -109,7 +109,11 @@ def _sync_run(
 
 
 def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> StagedUpdateResult | None:
-    """Return the plan of a run that starts or cannot; None while the placement is not decided."""
+    """Return the plan of a run that starts or cannot; None while it has to wait.
+
+    It waits for a decision, for valid resource selectors (until then it counts as not decided), and for the
+    snapshot that it names. `initialising_sentence` in `staged_queries.py` has the words.
+    """
     found = plan_staged_run(run, context, {})
     if isinstance(found, CannotStart):
         failed = NO_PLAN.end(StagedRunOutcome.FAILED, now, *found.reasons)
@@ -171,4 +175,4 @@ def _start_actions(
         if action.cluster in rows:
             updates.append(build_updates(rows[action.cluster], content, attempt=action.attempt, now=now))
     if updates:
-        save_updates(updates, context)
+        save_updates(updates, context, now=now)

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
+from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
@@ -31,6 +32,7 @@ class UnknownRunError(LookupError):
         super().__init__(f"no staged run is named {name!r}")
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def set_state(
     name: str, state: str, *, by: User | None, now: datetime, expected: int | None = None
@@ -42,6 +44,7 @@ def set_state(
     return save_run(document, by=by, now=now).object
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def approve(name: str, stage: str, *, by: User | None, now: datetime) -> ApprovalRequest:
     """Approve a stage with a pending request; again does nothing.
@@ -63,6 +66,7 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime) -> Approva
     return request
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetime) -> OperationResult:
     """Approve a stage by the status of its request's document (lifecycle B.1.7). Raise InvalidManifest."""
@@ -87,6 +91,7 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
     return OperationResult.CHANGED
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
     """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
@@ -99,6 +104,7 @@ def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> Stage
     return run
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedRun:
     """Retry a failed cluster immediately. Raise UnknownRunError, ActionNotAllowed where nothing failed."""
@@ -111,6 +117,7 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedR
     return run
 
 
+@on_live_hub(refuse)
 @transaction.atomic
 def abandon(name: str, *, by: User | None, now: datetime) -> StagedRun:
     """Abort a run; running updates on clusters finish. Raise ActionNotAllowed if it has ended."""

@@ -26,6 +26,7 @@ from placements.explain.staged_updates import (
     moment,
     progress_facts,
     reason_sentence,
+    run_sentences,
     run_status,
     stage_words,
     staged_result,
@@ -51,9 +52,22 @@ def initialising_sentence(run: StagedRun) -> str:
     """Return what a run waits for that is not initialized."""
     index = run.document["spec"].get("resourceSnapshotIndex")
     placement = run.placement
+    if placement and placement.selection_faults:
+        return reason_sentence(StageReason("invalid-selectors"))
     if index and run.resource_snapshot_id is None and placement and not placement.is_due:
         return reason_sentence(StageReason("no-snapshot", (f"r{index}",)))
     return reason_sentence(StageReason("not-decided"))
+
+
+def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]:
+    """Return in a sentence each what a run is doing and waits for, first that its placement is paused."""
+    placement, sentences = run.placement, run_sentences(result) if result else [initialising_sentence(run)]
+    if placement and placement.paused_since and run.ended_at is None:
+        by = placement.paused_by
+        sentences.insert(
+            0, f"{placement.name} is paused by {by}: no new updates start, and no stage continues."
+        )
+    return sentences
 
 
 def progress_of(run: StagedRun) -> dict[str, Any]:
@@ -74,7 +88,8 @@ def progress_of(run: StagedRun) -> dict[str, Any]:
             }
             for request in run.approvals.order_by("pk")
         ],
-        **(progress_facts(result) if result else _NOT_STARTED | {"sentences": [initialising_sentence(run)]}),
+        **(progress_facts(result) if result else _NOT_STARTED),
+        "sentences": sentences_of(run, result),
     }
 
 

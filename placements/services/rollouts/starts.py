@@ -11,6 +11,7 @@ from placements.engine.rollout.state import NO_FAILURE, Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, ResourceSnapshot
 from placements.services.rollout_state import BindingColumns, RolloutContext
+from placements.services.rollouts.call_results import OBSERVE_AT_REST, OBSERVE_IN_ROLLOUT
 from placements.services.workqueue import CARRY_OUT_DUE
 
 
@@ -71,7 +72,7 @@ def build_updates(
     return BindingUpdate(binding.pk, columns)
 
 
-def save_updates(updates: Sequence[BindingUpdate], context: RolloutContext) -> None:
+def save_updates(updates: Sequence[BindingUpdate], context: RolloutContext, *, now: datetime) -> None:
     """Write rows that were started, record that in the context, and enqueue the cluster calls.
 
     All rows that get the same are written in one statement: one with a case for each row takes seconds. Only
@@ -85,6 +86,8 @@ def save_updates(updates: Sequence[BindingUpdate], context: RolloutContext) -> N
     for columns, pks in alike.values():
         for part in batched(pks):
             Binding.objects.filter(pk__in=part).update(**columns)
+    late = Binding.objects.filter(placement=context.placement, next_call_at__gt=now + 1.5 * OBSERVE_AT_REST)
+    late.update(next_call_at=now + OBSERVE_IN_ROLLOUT)
     enqueue(CARRY_OUT_DUE)
 
 

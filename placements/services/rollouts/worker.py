@@ -8,6 +8,7 @@ twice, and late results do no harm. Periods count from the answer, not from the 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial, reduce
@@ -19,10 +20,11 @@ from uuid import uuid4
 from django.db import connection, connections, transaction
 from django.db.models import F, Prefetch, Q, QuerySet
 
-from clusters.driver_factory import driver_for, wall_clock
+from clusters.driver_factory import driver_for, read_states, wall_clock
 from clusters.drivers.base import ApplyOptions, Version
 from clusters.drivers.concurrency import NotCalled, call_all
-from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS
+from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
+from clusters.drivers.simulated.state import Stored
 from clusters.models import MemberCluster
 from clusters.queries import cluster_of
 from fleetui.bulk import claim_batch
@@ -49,6 +51,7 @@ from placements.services.rollouts.call_results import (
     ClusterCall,
     to_result,
 )
+from placements.services.rollouts.observed_objects import store_objects
 from placements.services.workqueue import enqueue_rollout
 
 BATCH = 500
@@ -98,7 +101,8 @@ def claim(*, now: datetime) -> list[Binding]:
     if not ids:
         return []
     names = Prefetch("placement", Placement.objects.only("name"))
-    return list(Binding.objects.filter(pk__in=ids).prefetch_related(names, "resource_snapshot"))
+    rows = Binding.objects.filter(pk__in=ids).defer("conditions", "failed_objects")  # long, and not read here
+    return list(rows.prefetch_related(names, "resource_snapshot"))
 
 
 def is_due(*, now: datetime) -> bool:
@@ -181,8 +185,15 @@ def call_clusters(
     calls: Mapping[int, ClusterCall], *, clock: Callable[[], datetime], threads: int
 ) -> Iterator[Answered]:
     """Call the clusters, and yield each answer with its bindings."""
+    simulated: dict[int, list[str]] = {}
+    for one in calls.values():
+        if one.cluster.driver == SIMULATED:
+            simulated.setdefault(one.cluster.pk, []).append(one.placement)
+    states = read_states(simulated)  # at once: a query for each call would cost more than the call
     questions = {
-        tuple(one.binding.pk for one in group): partial(call_cluster, group, clock)
+        tuple(one.binding.pk for one in group): partial(
+            call_cluster, group, clock, states.get(group[0].cluster.pk)
+        )
         for group in group_by_cluster(calls.values())
     }
     yield from call_all(
@@ -203,51 +214,64 @@ def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterC
     return groups.values()
 
 
-def call_cluster(calls: Sequence[ClusterCall], clock: Callable[[], datetime]) -> Answer:
+def call_cluster(
+    calls: Sequence[ClusterCall],
+    clock: Callable[[], datetime],
+    states: Mapping[str, Stored] | None = None,
+) -> Answer:
+    """Make one call for these bindings; `states` are those of a simulated cluster, read a moment ago."""
     first, binding = calls[0], calls[0].binding
     if isinstance(first.manifests, OverrideFailed):
         return first.manifests
-    # A worker that was stopped continues here: another one may have made the call since.
-    if binding.call_lease_expires_at is None or clock() >= binding.call_lease_expires_at:
+    # A worker that was stopped continues here: another one may have made the call since, or may make it when
+    # the lease is over. By then this one has to end.
+    expires_at = binding.call_lease_expires_at
+    left = (expires_at - clock()).total_seconds() if expires_at else 0.0
+    if left <= 0:
         return NotCalled.LEASE_WAS_OVER
-    driver = driver_for(first.cluster, clock=clock)
+    timeout = min(CALL_SECONDS, left)
+    driver = driver_for(first.cluster, clock=clock, states=states)
     if binding.phase == Phase.REMOVING:
         end = driver.release if first.is_release else driver.remove
-        return end(first.placement, fence=binding.fence, timeout=CALL_SECONDS)
+        return end(first.placement, fence=binding.fence, timeout=timeout)
     if first.is_report:
-        return driver.diff(version_of(first, first.manifests), timeout=CALL_SECONDS)
+        return driver.diff(version_of(first, first.manifests), timeout=timeout)
     if binding.phase == Phase.APPLYING:
-        return driver.apply(version_of(first, first.manifests), timeout=CALL_SECONDS)
+        return driver.apply(version_of(first, first.manifests), timeout=timeout)
     by_name = {one.placement: one for one in calls}
     return driver.observe(
         *by_name,
         version_of=lambda name: observed_version(by_name[name]),
-        timeout=CALL_SECONDS,
+        timeout=timeout,
     )
 
 
 def version_of(call: ClusterCall, manifests: Manifests) -> Version:
     """Return what a cluster is to have, or has; `manifests` with all overrides applied."""
-    binding, plain = call.binding, call.binding.apply_strategy
-    options = ApplyOptions()
-    if plain is not None:
-        strategy = ApplyStrategy.model_validate(plain)
-        options = ApplyOptions(
-            strategy.type.value,
-            strategy.comparison_option.value,
-            strategy.when_to_apply.value,
-            strategy.when_to_take_over.value,
-            strategy.allow_co_ownership,
-            bool(strategy.server_side_apply_config and strategy.server_side_apply_config.force),
-        )
+    binding = call.binding
     return Version(
         binding.applied_version,
         call.placement,
         manifests,
         binding.fence,
-        options,
+        apply_options(binding.apply_strategy),
         call.kinds,
         binding.was_applied,
+    )
+
+
+def apply_options(plain: Mapping[str, Any] | None) -> ApplyOptions:
+    """Return an apply strategy as drivers take it; None stands for the defaults."""
+    if plain is None:
+        return ApplyOptions()
+    strategy = ApplyStrategy.model_validate(plain)
+    return ApplyOptions(
+        strategy.type.value,
+        strategy.comparison_option.value,
+        strategy.when_to_apply.value,
+        strategy.when_to_take_over.value,
+        strategy.allow_co_ownership,
+        bool(strategy.server_side_apply_config and strategy.server_side_apply_config.force),
     )
 
 
@@ -272,7 +296,7 @@ def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
             queue.put(None)
 
     with ThreadPoolExecutor(1, thread_name_prefix="answers") as reader:
-        reading = reader.submit(read)
+        reading = reader.submit(copy_context().run, read)
         is_over = False
         while not is_over:
             batch = [queue.get()]
@@ -312,7 +336,8 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
             if is_news or connection.features.has_select_for_update:
                 locked = Placement.objects.select_for_update().filter(pk__in=placements).order_by("pk")
                 list(locked.values_list("pk", flat=True))
-            reported = set(unchanged.values_list("pk", flat=True)) if is_news else set()
+            has_objects = result is not None and result.objects is not None
+            reported = set(unchanged.values_list("pk", flat=True)) if is_news or has_objects else set()
             if result is None:
                 # A cluster that was selected again meanwhile starts from nothing.
                 selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(
@@ -327,11 +352,13 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
                 written = selected.update(**_RELEASED, **empty) + unchanged.delete()[0]
             else:
                 written = unchanged.update(**_RELEASED, **result.updates())
+                if result.objects is not None:
+                    store_objects(reported, result.objects, now=now)
             if written < len(bindings):
                 mine.update(**_RELEASED)
             if needs_sync:
                 enqueue_rollout(placements)
-            if reported:
+            if reported and is_news:
                 _report([one for one in bindings if one.pk in reported], result, now=now)
 
 

@@ -9,6 +9,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
 
+from clusters.hubs.dispatch import on_live_hub, refuse_local
+from clusters.hubs.queries import across_hubs
 from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.audit import actor_name
@@ -50,6 +52,7 @@ _BATCH = 10
 _SHOWN = 20
 
 
+@on_live_hub(refuse_local)
 def create_scenario(
     *, names: Sequence[str], labels: Sequence[str], by: User | None, now: datetime
 ) -> Scenario:
@@ -180,10 +183,14 @@ def _prune() -> None:
         fleets = {pk for one in oldest for pk in (one.without_id, one.cordoned_id) if pk is not None}
         fleets.discard(fleet_record_of(current_fleet()).pk)
         surplus.delete()
-        kept = set(Decision.objects.filter(record__in=records).values_list("record_id", flat=True))
-        kept |= set(ScenarioDecision.objects.filter(record__in=records).values_list("record_id", flat=True))
+        with across_hubs():  # which share the records
+            decisions = Decision.objects.filter(record__in=records)
+            hypothetical = ScenarioDecision.objects.filter(record__in=records)
+            scenarios = Scenario.objects.filter(Q(without__in=fleets) | Q(cordoned__in=fleets))
+        kept = set(decisions.values_list("record_id", flat=True))
+        kept |= set(hypothetical.values_list("record_id", flat=True))
         DecisionRecord.objects.filter(pk__in=records - kept).delete()
         cited = set(DecisionRecord.objects.filter(fleet__in=fleets).values_list("fleet_id", flat=True))
-        for one in Scenario.objects.filter(Q(without__in=fleets) | Q(cordoned__in=fleets)):
+        for one in scenarios:
             cited |= {pk for pk in (one.without_id, one.cordoned_id) if pk is not None}
         FleetRecord.objects.filter(pk__in=fleets - cited).delete()

@@ -15,9 +15,11 @@ import pytest
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes import client as module
+from clusters.drivers.kubernetes import sockets
 from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Client, Response
 from clusters.drivers.kubernetes.configuration import Connection
+from clusters.drivers.kubernetes.sockets import IdleSockets
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import (
     Behaviour,
@@ -230,6 +232,18 @@ def test_a_compressed_answer_counts_by_its_content(monkeypatch: pytest.MonkeyPat
     error = outcome_of(always(answer(200, raw=bomb, headers={"Content-Encoding": "gzip"})))
 
     assert error.code == "too-large"
+
+
+def test_an_answer_that_is_compressed_too_well_is_no_answer() -> None:
+    objects = b"".join(b'{"name": "object-%d"},' % number for number in range(100_000))
+    bomb, dense = gzip.compress(b" " * 2 * 1024 * 1024), gzip.compress(b'{"items": [%s 1]}' % objects)
+    assert len(objects) > 2 * 1024 * 1024
+
+    error = outcome_of(always(answer(200, raw=bomb, headers={"Content-Encoding": "gzip"})))
+
+    assert (error.code, str(error)) == ("too-large", "the answer is compressed more than 100 times")
+    with serve(always(answer(200, raw=dense, headers={"Content-Encoding": "gzip"}))) as server:
+        assert get(client_of(server)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -476,6 +490,24 @@ def test_idle_sockets_are_closed() -> None:
         now[0] = 20.0
         client.close_idle()
         assert client.idle_sockets == 0
+
+
+def test_of_too_many_idle_sockets_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "idle_sockets", IdleSockets(most=2))
+    with serve(always(answer(200, POD))) as server:
+        clients = [client_of(server) for _ in range(4)]
+        for client in clients:
+            get(client)
+        assert [one.idle_sockets for one in clients] == [0, 0, 1, 1]
+
+        get(clients[2])  # used again, so that it is the newest
+        get(clients[0])
+
+        assert [one.idle_sockets for one in clients] == [1, 0, 1, 0]
+        assert (len(sockets.idle_sockets), server.connections) == (2, 5)
+        for client in clients:
+            client.close()
+        assert len(sockets.idle_sockets) == 0
 
 
 def test_the_secret_is_read_when_a_socket_is_opened() -> None:

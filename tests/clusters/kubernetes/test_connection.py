@@ -1,18 +1,15 @@
 """Connections: the check before saving, events, kept and removed secrets, renewal, notices."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.test import override_settings
 
-from clusters import kubernetes_drivers
 from clusters.credentials import decrypt
 from clusters.drivers.base import DriverRejected
 from clusters.drivers.registry import KUBERNETES
-from clusters.kubernetes_drivers import DriverCache
 from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import (
     INSECURE_WARNING,
@@ -37,29 +34,13 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
 from tests.clusters.kubernetes.certificates import authority
+from tests.clusters.kubernetes.local_members import TOKEN
 from tests.clusters.kubernetes.servers import LocalServer, Member, serve
 from tests.clusters.kubernetes.test_kubeconfig import encode, token_of
 from tests.rows import joined, simulated
 
 NOW = datetime.now(UTC).replace(microsecond=0)
-TOKEN = "marker-token"
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _drivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
-
-
-@pytest.fixture
-def member() -> Member:
-    return Member()
-
-
-@pytest.fixture
-def server(member: Member) -> Iterator[LocalServer]:
-    with serve(member) as found:
-        yield found
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("local_drivers")]
 
 
 def fields_of(server: LocalServer, /, **changes: Any) -> ConnectionInput:
@@ -321,7 +302,7 @@ def test_a_token_is_renewed_after_half_of_its_lifetime(server: LocalServer, memb
     row = credential()
     assert decrypt(row.cluster.uid, row.ciphertext).values == {"token": new}
     assert (row.revision, row.renew_at, row.set_by) == (2, NOW + timedelta(days=16), "system")
-    assert member.asked_seconds == [30 * 86_400]
+    assert member.requested_seconds == [30 * 86_400]
     ((before, after),) = events("credentials renewed")
     assert before["fingerprint"] != after["fingerprint"] == row.fingerprint
 

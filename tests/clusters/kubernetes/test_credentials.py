@@ -10,6 +10,7 @@ import pytest
 from django.test import override_settings
 
 from clusters.credentials import (
+    HUB_PURPOSE,
     CredentialsUnreadable,
     KeyReport,
     add_key,
@@ -23,7 +24,7 @@ from clusters.credentials import (
     record_rejection,
 )
 from clusters.kubeconfig import Secret
-from clusters.models import ClusterCredential
+from clusters.models import ClusterCredential, Hub, HubCredential
 from tests.clusters.kubernetes.conftest import KEYS
 from tests.rows import joined
 
@@ -129,6 +130,33 @@ def test_rotation_encrypts_with_the_first_key_and_names_what_it_cannot_read(
         assert decrypt(row.cluster.uid, row.ciphertext) == SECRET
         assert row.fingerprint == fingerprint(SECRET)
         assert row.revision == 1
+
+
+@pytest.mark.django_db
+def test_credentials_of_hubs_are_checked_and_rotated_as_well() -> None:
+    hubs = [
+        Hub.objects.create(name=name, kind="kubefleet", created_at=NOW, created_by="ana")
+        for name in ("prod-eu", "lost")
+    ]
+    for hub in hubs:
+        # That of the second one belongs to the first.
+        HubCredential.objects.create(
+            hub=hub,
+            ciphertext=encrypt(hubs[0].uid, SECRET, purpose=HUB_PURPOSE),
+            kind="token",
+            fingerprint=fingerprint(SECRET),
+            set_by="ana",
+            set_at=NOW,
+        )
+    stored("member")
+
+    with override_settings(CREDENTIAL_KEYS=KEYS[::-1]):
+        assert check_credentials() == KeyReport(0, 2, ("hub lost",))
+        assert check_credentials(reencrypt=True) == KeyReport(2, 0, ("hub lost",))
+    with override_settings(CREDENTIAL_KEYS=KEYS[1:]):
+        row = HubCredential.objects.get(hub=hubs[0])
+        assert decrypt(hubs[0].uid, row.ciphertext, purpose=HUB_PURPOSE) == SECRET
+        assert (row.fingerprint, row.revision) == (fingerprint(SECRET), 1)
 
 
 @pytest.mark.django_db

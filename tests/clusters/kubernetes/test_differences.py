@@ -13,35 +13,36 @@ from clusters.drivers.kubernetes.diff import (
     generation_of,
     managed_fields_digest,
 )
+from fleetui.apimachinery.yaml import load_documents
+
+AS_STORED = """
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  creationTimestamp: "2026-11-20T12:00:00Z"
+  deletionGracePeriodSeconds: 30
+  deletionTimestamp: "2026-11-21T12:00:00Z"
+  finalizers: [example.com/wait]
+  generateName: settings-
+  generation: 3
+  managedFields: [{manager: kubectl, operation: Apply, fieldsV1: {"f:data": {}}}]
+  name: settings-x7k2p
+  namespace: shop
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: parent, uid: e1a5}]
+  resourceVersion: "4711"
+  selfLink: /api/v1/namespaces/shop/configmaps/settings-x7k2p
+  uid: 9c0f
+data: {a: "1"}
+status: {phase: Active}
+"""
+"""An object with all metadata that an API server or a controller writes."""
 
 
 def test_what_servers_write_is_cleaned_away() -> None:
-    server_written = dict.fromkeys(
-        [
-            "name",
-            "namespace",
-            "generateName",
-            "uid",
-            "resourceVersion",
-            "generation",
-            "selfLink",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "managedFields",
-            "ownerReferences",
-            "finalizers",
-        ],
-        "x",
-    )
     ours = {"applyset.kubernetes.io/part-of": "1", "fleetui.io/owner": "1", "app.k8s.io/x": "1"}
-    live = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {**server_written, "labels": {**ours, "app": "web"}, "annotations": ours},
-        "data": {"a": "1"},
-        "status": {"phase": "Active"},
-    }
+    [document] = load_documents(AS_STORED)
+    live = document.data
+    live["metadata"] |= {"labels": {**ours, "app": "web"}, "annotations": ours}
 
     assert clean(live) == {
         "apiVersion": "v1",

@@ -33,23 +33,23 @@ from tests.effort import examples
 from tests.engine.scheduling.test_demo_of_nine import CANARY, CRITICAL, ENV, NINE, REGION
 
 
-def _told(suggestions: tuple[Suggestion, ...], kind: ChangeKind) -> list[dict[str, Any]]:
+def _details(suggestions: tuple[Suggestion, ...], kind: ChangeKind) -> list[dict[str, Any]]:
     return [dict(one.change.facts) for one in suggestions if one.change.kind is kind]
 
 
-@pytest.fixture(name="bravelion")
+@pytest.fixture(name="bravelion", scope="module")
 def _bravelion() -> Advice:
     web = pick_n(5, spread=[REGION, ENV], prefer=[CRITICAL, CANARY])
     return why_not(decide(NINE, web), "bravelion")
 
 
 def test_seven_clusters_would_reach_bravelion_and_six_would_not(bravelion: Advice) -> None:
-    assert _told(bravelion.helps, ChangeKind.NUMBER) == [{"number": 7, "today": 5}]
-    assert _told(bravelion.fails, ChangeKind.NUMBER) == [{"number": 6, "today": 5}]
+    assert _details(bravelion.helps, ChangeKind.NUMBER) == [{"number": 7, "today": 5}]
+    assert _details(bravelion.fails, ChangeKind.NUMBER) == [{"number": 6, "today": 5}]
 
 
 def test_without_the_env_constraint_bravelion_would_be_picked(bravelion: Advice) -> None:
-    assert _told(bravelion.helps, ChangeKind.DROP_CONSTRAINT) == [{"constraint": 1, "topologyKey": "env"}]
+    assert _details(bravelion.helps, ChangeKind.DROP_CONSTRAINT) == [{"constraint": 1, "topologyKey": "env"}]
 
 
 def test_a_label_of_bravelion_would_replace_oldbadger(bravelion: Advice) -> None:
@@ -63,9 +63,9 @@ def test_a_label_of_bravelion_would_replace_oldbadger(bravelion: Advice) -> None
 
 
 def test_smartfish_leaving_helps_and_nobody_else_leaving_does(bravelion: Advice) -> None:
-    others = {one["cluster"] for one in _told(bravelion.fails, ChangeKind.LEAVE)}
+    others = {one["cluster"] for one in _details(bravelion.fails, ChangeKind.LEAVE)}
 
-    assert _told(bravelion.helps, ChangeKind.LEAVE) == [{"cluster": "smartfish"}]
+    assert _details(bravelion.helps, ChangeKind.LEAVE) == [{"cluster": "smartfish"}]
     assert others == set(NINE.names) - {"smartfish", "bravelion"}
 
 
@@ -74,7 +74,7 @@ def test_what_would_not_help_bravelion_goes_to_the_end_of_its_range(bravelion: A
     ranges = [(one.change.facts["maxSkew"], one.furthest and one.furthest.facts["maxSkew"]) for one in skews]
 
     assert ranges == [(2, 5), (3, 5), (1, None)]
-    hardness = [one["topologyKey"] for one in _told(bravelion.fails, ChangeKind.WHEN_UNSATISFIABLE)]
+    hardness = [one["topologyKey"] for one in _details(bravelion.fails, ChangeKind.WHEN_UNSATISFIABLE)]
     assert hardness == ["region", "env"]
 
 
@@ -84,7 +84,7 @@ def test_the_nearest_max_skew_that_helps_is_named() -> None:
 
     advice = why_not(decision, "a1")
 
-    assert _told(advice.helps, ChangeKind.MAX_SKEW) == [
+    assert _details(advice.helps, ChangeKind.MAX_SKEW) == [
         {"constraint": 0, "topologyKey": "zone", "maxSkew": 3, "today": 1}
     ]
 
@@ -97,7 +97,7 @@ def test_the_weight_that_beats_the_cut_is_the_nearest_one() -> None:
 
     advice = why_not(decision, "a")
 
-    assert _told(advice.helps, ChangeKind.WEIGHT) == [
+    assert _details(advice.helps, ChangeKind.WEIGHT) == [
         {"term": 0, "weight": 0, "today": 10},
         {"term": 1, "weight": 11, "today": 1},
     ]
@@ -108,7 +108,7 @@ def test_a_toleration_helps_a_tainted_cluster() -> None:
 
     advice = why_not(decision, "a")
 
-    assert _told(advice.helps, ChangeKind.TOLERATION) == [{"cluster": "a", "key": "gpu", "value": "true"}]
+    assert _details(advice.helps, ChangeKind.TOLERATION) == [{"cluster": "a", "key": "gpu", "value": "true"}]
 
 
 def test_one_toleration_does_not_help_against_two_taints() -> None:
@@ -117,7 +117,7 @@ def test_one_toleration_does_not_help_against_two_taints() -> None:
     advice = why_not(decision, "a")
 
     assert advice.helps == ()
-    assert [one["key"] for one in _told(advice.fails, ChangeKind.TOLERATION)] == ["gpu", "spot"]
+    assert [one["key"] for one in _details(advice.fails, ChangeKind.TOLERATION)] == ["gpu", "spot"]
 
 
 def test_leaving_out_a_requirement_or_the_term_helps_a_filtered_cluster() -> None:
@@ -126,17 +126,17 @@ def test_leaving_out_a_requirement_or_the_term_helps_a_filtered_cluster() -> Non
 
     advice = why_not(decision, "a")
 
-    assert _told(advice.helps, ChangeKind.DROP_REQUIREMENT) == [{"term": 0, "requirement": "tier"}]
-    assert _told(advice.helps, ChangeKind.DROP_TERM) == [{"term": 0}]
-    assert _told(advice.fails, ChangeKind.DROP_REQUIREMENT) == [{"term": 0, "requirement": "env"}]
+    assert _details(advice.helps, ChangeKind.DROP_REQUIREMENT) == [{"term": 0, "requirement": "tier"}]
+    assert _details(advice.helps, ChangeKind.DROP_TERM) == [{"term": 0}]
+    assert _details(advice.fails, ChangeKind.DROP_REQUIREMENT) == [{"term": 0, "requirement": "env"}]
 
 
-def test_an_ineligible_cluster_is_told_what_it_must_report() -> None:
+def test_an_ineligible_cluster_gets_what_it_must_report() -> None:
     decision = decide(fleet(cluster("a", not_eligible="staleHeartbeat")), pick_n(1))
 
     advice = why_not(decision, "a")
 
-    assert _told(advice.helps, ChangeKind.REPORT) == [
+    assert _details(advice.helps, ChangeKind.REPORT) == [
         {"cluster": "a", "kind": "staleHeartbeat", "reason": "staleHeartbeat"}
     ]
 
@@ -167,7 +167,7 @@ def test_a_label_does_not_help_where_enough_clusters_are_placed() -> None:
 
     advice = why_not(decision, "b")
 
-    assert _told(advice.helps, ChangeKind.LABEL) == []
+    assert _details(advice.helps, ChangeKind.LABEL) == []
 
 
 def test_what_the_budget_leaves_out_is_said_to_be_untried() -> None:
@@ -187,7 +187,7 @@ def test_changing_only_the_number_keeps_the_bindings_current() -> None:
     assert [one.is_current for one in other.bindings] == [False]
 
 
-def test_a_pinned_placement_is_told_every_way_out() -> None:
+def test_a_pinned_placement_gets_every_way_out() -> None:
     pinned = fleet(
         *(cluster(name, region="east", env="prod") for name in ("e1", "e2")),
         *(cluster(name, region="west", env="prod") for name in ("w1", "w2")),

@@ -67,7 +67,7 @@ def test_a_search_that_runs_out_of_steps_says_so() -> None:
     assert is_dead_end(DEAD_END, most_steps=3) == LargerSet(None, is_settled=False)
 
 
-def test_impossible_is_told_from_not_found() -> None:
+def test_impossible_is_distinguished_from_not_found() -> None:
     clusters = [
         cluster("a", region="x", env="p"),
         cluster("b", region="x", env="q"),

@@ -103,7 +103,7 @@ def test_a_soft_level_of_ocm_has_no_limit_to_change() -> None:
     assert ChangeKind.WHEN_UNSATISFIABLE in tried
 
 
-def test_options_that_do_not_help_are_told_in_a_line() -> None:
+def test_options_that_do_not_help_are_reported_in_a_line() -> None:
     decision = schedule(ocm(fleet(*zones(a=3, b=3).clusters, "missing_key"), 2, [spread("zone", hard=False)]))
 
     failures = failure_sentences(why_not(decision, "a-3").fails)
@@ -169,8 +169,8 @@ def test_a_group_pins_its_siblings_only() -> None:
 def test_what_stands_above_nobody_is_not_above_the_emptiest() -> None:
     cycle = kubernetes(zones(a=3, b=3), 4, [{**spread("zone"), "minDomains": 3}], "a-1", "a-2", "b-1")
 
-    told = [words for words in trap_sentences(schedule(cycle)) if "before the first step" in words]
+    sentences = [words for words in trap_sentences(schedule(cycle)) if "before the first step" in words]
 
-    assert told == [
+    assert sentences == [
         "zone: the fullest domain was 2 above 0 (fewer than 3 domains) before the first step (maxSkew 1)"
     ]

@@ -27,7 +27,7 @@ def _budget(unavailable: int | str, surge: int | str, period: int) -> RollingUpd
 
 
 versions = st.sampled_from(VERSIONS)
-wishes = st.dictionaries(st.sampled_from(NAMES), versions, max_size=len(NAMES))
+wanted_versions = st.dictionaries(st.sampled_from(NAMES), versions, max_size=len(NAMES))
 budgets = (
     st.tuples(st.sampled_from(AMOUNTS), st.sampled_from(AMOUNTS), st.sampled_from((0, 15)))
     .filter(lambda amounts: str(amounts[0])[0] != "0" or str(amounts[1])[0] != "0")
@@ -76,9 +76,9 @@ def rollouts(draw: st.DrawFn, *, calm: bool = False) -> RolloutState:
     return replace(made, policy=policy_for(draw(kinds), made.number_selected))
 
 
-def _want(wish: Mapping[str, str], kind: tuple[PlacementType, int]) -> Event:
+def _want(wanted: Mapping[str, str], kind: tuple[PlacementType, int]) -> Event:
     def event(world: World) -> None:
-        world.state = world.state.with_wanted(wish, policy_for(kind, len(wish)))
+        world.state = world.state.with_wanted(wanted, policy_for(kind, len(wanted)))
 
     return event
 
@@ -128,7 +128,7 @@ one_cluster_events = st.one_of(
 events = st.one_of(
     st.just(World.step),
     st.just(World.step),
-    st.builds(_want, wishes, kinds),
+    st.builds(_want, wanted_versions, kinds),
     st.builds(_to_one, st.sampled_from(NAMES), st.sampled_from(("fail", "lose", "find"))),
     budgets.map(lambda strategy: _change(strategy=strategy)),
     st.sampled_from(Suspension).map(lambda suspension: _change(suspension=suspension)),

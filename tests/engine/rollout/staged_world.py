@@ -1,7 +1,7 @@
 """A small world for staged runs: clusters that take their time, fail and get lost, and a clock to move.
 
     world = World(begin([stage("canary", env="canary")], cluster("a", env="canary")))
-    world.go()                       asks once and carries out what the answer says
+    world.go()                       syncs once and does what the result says
     world.pass_time(60)              lets the clusters go on
 
 Every run goes through its JSON form between two steps, as a restart would do.
@@ -105,16 +105,16 @@ class World:
             phase, version = (Phase.AVAILABLE, "old") if not step.version else (Phase.NOT_STARTED, "")
             self.clusters.setdefault(step.name, seen(step.name, phase, version, START))
 
-    def ask(self) -> StagedUpdateResult:
-        """Ask what to do, and do nothing."""
+    def sync_result(self) -> StagedUpdateResult:
+        """Return what to do, and do nothing."""
         actions = (self.approvals, self.skipped, self.retries)
         return next_actions(
             StagedRunState(self.run, self.state, self.clusters, self.now, *actions, self.today, self.others)
         )
 
     def go(self) -> StagedUpdateResult:
-        """Ask what to do, store the run, and do it."""
-        answer = self.ask()
+        """Store the next result of the run, and carry it out."""
+        answer = self.sync_result()
         self.run = run_from_plain(json.loads(json.dumps(answer.run.to_plain())))
         assert self.run == answer.run
         self.answers.append(answer)
@@ -166,7 +166,7 @@ class World:
         self.clusters[name] = replace(self.clusters[name], unreachable_since=None if reachable else self.now)
 
     def go_on(self, *, times: int = 200) -> StagedUpdateResult:
-        """Ask and let time pass until the run is over or waits for somebody."""
+        """Sync and let time pass until the run is over or waits for an approval."""
         for _ in range(times):
             answer = self.go()
             if self.run.outcome or answer.approvals or not (answer.concurrency or answer.waits):

@@ -25,7 +25,7 @@ def after(seconds: float) -> datetime:
 
 
 def budget(unavailable: int | str = "25%", surge: int | str = "25%", period: int = 60) -> RollingUpdate:
-    """Parse a strategy as a door would."""
+    """Parse a strategy as every entry point does."""
     document = {"maxUnavailable": unavailable, "maxSurge": surge, "unavailablePeriodSeconds": period}
     return parse_manifest(RollingUpdate, document, semantics=Semantics.FLEET, path="rollingUpdate")
 
@@ -79,7 +79,7 @@ def state(
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def told(actions: tuple[Action, ...]) -> str:
+def brief(actions: tuple[Action, ...]) -> str:
     """Write actions in short: "a:update -b"."""
     return " ".join(
         f"-{each.cluster}" if isinstance(each, Remove) else f"{each.cluster}:{each.reason}"

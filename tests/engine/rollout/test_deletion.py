@@ -8,7 +8,7 @@ from placements.engine.rollout.rolling_update import next_actions
 from placements.engine.rollout.state import Deletion, Phase, Suspension
 from placements.engine.rollout.waves import plan_waves
 from tests.builders import pick_n
-from tests.engine.rollout.states import NOON, after, blocks, budget, gone, leaving, lost, state, told
+from tests.engine.rollout.states import NOON, after, blocks, brief, budget, gone, leaving, lost, state
 from tests.engine.rollout.world import World
 
 
@@ -32,13 +32,13 @@ def test_removals_that_run_already_count() -> None:
 
     answer = next_actions(state(*facts, strategy=budget(2), deletion=Deletion(NOON, 3)))
 
-    assert told(answer.actions) == "-b"
+    assert brief(answer.actions) == "-b"
 
 
 def test_a_removal_out_of_reach_does_not_count() -> None:
     facts = (lost(leaving("a", Phase.REMOVING)), leaving("b"))
 
-    assert told(next_actions(state(*facts, deletion=Deletion(NOON, 2))).actions) == "-b"
+    assert brief(next_actions(state(*facts, deletion=Deletion(NOON, 2))).actions) == "-b"
 
 
 def test_there_is_no_floor() -> None:
@@ -68,14 +68,14 @@ def test_a_pause_holds_a_deletion_and_a_stop_does_not() -> None:
     )
 
     assert blocks(paused) == {"a": "paused"}
-    assert told(stopped.actions) == "-a"
+    assert brief(stopped.actions) == "-a"
 
 
 def test_abandoned_resources_stay_and_are_named() -> None:
     deletion = Deletion(NOON, 2, abandons=True)
-    asked = state(leaving("b"), leaving("a"), leaving("c", Phase.REMOVED), deletion=deletion)
+    rollout = state(leaving("b"), leaving("a"), leaving("c", Phase.REMOVED), deletion=deletion)
 
-    answer = next_actions(asked)
+    answer = next_actions(rollout)
 
     assert (answer.phase, answer.actions, answer.may_still_hold) == (RunPhase.FINISHED, (), ("a", "b"))
-    assert plan_waves(asked).waves == ()
+    assert plan_waves(rollout).waves == ()

@@ -20,7 +20,7 @@ SECONDS = {"a": 3, "b": 30, "d-2": 4, "e": 0}
 
 
 def _can_finish(state: RolloutState) -> bool:
-    """Tell whether a rollout can finish: lifecycle A.4, and that A.5 holds no removal back for good.
+    """Return whether a rollout can finish: lifecycle A.4, and that A.5 holds no removal back for good.
 
     Without any surge and with exactly as many clusters found as the floor demands, replacement and removal
     wait for each other.
@@ -91,14 +91,14 @@ def test_the_order_of_the_clusters_does_not_matter(rollout: RolloutState, random
 def test_every_cluster_that_is_not_done_is_accounted_for_once(rollout: RolloutState) -> None:
     answer = next_actions(rollout)
 
-    told = {action.cluster for action in answer.actions} | {each.cluster for each in answer.blocked}
+    answered = {action.cluster for action in answer.actions} | {each.cluster for each in answer.blocked}
     busy = {each.cluster for each in answer.in_progress}
     open_ones = {
         each.name
         for each in rollout.clusters
         if not rollout.is_done(each) and (each.is_in_fleet or each.wanted is not None)
     }
-    assert open_ones <= told | busy
+    assert open_ones <= answered | busy
     assert not {action.cluster for action in answer.actions} & {each.cluster for each in answer.blocked}
     assert (answer.phase is RunPhase.FINISHED) == (not open_ones)
 
@@ -126,7 +126,7 @@ def _without_starts(budgets: Budgets) -> Budgets:
 
 
 @given(rollouts())
-def test_waves_are_what_asking_again_and_again_would_start(rollout: RolloutState) -> None:
+def test_waves_are_what_repeated_syncs_would_start(rollout: RolloutState) -> None:
     made = plan_waves(rollout)
 
     world = replace(rollout, clusters=tuple(replace(each, retry_at=None) for each in rollout.clusters))

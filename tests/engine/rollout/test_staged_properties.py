@@ -49,7 +49,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(run, failures=failures)
 
 
-WHATS = ["ask", "ask", "ask", "crash", "stop", "resume", "lose", "find", "approve"]
+WHATS = ["sync", "sync", "sync", "crash", "stop", "resume", "lose", "find", "approve"]
 HAPPENINGS = st.lists(st.tuples(st.sampled_from(WHATS), st.integers(0, 9)), max_size=60)
 
 
@@ -57,11 +57,11 @@ def happen(world: World, what: str, which: int) -> None:
     """Let one thing happen."""
     name = sorted(world.clusters)[which % len(world.clusters)]
     match what:
-        case "ask":
+        case "sync":
             world.go()
             world.pass_time(world.seconds)
         case "crash":  # stored, and not carried out
-            world.run = world.ask().run
+            world.run = world.sync_result().run
         case "stop":
             world.state = RunState.STOP
         case "resume":
@@ -69,7 +69,7 @@ def happen(world: World, what: str, which: int) -> None:
         case "lose" | "find":
             world.reach(name, reachable=what == "find")
         case "approve":
-            for approval in world.ask().approvals:
+            for approval in world.sync_result().approvals:
                 world.approve(approval.stage, approval.when)
 
 
@@ -122,7 +122,7 @@ def test_a_run_whose_clusters_get_well_and_whose_approvals_come_finishes(
         if world.run.outcome and number % 8 == 0:  # a few steps after the end are checked too
             break
         before, tries = world.run, len(world.started) + len(world.removed)
-        happen(world, "ask" if number % 4 else "approve", 0)
+        happen(world, "sync" if number % 4 else "approve", 0)
         check(world, before, world.state, tries)
 
     assert world.run.outcome is StagedRunOutcome.SUCCEEDED
@@ -134,17 +134,17 @@ def test_a_run_whose_clusters_get_well_and_whose_approvals_come_finishes(
 
 
 @given(worlds(), HAPPENINGS)
-def test_asking_twice_is_asking_once(world: World, happenings: list[tuple[str, int]]) -> None:
+def test_a_second_sync_changes_nothing(world: World, happenings: list[tuple[str, int]]) -> None:
     for what, which in happenings:
         happen(world, what, which)
 
-    first = world.ask()
+    first = world.sync_result()
     world.run = first.run
 
-    assert told(world.ask()) == told(first)
+    assert without_times(world.sync_result()) == without_times(first)
 
 
-def told(answer: StagedUpdateResult) -> Any:
+def without_times(answer: StagedUpdateResult) -> Any:
     return answer.run, answer.actions, answer.approvals
 
 
@@ -154,7 +154,7 @@ def test_clusters_start_in_the_order_of_their_stage(world: World) -> None:
         if world.run.outcome and number % 8 == 0:
             break
         happen(world, "approve", 0)
-        happen(world, "ask", 0)
+        happen(world, "sync", 0)
 
     planned = [name for one in world.run.stages for name in one.cluster_names]
     assert list(dict.fromkeys(world.started)) == planned

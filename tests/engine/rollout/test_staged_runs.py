@@ -50,8 +50,8 @@ def test_s37_canary_first_then_after_both_approvals_prod() -> None:
     world.approve("canary", "after")
     assert [wait.reason for wait in world.go().waits] == [WaitReason.TIME]
     world.pass_time(60)
-    asked = world.go()
-    assert (asked.approvals, asked.status) == ((Approval("prod", ApprovalPoint.BEFORE),), RunStatus.WAITING)
+    result = world.go()
+    assert (result.approvals, result.status) == ((Approval("prod", ApprovalPoint.BEFORE),), RunStatus.WAITING)
     assert world.started == ["c2"]
 
     world.approve("prod", "before")
@@ -191,9 +191,9 @@ def test_a_failure_counts_by_its_attempt_whatever_the_clock_of_the_worker_that_s
     assert world.go().waits == (Wait(WaitReason.RETRY, "all", ("c1",), START + timedelta(seconds=5)),)
 
     world.now += timedelta(seconds=5)
-    assert world.ask().actions == (StartUpdate("c1", NEW, UpdateReason.RETRY, 2),)
-    world.run = world.ask().run
-    assert world.ask().run.current.steps[0].failures == 1
+    assert world.sync_result().actions == (StartUpdate("c1", NEW, UpdateReason.RETRY, 2),)
+    world.run = world.sync_result().run
+    assert world.sync_result().run.current.steps[0].failures == 1
 
 
 def test_somebody_may_have_a_failed_cluster_tried_again_at_once() -> None:
@@ -319,7 +319,7 @@ def test_somebody_may_skip_a_timed_wait_but_only_while_it_lasts() -> None:
     assert world.go().status is RunStatus.SUCCEEDED
 
 
-def test_what_is_approved_before_it_was_asked_counts_for_nothing() -> None:
+def test_what_is_approved_before_it_was_requested_counts_for_nothing() -> None:
     world = World(begin([stage("prod", env="prod", before=True)], C1), now=START + timedelta(seconds=1))
     world.approvals[Approval("prod", ApprovalPoint.BEFORE)] = START
 
@@ -353,9 +353,9 @@ def test_what_a_run_found_on_a_cluster_may_come_back_by_another_run_that_started
     )
     world.clusters["c1"] = seen("c1", Phase.APPLYING, "old", world.now)
 
-    assert world.ask().run.outcome is None
+    assert world.sync_result().run.outcome is None
     world.others = (brings_back,)
-    assert world.ask().run.reasons == (StageReason("taken-over", ("c1",)),)
+    assert world.sync_result().run.reasons == (StageReason("taken-over", ("c1",)),)
 
 
 def test_what_another_run_had_started_before_takes_nothing_over() -> None:
@@ -366,7 +366,7 @@ def test_what_another_run_had_started_before_takes_nothing_over() -> None:
 
     assert world.go().actions == (StartUpdate("c1", NEW, UpdateReason.UPDATE),)
     world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
-    assert world.ask().run.outcome is None
+    assert world.sync_result().run.outcome is None
 
 
 def test_starts_are_compared_by_their_sequence_not_by_the_clocks_of_two_workers() -> None:
@@ -377,23 +377,23 @@ def test_starts_are_compared_by_their_sequence_not_by_the_clocks_of_two_workers(
     world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
     world.go()
     world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
-    assert world.ask().run.outcome is None
+    assert world.sync_result().run.outcome is None
 
     later = ClusterStep("c1", "old", NEW, 3, behind)
     world.others = (StagedRunPlan((Stage("prod", (later,)),), world.run.deletions),)
     world.clusters["c1"] = seen("c1", Phase.APPLYING, "old", world.now)
-    assert world.ask().run.reasons == (StageReason("taken-over", ("c1",)),)
+    assert world.sync_result().run.reasons == (StageReason("taken-over", ("c1",)),)
 
 
 def test_a_start_is_repeated_until_the_cluster_shows_it() -> None:
     world = of_three(1)
     world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
-    first = world.ask()
+    first = world.sync_result()
 
     world.run = first.run
     world.now += timedelta(seconds=30)
 
-    assert world.ask().actions == first.actions == (StartUpdate("c1", NEW, UpdateReason.UPDATE),)
+    assert world.sync_result().actions == first.actions == (StartUpdate("c1", NEW, UpdateReason.UPDATE),)
 
 
 def test_a_failed_removal_is_tried_again() -> None:

@@ -134,5 +134,5 @@ def test_a_run_that_is_not_valid_any_more_fails_with_the_reason_and_leaves_the_c
     answer = world.go()
 
     assert (answer.run.outcome, answer.run.reasons) == (StagedRunOutcome.FAILED, (StageReason("new-policy"),))
-    assert world.ask() == replace(answer, actions=())
+    assert world.sync_result() == replace(answer, actions=())
     assert world.started == ["a"]

@@ -1,4 +1,4 @@
-"""The waves beforehand: who is in which, for changes asked for and for drafts."""
+"""The waves beforehand: who is in which, for saved changes and for drafts."""
 
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.state import Phase, Suspension
@@ -9,13 +9,13 @@ from tests.engine.rollout.states import (
     after,
     available,
     blocks,
+    brief,
     budget,
     cluster,
     done,
     empty,
     leaving,
     state,
-    told,
 )
 
 
@@ -24,7 +24,7 @@ def test_without_surge_removals_and_replacements_take_turns() -> None:
 
     made = plan_waves(state(*facts, policy=pick_n(3), strategy=budget(1, 0)))
 
-    assert [told(wave.actions) for wave in made.waves] == ["-x", "a:add", "-y", "b:add", "-z", "c:add"]
+    assert [brief(wave.actions) for wave in made.waves] == ["-x", "a:add", "-y", "b:add", "-z", "c:add"]
     assert [wave.budgets.additions.holding for wave in made.waves] == [3, 2, 3, 2, 3, 2]
     assert made.rest.phase is RunPhase.FINISHED
 
@@ -34,7 +34,7 @@ def test_a_draft_says_who_joins_leaves_and_changes() -> None:
 
     made = plan_waves(now.with_wanted({"b": "v3", "c": "v3"}, pick_n(2)))
 
-    assert [told(wave.actions) for wave in made.waves] == ["-a c:add", "b:update"]
+    assert [brief(wave.actions) for wave in made.waves] == ["-a c:add", "b:update"]
     assert {action.cluster: wave.number for wave in made.waves for action in wave.actions} == {
         "a": 1,
         "b": 2,
@@ -47,11 +47,11 @@ def test_a_pause_and_waits_for_a_retry_are_overlooked() -> None:
 
     made = plan_waves(state(failed, available("b"), strategy=budget(1), suspension=Suspension.PAUSED))
 
-    assert [told(wave.actions) for wave in made.waves] == ["a:retry", "b:update"]
+    assert [brief(wave.actions) for wave in made.waves] == ["a:retry", "b:update"]
 
 
-def test_what_would_never_start_is_told_at_the_end() -> None:
+def test_what_would_never_start_is_reported_at_the_end() -> None:
     made = plan_waves(state(*map(leaving, "ab"), policy=pick_n(3), strategy=budget(2)))
 
-    assert [told(wave.actions) for wave in made.waves] == ["-a"]
+    assert [brief(wave.actions) for wave in made.waves] == ["-a"]
     assert (made.rest.phase, blocks(made.rest)) == (RunPhase.HALTED, {"b": "removal-floor"})

@@ -53,7 +53,7 @@ class World:
         self.state = replace(self.state, clusters=tuple({**self.clusters, facts.name: facts}.values()))
 
     def step(self) -> RollingUpdateResult:
-        """Ask, do what is answered, and let the clock go on to the next thing that happens."""
+        """Sync, do what the result says, and advance the clock to the next event."""
         answer = next_actions(self.state)
         for action in answer.actions:
             check_start(self.state, action)

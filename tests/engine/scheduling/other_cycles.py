@@ -2,7 +2,7 @@
 
 ocm(zones(a=3, b=3), 4, [spread("zone")], "a-1", u=0.5)           a cycle of `ocm`, options by keyword
 kubernetes(zones(a=2, b=1), 3, [spread("zone")], "a-1")           one of `kubernetes`
-asked(document, members)                                          one of an OCM Placement document
+ocm_cycle(document, members)                                      one of an OCM Placement document
 crowded({"n1": 2, "n2": 0}, cycle)                                a round with several pods on a node
 """
 
@@ -57,7 +57,7 @@ def ocm(
     preferred: Sequence[Document] = (),
     **options: Any,
 ) -> Cycle:
-    """Make a cycle of `ocm`; the rest are its options, named as at the door."""
+    """Make a cycle of `ocm`; the rest are its options, named as in the manifest."""
     policy = _policy(Semantics.OCM, number, spreads, preferred)
     return Cycle(members, policy, _bindings(placed), Semantics.OCM, parse_ocm_options(options).to_plain())
 
@@ -75,10 +75,10 @@ def kubernetes(
     return Cycle(members, policy, _bindings(placed), Semantics.KUBERNETES)
 
 
-def asked(document: object, members: Fleet, *placed: str, **options: Any) -> Cycle:
-    """Make the cycle that an OCM Placement document asks for."""
-    wish = parse_ocm_placement(document, options=options)
-    return Cycle(members, wish.policy, _bindings(placed), Semantics.OCM, wish.options.to_plain())
+def ocm_cycle(document: object, members: Fleet, *placed: str, **options: Any) -> Cycle:
+    """Make the cycle of an OCM Placement document."""
+    parsed = parse_ocm_placement(document, options=options)
+    return Cycle(members, parsed.policy, _bindings(placed), Semantics.OCM, parsed.options.to_plain())
 
 
 def picks(cycle: Cycle) -> list[str]:

@@ -174,7 +174,7 @@ def _whole(value: float) -> int:
 
 
 def plain_rounds(case: Case, *, kubefleet: bool = False) -> Iterator[PlainRound]:
-    """Pick one cluster a round for as long as somebody asks; the last round is the one that finds nobody."""
+    """Pick one cluster a round until the caller stops; the last round is the one that finds no cluster."""
     policy = case["policy"]
     fleet = [(one["name"], one.get("labels", {})) for one in case["clusters"]]
     passing = [

@@ -29,7 +29,7 @@ class PlainRound:
 
 
 def plain_rounds(case: Case) -> Iterator[PlainRound]:
-    """Pick one cluster a round for as long as somebody asks; the last round is the one that finds nobody."""
+    """Pick one cluster a round until the caller stops; the last round is the one that finds no cluster."""
     judge = _ocm(case) if case["semantics"] == "ocm" else _kubernetes(case)
     picked: list[str] = []
     while True:
@@ -71,7 +71,7 @@ def _ocm(case: Case) -> Callable[[list[str]], PlainRound]:
             spread, keys = _weighted(levels, contend, picked, preference, Fraction(str(options["u"])))
         order = sorted(contend, key=lambda name: ([-one for one in keys[name]], name))
         ranked = [(name, spread[name], affinity[name]) for name in order]
-        return PlainRound(ranked, sorted(set(left) - set(contend)), [one.told(picked) for one in levels])
+        return PlainRound(ranked, sorted(set(left) - set(contend)), [one.shares(picked) for one in levels])
 
     return judge
 
@@ -99,7 +99,7 @@ class _Level:
     def siblings(self, family: Domain) -> list[Domain]:
         return [one for one in self.domains if one[:-1] == family]
 
-    def told(self, picked: list[str]) -> dict[str, int]:
+    def shares(self, picked: list[str]) -> dict[str, int]:
         return {"/".join(one): self.count(one, picked) for one in self.domains}
 
     def forbids(self, name: str, picked: list[str]) -> bool:
@@ -171,11 +171,11 @@ def _stretched(raw: Mapping[str, int], counted: Iterable[str]) -> dict[str, Frac
 
 
 def _preferences(case: Case, candidates: list[Case]) -> tuple[Mapping[str, Any], dict[str, Fraction]]:
-    """Return what is told, Affinity rows or preferred terms, and P, which adds the prioritizers."""
+    """Return the affinity scores, of Affinity rows or preferred terms, and P, which adds the prioritizers."""
     options, names = case["ocm"], [one["name"] for one in candidates]
-    told: Mapping[str, Any] = affinity_scores(case["clusters"], case["policy"])
+    scores: Mapping[str, Any] = affinity_scores(case["clusters"], case["policy"])
     if options["affinityTerms"]:
-        told = _stretched({one["name"]: _rows(one, options) for one in candidates}, names)
+        scores = _stretched({one["name"]: _rows(one, options) for one in candidates}, names)
     active = placed_on(case, "current") | placed_on(case, "obsolete")
     added = {name: Fraction(str(options["steadyWeight"])) * (name in active) for name in names}
     for name in names:
@@ -183,7 +183,7 @@ def _preferences(case: Case, candidates: list[Case]) -> tuple[Mapping[str, Any],
     for resource in ("cpu", "memory"):
         for name, score in _allocatable(resource, candidates).items():
             added[name] += options[f"{resource}Weight"] * score
-    return told, {name: told[name] + added[name] for name in names}
+    return scores, {name: scores[name] + added[name] for name in names}
 
 
 def _rows(cluster: Case, options: Case) -> int:
@@ -253,7 +253,7 @@ def _kubernetes(case: Case) -> Callable[[list[str]], PlainRound]:
 
 
 def _counted(constraint: Case, case: Case) -> list[str]:
-    """Name the clusters that count: all keys of the sort, affinity honoured, taints if asked."""
+    """Name the clusters that count: all keys of the sort, affinity applied, taints by the policy."""
     policy = case["policy"]
     same = [one for one in policy["topologySpreadConstraints"] if _is_hard(one) == _is_hard(constraint)]
     found = [one for one in case["clusters"] if all(each["topologyKey"] in one["labels"] for each in same)]

@@ -1,4 +1,4 @@
-"""Standings kept from pick to pick: the same picks and scores as the eight questions asked in every round."""
+"""Standings kept from pick to pick: the same picks and scores as the eight questions put in every round."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,21 +62,21 @@ def _candidates(one: Fleet, rules: Rules, constraints: list[dict[str, Any]], wan
     preferred = [
         prefer(weight, labelled(zone=f"v{value}")) for value, weight in enumerate([40, -25, 40, 3], start=2)
     ]
-    wish = pick_n(wanted, spread=constraints, prefer=preferred)
-    return candidates_of(replace(cycle(one, wish, semantics=rules.semantics), options=rules.options))
+    chosen = pick_n(wanted, spread=constraints, prefer=preferred)
+    return candidates_of(replace(cycle(one, chosen, semantics=rules.semantics), options=rules.options))
 
 
-def _asked(candidates: Candidates, wanted: int, monkeypatch: pytest.MonkeyPatch) -> Picks:
+def _picked_plainly(candidates: Candidates, wanted: int, monkeypatch: pytest.MonkeyPatch) -> Picks:
     """Pick by the eight questions alone."""
     with monkeypatch.context() as patch:
         patch.setattr(contended_picker, "_standings", contended_picker.GenericRanker)
         return pick(candidates, wanted)
 
 
-def _same(kept: Picks, asked: Picks) -> bool:
-    assert kept.positions.tolist() == asked.positions.tolist()
-    assert [column.tolist() for column in kept.spread] == [column.tolist() for column in asked.spread]
-    return kept.ran_dry == asked.ran_dry
+def _same(kept: Picks, plain: Picks) -> bool:
+    assert kept.positions.tolist() == plain.positions.tolist()
+    assert [column.tolist() for column in kept.spread] == [column.tolist() for column in plain.spread]
+    return kept.ran_dry == plain.ran_dry
 
 
 def _standings(candidates: Candidates) -> IncrementalRanker:
@@ -96,7 +96,7 @@ def test_picks_as_the_eight_questions_do(
     candidates = _candidates(_fleet(draw, 300, KEYS), rules, constraints, 300)
 
     assert isinstance(_standings(candidates), rules.kind or contended_picker.GenericRanker)
-    assert _same(pick(candidates, 300), _asked(candidates, 300, monkeypatch))
+    assert _same(pick(candidates, 300), _picked_plainly(candidates, 300, monkeypatch))
 
 
 @ALL_RULES
@@ -113,7 +113,7 @@ def test_picks_every_cluster_of_a_small_fleet_as_the_eight_questions_do(
         ]
         candidates = _candidates(one, rules, constraints, 12)
 
-        assert _same(pick(candidates, 12), _asked(candidates, 12, monkeypatch)), seed
+        assert _same(pick(candidates, 12), _picked_plainly(candidates, 12, monkeypatch)), seed
 
 
 @ALL_RULES
@@ -125,7 +125,7 @@ def test_ranks_those_who_stand_behind_their_leaders_as_the_eight_questions_do(
     one = Fleet(cluster(f"c{index:03}", region=region) for index, region in enumerate(regions))
     candidates = _candidates(one, rules, [spread("region", 5, hard=False)], 400)
 
-    assert _same(pick(candidates, 400), _asked(candidates, 400, monkeypatch))
+    assert _same(pick(candidates, 400), _picked_plainly(candidates, 400, monkeypatch))
 
 
 def test_goes_on_by_the_eight_questions_where_the_gaps_outgrow_their_bits(
@@ -144,7 +144,7 @@ def test_goes_on_by_the_eight_questions_where_the_gaps_outgrow_their_bits(
     picks = pick(candidates, 150)
 
     assert max(-column.min() for column in picks.spread) >= room
-    assert _same(picks, _asked(candidates, 150, monkeypatch))
+    assert _same(picks, _picked_plainly(candidates, 150, monkeypatch))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Every example of KEP-895 with the answer it gives, K1 to K13 of `spec/other-schedulers.md` 3.4.
 
 Clusters are nodes and bindings pods. Where the KEP puts several pods on one node (K6, K13) a placement
-cannot follow; there the strategy is asked on the counts. Two formulas of the KEP were replaced since, which
+cannot follow; there the strategy is called on the counts. Two formulas of the KEP were replaced since, which
 changes none of its answers: its pseudo-code tests `matching − min < maxSkew`, which is the test of 3.2
 for a pod that matches itself, and its soft score was `matching − min − maxSkew`, lower being better. The soft
 columns assert today's normalised scores as well.
@@ -32,7 +32,7 @@ OUT_OF_ORDER = taint("out-of-order")
 
 
 def _state(counts: list[int], *, infeasible: bool = False) -> tuple[Fleet, list[str]]:
-    """Make zones z1, z2, … with so many placed clusters and one free; give the placed ones as well.
+    """Make zones z1, z2, … with so many placed clusters and one free; return the placed ones as well.
 
     `infeasible` taints all of the last zone.
     """

@@ -15,11 +15,11 @@ from tests.builders import Document, cluster, fleet, labelled, prefer, spread
 from tests.engine.scheduling.other_cycles import (
     WEIGHTED,
     allowed,
-    asked,
     contenders,
     crowded,
     numbered,
     ocm,
+    ocm_cycle,
     pending,
     per_group,
     picks,
@@ -111,7 +111,7 @@ def test_j2_nested_fills_both_regions(options: Document) -> None:
     assert per_group(decision, "zone") == {"a": 1, "b": 1, "c": 1, "w": 3}
 
 
-def test_j2_nested_groups_are_told_with_the_group_they_lie_in() -> None:
+def test_j2_nested_groups_are_reported_with_the_group_they_lie_in() -> None:
     decision = schedule(ocm(_region_of_three_zones(), 8, BOTH_HARD))
 
     assert list(Replay(decision).step(1).spreads[1].before) == ["east/a", "east/b", "east/c", "west/w"]
@@ -253,7 +253,7 @@ def test_allocatable_resources(
 ) -> None:
     document = _prioritized({f"ResourceAllocatable{prioritizer}": 1}, **NO_PRIORITIZERS)
 
-    totals = ranking(schedule(asked(document, _with(resource, *amounts))))
+    totals = ranking(schedule(ocm_cycle(document, _with(resource, *amounts))))
 
     assert [totals[name] for name in ("c1", "c2", "c3")] == expected
 
@@ -305,8 +305,8 @@ def test_affinity_rows_are_summed_and_stretched(
         ocm(fleet(cluster("a", zone="a"), cluster("b", zone="b"), "c"), 3, [], affinityTerms=terms)
     )
 
-    told = {one.cluster: one.affinity_score for one in decision.picked}
-    assert told == {"a": expected["a"], "b": expected["b"], "c": expected[None]}
+    scores = {one.cluster: one.affinity_score for one in decision.picked}
+    assert scores == {"a": expected["a"], "b": expected["b"], "c": expected[None]}
 
 
 # 2.5: even_score on given counts
@@ -349,7 +349,7 @@ def test_e2_would_be_too_coarse_and_is_not_what_decides() -> None:
 def test_hard_limits_on_given_counts_are_those_of_kubernetes(
     counts: dict[str, int], open_to: list[str]
 ) -> None:
-    """D8 has all semantics agree on K10 and K11; `ocm` counts from nothing, so it is asked on the counts."""
+    """D8 has all semantics agree on K10 and K11; `ocm` counts from nothing, so it is called on the counts."""
     cycle = ocm(fleet(*(cluster(name, zone=name) for name in counts)), 1, [spread("zone")])
 
     assert allowed(crowded(counts, cycle), cycle) == open_to

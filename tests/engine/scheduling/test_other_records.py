@@ -1,4 +1,4 @@
-"""What `ocm` and `kubernetes` decisions keep, tell and advise, where a rule of `fleet` would not do."""
+"""What `ocm` and `kubernetes` decisions keep, explain and advise, where a rule of `fleet` would not do."""
 
 from dataclasses import replace
 from typing import Any
@@ -124,10 +124,10 @@ def test_sums_of_fractions_tie_whatever_their_order() -> None:
     assert values == [33.3, 0]  # −100 + (33.3 + 100) has a last bit more
 
 
-# What it tells
+# What it explains
 
 
-def test_a_cluster_that_a_filter_keeps_from_being_counted_is_not_told_to_lack_the_key() -> None:
+def test_a_cluster_that_a_filter_keeps_from_being_counted_is_not_reported_without_the_key() -> None:
     members = fleet(cluster("a", region="e", env="prod"), cluster("b", region="w"), cluster("d", env="prod"))
     required = {
         "requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [labelled(env="prod")]}
@@ -157,7 +157,7 @@ def test_a_claim_that_is_missing_is_named() -> None:
     assert said == ["Does not match required affinity: no claim platform, required any value"]
 
 
-def test_a_placed_cluster_that_is_not_chosen_again_is_told_what_decided() -> None:
+def test_a_placed_cluster_that_is_not_chosen_again_is_explained_by_what_decided() -> None:
     members = fleet("a", cluster("b", taints=[taint("k")]))
 
     outcome = Outcomes(schedule(_ocm(members, {"numberOfClusters": 1}, "b"))).of("b")
@@ -240,7 +240,7 @@ def test_a_change_that_makes_the_cycle_fail_is_no_advice_though_all_stays() -> N
     assert [one.change.facts["number"] for one in advice.fails if one.change.kind == "number"] == [2]
 
 
-def test_a_limit_is_not_advised_where_the_door_refuses_it() -> None:
+def test_a_limit_is_not_advised_where_the_parser_refuses_it() -> None:
     decision = schedule(_ocm(ZONES, _wants(1, spread("zone", hard=False)), domainWeights={"zone": {"1": 2}}))
 
     advice = why_not(decision, "b")
@@ -248,7 +248,7 @@ def test_a_limit_is_not_advised_where_the_door_refuses_it() -> None:
     assert ChangeKind.WHEN_UNSATISFIABLE not in {one.change.kind for one in (*advice.helps, *advice.fails)}
 
 
-def test_a_wish_that_cannot_be_met_is_not_blamed_on_a_property_that_is_no_quantity() -> None:
+def test_a_number_that_cannot_be_met_is_not_blamed_on_a_property_that_is_no_quantity() -> None:
     """Under `ocm` such a property counts as absent (`spec/scheduler.md` 4.4, `other-schedulers.md` 6.6)."""
     members = fleet(cluster("a", properties={"cost": "lots"}))
     preferred = [prefer(1, {"propertySorter": {"name": "cost", "sortOrder": "Descending"}})]

@@ -40,13 +40,13 @@ def _check_picks(case: Case) -> None:
 
     assert list(decision.picked_names) == [name for name, *_ in winners]
     for picked, (_, spread, affinity) in zip(decision.picked, winners, strict=True):
-        assert picked.topology_spread_score == pytest.approx(_told(spread), abs=1e-6)
+        assert picked.topology_spread_score == pytest.approx(_spread_score(spread), abs=1e-6)
         assert picked.affinity_score == pytest.approx(float(affinity), abs=1e-6)
     missing = case["policy"]["numberOfClusters"] - len(decision.kept)
     assert decision.is_fulfilled is (len(winners) == missing)
 
 
-def _told(spread: Any) -> Any:
+def _spread_score(spread: Any) -> Any:
     return spread if isinstance(spread, tuple) else float(spread)
 
 
@@ -72,7 +72,7 @@ def test_every_round_ranks_counts_and_forbids_what_the_plain_evaluation_does(cas
         ranked = [one for one in candidates if one.rank]
         assert [one.cluster for one in ranked] == [name for name, *_ in plain.ranked]
         assert [one.topology_spread_score for one in ranked] == [
-            pytest.approx(_told(spread), abs=1e-6) for _, spread, _ in plain.ranked
+            pytest.approx(_spread_score(spread), abs=1e-6) for _, spread, _ in plain.ranked
         ]
         assert sorted(one.cluster for one in candidates if not one.rank) == plain.forbidden
         assert [one.before for one in replay.step(number).spreads] == plain.counts
@@ -110,8 +110,8 @@ def test_the_plain_evaluation_itself_answers_the_recorded_cases(name: str, size:
         winners = [one.ranked[0] for one in islice(plain_rounds(case), missing) if one.ranked]
         assert [name for name, *_ in winners] == case["expect"]["picked"], case["id"]
         for winner, spread, affinity in winners:
-            told = case["expect"]["scores"][winner]
-            expected = [*_levels(told["topologySpreadScore"]), told["affinityScore"]]
+            scores = case["expect"]["scores"][winner]
+            expected = [*_levels(scores["topologySpreadScore"]), scores["affinityScore"]]
             scores = [*map(float, _levels(spread)), float(affinity)]
             assert scores == pytest.approx(expected, abs=1e-6), case["id"]
     assert len(cases) == size

@@ -95,7 +95,7 @@ def test_kept_adds_the_filters_that_the_cluster_would_not_pass_today() -> None:
     assert _codes(outcome) == ["kept*", "required-affinity", "not-eligible", "untolerated-taint"]
 
 
-def test_kept_under_pick_fixed_tells_that_the_target_became_ineligible() -> None:
+def test_kept_under_pick_fixed_shows_that_the_target_became_ineligible() -> None:
     one = fleet(cluster("a", not_eligible="unhealthy"))
 
     assert _codes(_of(decide(one, pick_fixed("a"), binding("a")), "a")) == ["kept*", "not-eligible"]

@@ -101,10 +101,10 @@ def test_agrees_with_ranking_every_cluster_anew_each_round(semantics: str, hard:
     picks = pick(candidates, 150)
 
     for number in range(1, len(picks.positions) + 1, 7):
-        afresh = Round(candidates, number, picks.positions[: number - 1])
+        fresh = Round(candidates, number, picks.positions[: number - 1])
         winner = picks.positions[number - 1]
-        assert afresh.ranked[0] == winner
-        assert afresh.spread[0][winner] == picks.spread[0][number - 1]
+        assert fresh.ranked[0] == winner
+        assert fresh.spread[0][winner] == picks.spread[0][number - 1]
 
 
 @pytest.mark.parametrize("hard", [True, False])

@@ -18,10 +18,10 @@ from placements.explain.vocabulary import policy_sentence
 from tests.builders import Document, cluster, fleet, spread
 from tests.engine.scheduling.other_cycles import (
     WEIGHTED,
-    asked,
     contenders,
     numbered,
     ocm,
+    ocm_cycle,
     pending,
     per_group,
     picks,
@@ -61,18 +61,20 @@ THREE_PROVIDERS = proposal(3, even("provider", maxSkew=1))
 
 @BOTH_MODES
 def test_uc1a_clusters_without_the_key_make_a_domain_of_their_own(options: Document) -> None:
-    decision = schedule(asked(THREE_PROVIDERS, SELF_HOSTED, **options))
+    decision = schedule(ocm_cycle(THREE_PROVIDERS, SELF_HOSTED, **options))
 
     assert (decision.picked_names, pending(decision)) == (("p1", "p2", "s1"), 0)
 
 
 def test_uc1a_one_more_of_them_is_dropped_with_the_name_of_that_domain() -> None:
-    decision = schedule(asked(proposal(4, even("provider", maxSkew=1)), SELF_HOSTED))
+    decision = schedule(ocm_cycle(proposal(4, even("provider", maxSkew=1)), SELF_HOSTED))
 
     assert decision.picked_names == ("p1", "p2", "s1", "s2")
     assert Replay(decision).step(4).spreads[0].before == {"(unset)": 1, "alibaba": 1, "aws": 1}
 
-    decision = schedule(asked(proposal(5, even("provider", maxSkew=1)), fleet(*SELF_HOSTED.clusters, "s3")))
+    decision = schedule(
+        ocm_cycle(proposal(5, even("provider", maxSkew=1)), fleet(*SELF_HOSTED.clusters, "s3"))
+    )
 
     assert said(decision, "s3") == [
         "Step 5: selecting it would make provider=(unset) 3 vs. minimum 1 (gap 2 > maxSkew 1)"
@@ -81,7 +83,7 @@ def test_uc1a_one_more_of_them_is_dropped_with_the_name_of_that_domain() -> None
 
 @BOTH_MODES
 def test_uc1b_clusters_without_the_key_may_be_excluded(options: Document) -> None:
-    decision = schedule(asked(THREE_PROVIDERS, SELF_HOSTED, unsetPolicy="exclude", **options))
+    decision = schedule(ocm_cycle(THREE_PROVIDERS, SELF_HOSTED, unsetPolicy="exclude", **options))
 
     assert (decision.picked_names, pending(decision)) == (("p1", "p2"), 1)
     assert said(decision, "s1") == ["No label provider, which the topology spread requires"]
@@ -91,7 +93,7 @@ def test_uc1b_clusters_without_the_key_may_be_excluded(options: Document) -> Non
 def test_uc1_free_clusters_without_the_key_are_outside_the_spread(options: Document) -> None:
     """Not in the table: `free` of section 2.3, with gap 0 whoever else was picked."""
     decision = schedule(
-        asked(proposal(4, even("provider", maxSkew=1)), SELF_HOSTED, unsetPolicy="free", **options)
+        ocm_cycle(proposal(4, even("provider", maxSkew=1)), SELF_HOSTED, unsetPolicy="free", **options)
     )
 
     assert decision.picked_names == ("p1", "p2", "s1", "s2")
@@ -109,7 +111,7 @@ def test_uc1c_a_claim_serves_as_well_as_a_label(options: Document) -> None:
     )
     document = proposal(3, even("provider", maxSkew=1) | {"topologyKeyType": "Claim"})
 
-    decision = schedule(asked(document, members, **options))
+    decision = schedule(ocm_cycle(document, members, **options))
 
     assert decision.picked_names == ("p1", "p2", "s1")
     assert decision.cycle.policy.topology_spread_constraints[0].topology_key_type == "Claim"
@@ -120,7 +122,7 @@ def test_uc1c_the_explanation_says_that_the_domain_is_that_of_a_claim() -> None:
     members = fleet(*(cluster(name, properties={"provider": "aws"}) for name in ("p1", "p2", "p3")), "s1")
     document = proposal(4, even("provider", maxSkew=1) | {"topologyKeyType": "Claim"})
 
-    decision = schedule(asked(document, members))
+    decision = schedule(ocm_cycle(document, members))
 
     assert said(decision, "p3") == [
         "Step 4: selecting it would make claim provider=aws 3 vs. minimum 1 (gap 2 > maxSkew 1)"
@@ -138,7 +140,7 @@ def test_uc1c_the_explanation_says_that_the_domain_is_that_of_a_claim() -> None:
 def test_uc2_four_clusters_over_two_zones_are_two_in_each(limit: Document, options: Document) -> None:
     members = zones({"us-east-1a": 3, "us-east-1b": 3})
 
-    decision = schedule(asked(proposal(4, even("zone", **limit)), members, **options))
+    decision = schedule(ocm_cycle(proposal(4, even("zone", **limit)), members, **options))
 
     assert decision.picked_names == ("us-east-1a-1", "us-east-1b-1", "us-east-1a-2", "us-east-1b-2")
     assert [one.skew_after for one in Replay(decision).step(4).spreads] == [0]
@@ -152,7 +154,7 @@ THREE_AND_ONE = zones({"us-east-1a": 3, "us-east-1b": 1})
 
 @BOTH_MODES
 def test_uc3a_a_limit_of_one_leaves_one_pending_and_says_why(options: Document) -> None:
-    decision = schedule(asked(proposal(4, even("zone", maxSkew=1)), THREE_AND_ONE, **options))
+    decision = schedule(ocm_cycle(proposal(4, even("zone", maxSkew=1)), THREE_AND_ONE, **options))
 
     assert decision.picked_names == ("us-east-1a-1", "us-east-1b-1", "us-east-1a-2")
     assert (pending(decision), decision.is_fulfilled) == (1, False)
@@ -164,7 +166,7 @@ def test_uc3a_a_limit_of_one_leaves_one_pending_and_says_why(options: Document) 
 @BOTH_MODES
 def test_uc3a_in_the_draft_it_is_an_error_and_nothing_is_published(options: Document) -> None:
     """The draft says that the scheduler should report an error; here that is the switch `unsatisfiable`."""
-    cycle = asked(proposal(4, even("zone", maxSkew=1)), THREE_AND_ONE, unsatisfiable="error", **options)
+    cycle = ocm_cycle(proposal(4, even("zone", maxSkew=1)), THREE_AND_ONE, unsatisfiable="error", **options)
 
     decision = schedule(cycle)
 
@@ -174,7 +176,7 @@ def test_uc3a_in_the_draft_it_is_an_error_and_nothing_is_published(options: Docu
 @BOTH_MODES
 @pytest.mark.parametrize("limit", [{"maxSkew": 2}, {}], ids=["UC3b", "UC3c"])
 def test_uc3_a_limit_of_two_or_none_takes_all_four(limit: Document, options: Document) -> None:
-    decision = schedule(asked(proposal(4, even("zone", **limit)), THREE_AND_ONE, **options))
+    decision = schedule(ocm_cycle(proposal(4, even("zone", **limit)), THREE_AND_ONE, **options))
 
     assert decision.picked_names == ("us-east-1a-1", "us-east-1b-1", "us-east-1a-2", "us-east-1a-3")
     assert (per_group(decision, "zone"), pending(decision)) == ({"us-east-1a": 3, "us-east-1b": 1}, 0)
@@ -209,11 +211,11 @@ def test_uc4_aws_first_then_others_and_the_own_premises_last(
 ) -> None:
     rows = affinity("provider", (20, "In", ["aws"]), (-20, "In", ["onprem"]))
 
-    decision = schedule(asked(proposal(number, rows), _vendors(aws=aws), **options))
+    decision = schedule(ocm_cycle(proposal(number, rows), _vendors(aws=aws), **options))
 
     assert list(decision.picked_names) == expected
-    told = {name: one.affinity_score for name, one in contenders(decision).items()}
-    assert (told["us-east-1a-1"], told["cn-hangzhou-e-1"], told["dc-1"]) == (100, 0, -100)
+    scores = {name: one.affinity_score for name, one in contenders(decision).items()}
+    assert (scores["us-east-1a-1"], scores["cn-hangzhou-e-1"], scores["dc-1"]) == (100, 0, -100)
 
 
 # Use case 5: joint spread
@@ -238,14 +240,14 @@ TWO_OF_EACH = ["us-east-1a-1", "us-west-1a-1", "us-east-1a-2", "us-west-1a-2"]
     ids=["UC5a-strict", "UC5a-u=2", "UC5b-u=1-ties-and-higher-even-wins"],
 )
 def test_uc5_two_of_the_preferred_zone_and_two_of_the_other_region(options: Document) -> None:
-    decision = schedule(asked(proposal(4, even("region"), FIRST_1A_THEN_1B), TWO_REGIONS, **options))
+    decision = schedule(ocm_cycle(proposal(4, even("region"), FIRST_1A_THEN_1B), TWO_REGIONS, **options))
 
     assert list(decision.picked_names) == TWO_OF_EACH
     assert per_group(decision, "region") == {"us-east": 2, "us-west": 2}
 
 
 def test_uc5b_half_a_u_leaves_the_other_region_empty_against_the_draft() -> None:
-    cycle = asked(proposal(4, even("region"), FIRST_1A_THEN_1B), TWO_REGIONS, mode="weighted", u=0.5)
+    cycle = ocm_cycle(proposal(4, even("region"), FIRST_1A_THEN_1B), TWO_REGIONS, mode="weighted", u=0.5)
 
     decision = schedule(cycle)
 
@@ -256,7 +258,9 @@ def test_uc5b_half_a_u_leaves_the_other_region_empty_against_the_draft() -> None
 
 
 def test_uc5b_at_u_1_the_finals_of_both_regions_tie() -> None:
-    decision = schedule(asked(proposal(4, even("region"), FIRST_1A_THEN_1B), TWO_REGIONS, **WEIGHTED, u=1))
+    decision = schedule(
+        ocm_cycle(proposal(4, even("region"), FIRST_1A_THEN_1B), TWO_REGIONS, **WEIGHTED, u=1)
+    )
 
     finals, evens = (ranking(decision, 2, "final"), contenders(decision, 2))
     assert finals["us-east-1a-2"] == finals["us-west-1a-1"]
@@ -268,21 +272,21 @@ def test_uc5b_at_u_1_the_finals_of_both_regions_tie() -> None:
 def test_uc5c_a_hard_limit_on_regions_needs_no_u(options: Document) -> None:
     constraints = even("region", maxSkew=1), FIRST_1A_THEN_1B
 
-    assert picks(asked(proposal(4, *constraints), TWO_REGIONS, **options)) == TWO_OF_EACH
+    assert picks(ocm_cycle(proposal(4, *constraints), TWO_REGIONS, **options)) == TWO_OF_EACH
 
 
 @BOTH_MODES
 def test_uc5d_regions_first_then_the_zones_in_each(options: Document) -> None:
     constraints = even("zone", order=2), even("region", order=1)
 
-    decision = schedule(asked(proposal(4, *constraints), TWO_REGIONS, **options))
+    decision = schedule(ocm_cycle(proposal(4, *constraints), TWO_REGIONS, **options))
 
     assert per_group(decision, "zone") == {"us-east-1a": 1, "us-east-1b": 1, "us-west-1a": 2}
 
 
 @BOTH_MODES
 def test_uc5e_zones_alone_fill_one_region_with_three(options: Document) -> None:
-    decision = schedule(asked(proposal(4, even("zone")), TWO_REGIONS, **options))
+    decision = schedule(ocm_cycle(proposal(4, even("zone")), TWO_REGIONS, **options))
 
     assert per_group(decision, "zone") == {"us-east-1a": 2, "us-east-1b": 1, "us-west-1a": 1}
     assert per_group(decision, "region") == {"us-east": 3, "us-west": 1}
@@ -295,7 +299,7 @@ TWO_TO_ONE = {"domainWeights": {"region": {"east": 2}}}
 
 
 def _initials(members: Fleet, number: int, options: Document) -> str:
-    return "".join(name[0] for name in picks(asked(proposal(number, even("region")), members, **options)))
+    return "".join(name[0] for name in picks(ocm_cycle(proposal(number, even("region")), members, **options)))
 
 
 @BOTH_MODES
@@ -317,8 +321,10 @@ def test_uc6b_an_empty_region_leaves_its_share_to_the_other(options: Document) -
     assert sorted(_initials(zones(key="region", east=9, west=1), 6, {**TWO_TO_ONE, **options})) == [*"eeeeew"]
 
 
-def test_uc6_the_ratio_is_told_as_places_behind_the_region_whose_turn_it_is() -> None:
-    decision = schedule(asked(proposal(4, even("region")), zones(key="region", east=9, west=9), **TWO_TO_ONE))
+def test_uc6_the_ratio_is_reported_as_places_behind_the_region_whose_turn_it_is() -> None:
+    decision = schedule(
+        ocm_cycle(proposal(4, even("region")), zones(key="region", east=9, west=9), **TWO_TO_ONE)
+    )
 
     assert said(decision, "west-2") == ["Rank 8 in step 4; lost to east-3 on the gap (-1 vs. 0)"]
 
@@ -345,14 +351,14 @@ FOUR_OF_EACH = fleet(
     "options", [{}, {**WEIGHTED, "u": 1}, {**WEIGHTED, "u": 2}], ids=["strict", "u=1", "u=2"]
 )
 def test_ex1_the_disliked_region_is_used_once_to_keep_the_providers_even(options: Document) -> None:
-    decision = schedule(asked(EXAMPLE_1, FOUR_OF_EACH, **options))
+    decision = schedule(ocm_cycle(EXAMPLE_1, FOUR_OF_EACH, **options))
 
     expected = {"us-east-1": 4, "cn-hangzhou": 4, "us-west-1": 1, "cn-shenzhen": 1}
     assert per_group(decision, "region") == expected
     assert per_group(decision, "provider") == {"aws": 5, "alibaba": 5}
-    told = {name: one.affinity_score for name, one in contenders(decision).items()}
+    scores = {name: one.affinity_score for name, one in contenders(decision).items()}
     regions = "us-east-1", "us-west-1", "cn-hangzhou", "cn-shenzhen"
-    assert [told[f"{region}-1"] for region in regions] == [100, 50, 100, -100]
+    assert [scores[f"{region}-1"] for region in regions] == [100, 50, 100, -100]
 
 
 EXAMPLE_2 = proposal(10, even("region", order=2), even("provider", maxSkew=2, order=1))
@@ -369,7 +375,7 @@ def _two_providers(*, alibaba: int) -> Fleet:
 
 @BOTH_MODES
 def test_ex2_providers_first_then_the_regions_in_each(options: Document) -> None:
-    decision = schedule(asked(EXAMPLE_2, _two_providers(alibaba=4), **options))
+    decision = schedule(ocm_cycle(EXAMPLE_2, _two_providers(alibaba=4), **options))
 
     assert per_group(decision, "provider") == {"aws": 5, "alibaba": 5}
     expected = {"us-east": 3, "us-west": 2, "cn-hangzhou": 3, "cn-shenzhen": 2}
@@ -378,7 +384,7 @@ def test_ex2_providers_first_then_the_regions_in_each(options: Document) -> None
 
 @BOTH_MODES
 def test_ex2b_a_provider_that_is_used_up_holds_the_other_back(options: Document) -> None:
-    decision = schedule(asked(EXAMPLE_2, _two_providers(alibaba=1), **options))
+    decision = schedule(ocm_cycle(EXAMPLE_2, _two_providers(alibaba=1), **options))
 
     assert per_group(decision, "region") == {"us-east": 2, "us-west": 2, "cn-hangzhou": 1, "cn-shenzhen": 1}
     assert (len(decision.picked), pending(decision)) == (6, 4)

@@ -33,7 +33,7 @@ def _answers(decision: Decision) -> tuple[object, ...]:
 
 @examples(50)
 @given(decision=decisions())
-def test_a_record_read_back_tells_the_same(decision: Decision) -> None:
+def test_a_record_read_back_shows_the_same(decision: Decision) -> None:
     again = unpack(pack(decision), decision.cycle.fleet)
 
     assert _answers(again) == _answers(decision)

@@ -176,7 +176,7 @@ def test_pick_fixed_knows_no_taints() -> None:
     assert decide(fleet(cluster("a", taints=[taint("gpu")])), pick_fixed("a")).picked_names == ("a",)
 
 
-def test_pick_fixed_tells_names_that_are_not_found_from_invalid_ones() -> None:
+def test_pick_fixed_distinguishes_names_that_are_not_found_from_invalid_ones() -> None:
     one = fleet("a", cluster("sick", not_eligible="unhealthy"))
 
     missing, invalid = decide(one, pick_fixed("a", "nosuch")), decide(one, pick_fixed("a", "sick"))
@@ -235,7 +235,7 @@ def test_pick_n_ranks_spread_before_affinity_before_was_here_before_name() -> No
     assert decision.picked_names == ("a", "b", "c", "d")
 
 
-def test_pick_n_tells_when_there_are_not_enough() -> None:
+def test_pick_n_shows_when_there_are_not_enough() -> None:
     decision = decide(fleet("a", "b"), pick_n(3))
 
     assert (decision.picked_names, decision.is_fulfilled) == (("b", "a"), False)

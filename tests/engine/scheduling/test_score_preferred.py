@@ -41,7 +41,7 @@ def test_weights_add_up_and_may_be_negative() -> None:
     assert scores == [0, -20, 20, 0]
 
 
-def test_a_term_that_asks_nothing_gives_its_weight_to_all() -> None:
+def test_a_term_without_requirements_gives_its_weight_to_all() -> None:
     assert _scores(fleet("a", "b"), prefer(7)) == [7, 7]
 
 

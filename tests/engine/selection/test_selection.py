@@ -251,7 +251,7 @@ def test_namespaces_of_the_hub_that_match_are_left_out_with_one_warning() -> Non
     assert caveats(selection) == [(f"{SELECTORS}[0]", "reserved-namespace", message)]
 
 
-def test_a_custom_kind_is_refused_once_the_hub_tells_that_it_lives_in_namespaces() -> None:
+def test_a_custom_kind_is_refused_once_the_hub_shows_that_it_lives_in_namespaces() -> None:
     assert taken([hub_object("Widget", "w")], WIDGET) == ["Widget w"]
     assert faults_in(select, selecting(WIDGET), SHOP) == [(f"{SELECTORS}[0].kind", "namespaced-kind")]
 

@@ -101,7 +101,7 @@ def job(**spec: Any) -> Document:
 
 
 def controlled(**labels: str) -> Raw:
-    """Write the spec of a job whose pods are told by these labels."""
+    """Write the spec of a job whose pods have these labels."""
     return {"selector": {"matchLabels": dict(labels)}, "template": {"metadata": {"labels": dict(labels)}}}
 
 

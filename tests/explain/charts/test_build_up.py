@@ -43,7 +43,7 @@ def _weighed(policy: dict[str, Any], **options: Any) -> Decision:
     return schedule(Cycle(MEMBERS, parsed, (binding("c"),), Semantics.OCM, plain))
 
 
-def test_rows_are_told_raw_and_stretched_with_all_else_that_ranks() -> None:
+def test_rows_are_shown_raw_and_stretched_with_all_else_that_ranks() -> None:
     found = _weighed(
         {"placementType": "PickN", "numberOfClusters": 1},
         affinityTerms=ROWS,

@@ -132,7 +132,7 @@ def test_where_names_have_no_room_the_label_says_who_is_added() -> None:
     assert not any(drawn["data"][1].get("text") or ())
 
 
-def test_a_pinned_group_is_hatched_and_told() -> None:
+def test_a_pinned_group_is_hatched_and_labelled() -> None:
     clusters = [*grouped("region", east="e1 e2"), cluster("s1", region="south", env="canary")]
     chosen = [cluster(one.name, region="east", env="prod") for one in clusters[:2]] + clusters[2:]
     chart = group_chart(

@@ -98,7 +98,7 @@ def test_headroom_is_what_the_limit_leaves(cycle: Cycle, skews: list[Any]) -> No
     ).skews == tuple(skews)
 
 
-def test_a_preview_tells_the_skew_of_siblings() -> None:
+def test_a_preview_shows_the_skew_of_siblings() -> None:
     regions, zones = spread_bars(schedule(NESTED))
 
     assert (regions.skew, regions.is_within, regions.high) == (0, True, 4)

@@ -47,8 +47,8 @@ def test_the_area_shows_what_its_table_says() -> None:
         ("New revision available", 2),
         ("Not available", 3),
     ):
-        told = [row[column] for row in chart.rows]
-        assert traces[name]["y"] == [*told, told[-1]]
+        values = [row[column] for row in chart.rows]
+        assert traces[name]["y"] == [*values, values[-1]]
         assert traces[name]["x"] == [0, 60, 61, 90]
     assert [row[0] for row in chart.rows] == ["0s", "1m", "1m1s"]
 

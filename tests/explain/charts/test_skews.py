@@ -12,7 +12,7 @@ from tests.explain.charts.checking import check_chart
 EAST_WEST = fleet(*grouped("region", east="e1 e2", west="w1"))
 
 
-def test_line_and_table_tell_the_skew_after_each_step() -> None:
+def test_line_and_table_show_the_skew_after_each_step() -> None:
     chart = skew_chart(decide(EAST_WEST, pick_n(3, spread=[spread("region", 2)])))
 
     assert chart is not None

@@ -9,7 +9,7 @@ BARS = [Bar("ledger", "stuck", 2, 0, 1), Bar("web", "moves", 4, 1, 0)]
 TOTAL = Bar("all placements", "", 6, 1, 1)
 
 
-def test_bars_and_table_tell_the_same() -> None:
+def test_bars_and_table_show_the_same() -> None:
     chart = what_if_chart(BARS, total=TOTAL, in_all=2)
 
     assert chart is not None
@@ -25,7 +25,7 @@ def test_bars_and_table_tell_the_same() -> None:
     assert chart.caption == "Of 8 placed clusters, 6 stay, 1 moves, 1 is lost."
 
 
-def test_what_moves_and_what_is_lost_are_told_apart_without_colour() -> None:
+def test_what_moves_and_what_is_lost_are_distinguished_without_colour() -> None:
     chart = what_if_chart(BARS, total=TOTAL, in_all=2)
 
     assert chart is not None
@@ -47,7 +47,7 @@ def test_what_moves_and_is_lost_stands_in_words_beside_bars_too_long_to_show_it(
     ]
 
 
-def test_numbers_of_the_table_are_told_from_words() -> None:
+def test_numbers_of_the_table_are_distinguished_from_words() -> None:
     chart = what_if_chart(BARS, total=TOTAL, in_all=2)
 
     assert chart is not None

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from clusters.drivers.base import (
     Applied,
@@ -15,10 +16,12 @@ from clusters.drivers.base import (
     FieldDiff,
     ObjectDiff,
     ObjectRef,
+    ObjectSeen,
     Observation,
     PlacementSeen,
     Refusal,
 )
+from clusters.drivers.readiness import Readiness
 from clusters.models import MemberCluster
 from placements.engine.rollout.state import Phase
 from placements.models import Binding
@@ -35,9 +38,11 @@ def binding(phase: Phase = Phase.AVAILABLE, **columns: Any) -> Binding:
     return Binding(pk=1, cluster_name="one", phase=phase, **{**since, **columns})
 
 
-def result_of(row: Binding, answer: Any, *, after: int = 0, is_busy: bool = False) -> dict[str, Any]:
+def result_of(
+    row: Binding, answer: Any, *, after: int = 0, is_busy: bool = False, driver: str = ""
+) -> dict[str, Any]:
     """Return the columns that an answer changes so many seconds after the phase began."""
-    call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), ())
+    call = ClusterCall(row, "web", MemberCluster(pk=1, name="one", driver=driver), ())
     result = to_result(call, answer, now=NOW + timedelta(seconds=after), is_busy=is_busy)
     assert result is not None
     return result.updates()
@@ -108,6 +113,71 @@ def test_a_drift_is_left_where_the_strategy_says_so() -> None:
     assert changed["phase"] == Phase.FAILED
     assert [one["code"] for one in changed["failed_objects"]] == ["FoundDrifts"]
     assert len(changed["drifted_objects"]) == 1
+
+
+def observed_times(row: Binding, *, driver: str, hours: float) -> list[datetime]:
+    """Turn the clock from one observation that finds nothing new to the next; return their times."""
+    now, times = NOW, []
+    while now < NOW + timedelta(hours=hours):
+        call = ClusterCall(row, "web", MemberCluster(pk=7, name="one", driver=driver), ())
+        result = to_result(call, seen(), now=now + timedelta(seconds=1), is_busy=False)
+        assert result is not None
+        now = result.updates()["next_call_at"]
+        times.append(now)
+    return times
+
+
+def minutes_between(times: list[datetime]) -> list[float]:
+    return [(after - before).total_seconds() / 60 for before, after in pairwise(times)]
+
+
+def test_at_rest_the_pauses_between_observations_grow_to_fifteen_minutes() -> None:
+    times = observed_times(binding(), driver="kubernetes", hours=4)
+
+    early = [one for one in times if one <= NOW + timedelta(minutes=10)]
+    assert 4 <= len(early) <= 6
+    assert set(minutes_between(early)) == {2}
+    pauses = minutes_between(times[len(early) :])
+    assert all(1 < pause <= 15 for pause in pauses)
+    assert pauses[-10:] == [15] * 10
+    assert pauses.index(15) in range(4, 9)
+
+
+def test_a_change_is_observed_at_the_short_period_again() -> None:
+    long_ago: dict[str, Any] = {"phase_changed_at": NOW - timedelta(days=1)}
+    at_rest = result_of(binding(**long_ago), seen(), driver="kubernetes")
+    ready_again = result_of(binding(Phase.APPLIED, **long_ago), seen(), driver="kubernetes")
+    busy = result_of(binding(**long_ago), seen(), driver="kubernetes", is_busy=True)
+    unready = seen(unready=(ObjectSeen(WEB, Readiness.NOT_YET, "0 of 1 pods"),))
+    just_unready = result_of(binding(**long_ago), unready, driver="kubernetes")
+    long_unready = result_of(binding(Phase.APPLIED, **long_ago), unready, driver="kubernetes")
+
+    assert at_rest["next_call_at"] - NOW > timedelta(minutes=3)
+    assert ready_again["next_call_at"] - NOW <= timedelta(minutes=3)
+    assert busy["next_call_at"] - NOW == timedelta(seconds=15)
+    assert just_unready["next_call_at"] - NOW == timedelta(seconds=1)
+    assert long_unready["next_call_at"] - NOW == timedelta(seconds=15)
+
+
+@pytest.mark.parametrize(
+    ("driver", "minutes", "period"), [("simulated", 15, 2), ("kubernetes", 5, 5), ("kubernetes", 1, 1)]
+)
+def test_the_longest_pause_is_a_setting_for_clusters_that_act_on_the_strategy(
+    driver: str, minutes: int, period: int
+) -> None:
+    with override_settings(LONGEST_OBSERVATION=timedelta(minutes=minutes)):
+        times = observed_times(binding(), driver=driver, hours=2)
+
+    assert minutes_between(times)[-5:] == [period] * 5
+    assert max(minutes_between(times)) <= period
+
+
+def test_placements_at_rest_on_one_cluster_are_observed_together() -> None:
+    ages = [timedelta(minutes=30), timedelta(hours=2), timedelta(days=3)]
+    rows = [binding(phase_changed_at=NOW - age) for age in ages]
+    last = {observed_times(row, driver="kubernetes", hours=2)[-1] for row in rows}
+
+    assert len(last) == 1
 
 
 def test_contested_objects_are_repaired_ever_more_rarely() -> None:

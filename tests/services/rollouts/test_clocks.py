@@ -51,11 +51,11 @@ def test_a_skipped_wait_is_over(skew: timedelta) -> None:
 @pytest.mark.parametrize("skew", [-SKEW, SKEW])
 def test_a_retry_starts_at_once(skew: timedelta) -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
-    world.tell("c001", REFUSE)
+    world.inject("c001", REFUSE)
     world.place("web", staged_spec())
     world.begin("one")
     world.go_on(60)
-    world.tell("c001")
+    world.inject("c001")
     assert world.plan("one").current.steps[1].failures > 2
 
     staged_operations.retry("one", "c001", by=None, now=world.now + skew)
@@ -68,10 +68,10 @@ def test_a_retry_starts_at_once(skew: timedelta) -> None:
 @pytest.mark.parametrize("skew", [-SKEW, SKEW])
 def test_a_retry_of_a_rolling_update_starts_at_once(skew: timedelta) -> None:
     world = World(1)
-    world.tell("c000", REFUSE)
+    world.inject("c000", REFUSE)
     world.place("web", spec())
     world.pass_time(60)
-    world.tell("c000")
+    world.inject("c000")
     assert Binding.objects.get().phase == Phase.FAILED
 
     operations.retry("web", "c000", by=None, now=world.now + skew)

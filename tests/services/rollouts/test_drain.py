@@ -53,7 +53,7 @@ def steps() -> dict[str, tuple[str, str]]:
 
 
 def is_over() -> bool:
-    """Tell whether no drain is running."""
+    """Return whether no drain is running."""
     return not Drain.objects.filter(state="running").exists()
 
 
@@ -116,20 +116,20 @@ def test_what_names_its_clusters_or_tolerates_the_cordon_stays_and_is_listed() -
 
 def test_it_is_paced() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
 
     drain("c001", by=None, now=world.now, pace=Pace(at_once=2))
     world.pass_time(6)
 
     assert [state for state, _ in steps().values()].count("leaving") == 2
-    world.tell("c001")
+    world.inject("c001")
     world.run(until=is_over)
     assert not Binding.objects.filter(cluster_name="c001").exists()
 
 
 def test_two_drains_take_a_placement_off_one_cluster_at_a_time() -> None:
     world = world_with(3, web=spec())
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
     drain("c001", by=None, now=world.now)
     world.pass_time(2)
 
@@ -137,14 +137,14 @@ def test_two_drains_take_a_placement_off_one_cluster_at_a_time() -> None:
     world.pass_time(6)
 
     assert "c002" in world.available()
-    world.tell("c001")
+    world.inject("c001")
     world.run(until=is_over)
     assert world.available() == ["c000"]
 
 
 def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(3)})
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
     world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
 
     drain("c001", by=None, now=world.now, pace=Pace(at_once=1))

@@ -104,7 +104,7 @@ def test_an_eviction_by_hand_is_carried_out_and_ends_the_run_with_the_reason() -
     assert (world.status("one"), world.why("one")) == ("failed", ["other-stages"])
 
 
-def test_the_impact_of_a_drain_tells_of_the_run() -> None:
+def test_the_impact_of_a_drain_shows_the_run() -> None:
     world = world_of_three(before=True)
     world.begin("one")
 

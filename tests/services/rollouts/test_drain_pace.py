@@ -39,7 +39,7 @@ def test_the_placements_that_are_named_go_first_in_that_order_the_others_by_name
     assert evicted() == ["d", "b", "a", "c"]
 
 
-def test_at_the_deadline_a_drain_expires_and_tells_what_is_left() -> None:
+def test_at_the_deadline_a_drain_expires_and_shows_what_is_left() -> None:
     world = world_with(3, web=spec(), ledger=spec(), fixed=spec(FIXED))
     save_budget(budget("ledger", minAvailable=3), by=None, now=world.now)
 
@@ -61,7 +61,7 @@ def test_at_the_deadline_a_drain_expires_and_tells_what_is_left() -> None:
 
 def test_after_the_deadline_nothing_more_is_evicted_the_cordon_stays_and_what_began_leaves() -> None:
     world = world_with(2, web=spec(), ledger=spec())
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
     drain("c001", by=None, now=world.now, pace=Pace(at_once=1, deadline=world.now + 6 * SECOND))
     world.run(until=is_over)
 
@@ -71,7 +71,7 @@ def test_after_the_deadline_nothing_more_is_evicted_the_cordon_stays_and_what_be
         "ledger": "Removal was in progress when the drain ended.",
         "web": "Not evicted before the drain ended.",
     }
-    world.tell("c001")
+    world.inject("c001")
     world.pass_time(60)
     assert (evicted(), world.available("ledger"), len(world.available("web"))) == (["ledger"], ["c000"], 2)
     assert ClusterTaint.objects.filter(cluster__name="c001").exists()
@@ -106,7 +106,7 @@ def test_an_expired_drain_can_be_begun_again() -> None:
 @pytest.mark.servers
 def test_draining_again_at_another_pace_changes_the_drain_that_runs() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
     first = drain("c001", by=None, now=world.now, pace=Pace(at_once=1))
     world.pass_time(3)
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection, connections
 
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from placements.models import Drain
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
@@ -30,7 +31,8 @@ def test_of_four_evictions_the_budget_lets_two_go() -> None:
     save_budget(budget(maxUnavailable=2), by=None, now=NOW)
     start = threading.Barrier(4)
 
-    def wish(number: int) -> str:
+    @in_hub(LOCAL_HUB)
+    def evict_one(number: int) -> str:
         try:
             start.wait(timeout=60)
             return str(evict("web", f"c00{number}", by=None, now=world.now).outcome)
@@ -38,7 +40,7 @@ def test_of_four_evictions_the_budget_lets_two_go() -> None:
             connections.close_all()
 
     with ThreadPoolExecutor(4) as people:
-        outcomes = sorted(people.map(wish, range(4)))
+        outcomes = sorted(people.map(evict_one, range(4)))
 
     assert outcomes == ["executed", "executed", "not-executed", "not-executed"]
 
@@ -47,7 +49,8 @@ def test_one_drain_is_begun() -> None:
     World(1)
     start = threading.Barrier(4)
 
-    def wish(_number: int) -> int:
+    @in_hub(LOCAL_HUB)
+    def drain_one(_number: int) -> int:
         try:
             start.wait(timeout=60)
             return drain("c000", by=None, now=NOW).pk
@@ -55,6 +58,6 @@ def test_one_drain_is_begun() -> None:
             connections.close_all()
 
     with ThreadPoolExecutor(4) as people:
-        begun = set(people.map(wish, range(4)))
+        begun = set(people.map(drain_one, range(4)))
 
     assert begun == {Drain.objects.get().pk}

@@ -221,7 +221,7 @@ def test_a_deletion_may_forget_a_cluster_out_of_reach_after_a_quarter_of_an_hour
     world = settled(2, spec())
     with pytest.raises(ActionNotAllowed, match="not being deleted"):
         abandon_cluster("web", "c001", by=None, now=world.now)
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
     world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
     delete_placement("web", by=None, now=world.now)
     world.work()

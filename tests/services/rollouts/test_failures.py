@@ -14,8 +14,7 @@ from placements.services.rollouts.call_results import MOST_OBJECTS, refusal_fail
 from placements.services.status import status_of
 from tests.rows import all_joined, config_map, decided, pick_n_spec, placement_document, spec
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
-from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, one_at_a_time
 
 pytestmark = pytest.mark.django_db
 WRONG = {"op": "remove", "path": "/spec/nowhere"}
@@ -52,7 +51,7 @@ def binding(cluster: str) -> Binding:
 
 
 @pytest.mark.servers
-def test_an_override_that_does_not_apply_is_told_with_its_path() -> None:
+def test_an_override_that_does_not_apply_is_reported_with_its_path() -> None:
     world = placed()
 
     save_override(for_clusters("odd", rule(WRONG)), by=None, now=world.now)
@@ -88,9 +87,9 @@ def test_overrides_that_apply_are_listed_and_count_as_started() -> None:
     assert status["conditions"][2]["reason"] == "OverriddenSucceeded"
 
 
-def test_what_a_cluster_refuses_is_told_object_by_object() -> None:
+def test_what_a_cluster_refuses_is_reported_object_by_object() -> None:
     world = placed()
-    world.tell("c001", {"kind": "refuse", "objectName": "bad"})
+    world.inject("c001", {"kind": "refuse", "objectName": "bad"})
 
     world.apply(config_map("bad"))
     world.pass_time(5)
@@ -112,28 +111,28 @@ def test_what_a_cluster_refuses_is_told_object_by_object() -> None:
     assert shown["condition"]["type"] == "Applied"
     assert shown["condition"]["message"] == refused["message"]
     assert row.message == f"ConfigMap shop/bad: {refused['message']}"
-    world.tell("c001")
+    world.inject("c001")
     world.run(until=world.is_settled)
     assert (binding("c001").failure, binding("c001").failed_objects) == ("", [])
 
 
 def test_a_cluster_out_of_reach_is_neither_refused_nor_failed() -> None:
     world = placed()
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
 
     world.change()
     world.run(until=lambda: bool(binding("c001").failure))
 
     assert (binding("c001").failure, binding("c001").failed_objects) == ("unreachable", [])
     assert last(on("c001", world)) == ("Applied", "Unknown", "ApplyPending")
-    world.tell("c001")
+    world.inject("c001")
     world.run(until=world.is_settled)
     assert binding("c001").failure == ""
 
 
 def test_objects_that_are_not_ready_are_listed_while_the_cluster_is_not_available() -> None:
     world = placed()
-    world.tell("c001", {"kind": "notReady", "objectName": "web"})
+    world.inject("c001", {"kind": "notReady", "objectName": "web"})
 
     world.change()
     world.run(until=lambda: bool(binding("c001").failed_objects))
@@ -198,7 +197,7 @@ def test_a_blocked_cluster_is_blocked_since_the_first_newer_version() -> None:
     world = World(2)
     world.place("web", one_at_a_time())
     world.run(until=world.is_settled)
-    world.tell("c000", {"kind": "notReady", "objectName": "web"})
+    world.inject("c000", {"kind": "notReady", "objectName": "web"})
     world.change()
     world.work()
     began = world.now

@@ -26,13 +26,13 @@ def test_evicted_and_then_edited_away_leaves_no_binding() -> None:
     set_labels("c002", {"off": "later"}, by=None, now=world.now)
     world.place("web", _on_label("never"))
     world.run(until=world.is_settled)
-    world.tell("c000", {"kind": "timeOut"})  # the rollout waits for it, so that c002 stays empty
+    world.inject("c000", {"kind": "timeOut"})  # the rollout waits for it, so that c002 stays empty
     evict("web", "c002", by=None, now=world.now)
     world.work()
     Binding.objects.filter(cluster_name="c002").update(phase="removed", state="Bound", next_call_at=None)
 
     save_placement(placement_document("web", _on_label("later")), by=None, now=world.now)
-    world.tell("c000")
+    world.inject("c000")
     world.run(until=world.is_settled)
 
     assert sorted(world.phases()) == ["c000", "c001"]

@@ -20,8 +20,7 @@ from placements.web import badges
 from tests.rows import config_map, namespace, pick_n_spec, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
-from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, one_at_a_time
 
 pytestmark = pytest.mark.django_db
 
@@ -114,7 +113,7 @@ def test_a_complete_rollout_and_a_deletion_are_completed() -> None:
 
 def test_an_initial_deployment_has_no_minimum() -> None:
     world = World(3)
-    world.tell("c001", {"kind": "notReady"})
+    world.inject("c001", {"kind": "notReady"})
     world.place("web", one_at_a_time())
     world.run(until=lambda: len(world.available()) == 2)
     run = Rollout.objects.get()
@@ -145,7 +144,7 @@ def test_an_unreachable_cluster_is_not_available_though_nothing_rolls_out() -> N
 
 def test_what_is_on_a_reachable_cluster_that_is_not_ready_is_degraded() -> None:
     world = placed(3)
-    world.tell("c001", {"kind": "unhealthy"})
+    world.inject("c001", {"kind": "unhealthy"})
     MemberCluster.objects.update(observe_at=world.now)
     world.pass_time(400, step=20)
 
@@ -178,7 +177,7 @@ def test_what_is_on_clusters_without_a_driver_is_scheduled_and_not_applied() -> 
 
 def test_what_is_never_available_is_degraded_and_once_its_rollout_ended() -> None:
     world = World(2)
-    world.tell("c001", {"kind": "notReady"})
+    world.inject("c001", {"kind": "notReady"})
     world.place("web", one_at_a_time(unavailablePeriodSeconds=20))
     world.pass_time(10)
     assert health(world).level is HealthLevel.PROGRESS
@@ -192,7 +191,7 @@ def test_what_is_never_available_is_degraded_and_once_its_rollout_ended() -> Non
 
 def test_what_failed_and_what_selects_nothing_is_degraded() -> None:
     world = World(2)
-    world.tell("c001", {"kind": "refuse"})
+    world.inject("c001", {"kind": "refuse"})
     world.place("web", one_at_a_time())
     world.place("none", {**spec({"placementType": "PickFixed", "clusterNames": []})})
     world.pass_time(3)

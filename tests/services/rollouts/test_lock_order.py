@@ -13,6 +13,7 @@ from django.db import connection, connections, transaction
 
 from clusters.operations.change_log import lock_fleet
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from placements.models import Placement, StagedRun
 from placements.services.apply import apply_documents
 from placements.services.editor.operations import ReviewedDraft, confirm_draft, start_draft
@@ -37,6 +38,7 @@ def _needs_row_locks() -> None:
 def held(lock: Callable[[], object], act: Callable[[], object]) -> Iterator[None]:
     """Hold a row while somebody acts who has to wait for it; that one goes on to the end afterwards."""
 
+    @in_hub(LOCAL_HUB)
     def run() -> None:
         try:
             act()
@@ -76,16 +78,16 @@ def waiting_run() -> StagedWorld:
     return world
 
 
-@pytest.mark.parametrize("hand", ["approve", "stop", "abandon"])
-def test_hands_on_a_staged_run_wait_for_its_placement_first(hand: str) -> None:
+@pytest.mark.parametrize("action", ["approve", "stop", "abandon"])
+def test_actions_on_a_staged_run_wait_for_its_placement_first(action: str) -> None:
     world = waiting_run()
-    hand_on = {
+    action_on = {
         "approve": lambda: staged_operations.approve("one", "prod", by=world.approver, now=world.now),
         "stop": lambda: staged_operations.set_state("one", "Stop", by=None, now=world.now),
         "abandon": lambda: staged_operations.abandon("one", by=None, now=world.now),
     }
 
-    with held(lock_placement, hand_on[hand]):
+    with held(lock_placement, action_on[action]):
         assert StagedRun.objects.select_for_update(nowait=True).get().name == "one"
 
 

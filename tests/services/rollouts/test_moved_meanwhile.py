@@ -24,14 +24,14 @@ CAREFUL = {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
 
 
 def meanwhile(patched: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Let something happen once, right after the next look has read where everything stands."""
+    """Let something happen once, right after the next sync has read the state."""
     acts = [act]
 
     def read(placement: Placement, *, now: datetime) -> RolloutContext:
-        standing = load_rollout_context(placement, now=now)
+        context = load_rollout_context(placement, now=now)
         if acts:
             acts.pop()()
-        return standing
+        return context
 
     patched.setattr(controller, "load_rollout_context", read)
 

@@ -1,4 +1,4 @@
-"""Two people give the same name at the same moment: one has it, the other is told; nothing is done twice."""
+"""Two people use the same name at the same moment: one gets it, the other a conflict; nothing twice."""
 
 import threading
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import pytest
 from django.db import connection, connections
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from placements.models import Eviction, StagedRun
 from placements.services.disruption import evictions
 from placements.services.disruption.evictions import apply_eviction
@@ -26,21 +27,22 @@ def _needs_a_shared_database() -> None:
         pytest.skip("SQLite has one writer at a time; run again on PostgreSQL")
 
 
-def at_once(*wishes: Callable[[], Any]) -> list[str]:
-    """Let people wish at the same moment; give what each is answered, with the code of the first fault."""
-    start = threading.Barrier(len(wishes))
+def at_once(*operations: Callable[[], Any]) -> list[str]:
+    """Run operations at the same moment; return each result, with the code of the first fault."""
+    start = threading.Barrier(len(operations))
 
-    def one(wish: Callable[[], Any]) -> str:
+    @in_hub(LOCAL_HUB)
+    def one(operation: Callable[[], Any]) -> str:
         try:
             start.wait(timeout=60)
-            return str(wish())
+            return str(operation())
         except InvalidManifest as refused:
             return refused.faults[0].code
         finally:
             connections.close_all()
 
-    with ThreadPoolExecutor(len(wishes)) as people:
-        return list(people.map(one, wishes))
+    with ThreadPoolExecutor(len(operations)) as people:
+        return list(people.map(one, operations))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Runs that clusters out of reach hold up: who needs to know is told which, and since when."""
+"""Runs that wait for unreachable clusters: people see which, and since when."""
 
 import pytest
 from django.test import Client
@@ -8,16 +8,15 @@ from placements.models import Binding, Rollout
 from placements.services.rollouts.attention import needs_attention
 from tests.rows import person
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
-from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, one_at_a_time
 
 pytestmark = pytest.mark.django_db
 
 
 def cut_off(world: World, *names: str) -> str:
-    """Let nobody reach these clusters until the rule for heartbeats says so; give since when that is."""
+    """Let nobody reach these clusters until the rule for heartbeats says so; return since when that is."""
     for name in names:
-        world.tell(name, {"kind": "unreachable"})
+        world.inject(name, {"kind": "unreachable"})
     rows = MemberCluster.objects.filter(name__in=names)
     world.run(until=lambda: "" not in rows.values_list("verdict", flat=True), seconds=600, step=10)
     return f"{rows.earliest('verdict_since').verdict_since:%Y-%m-%d %H:%M:%S} UTC"
@@ -92,7 +91,7 @@ def test_a_staged_run_that_waits_for_a_cluster_out_of_reach_is_named() -> None:
 
 
 def test_a_cluster_that_gives_no_answer_is_named_before_the_rule_strikes(world: World) -> None:
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
     world.change()
     world.run(until=lambda: Binding.objects.filter(failure="unreachable").exists())
 

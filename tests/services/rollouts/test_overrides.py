@@ -1,4 +1,4 @@
-"""Overrides on simulated clusters (lifecycle S33 to S36), and what saving one asks and refuses."""
+"""Overrides on simulated clusters (lifecycle S33 to S36), and what saving one requests and refuses."""
 
 from typing import Any
 
@@ -238,14 +238,14 @@ def test_an_edit_that_started_from_an_older_revision_is_refused() -> None:
 
 def test_saving_wakes_the_placements_that_have_the_resource_and_no_others() -> None:
     world = placed()
-    asked = Placement.objects.get().rollout_generation
+    generation = Placement.objects.get().rollout_generation
     elsewhere = {**WEB, "name": "other"}
 
     save_override(for_resource("a", rule(annotate(a="b")), of=elsewhere), by=None, now=world.now)
-    assert Placement.objects.get().rollout_generation == asked
+    assert Placement.objects.get().rollout_generation == generation
     save_override(for_resource("b", rule(annotate(a="b"))), by=None, now=world.now)
 
-    assert Placement.objects.get().rollout_generation == asked + 1
+    assert Placement.objects.get().rollout_generation == generation + 1
 
 
 def test_without_overrides_a_look_costs_one_query_more_and_reads_no_cluster(

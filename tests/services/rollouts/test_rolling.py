@@ -1,4 +1,4 @@
-"""Rolling updates carried out on simulated clusters: batches, budgets, failures, hands."""
+"""Rolling updates carried out on simulated clusters: batches, budgets, failures, actions."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from placements.models import Binding, ClusterUpdate, Placement, ResourceSnapsho
 from placements.services.placements import delete_placement, save_placement
 from placements.services.rollouts import operations
 from tests.rows import config_map, pick_n_spec, placement_document, spec
-from tests.services.rollouts.world import World, starts
+from tests.services.rollouts.world import World, one_at_a_time, starts
 
 pytestmark = pytest.mark.django_db
 
@@ -25,12 +25,6 @@ JOB: dict[str, Any] = {
     "metadata": {"name": "migrate", "namespace": "shop"},
     "spec": {"template": {"spec": {"containers": [{"name": "m", "image": "m:1"}]}}},
 }
-
-
-def one_at_a_time(**more: Any) -> dict[str, Any]:
-    """Make the spec of a PickAll placement that updates one cluster at a time."""
-    rolling = {"maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 2, **more}
-    return spec(strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
 
 
 def batches(what: str) -> list[int]:
@@ -112,7 +106,7 @@ def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:
     world.place("web", one_at_a_time())
     world.run(until=world.is_settled)
     for name in ("c000", "c001", "c002", "c003"):
-        world.tell(name, {"kind": "refuse", "objectName": "bad"})
+        world.inject(name, {"kind": "refuse", "objectName": "bad"})
 
     world.apply(config_map("bad"))
     world.work()
@@ -124,7 +118,7 @@ def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:
     assert {one["block"] for one in run.sync_result["waiting"]} >= {"update-floor"}
     assert "rejected" in Binding.objects.get(phase=Phase.FAILED).message
     for name in ("c000", "c001", "c002", "c003"):
-        world.tell(name)
+        world.inject(name)
     world.change()
     world.work()
     world.run(until=world.is_settled)
@@ -151,7 +145,7 @@ def test_a_cluster_that_cannot_be_reached_is_skipped_until_it_returns() -> None:
     world = World(3)
     world.place("web", one_at_a_time(maxUnavailable=2))
     world.run(until=world.is_settled)
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
     world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
 
     world.change()
@@ -161,7 +155,7 @@ def test_a_cluster_that_cannot_be_reached_is_skipped_until_it_returns() -> None:
 
     behind = Binding.objects.exclude(applied_version=version).values_list("cluster_name", flat=True)
     assert list(behind) == ["c001"]
-    world.tell("c001")
+    world.inject("c001")
     world.run(until=world.is_settled, seconds=200)
     assert not Binding.objects.exclude(applied_version=version).exists()
 
@@ -171,7 +165,7 @@ def test_a_cluster_that_loses_its_state_gets_it_again() -> None:
     world.place("web", spec())
     world.run(until=world.is_settled)
 
-    world.tell("c000", {"kind": "lostState", "since": world.now.isoformat().replace("+00:00", "Z")})
+    world.inject("c000", {"kind": "lostState", "since": world.now.isoformat().replace("+00:00", "Z")})
     world.run(until=lambda: world.phases()["c000"] != Phase.AVAILABLE, seconds=200)
     world.run(until=lambda: len(world.available()) == 2)
 
@@ -292,14 +286,14 @@ def test_rollbacks_keep_no_more_snapshots_than_the_history_may_have() -> None:
 @pytest.mark.servers
 def test_what_failed_is_retried_by_itself_and_at_once_by_hand() -> None:
     world = World(1)
-    world.tell("c000", {"kind": "refuse", "objectName": "web"})
+    world.inject("c000", {"kind": "refuse", "objectName": "web"})
     world.place("web", spec())
     world.run(until=lambda: world.phases()["c000"] == Phase.FAILED)
     world.pass_time(40)
     attempts = Binding.objects.get().attempts
     assert attempts >= 3
 
-    world.tell("c000")
+    world.inject("c000")
     operations.retry("web", "c000", by=None, now=world.now)
     world.work()
     world.run(until=world.is_settled, seconds=10)
@@ -340,7 +334,7 @@ def test_deleting_with_abandon_leaves_them_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "hand",
+    "action",
     [
         lambda now: operations.stop("web", by=None, now=now),
         lambda now: operations.restart("web", by=None, now=now),
@@ -348,9 +342,9 @@ def test_deleting_with_abandon_leaves_them_there() -> None:
         lambda now: operations.roll_back("web", 0, by=None, now=now),
     ],
 )
-def test_a_staged_placement_sends_people_to_its_runs(hand: Callable[[datetime], object]) -> None:
+def test_a_staged_placement_sends_people_to_its_runs(action: Callable[[datetime], object]) -> None:
     world = World(1)
     world.place("web", spec(strategy={"type": "External"}))
 
     with pytest.raises(operations.ActionNotAllowed, match="staged runs"):
-        hand(world.now)
+        action(world.now)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 
 def rollout(*words: str) -> str:
-    """Run the command; give what it prints."""
+    """Run the command; return what it prints."""
     out = StringIO()
     call_command("rollout", *words, stdout=out)
     return out.getvalue()

@@ -28,7 +28,7 @@ def world() -> World:
 
 
 @pytest.mark.usefixtures("world")
-def test_points_tell_an_update_in_place_from_its_first_start_to_its_end() -> None:
+def test_points_show_an_update_in_place_from_its_first_start_to_its_end() -> None:
     run = Rollout.objects.get(number=2)
     points = list(RolloutSample.objects.filter(rollout=run).order_by("pk"))
 
@@ -40,7 +40,7 @@ def test_points_tell_an_update_in_place_from_its_first_start_to_its_end() -> Non
     assert {one.old + one.new + one.unavailable + one.removing for one in points} == {4}
 
 
-def test_charts_of_both_runs_tell_their_stories(world: World) -> None:
+def test_charts_show_both_runs(world: World) -> None:
     placed, updated = (run_charts(run, now=world.now) for run in Rollout.objects.order_by("number"))
 
     for chart in (*placed, *updated):

@@ -17,7 +17,7 @@ ALL = {"prod": ["c000", "c001", "c002"]}
 
 
 def canary_world() -> StagedWorld:
-    """Give S37's world: a canary with a wait and an approval, then the rest behind another approval."""
+    """Return S37's world: a canary with a wait and an approval, then the rest behind another approval."""
     world = StagedWorld(
         CANARY_FIRST, stage("canary", after=True, wait="30s"), stage("prod", before=True, most=2)
     )
@@ -260,7 +260,7 @@ def test_a_cluster_that_moves_to_another_stage_ends_the_run() -> None:
 
 def test_a_failed_cluster_is_tried_again_and_holds_its_place() -> None:
     world = StagedWorld(CANARY_FIRST, stage("canary"), stage("prod"))
-    world.tell("c001", {"kind": "refuse", "objectName": "web"})
+    world.inject("c001", {"kind": "refuse", "objectName": "web"})
     world.place("web", staged_spec())
 
     world.begin("one")
@@ -269,14 +269,14 @@ def test_a_failed_cluster_is_tried_again_and_holds_its_place() -> None:
     assert world.waits("one") == ["retry"]
     assert world.plan("one").stages[0].steps[0].failures == 3
     assert world.indices()["c000"] is None
-    world.tell("c001")
+    world.inject("c001")
     finished(world, "one")
 
 
 def test_a_later_run_takes_a_cluster_over_and_the_earlier_one_ends() -> None:
     world = StagedWorld(ALL, stage("prod", most=3))
     world.place("web", staged_spec())
-    world.tell("c000", {"kind": "refuse", "objectName": "web"})
+    world.inject("c000", {"kind": "refuse", "objectName": "web"})
     world.begin("one")
     world.go_on(3)
 
@@ -285,7 +285,7 @@ def test_a_later_run_takes_a_cluster_over_and_the_earlier_one_ends() -> None:
     world.go_on(3)
 
     assert (world.status("one"), world.why("one")) == ("failed", ["taken-over"])
-    world.tell("c000")
+    world.inject("c000")
     finished(world, "two")
     assert set(world.indices().values()) == {1}
 

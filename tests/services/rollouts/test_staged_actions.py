@@ -1,4 +1,4 @@
-"""Hands on staged runs, what a run may refer to, and what survives a restart."""
+"""Actions on staged runs, what a run may refer to, and what survives a restart."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -105,8 +105,8 @@ def test_a_request_is_approved_by_its_document_too() -> None:
         apply_approval(document, by=None, now=world.now)
     assert apply_approval(document, by=world.approver, now=world.now) == "changed"
 
-    told = ApprovalRequest.objects.select_related("run").get().to_manifest()
-    assert told["status"]["conditions"][0]["message"] == "by ann"
+    manifest = ApprovalRequest.objects.select_related("run").get().to_manifest()
+    assert manifest["status"]["conditions"][0]["message"] == "by ann"
     document["metadata"]["name"] = "one-after-prod"
     with pytest.raises(InvalidManifest, match="has no request of this name"):
         apply_approval(document, by=world.approver, now=world.now)
@@ -158,11 +158,11 @@ def test_the_next_look_is_when_the_wait_ends() -> None:
 @pytest.mark.servers
 def test_a_failed_cluster_is_retried_at_once_by_hand() -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
-    world.tell("c001", {"kind": "refuse", "objectName": "web"})
+    world.inject("c001", {"kind": "refuse", "objectName": "web"})
     world.place("web", staged_spec())
     world.begin("one")
     world.go_on(60)
-    world.tell("c001")
+    world.inject("c001")
 
     staged_operations.retry("one", "c001", by=None, now=world.now)
     world.work()
@@ -255,13 +255,13 @@ def test_saving_a_strategy_again_changes_nothing_and_an_old_edit_is_refused() ->
 def test_an_unreachable_cluster_is_waited_for() -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
     world.place("web", staged_spec())
-    world.tell("c001", {"kind": "unreachable"})
+    world.inject("c001", {"kind": "unreachable"})
     world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
 
     world.begin("one")
     world.go_on(30)
     assert world.waits("one") == ["unreachable"]
-    world.tell("c001")
+    world.inject("c001")
 
     world.run(until=lambda: world.status("one") == "succeeded", seconds=200)
 

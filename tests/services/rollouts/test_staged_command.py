@@ -15,7 +15,7 @@ BY_STAGE = {"canary": ["c001"], "prod": ["c000", "c002"]}
 
 
 def staged(*words: str) -> str:
-    """Run the command; give what it prints."""
+    """Run the command; return what it prints."""
     out = StringIO()
     call_command("staged", *words, stdout=out)
     return out.getvalue()
@@ -70,7 +70,7 @@ def test_skips_approves_and_says_how_it_stands(world: StagedWorld) -> None:
 
 
 def test_retries_what_failed(world: StagedWorld) -> None:
-    world.tell("c001", {"kind": "refuse", "objectName": "web"})
+    world.inject("c001", {"kind": "refuse", "objectName": "web"})
     world.begin("one")
     world.go_on(2)
 

@@ -19,8 +19,7 @@ from placements.services.rollouts.queries import (
 )
 from placements.services.status import manifest_of, status_of
 from tests.rows import config_map, pick_n_spec, saved, spec
-from tests.services.rollouts.test_rolling import one_at_a_time
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, one_at_a_time
 
 pytestmark = pytest.mark.django_db
 
@@ -72,7 +71,7 @@ def test_a_cluster_that_waits_shows_what_it_really_runs() -> None:
 def test_a_cluster_that_refuses_names_the_objects() -> None:
     world, placement = placed()
     for name in world.phases():
-        world.tell(name, {"kind": "refuse", "objectName": "bad"})
+        world.inject(name, {"kind": "refuse", "objectName": "bad"})
     world.apply(config_map("bad"))
     world.work()
     world.pass_time(5)
@@ -93,7 +92,7 @@ def test_what_was_got_can_be_put_back_in_the_middle_of_a_run() -> None:
     assert again.result is OperationResult.UNCHANGED
 
 
-def test_the_status_asks_few_queries(django_assert_max_num_queries) -> None:
+def test_the_status_runs_few_queries(django_assert_max_num_queries) -> None:
     world, placement = placed()
     world.change()
     world.work()

@@ -1,4 +1,4 @@
-"""A small world for rollouts: simulated clusters, a clock turned by hand, workers that do what is due.
+"""A small world for rollouts: simulated clusters, a manual clock, workers that do what is due.
 
 world = World(clusters=3)
 world.place("web", spec())          saved, decided, and the run begun
@@ -23,7 +23,7 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.worker import ManifestCache, run_cluster_calls
 from placements.services.scheduling import schedule_due
 from tests.database import load_once
-from tests.rows import NOW, deployment, member_document, namespace, placement_document
+from tests.rows import NOW, deployment, member_document, namespace, placement_document, spec
 
 SECOND = timedelta(seconds=1)
 QUICK: Mapping[str, Any] = {"applyMilliseconds": 0, "readySeconds": 2}
@@ -89,13 +89,13 @@ class World:
             self.pass_time(step, step=step)
         raise AssertionError(f"still not so after {seconds} s: {self.phases()}")
 
-    def tell(self, cluster: str, *faults: Mapping[str, Any]) -> None:
-        """Tell a simulated cluster what is wrong with it from now on."""
+    def inject(self, cluster: str, *faults: Mapping[str, Any]) -> None:
+        """Inject faults into a simulated cluster, instead of those before."""
         connection = {**QUICK, "faults": [dict(one) for one in faults]}
         MemberCluster.objects.filter(name=cluster).update(connection=connection)
 
     def is_settled(self) -> bool:
-        """Tell whether no run is under way."""
+        """Return whether no run is in progress."""
         return not Rollout.objects.filter(state=Rollout.State.RUNNING).exists()
 
     def phases(self, name: str = "web") -> dict[str, str]:
@@ -106,6 +106,22 @@ class World:
     def available(self, name: str = "web") -> list[str]:
         """Return the clusters on which a placement is available."""
         return [cluster for cluster, phase in self.phases(name).items() if phase == Phase.AVAILABLE]
+
+
+def one_at_a_time(**more: Any) -> dict[str, Any]:
+    """Make the spec of a PickAll placement that updates one cluster at a time."""
+    rolling = {"maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 2, **more}
+    return spec(strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
+
+
+def updating_world() -> World:
+    """Make three clusters in the middle of an update, one cluster at a time."""
+    made = World(3)
+    made.place("web", one_at_a_time())
+    made.run(until=made.is_settled)
+    made.change()
+    made.work()
+    return made
 
 
 AnyWorld = TypeVar("AnyWorld", bound=World)

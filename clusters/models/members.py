@@ -7,7 +7,9 @@ from uuid import uuid4
 from django.db import models
 
 from clusters.drivers.registry import SIMULATED
+from clusters.models.hubs import HubRow
 from fleetui.fields import OrderedJSONField
+from fleetui.hub_scope import LOCAL_HUB
 
 LONGEST_CLUSTER_NAME = 63
 LONGEST_LABEL_KEY = 317  # a DNS prefix of 253, a slash, a name of 63
@@ -24,28 +26,26 @@ class Membership(models.TextChoices):
     LEAVING = "leaving"
 
 
-class FleetState(models.Model):
-    """The counters of the fleet, in its one row.
+class FleetState(HubRow):
+    """The counters of the fleet of a hub, in its one row.
 
     `version` changes with labels, taints, membership and verdicts; `readings` with properties and usage.
     `observing_since` is the start of the current uninterrupted observation (`spec/lifecycle.md` A.15).
-    `hub_id` identifies this installation on the member clusters; it is made once.
     """
 
-    hub_id = models.UUIDField(default=uuid4, editable=False)
     version = models.PositiveBigIntegerField(default=1)
     readings = models.PositiveBigIntegerField(default=1)
     observing_since = models.DateTimeField(null=True)
     observed_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="fleet_state_has_one_row")]
+        constraints = [models.UniqueConstraint(fields=["hub"], name="fleet_state_once")]
 
     def __str__(self) -> str:
         return f"version {self.version}, readings {self.readings}"
 
 
-class FleetChange(models.Model):
+class FleetChange(HubRow):
     """A change of the fleet that may affect placements; deleted once these are enqueued.
 
     `opens`: clusters joined, or taints or verdicts changed. `gone`: names that left or are leaving.
@@ -61,7 +61,7 @@ class FleetChange(models.Model):
         return self.reason
 
 
-class MemberCluster(models.Model):
+class MemberCluster(HubRow):
     """One member cluster.
 
     `document` is its manifest as it was written, without status; the rows of labels and taints are an index
@@ -73,7 +73,7 @@ class MemberCluster(models.Model):
     `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8).
     """
 
-    name = models.CharField(max_length=LONGEST_CLUSTER_NAME, unique=True)
+    name = models.CharField(max_length=LONGEST_CLUSTER_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
@@ -105,16 +105,23 @@ class MemberCluster(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["observe_at"], name="cluster_to_observe"),
-            models.Index(fields=["verdict", "name"], name="cluster_by_verdict"),
+            models.Index(fields=["hub", "name"], name="cluster_of_hub"),
+            models.Index(fields=["hub", "observe_at"], name="cluster_to_observe"),
+            models.Index(fields=["hub", "verdict", "name"], name="cluster_by_verdict"),
             models.Index(
-                fields=["unanswered_since"],
+                fields=["hub", "unanswered_since"],
                 condition=models.Q(unanswered_since__isnull=False),
                 name="cluster_not_answering",
             ),
         ]
         constraints = [
+            # The name first, for lookups through other tables, which know no hub.
+            models.UniqueConstraint(fields=["name", "hub"], name="cluster_name_once"),
             models.CheckConstraint(condition=~models.Q(name=""), name="cluster_has_name"),
+            models.CheckConstraint(
+                condition=models.Q(hub=LOCAL_HUB) | models.Q(driver="", observe_at__isnull=True),
+                name="mirrored_cluster_is_not_called",
+            ),
             models.CheckConstraint(
                 condition=models.Q(membership__in=Membership.values), name="cluster_membership_known"
             ),
@@ -145,8 +152,12 @@ class MemberCluster(models.Model):
         return self.unanswered_since is not None and self.is_eligible
 
     @property
+    def awaits_first_heartbeat(self) -> bool:  # its driver has not observed it yet, nor failed to
+        return bool(self.driver) and not self.has_reported and self.unanswered_since is None
+
+    @property
     def is_monitored(self) -> bool:  # a driver observes it, or its own agent reports
-        return bool(self.driver)
+        return bool(self.driver) or self.is_mirrored
 
     @property
     def is_simulated(self) -> bool:
@@ -162,7 +173,7 @@ class MemberCluster(models.Model):
         return found
 
 
-class ClusterLabel(models.Model):
+class ClusterLabel(HubRow):
     """One label of one cluster."""
 
     cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="labels")
@@ -180,7 +191,7 @@ class ClusterLabel(models.Model):
         return f"{self.key}={self.value}"
 
 
-class ClusterTaint(models.Model):
+class ClusterTaint(HubRow):
     """One taint of one cluster; the order is that of the rows."""
 
     cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="taints")
@@ -200,7 +211,7 @@ class ClusterTaint(models.Model):
         return f"{self.key}={self.value}:{self.effect}"
 
 
-class ClusterCredential(models.Model):
+class ClusterCredential(HubRow):
     """The secret of a connection to a cluster, encrypted, and what may be shown of it.
 
     `revision` increases with every change of the secret. After two consecutive 401 answers no worker makes a
@@ -244,7 +255,7 @@ class ClusterCredential(models.Model):
         return f"{self.kind} {self.subject} {self.fingerprint}"
 
 
-class SimulatedPlacement(models.Model):
+class SimulatedPlacement(HubRow):
     """The state of a placement on a simulated cluster, with its call log (`clusters.drivers.simulated`).
 
     `revision` increases with every write, and a write names the revision that it is based on. The driver

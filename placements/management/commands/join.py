@@ -13,10 +13,13 @@ from clusters.operations.connection import (
     ConnectionCheckFailed,
     ConnectionInput,
     ConnectionNotAllowed,
+    new_member,
     set_connection,
 )
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.management.hub_command import BAD_INPUT, REFUSED, UNCONFIRMED, HubCommand
+from placements.services.filters import kinds_for, kinds_on
+from placements.services.fleet.forms import read_cluster
 
 _MARKS = {True: "ok", False: "failed", None: "-"}
 
@@ -40,6 +43,16 @@ class Command(HubCommand):
             "--context", default="", help="context of the kubeconfig (default: its current one)"
         )
         parser.add_argument(
+            "--label", action="append", default=[], metavar="KEY=VALUE", help="label of a new cluster"
+        )
+        parser.add_argument(
+            "--taint",
+            action="append",
+            default=[],
+            metavar="KEY[=VALUE][:EFFECT]",
+            help="taint of a new cluster (default effect: NoSchedule)",
+        )
+        parser.add_argument(
             "--replace", action="store_true", help="set the connection of a cluster that is in the fleet"
         )
         parser.add_argument(
@@ -50,6 +63,11 @@ class Command(HubCommand):
         """Check the connection and save it; exit status 3 if the check fails and --confirm is missing."""
         fields = {"inCluster": True} if options["in_cluster"] else {}
         text = read_kubeconfig(kubeconfig) if kubeconfig else ""
+        typed = read_cluster("\n".join(options["label"]), "\n".join(options["taint"]))
+        if typed.faults:
+            raise InvalidManifest(typed.faults)
+        joins = not options["replace"]
+        kinds = kinds_for(new_member(name, typed.labels, typed.taints)) if joins else kinds_on(name)
         try:
             saved = set_connection(
                 name,
@@ -57,7 +75,10 @@ class Command(HubCommand):
                 by=None,
                 now=datetime.now(UTC),
                 confirmed=options["confirm"],
-                joins=not options["replace"],
+                joins=joins,
+                kinds=kinds,
+                labels=typed.labels,
+                taints=typed.taints,
             )
         except ConnectionCheckFailed as error:
             self.write_steps(error.steps)

@@ -36,13 +36,13 @@ def test_a_stopped_placement_is_deleted() -> None:
 
 def test_a_placement_without_a_run_is_not_looked_at_again_and_again() -> None:
     world = settled()
-    world.tell("c001", {"kind": "notReady"})
+    world.inject("c001", {"kind": "notReady"})
     world.run(until=lambda: world.phases()["c001"] == Phase.APPLIED, seconds=200)
     world.pass_time()
 
     assert world.is_settled()
     assert Placement.objects.get().rollout_requeue_at is None
-    world.tell("c001")
+    world.inject("c001")
     world.run(until=lambda: world.phases()["c001"] == Phase.AVAILABLE, seconds=200)
 
 
@@ -68,7 +68,7 @@ def test_a_placement_that_rests_begins_when_something_changes(is_stopped: bool) 
 @pytest.mark.servers
 def test_a_deletion_ends_when_the_last_cluster_leaves_the_fleet() -> None:
     world = settled()
-    world.tell("c001", {"kind": "timeOut", "calls": ["remove"]})
+    world.inject("c001", {"kind": "unreachable"})
     evict("web", "c001", by=None, now=world.now)
     delete_placement("web", by=None, now=world.now)
     world.pass_time(20)

@@ -1,0 +1,81 @@
+"""The connection that a user entered, to a member cluster or to a hub: a kubeconfig or separate fields."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from clusters.drivers.kubernetes.addresses import (
+    AddressNotAllowed,
+    NameNotResolved,
+    checked_addresses,
+    is_ip_address,
+)
+from clusters.drivers.kubernetes.configuration import split_server
+from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS
+from clusters.kubeconfig import LARGEST_KUBECONFIG, ParsedConnection, Secret, parse_fields, parse_kubeconfig
+from clusters.kubernetes_drivers import address_rules
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.yaml import load_documents
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInput:
+    """A kubeconfig with a context ("": its current one), or separate fields; it holds secrets."""
+
+    kubeconfig: str = field(default="", repr=False)
+    context: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def parse_connection_input(
+    wanted: ConnectionInput,
+    *,
+    kept: Callable[[Mapping[str, Any]], Secret | None],
+    now: datetime,
+    names_context: bool = False,
+) -> ParsedConnection:
+    """Return the connection that a user entered; `kept` returns the stored secret where none was entered.
+
+    `names_context`: of several contexts one has to be named. Raise InvalidManifest, also for an address that
+    is not allowed.
+    """
+    rules = address_rules()
+    if wanted.kubeconfig:
+        if wanted.fields:
+            allowed = "a kubeconfig or separate fields"
+            raise InvalidManifest.of("kubeconfig", "conflict", "Forbidden: with separate fields", allowed)
+        documents = load_documents(wanted.kubeconfig, max_bytes=LARGEST_KUBECONFIG)
+        if len(documents) != 1:
+            message = f"Invalid value: {len(documents)} documents"
+            raise InvalidManifest.of("kubeconfig", "wrong-type", message, "one kubeconfig")
+        document = documents[0].data
+        names = context_names(document)
+        if names_context and not wanted.context and len(names) > 1:
+            message = "Required value: the kubeconfig has several contexts"
+            raise InvalidManifest.of("context", "required", message, ", ".join(names))
+        parsed = parse_kubeconfig(document, context=wanted.context, rules=rules, now=now)
+    else:
+        parsed = parse_fields(wanted.fields, rules=rules, now=now)
+    if parsed.secret is None and "inCluster" not in parsed.connection:
+        parsed = replace(parsed, secret=kept(parsed.connection))
+    server = split_server(parsed.connection.get("server", ""))
+    # Behind a proxy names are not resolved here; a server that is given as an address is checked.
+    if server.host and (is_ip_address(server.host) or "proxy" not in parsed.connection):
+        try:
+            checked_addresses(server.host, server.port, rules, seconds=CONNECT_SECONDS)
+        except AddressNotAllowed as error:
+            message = f"Forbidden: {error}"
+            raise InvalidManifest.of(
+                parsed.server_path, "address-not-allowed", message, error.setting
+            ) from error
+        except NameNotResolved:  # reported by the check
+            return parsed
+    return parsed
+
+
+def context_names(document: object) -> list[str]:
+    """Return the names of the contexts of a kubeconfig."""
+    contexts = document.get("contexts") if isinstance(document, Mapping) else None
+    entries = contexts if isinstance(contexts, list) else []
+    return [str(one["name"]) for one in entries if isinstance(one, Mapping) and one.get("name")]

@@ -1,0 +1,190 @@
+"""The check of a connection to a hub: at most 20 requests and 15 seconds (`spec/live-hub.md` 6.4)."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheck, StepFailed
+from clusters.drivers.kubernetes.client import Client
+from clusters.hubs.connection import open_hub_client
+from clusters.hubs.discovery import HubDiscovery, Unsuitable, discover_kinds, server_version
+from clusters.hubs.kinds.base import HubApi, StreamKind, items_at, mapping_at
+from clusters.kubernetes_drivers import address_rules
+
+CHECK_SECONDS = 15.0
+READ_VERBS = ("list", "watch")
+WRITE_VERBS = ("create", "patch", "delete")
+_RULES_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+_ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_HINT = "Apply the manifest that `manage.py connect_hub --rbac viewer` prints"
+
+
+@dataclass(frozen=True, slots=True)
+class KindPermissions:
+    """What the credentials may do with a kind; None where that is not known."""
+
+    resource: str
+    is_required: bool
+    verbs: Mapping[str, bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class HubCheckReport:
+    """The steps of a check and what it found."""
+
+    steps: tuple[CheckStep, ...]
+    permissions: tuple[KindPermissions, ...] = ()
+    server_version: str = ""
+    groups: tuple[str, ...] = ()
+
+    @property
+    def is_passed(self) -> bool:
+        return bool(self.steps) and all(one.ok for one in self.steps)
+
+
+class HubCheck(ConnectionCheck):
+    """One check of a hub; it reads nothing but one object of each required kind."""
+
+    def __init__(
+        self, api: HubApi, client: Client, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(client.connection, client.secret, client, rules=address_rules(), monotonic=monotonic)
+        self._api = api
+        self._version = ""
+        self._found = HubDiscovery()
+        self._permissions: tuple[KindPermissions, ...] = ()
+
+    def report(self, *, seconds: float = CHECK_SECONDS) -> HubCheckReport:
+        """Run the steps; no step raises."""
+        steps = self.run(seconds=seconds)
+        return HubCheckReport(steps, self._permissions, self._version, self._found.groups)
+
+    def check_version(self) -> str:
+        try:
+            self._version = server_version(self._client, deadline=self._deadline)
+        except Unsuitable as error:
+            raise StepFailed(str(error)) from error
+        except DriverUnavailable as error:
+            if error.code == "credentials":  # reported by the step that is about them
+                self._is_rejected = True
+                return "an API server, which names its version to accepted credentials only"
+            raise StepFailed(str(error)) from error
+        return f"Kubernetes {self._version or '?'}"
+
+    def check_permissions(self) -> Iterator[CheckStep]:
+        """Yield discovery, permissions, and one list of each required kind."""
+        for name, run in (
+            ("discovery", self.check_discovery),
+            ("permissions", self.check_access),
+            ("list", self.check_lists),
+        ):
+            try:
+                yield CheckStep(name, True, run())
+            except StepFailed as error:
+                yield CheckStep(name, False, error.message, error.hint)
+                if name == "discovery":
+                    yield CheckStep("permissions", None, "not run")
+                    yield CheckStep("list", None, "not run")
+                    return
+            except DriverUnavailable as error:
+                yield CheckStep(name, False, str(error))
+
+    def check_discovery(self) -> str:
+        try:
+            self._found = discover_kinds(
+                self._api, self._client, self._version, deadline=self._deadline, reads_definitions=False
+            )
+        except (Unsuitable, DriverUnavailable) as error:
+            hint = "A fleet of Azure without a hub has no placement API"
+            raise StepFailed(str(error), hint if isinstance(error, Unsuitable) else "") from error
+        missing = [kind.resource for kind in self._api.required if not self._found.versions.get(kind)]
+        if missing:
+            raise StepFailed(f"not served: {', '.join(missing)}", "Install the CustomResourceDefinitions")
+        served = sum(bool(version) for version in self._found.versions.values())
+        return f"{served} of {len(self._found.versions)} kinds of {self._api.title} are served"
+
+    def check_access(self) -> str:
+        rules = self.read_rules()
+        kinds = dict.fromkeys(kind for kind, version in self._found.versions.items() if version)
+        seen: dict[str, KindPermissions] = {}
+        for kind in kinds:
+            if rules is not None:
+                verbs: dict[str, bool | None] = {
+                    verb: allows(rules, verb, kind) for verb in (*READ_VERBS, *WRITE_VERBS)
+                }
+            elif kind.is_required:
+                verbs = {verb: self._may(verb, kind) for verb in READ_VERBS}
+            else:
+                verbs = dict.fromkeys(READ_VERBS)
+            seen[kind.resource] = KindPermissions(kind.resource, kind.is_required, verbs)
+        self._permissions = tuple(seen.values())
+        missing = [
+            f"{verb} {one.resource}"
+            for one in self._permissions
+            for verb in READ_VERBS
+            if one.is_required and not one.verbs[verb]
+        ]
+        if missing:
+            raise StepFailed(f"not allowed: {', '.join(missing)}", _HINT)
+        optional = [
+            one.resource
+            for one in self._permissions
+            if not one.is_required and any(one.verbs[verb] is False for verb in READ_VERBS)
+        ]
+        return f"allowed; not readable and not required: {', '.join(optional)}" if optional else "allowed"
+
+    def check_lists(self) -> str:
+        for kind in self._api.required:
+            path = kind.path(self._found.versions[kind])
+            answer = self._client.request("GET", path, query={"limit": "1"}, deadline=self._deadline)
+            if answer.status != 200:
+                hint = _HINT if answer.status == 403 else ""
+                raise StepFailed(f"the hub answers {answer.status} to list {kind.resource}", hint)
+        return "one object of each required kind was read"
+
+    def read_rules(self) -> list[Any] | None:
+        """Return what the credentials may do; None where the hub does not say it completely."""
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "spec": {"namespace": "default"},
+        }
+        answer = self._client.request("POST", _RULES_REVIEWS, body=review, deadline=self._deadline)
+        status = mapping_at(answer.body, "status")
+        if answer.status != 201 or status.get("incomplete"):
+            return None
+        return items_at(status, "resourceRules")
+
+    def _may(self, verb: str, kind: StreamKind) -> bool:
+        attributes = {"verb": verb, "group": kind.group, "resource": kind.plural}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        answer = self._client.request("POST", _ACCESS, body=review, deadline=self._deadline)
+        return bool(mapping_at(answer.body, "status").get("allowed"))
+
+
+def allows(rules: list[Any], verb: str, kind: StreamKind) -> bool:
+    """Return whether a rule without resource names allows a verb on all objects of a kind."""
+    wanted = (("verbs", verb), ("apiGroups", kind.group), ("resources", kind.plural))
+    return any(
+        not items_at(rule, "resourceNames")
+        and all({value, "*"} & set(map(str, items_at(rule, key))) for key, value in wanted)
+        for rule in rules
+    )
+
+
+def check_hub(api: HubApi, connection: Mapping[str, Any], values: Mapping[str, str]) -> HubCheckReport:
+    """Check a connection; no transaction may be open."""
+    try:
+        client = open_hub_client(connection, values)
+    except DriverUnavailable as error:
+        return HubCheckReport((CheckStep("address", False, str(error)),))
+    try:
+        return HubCheck(api, client).report()
+    finally:
+        client.close()

@@ -1,0 +1,54 @@
+"""What an operation does where a live hub decides: every operation that users reach has a mark."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+from fleetui.hub_scope import LOCAL_HUB, HubDecidesError, current_hub_id
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+MARK = "live_hub_operation"
+"""The attribute of a marked operation: what runs instead of it, or None where it is the same."""
+
+
+def on_live_hub(
+    instead: Callable[..., Any] | None,
+) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """Run `instead` where the hub in scope is a live one, with the same arguments and type of result.
+
+    None: the operation changes only what belongs to this console, such as a draft, and is the same there.
+    """
+
+    def mark(operation: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        @wraps(operation)
+        def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+            if instead is None or current_hub_id() == LOCAL_HUB:
+                return operation(*arguments, **options)
+            result: Result = instead(*arguments, **options)
+            return result
+
+        setattr(run, MARK, instead)
+        return run
+
+    return mark
+
+
+def refuse(*_arguments: Any, **_options: Any) -> NoReturn:
+    """Raise HubDecidesError: a person changes the manifest on the hub."""
+    raise HubDecidesError("Change the manifest on the hub, for example with kubectl apply.")
+
+
+def refuse_membership(*_arguments: Any, **_options: Any) -> NoReturn:
+    """Raise HubDecidesError: clusters join, report and leave through the agents of the hub."""
+    raise HubDecidesError("Member clusters join, report and leave through the agents of the hub.")
+
+
+def refuse_rollout(*_arguments: Any, **_options: Any) -> NoReturn:
+    """Raise HubDecidesError: rollouts belong to the controllers of the hub."""
+    raise HubDecidesError("Its controllers carry out rollouts; change the strategy of the placement there.")
+
+
+def refuse_local(*_arguments: Any, **_options: Any) -> NoReturn:
+    """Raise HubDecidesError: the local hub alone has this."""
+    raise HubDecidesError("This is available on the local hub only.")

@@ -1,0 +1,102 @@
+"""What a kind of hub declares: its streams, the versions it prefers, and what is read from its objects."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+Manifest: TypeAlias = Mapping[str, Any]
+
+
+class Form(StrEnum):
+    """How much of an object a stream requests."""
+
+    FULL = "full"
+    METADATA = "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKind:
+    """One kind of object that is listed and watched, identified by group and plural, never by kind alone.
+
+    `field_selector` restricts it; an optional stream may be absent or forbidden.
+    """
+
+    group: str
+    plural: str
+    kind: str
+    is_namespaced: bool = False
+    form: Form = Form.FULL
+    is_required: bool = False
+    field_selector: str = ""
+
+    @property
+    def resource(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, version: str, namespace: str = "") -> str:
+        """Return the path of the list, in all namespaces unless one is named."""
+        root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
+        return f"{root}/namespaces/{namespace}/{self.plural}" if namespace else f"{root}/{self.plural}"
+
+    def query(self) -> dict[str, str]:
+        return {"fieldSelector": self.field_selector} if self.field_selector else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What queries need of an object beside its metadata; "" or None where the object does not have it.
+
+    `owner` is the key of its placement, `[namespace/]name`. `state` and `policy_snapshot` are those of a
+    binding, `heartbeat` is the time of the last heartbeat of a cluster as the hub wrote it.
+    """
+
+    owner: str = ""
+    cluster: str = ""
+    number: int | None = None
+    is_latest: bool = False
+    state: str = ""
+    policy_snapshot: str = ""
+    heartbeat: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HubApi:
+    """The API of one kind of hub.
+
+    `without_quiet` returns an object without the fields of quiet events, or None where every event of its
+    kind counts; `optional_groups` are mirrored as metadata where they are served.
+    """
+
+    name: str
+    title: str
+    groups: tuple[str, ...]
+    streams: tuple[StreamKind, ...]
+    versions: tuple[str, ...]
+    columns: Callable[[StreamKind, Manifest], Columns]
+    without_quiet: Callable[[StreamKind, Manifest], Manifest | None]
+    binding_kinds: frozenset[str]
+    optional_groups: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> tuple[StreamKind, ...]:
+        return tuple(one for one in self.streams if one.is_required)
+
+
+def mapping_at(manifest: object, *keys: str) -> Mapping[str, Any]:
+    """Return the object at these keys; an empty one where there is none."""
+    found = manifest
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def items_at(manifest: object, *keys: str) -> list[Any]:
+    """Return the list at these keys; an empty one where there is none."""
+    found = mapping_at(manifest, *keys[:-1]).get(keys[-1])
+    return found if isinstance(found, list) else []
+
+
+def text_of(value: object, *, longest: int = 253) -> str:
+    """Return a text that fits a column, or ""; unprintable ones do not, since databases refuse some."""
+    return value if isinstance(value, str) and len(value) <= longest and value.isprintable() else ""

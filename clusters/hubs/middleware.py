@@ -1,0 +1,92 @@
+"""The hub of a request: `/hubs/<name>/…` serves a live hub, all other addresses the local one."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponsePermanentRedirect
+from django.shortcuts import render
+from django.urls import get_script_prefix, set_script_prefix
+
+from clusters.hubs.queries import hub_named
+from clusters.models import Hub
+from fleetui.hub_scope import LOCAL_HUB, HubDecidesError, current_hub_id, in_hub
+from fleetui.permissions import may_read
+
+_MOUNT = re.compile(r"/hubs/(?P<name>[^/]+)(?P<rest>/.*)")
+_ABOUT = "/about/"
+"""The pages about a hub, which the local hub serves: its connection, and not what it has."""
+_HUB_INDEPENDENT = (
+    "/hubs/",
+    "/help/",
+    "/theme/",
+    "/rows/",
+    "/keys/",
+    "/login/",
+    "/logout/",
+    "/static/",
+    "/inbox/",
+    "/api/v1/hubs",
+    "/api/v1/inbox",
+    "/api/v1/token",
+    "/api/docs",
+    "/api/schema",
+    "/admin/login/",
+    "/admin/logout/",
+    "/admin/auth/",
+    "/admin/authtoken/",
+    "/admin/clusters/hubgrant/",
+)
+"""Addresses that are the same for all hubs; they are served without the prefix."""
+
+
+class HubMiddleware:
+    """Moves `/hubs/<name>` from the path to the script name, and sets the scope of the request.
+
+    `reverse()` then writes the addresses of that hub, so that no view and no template knows the prefix. The
+    address of an unknown or removed hub stays as it is, and no view has it. `request.hub` is the live hub,
+    None for the local one, which takes no query.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        request.hub = None  # type: ignore[attr-defined]  # read by views and templates
+        match = _MOUNT.fullmatch(request.path_info)
+        if match and match["rest"].startswith(_ABOUT):
+            match = None
+        hub = hub_named(match["name"]) if match else None
+        if match is None or hub is None or hub.pk == LOCAL_HUB:
+            with in_hub(LOCAL_HUB):
+                return self._get_response(request)
+        if match["rest"].startswith(_HUB_INDEPENDENT):
+            query = request.META.get("QUERY_STRING", "")
+            to = f"{match['rest']}?{query}" if query else match["rest"]
+            return HttpResponsePermanentRedirect(to, preserve_request=True)
+        return self._serve(request, hub, match["rest"])
+
+    def _serve(self, request: HttpRequest, hub: Hub, path: str) -> HttpResponse:
+        before = get_script_prefix()
+        mount = f"{before.rstrip('/')}/hubs/{hub.name}"
+        request.hub = hub  # type: ignore[attr-defined]  # see above
+        request.path_info = request.META["PATH_INFO"] = path
+        request.META["SCRIPT_NAME"] = mount
+        set_script_prefix(f"{mount}/")
+        try:
+            with in_hub(hub.pk):
+                return self._get_response(request)
+        finally:
+            set_script_prefix(before)
+
+    def process_view(self, request: HttpRequest, *_view: Any) -> None:
+        """Raise Http404 for a user without a role on a live hub: nothing of it is to be known."""
+        is_known = request.user.is_authenticated and not may_read(request.user)
+        if current_hub_id() != LOCAL_HUB and is_known:
+            raise Http404
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Respond with the hub's own way of doing what a view refused; REST has its own response."""
+        if not isinstance(error, HubDecidesError):
+            return None
+        return render(request, "hubs/decides.html", {"error": error}, status=409)

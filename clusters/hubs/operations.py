@@ -1,0 +1,376 @@
+"""Hubs are added, changed, paused and removed here, by pages, REST and commands alike."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.connection_input import ConnectionInput, parse_connection_input
+from clusters.credentials import (
+    HUB_PURPOSE,
+    CredentialsUnreadable,
+    days_left,
+    decrypt,
+    encrypt,
+    expiry_notice,
+    fingerprint,
+    keep_keys,
+    notice_due,
+    public_facts,
+)
+from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.check import CheckStep
+from clusters.hubs.check import HubCheckReport, check_hub
+from clusters.hubs.connection import HubTarget, credential_of_hub, secret_values, token_command
+from clusters.hubs.kinds import HUB_KINDS
+from clusters.hubs.queries import UnknownHubError, live_hub, removed_hubs_with_rows
+from clusters.kubeconfig import ParsedConnection, Secret, facts_of
+from clusters.models import BindingChange, Hub, HubCredential, HubStream, MirroredObject
+from clusters.models.hubs import (
+    LONGEST_HUB_NAME,
+    RESERVED_HUB_NAMES,
+    HubIdentity,
+    HubMode,
+    HubState,
+)
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.audit import AuditEvent, actor_name, record_all
+from fleetui.hub_scope import in_hub
+
+HUB = "hub"
+MOST_NAMESPACES, LONGEST_TITLE = 20, 120
+BATCH = 1_000
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL = "a DNS-1123 label of at most 63 characters: [a-z0-9]([-a-z0-9]*[a-z0-9])?"
+
+
+class HubExists(Exception):
+    """The name belongs to another hub."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"hub {name} exists already")
+
+
+class HubCheckFailed(Exception):
+    """A hub was not saved, since the check of its connection failed; the report says where."""
+
+    def __init__(self, report: HubCheckReport) -> None:
+        failed = [one for one in report.steps if one.ok is False]
+        super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
+        self.report = report
+        self.steps = report.steps
+
+
+@dataclass(frozen=True, slots=True)
+class HubSpec:
+    """What a person decides about a hub, beside its connection."""
+
+    name: str
+    title: str = ""
+    kind: str = "kubefleet"
+    mode: str = HubMode.READ.value
+    identity: str = HubIdentity.SHARED.value
+    namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedHub:
+    """A hub that was saved, with the report of its check; None where its connection did not change."""
+
+    hub: Hub
+    report: HubCheckReport | None = None
+    is_new: bool = False
+
+
+def check_spec(spec: HubSpec) -> None:
+    """Raise InvalidManifest with every error."""
+    faults = []
+    if not _NAME.fullmatch(spec.name) or len(spec.name) > LONGEST_HUB_NAME:
+        faults.append(FieldError("name", "bad-format", f"Invalid value: {spec.name[:80]!r}", _LABEL))
+    elif spec.name in RESERVED_HUB_NAMES:
+        reserved = ", ".join(RESERVED_HUB_NAMES)
+        faults.append(
+            FieldError("name", "reserved", f"Forbidden: {spec.name} is reserved", f"not {reserved}")
+        )
+    if len(spec.title) > LONGEST_TITLE or not spec.title.isprintable():
+        allowed = f"at most {LONGEST_TITLE} characters on one line"
+        faults.append(FieldError("title", "too-long", "Invalid value", allowed))
+    for path, value, allowed_values in (
+        ("kind", spec.kind, tuple(HUB_KINDS)),
+        ("mode", spec.mode, tuple(HubMode.values)),
+        ("identity", spec.identity, tuple(HubIdentity.values)),
+    ):
+        if value not in allowed_values:
+            allowed = ", ".join(allowed_values)
+            faults.append(FieldError(path, "not-one-of", f"Unsupported value: {value[:80]!r}", allowed))
+    if len(spec.namespaces) > MOST_NAMESPACES:
+        faults.append(FieldError("namespaces", "too-many", "Too many", f"at most {MOST_NAMESPACES}"))
+    faults += [
+        FieldError(f"namespaces[{at}]", "bad-format", f"Invalid value: {name[:80]!r}", _LABEL)
+        for at, name in enumerate(spec.namespaces)
+        if not _NAME.fullmatch(name) or len(name) > LONGEST_HUB_NAME
+    ]
+    if faults:
+        raise InvalidManifest(faults)
+
+
+def parse_hub_input(
+    wanted: ConnectionInput, *, hub: Hub | None, name: str, now: datetime
+) -> ParsedConnection:
+    """Return the connection that a user entered. Raise InvalidManifest.
+
+    Without a secret the stored one is kept, while nothing else changes; with a token command none is needed.
+    """
+
+    def kept(connection: Mapping[str, Any]) -> Secret | None:
+        if token_command(name):
+            return None
+        credential = credential_of_hub(hub) if hub else None
+        allowed = "a token, or a client certificate with its key"
+        if hub is None or credential is None:
+            raise InvalidManifest.of("token", "required", "Required value: the credentials", allowed)
+        if connection != hub.connection:
+            message = "Required value: the credentials, since the connection changes"
+            raise InvalidManifest.of("token", "required", message, allowed)
+        try:
+            return decrypt(hub.uid, credential.ciphertext, purpose=HUB_PURPOSE)
+        except CredentialsUnreadable as error:
+            raise InvalidManifest.of("token", "required", f"Required value: {error}", allowed) from error
+
+    return parse_connection_input(wanted, kept=kept, now=now, names_context=True)
+
+
+def check_parsed(spec: HubSpec, parsed: ParsedConnection) -> HubCheckReport:
+    """Check a connection that is not saved; no transaction may be open."""
+    api = HUB_KINDS[spec.kind]
+    if parsed.secret:
+        return check_hub(api, parsed.connection, parsed.secret.values)
+    try:
+        values = secret_values(HubTarget(0, spec.name, Hub().uid, parsed.connection))
+    except DriverUnavailable as error:
+        return HubCheckReport((_credentials_step(error),))
+    return check_hub(api, parsed.connection, values)
+
+
+def check_stored_hub(name: str) -> HubCheckReport:
+    """Check the connection that a hub has, and keep what was found. Raise UnknownHubError."""
+    hub = live_hub(name)
+    try:
+        values = secret_values(HubTarget.of(hub, credential_of_hub(hub)))
+    except DriverUnavailable as error:
+        return HubCheckReport((_credentials_step(error),))
+    report = check_hub(HUB_KINDS[hub.kind], hub.connection, values)
+    if report.permissions:
+        Hub.objects.filter(pk=hub.pk).update(found={**hub.found, "permissions": shown_permissions(report)})
+    return report
+
+
+def _credentials_step(error: DriverUnavailable) -> CheckStep:
+    return CheckStep("credentials", False, str(error), "Set the credentials again")
+
+
+def shown_permissions(report: HubCheckReport) -> list[dict[str, Any]]:
+    return [
+        {"resource": one.resource, "isRequired": one.is_required, "verbs": dict(one.verbs)}
+        for one in report.permissions
+    ]
+
+
+def save_hub(
+    spec: HubSpec,
+    wanted: ConnectionInput,
+    *,
+    by: User | None,
+    now: datetime,
+    confirmed: bool = False,
+    replaces: bool = False,
+) -> SavedHub:
+    """Check a connection and save the hub; the network is used before the transaction.
+
+    `confirmed`: save it although the check fails. `replaces`: the hub exists, and gets this connection. Raise
+    InvalidManifest, HubExists, UnknownHubError, HubCheckFailed.
+    """
+    check_spec(spec)
+    before = Hub.objects.select_related("credential").filter(name=spec.name, removed_at=None).first()
+    if before and not replaces:
+        raise HubExists(spec.name)
+    if before is None and replaces:
+        raise UnknownHubError(spec.name)
+    parsed = parse_hub_input(wanted, hub=before, name=spec.name, now=now)
+    report = check_parsed(spec, parsed)
+    if not report.is_passed and not confirmed:
+        raise HubCheckFailed(report)
+
+    if parsed.secret:
+        keep_keys()
+    with transaction.atomic():
+        is_new = store_hub(spec, parsed, report, replaces=replaces, by=by, now=now)
+    return SavedHub(live_hub(spec.name), report, is_new)
+
+
+def store_hub(
+    spec: HubSpec,
+    parsed: ParsedConnection,
+    report: HubCheckReport,
+    *,
+    replaces: bool,
+    by: User | None,
+    now: datetime,
+) -> bool:
+    """Save a hub with its secret in the present transaction; return whether it is new. Raise HubExists."""
+    values = {
+        "title": spec.title,
+        "kind": spec.kind,
+        "mode": spec.mode,
+        "identity": spec.identity,
+        "namespaces": list(spec.namespaces),
+        "connection": dict(parsed.connection),
+    }
+    hub = Hub.objects.select_for_update().filter(name=spec.name, removed_at=None).first()
+    if hub and not replaces:
+        raise HubExists(spec.name)
+    is_new, verb = hub is None, "connection set" if hub else "added"
+    hub = hub or Hub(name=spec.name, created_at=now, created_by=actor_name(by), state_since=now)
+    moved = not is_new and hub.connection.get("server") != parsed.connection.get("server")
+    for key, value in values.items():
+        setattr(hub, key, value)
+    if report.permissions:
+        hub.found = {**hub.found, "permissions": shown_permissions(report)}
+    hub.server_version = report.server_version or hub.server_version
+    hub.save()
+    if moved:  # versions of another server mean nothing there
+        with in_hub(hub.pk):
+            HubStream.objects.update(resource_version="")
+    events = [AuditEvent(verb, HUB, hub.name, after=shown_spec(hub))]
+    events += store_hub_secret(hub, parsed.secret, by=by, now=now)
+    if hub.connection.get("insecureTLS"):
+        events.append(AuditEvent("TLS verification off", HUB, hub.name))
+    record_all(events, by=by, now=now)
+    return is_new
+
+
+def shown_spec(hub: Hub) -> dict[str, Any]:
+    return {
+        "title": hub.title,
+        "kind": hub.kind,
+        "mode": hub.mode,
+        "identity": hub.identity,
+        "namespaces": hub.namespaces,
+        "server": hub.connection.get("server", ""),
+        "paused": hub.is_paused,
+    }
+
+
+def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: datetime) -> list[AuditEvent]:
+    """Save a secret, or remove that of a connection without; return the events of a change."""
+    before = HubCredential.objects.filter(hub=hub).first()
+    shown = public_facts(before)
+    if secret is None:
+        if before is None:
+            return []
+        before.delete()
+        return [AuditEvent("credentials removed", HUB, hub.name, before=shown)]
+    if before and before.fingerprint == fingerprint(secret):
+        with suppress(CredentialsUnreadable):
+            if decrypt(hub.uid, before.ciphertext, purpose=HUB_PURPOSE) == secret:
+                return []
+    facts = facts_of(secret)
+    values = {
+        "ciphertext": encrypt(hub.uid, secret, purpose=HUB_PURPOSE),
+        "revision": before.revision + 1 if before else 1,
+        "kind": facts.kind,
+        "subject": facts.subject,
+        "fingerprint": fingerprint(secret),
+        "expires_at": facts.expires_at,
+        "notified_days": None,
+        "set_by": actor_name(by),
+        "set_at": now,
+    }
+    credential, _ = HubCredential.objects.update_or_create(hub=hub, defaults=values)
+    return [AuditEvent("credentials set", HUB, hub.name, before=shown, after=public_facts(credential))]
+
+
+def notify_expiring_hubs(*, now: datetime) -> int:
+    """Record an event 14, 7 and 1 days before the credentials of a hub expire; return how many."""
+    rows = HubCredential.objects.filter(notice_due(now=now), hub__removed_at=None).select_related("hub")
+    notified = 0
+    for row in rows.order_by("pk"):
+        same = HubCredential.objects.filter(pk=row.pk, revision=row.revision)
+        same.update(notified_days=days_left(row, now=now))
+        after = {**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)}
+        with in_hub(row.hub_id):  # who has no role there learns nothing of it
+            record_all([AuditEvent("credentials expiring", HUB, row.hub.name, after=after)], by=None, now=now)
+        notified += 1
+    return notified
+
+
+def change_hub(name: str, changes: Mapping[str, Any], *, by: User | None, now: datetime) -> SavedHub:
+    """Change title, mode, identity, namespaces or `paused`. Raise UnknownHubError, InvalidManifest."""
+    hub = live_hub(name)
+    spec = HubSpec(hub.name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
+    chosen = {key: value for key, value in changes.items() if key != "paused"}
+    if "namespaces" in chosen:
+        chosen["namespaces"] = tuple(chosen["namespaces"])
+    spec = replace(spec, **chosen)
+    check_spec(spec)
+    with transaction.atomic():
+        hub = Hub.objects.select_for_update().get(pk=hub.pk)
+        before = shown_spec(hub)
+        hub.title, hub.mode, hub.identity = spec.title, spec.mode, spec.identity
+        hub.namespaces = list(spec.namespaces)
+        fields = ["title", "mode", "identity", "namespaces"]
+        paused = changes.get("paused")
+        if paused is not None and paused != hub.is_paused:
+            # The watcher writes all other states.
+            hub.is_paused, hub.state_reason, hub.state_since = paused, "", now
+            hub.state = HubState.PAUSED if paused else HubState.CONNECTING
+            fields += ["is_paused", "state", "state_reason", "state_since"]
+        hub.save(update_fields=fields)
+        if (after := shown_spec(hub)) != before:
+            verb = "changed" if before["paused"] == after["paused"] else "paused" if paused else "resumed"
+            record_all([AuditEvent(verb, HUB, name, before=before, after=after)], by=by, now=now)
+    return SavedHub(live_hub(name))
+
+
+def remove_hub(name: str, *, by: User | None, now: datetime) -> Hub:
+    """Remove a hub: its credential at once, its rows by `delete_rows`. Raise UnknownHubError."""
+    hub = live_hub(name)
+    with transaction.atomic():
+        hub = Hub.objects.select_for_update().get(pk=hub.pk)
+        events = store_hub_secret(hub, None, by=by, now=now)
+        before = shown_spec(hub)
+        hub.state, hub.state_reason, hub.state_since, hub.removed_at = HubState.REMOVED, "", now, now
+        hub.connection = {}
+        hub.save(update_fields=["state", "state_reason", "state_since", "removed_at", "connection"])
+        record_all([*events, AuditEvent("removed", HUB, name, before=before)], by=by, now=now)
+    return hub
+
+
+def delete_removed_hubs(*, most: int = 10 * BATCH) -> None:
+    """Delete rows of removed hubs, at most so many of each."""
+    for pk in removed_hubs_with_rows():
+        delete_rows(pk, most=most)
+
+
+def delete_rows(hub: int, *, most: int = 100 * BATCH) -> bool:
+    """Delete the mirror of a removed hub in batches; return whether there is more.
+
+    A hub that another watcher is still writing is left to the next call: its lease has to be over.
+    """
+    if Hub.objects.filter(pk=hub).exclude(lease_token="").exists():
+        return True
+    deleted = 0
+    with in_hub(hub):
+        models: Sequence[Any] = (MirroredObject, BindingChange, HubStream)
+        for model in models:
+            while pks := list(model.objects.values_list("pk", flat=True)[:BATCH]):
+                model.objects.filter(pk__in=pks).delete()
+                deleted += len(pks)
+                if deleted >= most:
+                    return True
+    return False

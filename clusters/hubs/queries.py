@@ -1,0 +1,152 @@
+"""Read hubs: their states with age, their streams, single objects of the mirror, and all hubs at once."""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from clusters.hubs.kinds import HUB_KINDS
+from clusters.hubs.states import MirrorState
+from clusters.hubs.trimming import unpack
+from clusters.models import Hub, HubGrant, HubStream, HubWrite, MirroredObject
+from fleetui.hub_scope import in_hub, scopes_disabled
+
+NOT_RUNNING = timedelta(seconds=30)
+MOST_WRITES = 20
+NO_WATCHER = "the watcher is not running"
+_WATCHED = frozenset({MirrorState.LIVE, MirrorState.SYNCING, MirrorState.CONNECTING, MirrorState.STALE})
+
+
+class UnknownHubError(LookupError):
+    """There is no such hub."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"hub {name!r} not found")
+
+
+def hub_named(name: str) -> Hub | None:
+    """Return a hub that is not removed."""
+    return Hub.objects.filter(name=name, removed_at__isnull=True).first()
+
+
+def hub_ids() -> list[int]:
+    """Return the keys of all hubs, of removed ones too: some of their rows stay."""
+    return list(Hub.objects.order_by("pk").values_list("pk", flat=True))
+
+
+def across_hubs() -> AbstractContextManager[None]:
+    """Let the queries that are written inside find the rows of all hubs.
+
+    For maintenance and for lists of hubs; the caller shows nothing that the user may not read.
+    """
+    return scopes_disabled()
+
+
+def live_hubs() -> QuerySet[Hub]:
+    return Hub.objects.filter(removed_at=None, kind__in=HUB_KINDS).select_related("credential")
+
+
+def live_hub(name: str) -> Hub:
+    """Return a live hub. Raise UnknownHubError."""
+    hub = live_hubs().filter(name=name).first()
+    if hub is None:
+        raise UnknownHubError(name)
+    return hub
+
+
+def visible_hubs(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Hub]:
+    """Return the live hubs that a person may see: those without grants, or with one for a group of theirs."""
+    hubs = live_hubs()
+    if not isinstance(user, User) or user.is_superuser:
+        return hubs if isinstance(user, User) else hubs.none()
+    granted = HubGrant.objects.filter(group__user=user).values("hub")
+    return hubs.filter(~Exists(HubGrant.objects.filter(hub=OuterRef("pk"))) | Q(pk__in=granted))
+
+
+@dataclass(frozen=True, slots=True)
+class HubSummary:
+    """A hub with its state as readers take it; `heard_at` is when the oldest required stream was heard.
+
+    `retry_at` is when the first of the required streams that fail tries again.
+    """
+
+    hub: Hub
+    state: str
+    reason: str
+    since: datetime | None
+    heard_at: datetime | None
+    clusters: int = 0
+    placements: int = 0
+    retry_at: datetime | None = None
+
+    def age(self, now: datetime) -> timedelta | None:
+        return now - self.heard_at if self.heard_at else None
+
+
+def state_of(hub: Hub, *, now: datetime) -> tuple[str, str, datetime | None]:
+    """Return state, reason and since when; a hub without a watcher is out of date."""
+    leased = hub.lease_expires_at or hub.created_at
+    is_leased = leased + NOT_RUNNING >= now
+    if hub.state in _WATCHED and not is_leased and (hub.state_since or leased) + NOT_RUNNING < now:
+        return MirrorState.STALE.value, NO_WATCHER, hub.lease_expires_at
+    return hub.state, hub.state_reason, hub.state_since
+
+
+def summary_of(hub: Hub, *, now: datetime) -> HubSummary:
+    """Return the state of a hub and what the mirror has, by one query."""
+    with in_hub(hub.pk):
+        streams = list(HubStream.objects.only("kind", "is_required", "heard_at", "retry_at", "object_count"))
+    counts: Counter[str] = Counter()
+    for one in streams:  # a namespaced kind may have several
+        counts[one.kind] += one.object_count
+    required = [one for one in streams if one.is_required]
+    state, reason, since = state_of(hub, now=now)
+    return HubSummary(
+        hub,
+        state,
+        reason,
+        since,
+        heard_at=min((one.heard_at for one in required if one.heard_at), default=None),
+        clusters=counts["MemberCluster"],
+        placements=counts["ClusterResourcePlacement"] + counts["ResourcePlacement"],
+        retry_at=min((one.retry_at for one in required if one.retry_at), default=None),
+    )
+
+
+def summaries(*, now: datetime) -> list[HubSummary]:
+    return [summary_of(hub, now=now) for hub in live_hubs().order_by("name")]
+
+
+def streams_of(hub: Hub) -> Sequence[HubStream]:
+    """Return the streams of a hub, required ones first."""
+    with in_hub(hub.pk):
+        order = ("-is_required", "group", "plural", "namespace", "field_selector")
+        return list(HubStream.objects.order_by(*order))
+
+
+def recent_writes(hub: Hub) -> Sequence[HubWrite]:
+    """Return the newest requests that people had sent to a hub."""
+    with in_hub(hub.pk):
+        return list(HubWrite.objects.order_by("-at", "-pk")[:MOST_WRITES])
+
+
+def mirrored_object(hub: Hub, group: str, kind: str, namespace: str, name: str) -> dict[str, object] | None:
+    """Return an object as the mirror has it."""
+    with in_hub(hub.pk):
+        row = MirroredObject.objects.filter(group=group, kind=kind, namespace=namespace, name=name).first()
+    return unpack(bytes(row.manifest)) if row else None
+
+
+def removed_hubs_with_rows() -> list[int]:
+    """Return the removed hubs of which rows are left."""
+    removed = Hub.objects.exclude(removed_at=None).values_list("pk", flat=True)
+    found = []
+    for pk in removed:
+        with in_hub(pk):
+            if HubStream.objects.exists() or MirroredObject.objects.exists():
+                found.append(pk)
+    return found

@@ -1,0 +1,51 @@
+"""Hubs, member clusters, and the counters of changes of the fleet."""
+
+from clusters.models.hubs import Hub, HubGrant, HubRow
+from clusters.models.members import (
+    CORDON_KEY,
+    CORDON_VALUE,
+    LONGEST_CLUSTER_NAME,
+    LONGEST_LABEL_KEY,
+    LONGEST_LABEL_VALUE,
+    ClusterCredential,
+    ClusterLabel,
+    ClusterTaint,
+    FleetChange,
+    FleetState,
+    MemberCluster,
+    Membership,
+    SimulatedPlacement,
+)
+from clusters.models.mirror import (
+    BindingChange,
+    HubCredential,
+    HubStream,
+    HubWrite,
+    HubWriteState,
+    MirroredObject,
+)
+
+__all__ = [
+    "CORDON_KEY",
+    "CORDON_VALUE",
+    "LONGEST_CLUSTER_NAME",
+    "LONGEST_LABEL_KEY",
+    "LONGEST_LABEL_VALUE",
+    "BindingChange",
+    "ClusterCredential",
+    "ClusterLabel",
+    "ClusterTaint",
+    "FleetChange",
+    "FleetState",
+    "Hub",
+    "HubCredential",
+    "HubGrant",
+    "HubRow",
+    "HubStream",
+    "HubWrite",
+    "HubWriteState",
+    "MemberCluster",
+    "Membership",
+    "MirroredObject",
+    "SimulatedPlacement",
+]

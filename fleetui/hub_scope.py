@@ -1,0 +1,92 @@
+"""The hub that a request, task or command works on; its rows are the only ones that queries find.
+
+The scope is a context variable: a new thread starts without one. Without a scope every query raises, so that
+a forgotten scope is an error and not a look at the rows of all hubs.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Generic, TypeVar
+
+from django.db import models
+
+LOCAL_HUB = 1
+"""The primary key of the hub that this console is itself."""
+LOCAL_HUB_NAME = "local"
+
+Row_co = TypeVar("Row_co", bound=models.Model, covariant=True)
+_ALL_HUBS = 0
+_hub: ContextVar[int | None] = ContextVar("hub", default=None)
+
+
+class ScopeError(Exception):
+    """A query or a new row outside of the scope of a hub."""
+
+    def __init__(self) -> None:
+        super().__init__("no hub is in scope: run this inside of in_hub()")
+
+
+def current_hub_id() -> int:
+    """Return the primary key of the hub in scope; the default of the column `hub`. Raise ScopeError."""
+    if hub_id := _hub.get():
+        return hub_id
+    raise ScopeError
+
+
+@contextmanager
+def in_hub(hub_id: int) -> Iterator[None]:
+    """Let queries find the rows of this hub, and new rows belong to it."""
+    token = _hub.set(hub_id)
+    try:
+        yield
+    finally:
+        _hub.reset(token)
+
+
+@contextmanager
+def scopes_disabled() -> Iterator[None]:
+    """Let queries find the rows of all hubs: only for `clusters.hubs.queries.across_hubs`."""
+    with in_hub(_ALL_HUBS):
+        yield
+
+
+class HubDecidesError(Exception):
+    """The live hub in scope decides this; the message says how it is done there."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__(f"The live hub decides this. {way}")
+
+
+MOST_HUBS = 8
+Value = TypeVar("Value")
+
+
+class LatestByHub(Generic[Value]):
+    """One value for each of the hubs that this process used last; a lock is up to the caller."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[int, Value] = OrderedDict()
+
+    def get(self) -> Value | None:
+        """Return the value of the hub in scope; None without one."""
+        return self._values.get(current_hub_id())
+
+    def put(self, value: Value) -> None:
+        """Keep the value of the hub in scope, and forget that of the hub that was least recently changed."""
+        self._values[current_hub_id()] = value
+        self._values.move_to_end(current_hub_id())
+        if len(self._values) > MOST_HUBS:
+            self._values.popitem(last=False)
+
+    def clear(self) -> None:
+        self._values.clear()
+
+
+class HubManager(models.Manager[Row_co]):
+    """The manager of a table with a column `hub`: its rows are those of the hub in scope."""
+
+    def get_queryset(self) -> models.QuerySet[Row_co, Any]:
+        rows = super().get_queryset()
+        return rows if _hub.get() == _ALL_HUBS else rows.filter(hub=current_hub_id())

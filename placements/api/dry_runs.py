@@ -1,0 +1,82 @@
+"""Fields of dry runs: what clusters would make of an edit."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from placements.api.cluster_objects import DifferenceSerializer
+from placements.api.serializers import CamelCaseSerializer, Text
+from placements.explain.dry_runs import DryRunOutcome, dry_run_sentences
+from placements.models import DryRun
+from placements.services.dry_runs import answers_of
+
+
+class DryRunInputSerializer(CamelCaseSerializer):
+    """What is tried on the clusters."""
+
+    clusters = serializers.ListField(
+        child=Text(max_length=253),
+        max_length=50,
+        required=False,
+        default=list,
+        help_text="By default all that would be selected.",
+    )
+    manifests = serializers.ListField(
+        child=serializers.DictField(),
+        max_length=1000,
+        required=False,
+        default=list,
+        help_text="The edit: manifests as for an apply. By default the placement is tried as it is.",
+    )
+
+
+class RefusedObjectSerializer(CamelCaseSerializer):
+    """An object that a cluster would refuse, with its message."""
+
+    group = serializers.CharField(allow_blank=True)
+    kind = serializers.CharField()
+    namespace = serializers.CharField(allow_blank=True)
+    name = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+
+
+class DryRunAnswerSerializer(CamelCaseSerializer):
+    """What applying the edit would do on one cluster."""
+
+    placement = serializers.CharField()
+    cluster = serializers.CharField()
+    outcome = serializers.ChoiceField(list(map(str, DryRunOutcome)))
+    message = serializers.CharField(allow_blank=True)
+    refusals = RefusedObjectSerializer(many=True)
+    changes = DifferenceSerializer(many=True)
+    removed = serializers.ListField(child=serializers.CharField())
+    unchecked = serializers.ListField(
+        child=serializers.CharField(), help_text="Not tried: what they need does not exist yet."
+    )
+
+
+class DryRunSerializer(CamelCaseSerializer):
+    """A dry run, with the answers of the clusters once it has ended."""
+
+    number = serializers.IntegerField(source="pk")
+    created_at = serializers.DateTimeField()
+    created_by = serializers.CharField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+    faults = serializers.ListField(child=serializers.CharField(), help_text="Why the edit cannot be saved.")
+    sentences = serializers.SerializerMethodField()
+    answers = serializers.SerializerMethodField()
+    not_asked = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Clusters without an API server to ask, by driver."
+    )
+    left_out = serializers.IntegerField(help_text="Clusters beyond the 50 that are asked.")
+
+    def get_sentences(self, row: DryRun) -> list[str]:
+        """Return what the page says."""
+        answers = answers_of(row)
+        found = dry_run_sentences(answers, not_asked=row.not_asked, left_out=row.left_out)
+        return [one.text for one in found]
+
+    def get_answers(self, row: DryRun) -> list[Any]:
+        """Return the answers by outcome, the worst first."""
+        return list(DryRunAnswerSerializer(answers_of(row), many=True).data)

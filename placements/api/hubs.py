@@ -1,0 +1,306 @@
+"""Live hubs: add, check, change, remove; their streams, permissions and mirrored objects."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.utils import extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.credentials import expiry_notice
+from clusters.hubs.check import HubCheckReport
+from clusters.hubs.connection import credential_of_hub
+from clusters.hubs.kinds import HUB_KINDS
+from clusters.hubs.operations import (
+    HubSpec,
+    change_hub,
+    check_stored_hub,
+    remove_hub,
+    save_hub,
+    shown_permissions,
+)
+from clusters.hubs.queries import (
+    HubSummary,
+    UnknownHubError,
+    live_hub,
+    mirrored_object,
+    streams_of,
+    summary_of,
+    visible_hubs,
+)
+from clusters.kubeconfig import ca_facts
+from clusters.models import Hub, HubStream
+from clusters.models.hubs import HubIdentity, HubMode, HubState
+from fleetui.permissions import may_administer_clusters
+from placements.api.base import BaseViewSet, MayAdministerClusters, MayRead, actor, query_params
+from placements.api.connections import ConnectionInputSerializer, connection_fields
+from placements.api.filters import ConnectionQuery
+from placements.api.parsers import parse_body
+from placements.api.problems import CheckStepSerializer
+from placements.api.schema import documented, operation
+from placements.api.serializers import ANY_OBJECT, CamelCaseSerializer
+
+NO_NAMESPACE = "-"
+
+
+class HubCredentialSerializer(CamelCaseSerializer):
+    """What may be shown of the credentials of a hub."""
+
+    kind = serializers.CharField(help_text="token or certificate.")
+    subject = serializers.CharField()
+    fingerprint = serializers.CharField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    set_by = serializers.CharField()
+    set_at = serializers.DateTimeField()
+
+
+class HubConnectionSerializer(CamelCaseSerializer):
+    """How a hub is reached; only cluster administrators see it."""
+
+    server = serializers.CharField()
+    ca_fingerprints = serializers.ListField(child=serializers.CharField(), help_text="SHA-256.")
+    credential = HubCredentialSerializer(allow_null=True)
+    notice = serializers.CharField(
+        allow_blank=True, help_text="When the credentials expire, from 14 days before."
+    )
+
+
+class HubSerializer(CamelCaseSerializer):
+    """A live hub, with its state as of now."""
+
+    name = serializers.CharField()
+    title = serializers.CharField()
+    kind = serializers.CharField(help_text=f"The API of the hub: {', '.join(HUB_KINDS)}.")
+    mode = serializers.ChoiceField(HubMode.values)
+    identity = serializers.ChoiceField(HubIdentity.values)
+    namespaces = serializers.ListField(child=serializers.CharField(), help_text="Empty: all.")
+    paused = serializers.BooleanField()
+    state = serializers.ChoiceField(HubState.values)
+    reason = serializers.CharField(allow_blank=True)
+    since = serializers.DateTimeField(allow_null=True)
+    age_seconds = serializers.FloatField(allow_null=True, help_text="Since the last event of the hub.")
+    server_version = serializers.CharField(allow_blank=True)
+    clock_offset_seconds = serializers.FloatField(allow_null=True)
+    clusters = serializers.IntegerField()
+    placements = serializers.IntegerField()
+    connection = HubConnectionSerializer(required=False)
+    steps = CheckStepSerializer(many=True, required=False, help_text="Of the check before saving.")
+
+
+@extend_schema_serializer(many=False)  # the action `list` responds with an object
+class HubListSerializer(CamelCaseSerializer):
+    """All live hubs that the caller may see."""
+
+    items = HubSerializer(many=True)
+
+
+class HubSettingsSerializer(CamelCaseSerializer):
+    """What may be changed of a hub without its connection."""
+
+    title = serializers.CharField(required=False, allow_blank=True)
+    mode = serializers.CharField(required=False)
+    identity = serializers.CharField(required=False)
+    namespaces = serializers.ListField(child=serializers.CharField(), required=False)
+
+
+class HubChangeSerializer(HubSettingsSerializer):
+    """Changes of a hub; with a new connection or new credentials it is checked first."""
+
+    paused = serializers.BooleanField(required=False)
+    connection = ConnectionInputSerializer(required=False)
+
+
+class NewHubSerializer(HubSettingsSerializer):
+    """A hub to connect."""
+
+    name = serializers.CharField()
+    kind = serializers.CharField(required=False)
+    connection = ConnectionInputSerializer()
+
+
+class HubStreamSerializer(CamelCaseSerializer):
+    """The list and watch of one kind."""
+
+    resource = serializers.CharField()
+    version = serializers.CharField()
+    kind = serializers.CharField()
+    namespace = serializers.CharField(allow_blank=True)
+    field_selector = serializers.CharField(allow_blank=True)
+    form = serializers.ChoiceField(["full", "metadata"])
+    is_required = serializers.BooleanField()
+    state = serializers.ChoiceField(["idle", "listing", "watching", "absent", "forbidden", "failing"])
+    objects = serializers.IntegerField(source="object_count")
+    events = serializers.IntegerField()
+    events_per_minute = serializers.FloatField(help_text="In the last minute.")
+    bytes = serializers.IntegerField()
+    relists = serializers.IntegerField()
+    skipped = serializers.IntegerField()
+    failures = serializers.IntegerField()
+    listed_at = serializers.DateTimeField(allow_null=True)
+    heard_at = serializers.DateTimeField(allow_null=True)
+    retry_at = serializers.DateTimeField(allow_null=True)
+    error = serializers.CharField(allow_blank=True)
+
+
+class HubStreamListSerializer(CamelCaseSerializer):
+    """The streams of a hub, required ones first."""
+
+    items = HubStreamSerializer(many=True)
+
+
+class HubPermissionSerializer(CamelCaseSerializer):
+    """What the account may do with a kind; null where the hub does not say it."""
+
+    resource = serializers.CharField()
+    is_required = serializers.BooleanField()
+    verbs = serializers.DictField(child=serializers.BooleanField(allow_null=True))
+
+
+class HubCheckSerializer(CamelCaseSerializer):
+    """The check of a hub: its steps, and the permissions as a table."""
+
+    passed = serializers.BooleanField()
+    steps = CheckStepSerializer(many=True)
+    permissions = HubPermissionSerializer(many=True)
+
+
+class HubViewSet(BaseViewSet):
+    """The live hubs."""
+
+    not_found = UnknownHubError
+
+    def get_permissions(self) -> list[BasePermission]:
+        """Let every role read, and cluster administrators write."""
+        reads = self.action in ("list", "retrieve", "streams", "permissions", "mirrored")
+        return [MayRead()] if reads else [MayAdministerClusters()]
+
+    def _visible(self, name: str) -> Hub:
+        hub = visible_hubs(self.request.user).filter(name=name).first()
+        if hub is None:
+            raise UnknownHubError(name)
+        return hub
+
+    def _shown(self, one: HubSummary, report: HubCheckReport | None = None) -> dict[str, Any]:
+        now, hub = datetime.now(UTC), one.hub
+        age = one.age(now)
+        shown: dict[str, Any] = {
+            "name": hub.name,
+            "title": hub.title,
+            "kind": hub.kind,
+            "mode": hub.mode,
+            "identity": hub.identity,
+            "namespaces": hub.namespaces,
+            "paused": hub.is_paused,
+            "state": one.state,
+            "reason": one.reason,
+            "since": one.since,
+            "age_seconds": None if age is None else round(age.total_seconds(), 1),
+            "server_version": hub.server_version,
+            "clock_offset_seconds": hub.clock_offset_seconds,
+            "clusters": one.clusters,
+            "placements": one.placements,
+        }
+        if may_administer_clusters(self.request.user):
+            credential = credential_of_hub(hub)
+            fingerprints = [each.fingerprint for each in ca_facts(hub.connection.get("ca", ""), now=now)]
+            shown["connection"] = {
+                "server": hub.connection.get("server", ""),
+                "ca_fingerprints": fingerprints,
+                "credential": credential,
+                "notice": expiry_notice(credential, now=now) if credential else "",
+            }
+        if report:
+            shown["steps"] = report.steps
+        return HubSerializer(shown).data
+
+    @documented("list_hubs", HubListSerializer)
+    def list(self, request: Request) -> Response:
+        """List the live hubs."""
+        query_params(request)
+        now = datetime.now(UTC)
+        hubs = visible_hubs(request.user).order_by("name")
+        return Response({"items": [self._shown(summary_of(hub, now=now)) for hub in hubs]})
+
+    @documented(
+        "create_hub", HubSerializer, status=201, body=NewHubSerializer, query=ConnectionQuery, problems=(409,)
+    )
+    def create(self, request: Request) -> Response:
+        """Check the connection of a hub and add it; it is read from then on."""
+        confirmed = "confirm" in query_params(request, ConnectionQuery)
+        body = parse_body(request, NewHubSerializer)
+        wanted = connection_fields(body.pop("connection"))
+        namespaces = tuple(body.pop("namespaces", ()))
+        spec = HubSpec(**body, namespaces=namespaces)
+        saved = save_hub(spec, wanted, **actor(request), confirmed=confirmed)
+        shown = self._shown(summary_of(saved.hub, now=datetime.now(UTC)), saved.report)
+        return Response(shown, status=201)
+
+    @documented("get_hub", HubSerializer)
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Get a hub with its state."""
+        query_params(request)
+        return Response(self._shown(summary_of(self._visible(name), now=datetime.now(UTC))))
+
+    @documented("update_hub", HubSerializer, body=HubChangeSerializer, query=ConnectionQuery, problems=(409,))
+    def partial_update(self, request: Request, name: str) -> Response:
+        """Change a hub, pause or resume it, or set another connection or other credentials."""
+        confirmed = "confirm" in query_params(request, ConnectionQuery)
+        body = parse_body(request, HubChangeSerializer)
+        entered, report = body.pop("connection", None), None
+        hub = live_hub(name)
+        if entered is not None:
+            spec = HubSpec(name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
+            saved = save_hub(
+                spec, connection_fields(entered), **actor(request), confirmed=confirmed, replaces=True
+            )
+            report = saved.report
+        hub = change_hub(name, body, **actor(request)).hub
+        return Response(self._shown(summary_of(hub, now=datetime.now(UTC)), report))
+
+    @documented("delete_hub", None, status=204)
+    def destroy(self, request: Request, name: str) -> Response:
+        """Remove a hub with its credentials and its mirror; nothing is changed on the hub."""
+        query_params(request)
+        remove_hub(name, **actor(request))
+        return Response(status=204)
+
+    @operation("check_hub", HubCheckSerializer, method="post", path="check")
+    def check(self, request: Request, name: str) -> Response:
+        """Check the connection of a hub and what its account may do."""
+        query_params(request)
+        report = check_stored_hub(name)
+        permissions = [
+            {"resource": one["resource"], "is_required": one["isRequired"], "verbs": one["verbs"]}
+            for one in shown_permissions(report)
+        ]
+        body = {"passed": report.is_passed, "steps": report.steps, "permissions": permissions}
+        return Response(HubCheckSerializer(body).data)
+
+    @operation("list_hub_streams", HubStreamListSerializer)
+    def streams(self, request: Request, name: str) -> Response:
+        """List the streams of a hub with their states and counters."""
+        query_params(request)
+        rows: list[HubStream] = list(streams_of(self._visible(name)))
+        return Response({"items": HubStreamSerializer(rows, many=True).data})
+
+    @operation("list_hub_permissions", HubPermissionSerializer(many=True))
+    def permissions(self, request: Request, name: str) -> Response:
+        """List what the account of a hub may do, as the last check found it."""
+        query_params(request)
+        return Response(self._visible(name).found.get("permissions", []))
+
+    @documented("get_hub_object", ANY_OBJECT)
+    def mirrored(
+        self, request: Request, name: str, group: str, kind: str, namespace: str, object_name: str
+    ) -> Response:
+        """Get an object as the mirror has it; `-` is no group and no namespace."""
+        query_params(request)
+        hub = self._visible(name)
+        place = ["" if one == NO_NAMESPACE else one for one in (group, kind, namespace, object_name)]
+        found = mirrored_object(hub, *place)
+        if found is None:
+            raise Http404
+        return Response(found)

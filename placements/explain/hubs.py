@@ -1,0 +1,129 @@
+"""The words of live hubs: states with their level and age, streams, permissions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from clusters.hubs.check import READ_VERBS, WRITE_VERBS, KindPermissions
+from clusters.hubs.kinds import HUB_KINDS
+from clusters.hubs.queries import NO_WATCHER, HubSummary
+from clusters.models import Hub, HubStream, HubWrite
+
+STATES: Mapping[str, tuple[str, str]] = {
+    "new": ("neutral", "New"),
+    "connecting": ("progress", "Connecting"),
+    "syncing": ("progress", "First sync"),
+    "live": ("ok", "Live"),
+    "stale": ("attention", "Out of date"),
+    "unreachable": ("neutral", "Unreachable"),
+    "refused": ("failed", "Access denied"),
+    "unsuitable": ("failed", "Not supported"),
+    "paused": ("neutral", "Paused"),
+    "removed": ("neutral", "Removed"),
+}
+STREAM_STATES: Mapping[str, tuple[str, str]] = {
+    "idle": ("neutral", "Not started"),
+    "listing": ("progress", "Listing"),
+    "watching": ("ok", "Watching"),
+    "absent": ("neutral", "Not served"),
+    "forbidden": ("attention", "Not allowed"),
+    "failing": ("failed", "Failing"),
+}
+WRITE_STATES: Mapping[str, tuple[str, str]] = {
+    "planned": ("neutral", "Planned"),
+    "sent": ("progress", "Sent"),
+    "accepted": ("ok", "Accepted"),
+    "refused": ("failed", "Refused"),
+    "conflict": ("attention", "Conflict"),
+    "unreachable": ("failed", "Not sent"),
+    "unknown": ("attention", "Unknown"),
+}
+_OUTDATED = frozenset({"stale", "unreachable", "refused", "unsuitable", "paused"})
+_ATTEMPTS = {
+    "unreachable": "Next attempt within a minute.",
+    "refused": "Next attempt within 5 minutes, or when the credentials are replaced.",
+    "unsuitable": "Next attempt within 5 minutes.",
+    "paused": "No requests are sent until the hub is resumed.",
+}
+_MODES = {"read": "Read only", "operate": "Read and write"}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHub:
+    """A hub as pages show it; `next_attempt` is a sentence, "" where nothing is known of one."""
+
+    hub: Hub
+    level: str
+    word: str
+    kind: str
+    mode: str
+    reason: str
+    next_attempt: str
+    heard_at: datetime | None
+    since: datetime | None
+    clusters: int
+    placements: int
+    is_current: bool
+    has_banner: bool
+
+
+def shown_hub(one: HubSummary, *, now: datetime) -> ShownHub:
+    level, word = STATES[one.state]
+    if one.state == "syncing" and one.reason:
+        word, reason = f"{word}, {one.reason}", ""
+    else:
+        reason = one.reason
+    return ShownHub(
+        one.hub,
+        level,
+        word,
+        HUB_KINDS[one.hub.kind].title,
+        _MODES[one.hub.mode],
+        reason,
+        next_attempt(one, now=now),
+        one.heard_at,
+        one.since,
+        one.clusters,
+        one.placements,
+        one.state == "live",
+        one.state in _OUTDATED or bool(reason),
+    )
+
+
+def next_attempt(one: HubSummary, *, now: datetime) -> str:
+    """Return when the connection of a hub that is out of date is tried again."""
+    if one.state not in _OUTDATED:
+        return ""
+    if one.reason == NO_WATCHER:
+        return "Start manage.py up, or manage.py watch_hubs."
+    if one.retry_at and one.retry_at > now:
+        return f"Next attempt at {one.retry_at:%H:%M:%S} UTC."
+    if one.state == "stale":  # without a failure it is only silent
+        return _ATTEMPTS["unreachable"] if one.retry_at else ""
+    return _ATTEMPTS.get(one.state, "")
+
+
+def shown_stream(row: HubStream) -> dict[str, Any]:
+    level, word = STREAM_STATES[row.state]
+    return {"row": row, "level": level, "word": word}
+
+
+def shown_write(row: HubWrite) -> dict[str, Any]:
+    level, word = WRITE_STATES[row.state]
+    place = f"{row.namespace}/{row.name}" if row.namespace else row.name
+    part = f" ({row.subresource})" if row.subresource else ""
+    return {"row": row, "level": level, "word": word, "subject": f"{row.kind} {place}{part}"}
+
+
+def permission_rows(permissions: Iterable[KindPermissions | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each kind, with a word for each verb."""
+    rows = []
+    for one in permissions:
+        if isinstance(one, KindPermissions):
+            resource, is_required, verbs = one.resource, one.is_required, dict(one.verbs)
+        else:
+            resource, is_required, verbs = one["resource"], one["isRequired"], one["verbs"]
+        cells = [(verb, verbs.get(verb)) for verb in (*READ_VERBS, *WRITE_VERBS)]
+        rows.append({"resource": resource, "is_required": is_required, "cells": cells})
+    return rows

@@ -1,0 +1,151 @@
+"""manage.py connect_hub NAME --kubeconfig FILE: connect a KubeFleet hub, after a check."""
+
+import base64
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError, CommandParser
+
+from clusters.connection_input import ConnectionInput
+from clusters.hubs.check import READ_VERBS, WRITE_VERBS, HubCheckReport
+from clusters.hubs.kinds import HUB_KINDS
+from clusters.hubs.operations import (
+    HubCheckFailed,
+    HubExists,
+    HubSpec,
+    check_parsed,
+    check_spec,
+    parse_hub_input,
+    save_hub,
+)
+from clusters.hubs.queries import UnknownHubError
+from clusters.models.hubs import HubIdentity, HubMode
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.yaml import dump_yaml, load_documents
+from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from placements.management.commands.join import read_kubeconfig
+
+ROLES = ("viewer", "operator", "approver", "impersonate")
+_MARKS = {True: "ok", False: "failed", None: "-"}
+_FILES = {
+    "certificate-authority": "certificate-authority-data",
+    "client-certificate": "client-certificate-data",
+    "client-key": "client-key-data",
+}
+
+
+class Command(HubCommand):
+    """Connect a live hub, check a connection, or print the manifests that prepare a hub."""
+
+    help = "Connect a KubeFleet hub by its kubeconfig, after a check of connection and permissions."
+    exit_codes = {InvalidManifest: BAD_INPUT, HubExists: BAD_INPUT, UnknownHubError: BAD_INPUT}
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", metavar="NAME", nargs="?", default="")
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin")
+        source.add_argument("--in-cluster", action="store_true", help="the hub in which this console runs")
+        source.add_argument("--rbac", choices=ROLES, help="print the manifests that prepare the hub")
+        parser.add_argument("--context", default="", help="context of the kubeconfig, if it has several")
+        parser.add_argument("--kind", choices=list(HUB_KINDS), default="kubefleet", help="API of the hub")
+        parser.add_argument("--title", default="", help="title for pages")
+        parser.add_argument("--mode", choices=HubMode.values, default=HubMode.READ.value)
+        parser.add_argument("--identity", choices=HubIdentity.values, default=HubIdentity.SHARED.value)
+        parser.add_argument(
+            "--namespace", action="append", default=[], help="only this namespace; repeatable"
+        )
+        parser.add_argument("--check", action="store_true", help="check only; nothing is saved")
+        parser.add_argument("--replace", action="store_true", help="set the connection of a hub that exists")
+        parser.add_argument("--anyway", action="store_true", help="save the hub although the check fails")
+
+    def handle(self, *, name: str, **options: Any) -> None:
+        """Check the connection and save the hub; exit status 1 if the check fails."""
+        if options["rbac"]:
+            path = Path(settings.BASE_DIR) / "docs" / "hubs" / f"{options['rbac']}.yaml"
+            self.stdout.write(path.read_text(encoding="utf-8"), ending="")
+            return
+        if not name:
+            raise CommandError("NAME is missing", returncode=BAD_INPUT)
+        spec = HubSpec(
+            name,
+            title=options["title"],
+            kind=options["kind"],
+            mode=options["mode"],
+            identity=options["identity"],
+            namespaces=tuple(options["namespace"]),
+        )
+        check_spec(spec)
+        fields = {"inCluster": True} if options["in_cluster"] else {}
+        text = with_embedded_files(options["kubeconfig"]) if options["kubeconfig"] else ""
+        wanted = ConnectionInput(text, options["context"], fields)
+        now = datetime.now(UTC)
+        if options["check"]:
+            report = check_parsed(spec, parse_hub_input(wanted, hub=None, name=name, now=now))
+            self.write_report(report)
+            if not report.is_passed:
+                raise CommandError("The check failed", returncode=REFUSED)
+            return
+        try:
+            saved = save_hub(
+                spec, wanted, by=None, now=now, confirmed=options["anyway"], replaces=options["replace"]
+            )
+        except HubCheckFailed as error:
+            self.write_report(error.report)
+            message = "The check failed, and nothing was saved; repeat the command with --anyway to save it"
+            raise CommandError(message, returncode=REFUSED) from error
+        if saved.report:
+            self.write_report(saved.report)
+        self.stdout.write(f"Hub {name} {'added' if saved.is_new else 'saved'}")
+
+    def write_report(self, report: HubCheckReport) -> None:
+        for one in report.steps:
+            hint = f" ({one.hint})" if one.hint and not one.ok else ""
+            self.stdout.write(f"{_MARKS[one.ok]:7}{one.step}: {one.message}{hint}")
+        if not report.permissions:
+            return
+        verbs = (*READ_VERBS, *WRITE_VERBS)
+        width = max(len(one.resource) for one in report.permissions)
+        self.stdout.write(f"{'':{width}}  " + "  ".join(verbs))
+        for kind in report.permissions:
+            cells = ({True: "yes", False: "no", None: "?"}[kind.verbs.get(verb)] for verb in verbs)
+            row = "  ".join(f"{cell:{len(verb)}}" for cell, verb in zip(cells, verbs, strict=True))
+            self.stdout.write(f"{kind.resource:{width}}  {row}".rstrip())
+
+
+def with_embedded_files(path: str) -> str:
+    """Return a kubeconfig with the content of the files that it names: the caller has them already.
+
+    Raise InvalidManifest, CommandError.
+    """
+    text = read_kubeconfig(path)
+    documents = load_documents(text)
+    document = documents[0].data if len(documents) == 1 else None
+    if not isinstance(document, dict) or path == "-":
+        return text
+    folder, is_changed = Path(path).parent, False
+    for plural, kind in (("clusters", "cluster"), ("users", "user")):
+        entries = document.get(plural)
+        for entry in entries if isinstance(entries, list) else ():
+            content = entry.get(kind) if isinstance(entry, dict) else None
+            if isinstance(content, dict):
+                is_changed = embed_files(content, folder) or is_changed
+    return dump_yaml(document) if is_changed else text
+
+
+def embed_files(content: dict[str, Any], folder: Path) -> bool:
+    """Replace the paths of an entry by what the files contain; return whether there were any."""
+    found = [key for key in (*_FILES, "tokenFile") if isinstance(content.get(key), str) and content[key]]
+    for key in found:
+        path = folder / content.pop(key)
+        try:
+            read = path.read_bytes()
+            if key == "tokenFile":
+                content["token"] = read.decode("ascii").strip()
+            else:
+                content[_FILES[key]] = base64.b64encode(read).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "is not text"
+            raise CommandError(f"{path}: {reason}", returncode=BAD_INPUT) from error
+    return bool(found)

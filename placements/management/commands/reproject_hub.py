@@ -1,0 +1,30 @@
+"""manage.py reproject_hub: make the rows of a live hub again from its mirror; the hub is not contacted."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from clusters.hubs.queries import UnknownHubError, live_hub
+from fleetui.hub_scope import in_hub
+from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from placements.services.hubs.projection.operations import reproject, unprojected_placements
+
+
+class Command(HubCommand):
+    """Project the whole mirror of a hub again, for example after an upgrade."""
+
+    help = "Make the clusters and placements of a live hub again from its mirror."
+    exit_codes = {UnknownHubError: BAD_INPUT}
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", help="name of the hub")
+
+    def handle(self, *, name: str, **_options: Any) -> None:
+        """Print how many objects were projected, and how many placements are not shown yet."""
+        hub = live_hub(name)
+        with in_hub(hub.pk):
+            count, namespaced = reproject(now=datetime.now(UTC)), unprojected_placements()
+        self.stdout.write(f"{count:,} objects of hub {name} projected")
+        if namespaced:
+            self.stdout.write(f"ResourcePlacements that are not shown yet: {namespaced:,}")

@@ -1,0 +1,207 @@
+"""Member clusters of a live hub, and their eligibility by the clock of the hub (10.1, 10 rule 4)."""
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+from django.db.models import F, OuterRef, Subquery
+
+from clusters.fleet import NO_SCHEDULE
+from clusters.hubs.kinds.base import items_at, mapping_at
+from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
+from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership, MirroredObject
+from clusters.operations.join import readings, set_eligibility
+from fleetui.bulk import BATCH_SIZE, batched
+from placements.services.hubs.projection.documents import HubDocument, HubMoment
+
+MEMBER_KIND = "MemberCluster"
+_USAGE = ("capacity", "allocatable", "available")
+_VERDICT = ("verdict", "verdict_reason", "verdict_since")
+_READINGS = ("properties", "usage")
+_SCHEDULING = ("document", "membership", "leaving_since", "verdict")
+_COLUMNS = (
+    *_SCHEDULING,
+    *_READINGS,
+    *("joined_at", "has_reported", "heartbeat_at", "agent_joined", "agent_healthy", "healthy_since"),
+)
+
+
+def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    """Write the rows of these clusters where they differ; the caller holds the lock of the fleet.
+
+    A cluster with another UID left and joined again under its name: it gets another row.
+    """
+    there = {
+        row.name: row for row in MemberCluster.objects.filter(name__in=[one.row.name for one in documents])
+    }
+    replaced = [
+        there.pop(one.row.name).pk
+        for one in documents
+        if one.row.name in there and there[one.row.name].uid != one.uid
+    ]
+    if replaced:
+        MemberCluster.objects.filter(pk__in=replaced).delete()
+    new, changed, moves, reads = [], [], False, False
+    for one in documents:
+        before = there.get(one.row.name)
+        row = cluster_row(one, before, moment)
+        if before is None:
+            new.append(row)
+        elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
+            is_moved = any(getattr(before, name) != getattr(row, name) for name in _SCHEDULING)
+            is_read = bool(readings(before, row))
+            row.revision += is_moved or is_read
+            moves, reads = moves or is_moved, reads or is_read
+            changed.append(row)
+    MemberCluster.objects.bulk_create(new, batch_size=BATCH_SIZE)
+    MemberCluster.objects.bulk_create(
+        changed,
+        update_conflicts=True,
+        unique_fields=["id"],
+        update_fields=[*_COLUMNS, "revision", "verdict_reason", "verdict_since"],
+        batch_size=BATCH_SIZE,
+    )
+    reindexed = [row for row in changed if there[row.name].document != row.document]
+    _write_index(new, reindexed)
+    count_change(moves=moves or bool(new) or bool(replaced), reads=reads)
+
+
+def cluster_row(document: HubDocument, before: MemberCluster | None, moment: HubMoment) -> MemberCluster:
+    """Return the row of a cluster; without a live hub the eligibility of one that is known stays as it is."""
+    row = copy(before) if before else MemberCluster(name=document.row.name, uid=document.uid)
+    row.document, row.joined_at = document.manifest(_spec(document)), document.created_at
+    row.expects_report = True
+    row.properties = _properties(document)
+    row.usage = {
+        sort: document.texts("status", "resourceUsage", sort)
+        for sort in _USAGE
+        if mapping_at(document.content, "status", "resourceUsage", sort)
+    }
+    _set_report(row, document)
+    row.leaving_since = document.deleting_since
+    if row.leaving_since:
+        row.membership = Membership.LEAVING
+    else:
+        conditions = document.conditions("status", "conditions")
+        joined = conditions.get("Joined", {}).get("status") or row.agent_joined
+        row.membership = Membership.JOINED if joined == "True" else Membership.JOINING
+    if moment.is_live or before is None or row.leaving_since:
+        set_eligibility(row, now=moment.hub_now, state=None)
+    return row
+
+
+def _spec(document: HubDocument) -> dict[str, Any]:
+    spec, taints = dict(document.spec), []
+    for index, one in enumerate(items_at(spec, "taints")):
+        taint = mapping_at(one)
+        texts = [taint.get("key"), taint.get("value") or "", taint.get("effect")]
+        if taint.get("key") and all(isinstance(text, str) for text in texts):
+            taints.append(dict(taint))
+            if taint["effect"] != NO_SCHEDULE:
+                document.reject(f"spec.taints[{index}].effect")
+        else:
+            document.reject(f"spec.taints[{index}]")
+    if "taints" in spec:
+        spec["taints"] = taints
+    return spec
+
+
+def _properties(document: HubDocument) -> dict[str, str]:
+    found = {}
+    for name, one in mapping_at(document.content, "status", "properties").items():
+        value = mapping_at(one).get("value")
+        if isinstance(value, str):
+            found[name] = value
+        else:
+            document.reject(f"status.properties.{name}")
+    return found
+
+
+def _set_report(row: MemberCluster, document: HubDocument) -> None:
+    """Set the last report of the member agent; a cluster without one has not reported."""
+    agents = enumerate(items_at(document.content, "status", "agentStatus"))
+    found = ((index, one) for index, one in agents if mapping_at(one).get("type") == MEMBER_AGENT)
+    index, agent = next(found, (None, {}))
+    row.has_reported, path = index is not None, f"status.agentStatus[{index}]"
+    conditions = document.conditions_in(agent, "conditions", path=f"{path}.conditions")
+    joined, healthy = conditions.get("Joined", {}), conditions.get("Healthy", {})
+    row.agent_joined, row.agent_healthy = (one.get("status", "")[:20] for one in (joined, healthy))
+    row.healthy_since = document.moment_in(
+        healthy, "lastTransitionTime", path=f"{path}.conditions.Healthy.lastTransitionTime"
+    )
+    key = "lastReceivedHeartbeat"
+    row.heartbeat_at = document.moment_in(agent, key, path=f"{path}.{key}")
+
+
+def _write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster]) -> None:
+    """Write the rows of labels and taints."""
+    for model in (ClusterLabel, ClusterTaint):
+        if changed:
+            model.objects.filter(cluster__in=[row.pk for row in changed]).delete()
+    written = (*new, *changed)
+    ClusterLabel.objects.bulk_create(
+        [
+            ClusterLabel(cluster=row, key=key, value=value)
+            for row in written
+            for key, value in (row.document["metadata"].get("labels") or {}).items()
+        ],
+        batch_size=BATCH_SIZE * 4,
+    )
+    taints = [
+        (row, (one["key"], one.get("value") or "", one["effect"]))
+        for row in written
+        for one in row.document["spec"].get("taints") or ()
+    ]
+    ClusterTaint.objects.bulk_create(
+        [
+            ClusterTaint(cluster=row, key=key, value=value, effect=effect)
+            for row, (key, value, effect) in dict.fromkeys(taints)
+        ],
+        batch_size=BATCH_SIZE * 4,
+    )
+
+
+def count_change(*, moves: bool, reads: bool) -> None:
+    """Increase the counters of the fleet; no placement is enqueued, since the hub schedules its own."""
+    moved = {"version": F("version") + 1} if moves else {}
+    read = {"readings": F("readings") + 1} if reads else {}
+    if moved or read:
+        FleetState.objects.update(**moved, **read)
+
+
+def remove_clusters() -> int:
+    """Delete the clusters that the mirror has no more; return how many."""
+    names = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).values("name")
+    gone = list(MemberCluster.objects.exclude(name__in=names).values_list("pk", flat=True))
+    if gone:
+        MemberCluster.objects.filter(pk__in=gone).delete()
+        count_change(moves=True, reads=False)
+    return len(gone)
+
+
+def rejudge_clusters(*, moment: HubMoment) -> int:
+    """Judge all clusters again by the heartbeats of the mirror; return how many changed their eligibility.
+
+    Heartbeats make no object dirty, and a cluster stops being eligible without any event. While the hub is
+    not live, its clusters keep their eligibility.
+    """
+    if not moment.is_live:
+        return 0
+    mirrored = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND, name=OuterRef("name"))
+    newest = Subquery(mirrored.values("heartbeat_at")[:1])
+    rows = MemberCluster.objects.exclude(membership=Membership.LEAVING).filter(has_reported=True)
+    rows = rows.defer("document", *_READINGS).annotate(newest=newest)
+    late, changed = [], []
+    for row in rows:
+        if row.newest and row.heartbeat_at != row.newest:
+            row.heartbeat_at = row.newest
+            late.append(row.pk)
+        if set_eligibility(row, now=moment.hub_now, state=None):
+            row.revision += 1
+            changed.append(row)
+    for part in batched(late):
+        MemberCluster.objects.filter(pk__in=part).update(heartbeat_at=newest)
+    if changed:
+        MemberCluster.objects.bulk_update(changed, [*_VERDICT, "revision"], batch_size=BATCH_SIZE)
+        count_change(moves=True, reads=False)
+    return len(changed)

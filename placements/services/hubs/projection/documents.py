@@ -1,0 +1,138 @@
+"""Objects of a live hub, read leniently: what is not understood is recorded by its path and left out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from clusters.hubs.kinds.base import Manifest, items_at, mapping_at
+from clusters.hubs.mirror import moment_of
+from clusters.hubs.queries import state_of
+from clusters.hubs.states import MirrorState
+from clusters.hubs.trimming import unpack
+from clusters.models import Hub, MirroredObject
+
+MOST_PATHS = 20
+"""Paths that are recorded for one object; the first ones are enough to see what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubMoment:
+    """A moment on our clock and on that of the hub; while the hub is not live, eligibility is frozen."""
+
+    now: datetime
+    hub_now: datetime
+    is_live: bool
+
+    @classmethod
+    def of(cls, hub: Hub, *, now: datetime) -> "HubMoment":
+        state, _, _ = state_of(hub, now=now)
+        offset = timedelta(seconds=hub.clock_offset_seconds or 0.0)
+        return cls(now, now + offset, state == MirrorState.LIVE)
+
+
+@dataclass(slots=True)
+class HubDocument:
+    """A mirrored object and its content; `not_understood` gathers the paths of what is left out.
+
+    `error` says why no row is made of it.
+    """
+
+    row: MirroredObject
+    content: Manifest
+    not_understood: list[str] = field(default_factory=list)
+    error: str = ""
+
+    @classmethod
+    def of(cls, row: MirroredObject) -> "HubDocument":
+        return cls(row, unpack(bytes(row.manifest)))
+
+    @property
+    def uid(self) -> UUID:
+        """Return the UID as our tables keep it; API servers write UUIDs, but nothing obliges them to."""
+        try:
+            return UUID(self.row.uid)
+        except ValueError:
+            return uuid5(NAMESPACE_OID, self.row.uid)
+
+    @property
+    def spec(self) -> Manifest:
+        return mapping_at(self.content, "spec")
+
+    @property
+    def created_at(self) -> datetime:
+        return self.moment("metadata", "creationTimestamp") or self.row.seen_at
+
+    @property
+    def deleting_since(self) -> datetime | None:
+        if not self.row.is_deleting:
+            return None
+        return self.moment("metadata", "deletionTimestamp") or self.row.seen_at
+
+    def reject(self, path: str) -> None:
+        """Record that the value at a path is not understood."""
+        if path not in self.not_understood and len(self.not_understood) < MOST_PATHS:
+            self.not_understood.append(path)
+
+    def moment(self, *keys: str) -> datetime | None:
+        return self.moment_in(mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys))
+
+    def moment_in(self, values: Manifest, key: str, *, path: str) -> datetime | None:
+        value = values.get(key)
+        found = moment_of(value) if isinstance(value, str) else None
+        if value is not None and found is None:
+            self.reject(path)
+        return found
+
+    def texts(self, *keys: str) -> dict[str, str]:
+        """Return the texts at these keys by name."""
+        path, found = ".".join(keys), {}
+        for name, value in mapping_at(self.content, *keys).items():
+            if isinstance(value, str):
+                found[name] = value
+            else:
+                self.reject(f"{path}.{name}")
+        return found
+
+    def conditions(self, *keys: str) -> dict[str, Mapping[str, Any]]:
+        """Return the conditions of the list at these keys by type."""
+        return self.conditions_in(mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys))
+
+    def conditions_in(self, values: Manifest, key: str, *, path: str) -> dict[str, Mapping[str, Any]]:
+        found = {}
+        for index, one in enumerate(items_at(values, key)):
+            condition = mapping_at(one)
+            kind, status = condition.get("type"), condition.get("status")
+            if isinstance(kind, str) and isinstance(status, str):
+                found[kind] = condition
+            else:
+                self.reject(f"{path}[{index}]")
+        return found
+
+    def manifest(self, spec: Manifest) -> dict[str, Any]:
+        """Return the manifest as its author could have written it, with this spec."""
+        metadata: dict[str, Any] = {"name": self.row.name}
+        if self.row.namespace:
+            metadata["namespace"] = self.row.namespace
+        for key in ("labels", "annotations"):
+            texts = self.texts("metadata", key)
+            if texts:
+                metadata[key] = texts
+        return {
+            "apiVersion": self.content["apiVersion"],
+            "kind": self.row.kind,
+            "metadata": metadata,
+            "spec": dict(spec),
+        }
+
+
+def save_marks(documents: Iterable[HubDocument]) -> None:
+    """Write what is not understood of these objects, and why no row is made of them, where that changed."""
+    marked = []
+    for one in documents:
+        row = one.row
+        if (row.not_understood, row.projection_error) != (one.not_understood, one.error):
+            row.not_understood, row.projection_error = one.not_understood, one.error
+            marked.append(row)
+    MirroredObject.objects.bulk_update(marked, ["not_understood", "projection_error"])

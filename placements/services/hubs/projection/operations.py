@@ -1,0 +1,180 @@
+"""Projects what changed in the mirror of the hub in scope: repeatable, in batches, kind by kind."""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db import DataError, IntegrityError, connection, transaction
+
+from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
+from clusters.hubs.queries import live_hubs
+from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
+from clusters.operations.change_log import lock_fleet
+from fleetui.bulk import batched
+from fleetui.hub_scope import current_hub_id, in_hub
+from placements.models import Placement
+from placements.services.hubs.projection.bindings import project_bindings, remove_bindings
+from placements.services.hubs.projection.clusters import (
+    MEMBER_KIND,
+    project_clusters,
+    rejudge_clusters,
+    remove_clusters,
+)
+from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
+from placements.services.hubs.projection.placements import (
+    PLACEMENT_KIND,
+    delete_placements,
+    project_placements,
+    remove_placements,
+)
+from placements.services.hubs.projection.snapshots import (
+    BINDING_KIND,
+    POLICY_KIND,
+    RESOURCE_KIND,
+    project_policy_snapshots,
+    project_resource_snapshots,
+    remove_policy_snapshots,
+    remove_resource_snapshots,
+)
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DataError, IntegrityError)
+"""What an unexpected object makes a projection raise; the object is marked, and others go on."""
+
+
+class ProjectedKind(NamedTuple):
+    """A kind, how changed objects become rows, and how rows without objects are removed."""
+
+    group: str
+    kind: str
+    project: Callable[[Sequence[HubDocument], HubMoment], None]
+    remove: Callable[[], int]
+
+
+KINDS = (
+    ProjectedKind(CLUSTER_GROUP, MEMBER_KIND, project_clusters, remove_clusters),
+    ProjectedKind(PLACEMENT_GROUP, PLACEMENT_KIND, project_placements, remove_placements),
+    ProjectedKind(PLACEMENT_GROUP, POLICY_KIND, project_policy_snapshots, remove_policy_snapshots),
+    ProjectedKind(PLACEMENT_GROUP, RESOURCE_KIND, project_resource_snapshots, remove_resource_snapshots),
+    ProjectedKind(PLACEMENT_GROUP, BINDING_KIND, project_bindings, remove_bindings),
+)
+"""In this order: what others refer to comes first."""
+
+
+def project_changes(*, now: datetime) -> int:
+    """Project up to 500 changed objects of the hub in scope, and what was removed; return how many."""
+    hub = live_hubs().filter(pk=current_hub_id()).first()
+    if hub is None:
+        return 0
+    removed = remove_gone()
+    moment = HubMoment.of(hub, now=now)
+    for kind in KINDS:
+        if count := _project_batch(kind, moment):
+            return removed + count
+    return removed
+
+
+@transaction.atomic
+def remove_gone() -> int:
+    """Delete the rows whose objects were deleted since the last projection; return how many.
+
+    In a transaction of its own, which locks no object: the writer of the mirror locks streams and objects in
+    another order.
+    """
+    marked = HubStream.objects.filter(has_removals=True)
+    if not marked.exists():
+        return 0
+    lock_fleet()
+    kinds = set(marked.values_list("group", "kind"))
+    marked.update(has_removals=False)
+    return sum(each.remove() for each in reversed(KINDS) if (each.group, each.kind) in kinds)
+
+
+def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:
+    """Project a batch; if it fails, each object alone, so that one delays no other."""
+    dirty = MirroredObject.objects.filter(group=kind.group, kind=kind.kind, is_dirty=True)
+    versions = dict(dirty.order_by("pk").values_list("pk", "resource_version")[:BATCH])
+    if not versions:
+        return 0
+    try:
+        _project(kind, list(versions), moment)
+    except FAULTS:
+        for pk, version in versions.items():
+            try:
+                _project(kind, [pk], moment)
+            except FAULTS as error:
+                words = f"{type(error).__name__}: {error}"[:300]
+                log.warning("object not projected: kind=%s object=%s error=%s", kind.kind, pk, words)
+                failed = MirroredObject.objects.filter(pk=pk, resource_version=version)
+                failed.update(is_dirty=False, projection_error=words)
+    return len(versions)
+
+
+@transaction.atomic
+def _project(kind: ProjectedKind, pks: Sequence[int], moment: HubMoment) -> None:
+    """Write the rows of these objects, and that they are projected.
+
+    The objects are locked before they are read, so that a newer state is written after this commit and makes
+    them dirty again. Those that the watcher is writing are left for the next batch: it never waits for us
+    while we wait for it.
+    """
+    lock_fleet()  # one projection of a hub at a time
+    can_skip = connection.features.has_select_for_update_skip_locked
+    locked = MirroredObject.objects.select_for_update(skip_locked=can_skip)
+    rows = locked.filter(pk__in=pks, is_dirty=True).order_by("pk")
+    documents = [HubDocument.of(row) for row in rows]
+    if not documents:
+        return
+    kind.project(documents, moment)
+    MirroredObject.objects.filter(pk__in=[one.row.pk for one in documents]).update(is_dirty=False)
+    save_marks(documents)
+
+
+def rejudge(*, now: datetime) -> int:
+    """Judge the clusters of the hub in scope again; return how many changed their eligibility."""
+    hub = Hub.objects.get(pk=current_hub_id())
+    moment = HubMoment.of(hub, now=now)
+    with transaction.atomic():
+        lock_fleet()
+        return rejudge_clusters(moment=moment)
+
+
+def reproject(*, now: datetime) -> int:
+    """Project the whole mirror of the hub in scope again; return how many objects."""
+    kinds = [each.kind for each in KINDS]
+    MirroredObject.objects.filter(kind__in=kinds).update(is_dirty=True)
+    HubStream.objects.filter(kind__in=kinds).update(has_removals=True)
+    count = 0
+    while done := project_changes(now=now):
+        count += done
+    return count
+
+
+def unprojected_placements() -> int:
+    """Return how many placements of the hub in scope are not shown yet: namespaced ones have no rows."""
+    return MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind="ResourcePlacement").count()
+
+
+def hubs_with_changes() -> list[int]:
+    """Return the live hubs whose mirror has changes that are not projected."""
+    found = []
+    for pk in live_hubs().values_list("pk", flat=True):
+        with in_hub(pk):
+            kinds = [each.kind for each in KINDS]
+            dirty = MirroredObject.objects.filter(is_dirty=True, kind__in=kinds)
+            if dirty.exists() or HubStream.objects.filter(has_removals=True, kind__in=kinds).exists():
+                found.append(pk)
+    return found
+
+
+def delete_removed_rows(*, most: int = 10 * BATCH) -> None:
+    """Delete the clusters and placements of removed hubs, at most so many of each hub."""
+    for pk in Hub.objects.exclude(removed_at=None).values_list("pk", flat=True):
+        with in_hub(pk), transaction.atomic():
+            delete_placements(list(Placement.objects.values_list("pk", flat=True)[: most // 10]))
+            clusters = list(MemberCluster.objects.values_list("pk", flat=True)[:most])
+            for part in batched(clusters):
+                MemberCluster.objects.filter(pk__in=part).delete()

@@ -1,0 +1,339 @@
+"""Placements of a live hub with snapshots and bindings, from its mirror (10.1, 10.2)."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
+from placements.services import scheduling
+from placements.services.rollouts import controller, worker
+from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapshot
+from tests.hubs.projecting import NOW, ProjectedHub
+from tests.rows import person
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+CRP, POLICY = "ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"
+RESOURCES, BINDING = "ClusterResourceSnapshot", "ClusterResourceBinding"
+
+
+@pytest.fixture
+def live() -> ProjectedHub:
+    return ProjectedHub()
+
+
+def changed(content: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    """Return a document with other values in metadata, spec or status."""
+    return {**content, **{key: {**content.get(key, {}), **values} for key, values in parts.items()}}
+
+
+def condition(kind: str, status: str = "True", *, generation: int = 1, reason: str = "") -> dict[str, Any]:
+    return {
+        "type": kind,
+        "status": status,
+        "observedGeneration": generation,
+        "reason": reason or kind,
+        "message": f"{kind} is {status}",
+        "lastTransitionTime": "2026-11-01T09:30:00Z",
+    }
+
+
+def scheduled(status: str = "True", *, generation: int = 1) -> dict[str, Any]:
+    kind = "ClusterResourcePlacementScheduled"
+    selected = [{"version": "v1", "kind": "Namespace", "name": "web"}]
+    return {
+        "conditions": [condition(kind, status, generation=generation)],
+        "selectedResources": selected,
+        "observedResourceIndex": "0",
+    }
+
+
+def resource_snapshot(owner: str, number: int = 0, *, is_latest: bool = True) -> dict[str, Any]:
+    labels = {
+        f"{PREFIX}parent-CRP": owner,
+        f"{PREFIX}resource-index": str(number),
+        f"{PREFIX}is-latest-snapshot": str(is_latest).lower(),
+    }
+    annotations = {f"{PREFIX}resource-hash": f"hash-{number}"}
+    return {"metadata": {"name": f"{owner}-{number}-snapshot", "labels": labels, "annotations": annotations}}
+
+
+def bound(owner: str, cluster: str, **parts: Any) -> dict[str, Any]:
+    """Return a Bound binding of the present generation, available."""
+    found = binding(owner, cluster, state="Bound")
+    found["metadata"]["generation"] = 3
+    return changed(found, **parts)
+
+
+def put_web(live: ProjectedHub) -> None:
+    live.put("MemberCluster", member("paris"), member("rome"))
+    live.put(CRP, changed(placement("web"), status=scheduled()))
+    live.put(POLICY, snapshot("web"))
+    live.put(RESOURCES, resource_snapshot("web"))
+    live.put(BINDING, bound("web", "paris"), binding("web", "rome"))
+
+
+def web(live: ProjectedHub) -> Placement:
+    with live.scope():
+        return Placement.objects.get(name="web")
+
+
+def bindings(live: ProjectedHub, *columns: str) -> list[Any]:
+    with live.scope():
+        return list(Binding.objects.order_by("cluster_name").values_list(*columns))
+
+
+def test_a_placement_has_snapshots_bindings_and_the_conditions_of_the_hub(live: ProjectedHub) -> None:
+    put_web(live)
+
+    live.project()
+
+    found = web(live)
+    assert (found.placement_type, found.number_of_clusters, found.placed_count) == ("PickN", 2, 2)
+    assert (found.scheduled, found.is_fulfilled, found.selected_count) == ("True", True, 1)
+    assert [one["type"] for one in found.hub_conditions] == ["ClusterResourcePlacementScheduled"]
+    with live.scope():
+        policy, resources = PolicySnapshot.objects.get(), ResourceSnapshot.objects.get()
+    assert (policy.number, policy.is_latest, policy.policy["placementType"]) == (0, True, "PickN")
+    assert resources.identities == [["v1", "Namespace", "", "web"]]
+    assert bindings(live, "cluster_name", "state", "phase", "policy_snapshot", "resource_snapshot") == [
+        ("paris", "Bound", "available", policy.pk, resources.pk),
+        ("rome", "Scheduled", "nothing", policy.pk, resources.pk),
+    ]
+    assert bindings(live, "affinity_score", "topology_spread_score")[0] == (0.0, 10.0)
+
+
+def test_a_condition_of_an_older_generation_leaves_the_placement_pending(live: ProjectedHub) -> None:
+    content = changed(placement("web"), metadata={"generation": 2}, status=scheduled(generation=1))
+    live.put(CRP, content)
+    live.project()
+
+    assert (web(live).scheduled, web(live).is_fulfilled) == ("Unknown", None)
+    assert len(web(live).hub_conditions) == 1
+
+
+@pytest.mark.parametrize(
+    ("conditions", "phase", "failure"),
+    [
+        ([], "nothing", ""),
+        ([condition("RolloutStarted", "False")], "nothing", ""),
+        ([condition("RolloutStarted")], "applying", ""),
+        (
+            [condition("RolloutStarted"), condition("Overridden", "False", reason="OverriddenFailed")],
+            "failed",
+            "override",
+        ),
+        ([condition(one) for one in ("RolloutStarted", "Overridden", "WorkSynchronized")], "applying", ""),
+        (
+            [condition(one) for one in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied")],
+            "settling",
+            "",
+        ),
+        ([condition("RolloutStarted", generation=7)], "nothing", ""),
+    ],
+)
+def test_the_phase_follows_from_the_first_condition_that_is_not_true(
+    live: ProjectedHub, conditions: list[Any], phase: str, failure: str
+) -> None:
+    put_web(live)
+    current = [
+        {**one, "observedGeneration": 3 if one["observedGeneration"] == 1 else 2} for one in conditions
+    ]
+    live.put(BINDING, bound("web", "paris", status={"conditions": current}))
+    live.project()
+
+    assert bindings(live, "phase", "failure")[0] == (phase, failure)
+
+
+def test_objects_that_failed_make_a_binding_failed(live: ProjectedHub) -> None:
+    put_web(live)
+    steps = [condition(one, generation=3) for one in ("RolloutStarted", "Overridden", "WorkSynchronized")]
+    steps.append(condition("Applied", "False", generation=3, reason="NotAllWorkHaveBeenApplied"))
+    failed = {"version": "v1", "kind": "Namespace", "name": "web", "condition": {"reason": "ApplyFailed"}}
+    live.put(BINDING, bound("web", "paris", status={"conditions": steps, "failedPlacements": [failed]}))
+    live.project()
+
+    assert bindings(live, "phase", "failure", "message")[0] == ("failed", "refused", "Applied is False")
+
+
+def test_a_cluster_has_one_binding_the_one_that_is_not_being_deleted(live: ProjectedHub) -> None:
+    put_web(live)
+    old = bound("web", "paris", metadata={"deletionTimestamp": "2026-11-01T09:59:00Z"})
+    other = binding("web", "paris")
+    other["metadata"]["name"] = "web-paris-ffffffff"
+    live.put(BINDING, old)
+    live.project()
+    assert bindings(live, "cluster_name", "phase")[0] == ("paris", "removing")
+
+    live.put(BINDING, other)
+    live.project()
+    assert bindings(live, "cluster_name", "state", "hub_name")[0] == (
+        "paris",
+        "Scheduled",
+        "web-paris-ffffffff",
+    )
+
+    live.remove(BINDING, "web-paris-ffffffff")
+    live.project()
+    assert bindings(live, "cluster_name", "phase")[0] == ("paris", "removing")
+
+
+def test_what_comes_before_its_placement_waits_for_it(live: ProjectedHub) -> None:
+    live.put(BINDING, bound("web", "paris"))
+    live.put(POLICY, snapshot("web"))
+    live.project()
+    assert live.mark(POLICY, "web-0") == (False, [], "its placement is not in the mirror")
+
+    live.put(CRP, placement("web"))
+    live.project()
+
+    assert bindings(live, "cluster_name") == [("paris",)]
+    assert live.mark(POLICY, "web-0") == (False, [], "")
+    assert bindings(live, "policy_snapshot__number") == [(0,)]
+
+
+def test_a_new_latest_snapshot_replaces_the_former_one(live: ProjectedHub) -> None:
+    put_web(live)
+    live.project()
+    live.put(POLICY, snapshot("web", 1), snapshot("web", 0, is_latest=False))
+    live.project()
+
+    with live.scope():
+        found = list(PolicySnapshot.objects.order_by("number").values_list("number", "is_latest"))
+    assert found == [(0, False), (1, True)]
+
+
+def test_two_latest_snapshots_are_a_warning(live: ProjectedHub) -> None:
+    put_web(live)
+    live.project()
+    live.put(POLICY, snapshot("web", 1))
+    live.project()
+
+    assert "two snapshots" in live.mark(POLICY, "web-0")[2]
+    assert "two snapshots" in live.mark(POLICY, "web-1")[2]
+
+    live.put(POLICY, snapshot("web", 0, is_latest=False))
+    live.project()
+    assert [live.mark(POLICY, name)[2] for name in ("web-0", "web-1")] == ["", ""]
+
+
+def test_snapshots_that_the_hub_pruned_leave_their_bindings(live: ProjectedHub) -> None:
+    put_web(live)
+    live.project()
+    live.remove(POLICY, "web-0")
+    live.project()
+
+    assert bindings(live, "policy_snapshot") == [(None,), (None,)]
+
+
+def test_what_a_newer_api_allows_is_left_out_and_listed(live: ProjectedHub) -> None:
+    spec = {
+        "policy": {"placementType": "PickN", "numberOfClusters": 2, "newField": {"a": 1}},
+        "strategy": {"type": "Telepathy"},
+        "resourceSelectors": [
+            {"group": "", "version": "v1", "kind": "Namespace", "name": "web"},
+            {"group": "", "version": "v1", "kind": "Namespace", "name": "shop", "selectionScope": "Newest"},
+        ],
+    }
+    live.put(CRP, changed(placement("web"), spec=spec), placement("api"))
+    live.project()
+
+    assert web(live).number_of_clusters == 2
+    _, paths, error = live.mark(CRP, "web")
+    assert (sorted(paths), error) == (
+        ["spec.policy.newField", "spec.resourceSelectors[1].selectionScope", "spec.strategy.type"],
+        "",
+    )
+    with live.scope():
+        assert Placement.objects.count() == 2
+
+
+def test_odd_bindings_are_marked_and_the_others_are_shown(live: ProjectedHub) -> None:
+    put_web(live)
+    scores = {"clusterScore": {"affinityScore": "high"}}
+    live.put(
+        BINDING,
+        bound("web", "paris", spec={"state": "Teleported"}),
+        changed(binding("web", "rome"), spec={"clusterDecision": scores}),
+    )
+    live.project()
+
+    assert bindings(live, "cluster_name", "affinity_score") == [("rome", None)]
+    assert live.mark(BINDING, "web-paris-0a1b2c3d")[1:] == (["spec.state"], "the binding is not understood")
+    assert live.mark(BINDING, "web-rome-0a1b2c3d")[1] == ["spec.clusterDecision.clusterScore.affinityScore"]
+    assert web(live).placed_count == 1
+
+
+def test_a_placement_that_the_hub_deleted_is_gone_with_all_that_belongs_to_it(live: ProjectedHub) -> None:
+    put_web(live)
+    live.project()
+    live.remove(CRP, "web")
+    live.project()
+
+    with live.scope():
+        counts = [one.objects.count() for one in (Placement, Binding, PolicySnapshot, ResourceSnapshot)]
+    assert counts == [0, 0, 0, 0]
+
+
+def test_no_worker_of_the_console_acts_on_the_placements_of_a_hub(live: ProjectedHub) -> None:
+    put_web(live)
+    live.project()
+
+    with live.scope():  # even where the hub itself is in scope
+        assert not scheduling.is_due(now=NOW)
+        assert not controller.is_due(now=NOW)
+        assert not worker.is_due(now=NOW)
+
+
+def test_a_second_projection_of_placements_changes_nothing(live: ProjectedHub) -> None:
+    put_web(live)
+    live.project()
+    before, rows = web(live).revision, bindings(live)
+
+    live.reproject()
+
+    assert (web(live).revision, bindings(live)) == (before, rows)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "placements/",
+        "placements/web/",
+        "placements/web/yaml/",
+        "placements/web/clusters/paris/",
+        "clusters/paris/",
+        "clusters/",
+        "topology/",
+        "rollouts/",
+        "resources/",
+        "api/v1/placements",
+        "api/v1/placements/web",
+        "api/v1/placements/web/bindings",
+        "api/v1/placements/web/policy-snapshots/0",
+        "api/v1/clusters",
+    ],
+)
+def test_the_pages_of_the_hub_show_its_placements(live: ProjectedHub, path: str) -> None:
+    put_web(live)
+    live.project()
+    client = Client()
+    client.force_login(person("boss", "operator"))
+
+    response = client.get(f"/hubs/prod-eu/{path}", follow=True)
+
+    assert response.status_code == 200, response.content[:2000]
+
+
+def test_the_page_of_a_placement_states_the_conditions_of_the_hub(live: ProjectedHub) -> None:
+    put_web(live)
+    live.project()
+    client = Client()
+    client.force_login(person("boss", "operator"))
+
+    content = client.get("/hubs/prod-eu/placements/web/").content.decode()
+
+    assert "ClusterResourcePlacementScheduled is True" in content
+    assert "Available" in content
+    assert "on the hub" in content

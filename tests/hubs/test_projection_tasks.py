@@ -1,0 +1,118 @@
+"""What makes the projection run: the watcher after each commit, and the sweep if its message is lost."""
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from clusters.models import Hub, MemberCluster
+from placements import tasks
+from placements.management.commands import watch_hubs
+from placements.models import Binding, Placement
+from placements.services.hubs.projection.operations import hubs_with_changes
+from tests.hubs.hub_documents import member, placement
+from tests.hubs.projecting import NOW, ProjectedHub
+from tests.hubs.test_projection_placements import put_web
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """Return the messages that would be sent to workers."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for module in (tasks, watch_hubs):
+        monkeypatch.setattr(module, "send_now", lambda task, arguments: found.append((task, arguments)))
+    return found
+
+
+def names(live: ProjectedHub) -> list[str]:
+    with live.scope():
+        return list(MemberCluster.objects.order_by("name").values_list("name", flat=True))
+
+
+def test_the_watcher_wakes_the_task_of_its_hub(sent: list[Any]) -> None:
+    live = ProjectedHub()
+    live.put("MemberCluster", member("paris"))
+
+    watch_hubs.wake_projection(live.hub.pk)
+    (task, arguments) = sent.pop()
+    assert task == tasks.project_hub.name
+    tasks.project_hub(**arguments)
+
+    assert names(live) == ["paris"]
+    assert sent == []
+
+
+def test_the_sweep_finds_changes_that_nothing_woke_the_task_for(sent: list[Any]) -> None:
+    live, idle = ProjectedHub(), ProjectedHub("prod-us")
+    live.put("MemberCluster", member("paris"))
+
+    tasks.sweep()
+
+    wanted = (tasks.project_hub.name, {"hub": live.hub.pk})
+    assert [one for one in sent if one[0] == tasks.project_hub.name] == [wanted]
+    tasks.project_hub(hub=live.hub.pk)
+    assert hubs_with_changes() == []
+    assert names(idle) == []
+
+
+def test_two_hubs_with_equal_names_do_not_mix() -> None:
+    one, other = ProjectedHub(), ProjectedHub("prod-us")
+    one.put("MemberCluster", member("paris"))
+    other.put("MemberCluster", member("paris"), member("rome"))
+    one.project()
+    other.project()
+
+    one.remove("MemberCluster", "paris")
+    one.project()
+
+    assert (names(one), names(other)) == ([], ["paris", "rome"])
+
+
+def test_reproject_hub_makes_the_rows_again_and_counts_what_is_not_shown() -> None:
+    live, output = ProjectedHub(), StringIO()
+    live.put("MemberCluster", member("paris"))
+    live.put("ResourcePlacement", placement("web", namespace="shop"))
+    live.project()
+    with live.scope():
+        MemberCluster.objects.all().delete()
+
+    call_command("reproject_hub", "prod-eu", stdout=output)
+
+    assert names(live) == ["paris"]
+    assert output.getvalue().splitlines() == [
+        "1 objects of hub prod-eu projected",
+        "ResourcePlacements that are not shown yet: 1",
+    ]
+
+
+def test_all_clusters_of_live_hubs_are_judged_regularly() -> None:
+    live = ProjectedHub(lease_expires_at=None)
+    live.put("MemberCluster", member("paris"))
+    live.project()
+
+    tasks.refresh_hubs()
+
+    with live.scope():  # nobody watches the hub any more: what is known stays
+        assert MemberCluster.objects.get().verdict == ""
+
+
+def test_the_rows_of_a_removed_hub_are_deleted() -> None:
+    live, other = ProjectedHub(), ProjectedHub("prod-us")
+    for one in (live, other):
+        one.put("MemberCluster", member("paris"))
+        put_web(one)
+        one.project()
+    Hub.objects.filter(pk=live.hub.pk).update(state="removed", removed_at=NOW)
+
+    tasks.refresh_hubs()
+
+    with live.scope():
+        assert [MemberCluster.objects.count(), Placement.objects.count(), Binding.objects.count()] == [
+            0,
+            0,
+            0,
+        ]
+    assert names(other) == ["paris", "rome"]

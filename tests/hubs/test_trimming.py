@@ -1,0 +1,206 @@
+"""What the mirror stores of an object, and which columns it reads (`spec/live-hub.md` 9.2 and 10.1)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from clusters.hubs.kinds.base import Columns, StreamKind
+from clusters.hubs.kinds.kubefleet import KUBEFLEET, STREAMS
+from clusters.hubs.trimming import LARGEST_OBJECT, MirrorRecord, UnusableObject, record_of, unpack
+from tests.hubs.hub_documents import PREFIX, binding, event, member, placement, snapshot
+
+
+def stream(kind: str, *, selector: str = "") -> StreamKind:
+    return next(one for one in STREAMS if one.kind == kind and selector in one.field_selector)
+
+
+def record(kind: str, content: Mapping[str, Any], **options: Any) -> MirrorRecord:
+    metadata = {"uid": "u1", "resourceVersion": "7", **content["metadata"]}
+    found = stream(kind, **options)
+    version = "v1beta1" if found.group else "v1"
+    return record_of(KUBEFLEET, found, version, {**content, "kind": kind, "metadata": metadata})
+
+
+def test_a_binding_loses_managed_fields_and_keeps_their_managers() -> None:
+    stored = record("ClusterResourceBinding", binding("web", "paris"))
+
+    metadata = unpack(stored.packed)["metadata"]
+    assert [one["paths"] for one in metadata["managedFields"]] == [["spec"], ["status"]]
+    assert metadata["managedFields"][1] == {
+        "manager": "hubagent",
+        "operation": "Update",
+        "subresource": "status",
+        "time": "2026-11-01T09:30:00Z",
+        "paths": ["status"],
+    }
+    assert stored.columns == Columns(owner="web", cluster="paris", state="Scheduled", policy_snapshot="web-0")
+    assert len(stored.packed) <= 900
+
+
+def test_the_copy_of_kubectl_is_dropped() -> None:
+    content = placement("web")
+    content["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}
+
+    stored = unpack(record("ClusterResourcePlacement", content).packed)
+
+    assert stored["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_of_a_snapshot_of_resources_only_the_metadata_is_stored() -> None:
+    content = {
+        "metadata": {"name": "web-3-snapshot", "labels": {f"{PREFIX}parent-CRP": "web"}},
+        "spec": {"selectedResources": [{"kind": "Secret", "data": {"key": "c2VjcmV0"}}]},
+    }
+
+    stored = record("ClusterResourceSnapshot", content)
+
+    assert set(unpack(stored.packed)) == {"apiVersion", "kind", "metadata"}
+    assert (stored.columns.owner, stored.columns.number) == ("web", 3)
+
+
+SECRET_PATCH = {
+    "clusterResourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
+    "policy": {
+        "overrideRules": [
+            {"jsonPatchOverrides": [{"op": "add", "path": "/data/password", "value": "aHVudGVyMg=="}]}
+        ]
+    },
+}
+SECRET_DIFFERENCE = {
+    "kind": "Secret",
+    "version": "v1",
+    "name": "login",
+    "observedDrifts": [{"path": "/data/password", "valueInHub": "aHVudGVyMg==", "valueInMember": "hunter"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("ClusterResourceOverride", {"spec": SECRET_PATCH}),
+        ("ClusterResourceOverrideSnapshot", {"spec": {"overrideHash": "a", "overrideSpec": SECRET_PATCH}}),
+        ("ClusterResourceBinding", {"spec": {}, "status": {"driftedPlacements": [SECRET_DIFFERENCE]}}),
+        (
+            "ClusterResourcePlacement",
+            {"status": {"placementStatuses": [{"driftedPlacements": [SECRET_DIFFERENCE]}]}},
+        ),
+    ],
+)
+def test_values_of_secrets_are_not_stored(kind: str, content: dict[str, Any]) -> None:
+    stored = unpack(record(kind, {"metadata": {"name": "x"}, **content}).packed)
+
+    assert "hunter" not in json.dumps(stored)
+    assert "aHVudGVyMg==" not in json.dumps(stored)
+    assert "/data/password" in json.dumps(stored)
+
+
+def test_an_object_beyond_2_mib_is_stored_as_metadata_with_a_note() -> None:
+    content = placement("web")
+    content["status"] = {"text": "x" * (LARGEST_OBJECT + 1)}
+
+    stored = record("ClusterResourcePlacement", content)
+
+    assert stored.is_too_large
+    assert set(unpack(stored.packed)) == {"apiVersion", "kind", "metadata", "note"}
+
+
+def test_ten_thousand_annotations_are_stored_or_cut() -> None:
+    content = placement("web")
+    content["metadata"]["annotations"] = {f"key-{number}": "x" * 400 for number in range(10_000)}
+
+    stored = record("ClusterResourcePlacement", content)
+
+    assert stored.is_too_large
+    assert stored.size < 1_000
+    assert unpack(stored.packed)["metadata"]["name"] == "web"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"uid": None}, "metadata.uid"),
+        ({"uid": "x" * 65}, "metadata.uid"),
+        ({"name": ""}, "metadata.name"),
+        ({"name": ["web"]}, "metadata.name"),
+        ({"name": "a\0b"}, "metadata.name"),
+        ({"resourceVersion": 7}, "metadata.resourceVersion"),
+    ],
+)
+def test_an_object_without_identity_is_refused(change: dict[str, Any], message: str) -> None:
+    content = placement("web")
+    content["metadata"] |= change
+
+    with pytest.raises(UnusableObject, match=message):
+        record("ClusterResourcePlacement", content)
+
+
+@pytest.mark.parametrize(
+    "content", [None, [], "text", {"metadata": []}, {"kind": "Work", "metadata": {"name": "w", "uid": "u"}}]
+)
+def test_what_is_no_object_of_the_kind_is_refused(content: object) -> None:
+    with pytest.raises(UnusableObject):
+        record_of(KUBEFLEET, stream("ClusterResourcePlacement"), "v1beta1", content)
+
+
+def test_an_object_nested_deeper_than_64_levels_is_refused() -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        content: dict[str, Any] = {}
+        for _ in range(levels):
+            content = {"a": content}
+        return {**placement("web"), "status": content}
+
+    assert record("ClusterResourcePlacement", nested(61)).size > 0
+    with pytest.raises(UnusableObject, match="64 levels"):
+        record("ClusterResourcePlacement", nested(63))
+
+
+def test_a_heartbeat_alone_does_not_change_the_digest_of_a_cluster() -> None:
+    first, later = member("paris"), member("paris", heartbeat="2026-11-01T10:01:00Z")
+    relabeled = member("paris", heartbeat="2026-11-01T10:01:00Z", region="eu")
+    unhealthy = member("paris")
+    unhealthy["status"]["agentStatus"][0]["conditions"][1]["status"] = "False"
+
+    digests = [record("MemberCluster", one).digest for one in (first, later, relabeled, unhealthy)]
+
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+    assert record("MemberCluster", later).columns.heartbeat == "2026-11-01T10:01:00Z"
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "columns"),
+    [
+        ("ClusterResourcePlacement", placement("web"), Columns(owner="web")),
+        ("ResourcePlacement", placement("web", namespace="shop"), Columns(owner="shop/web")),
+        ("ClusterSchedulingPolicySnapshot", snapshot("web", 4), Columns("web", "", 4, True)),
+        (
+            "ClusterSchedulingPolicySnapshot",
+            {"metadata": {"name": "no-index", "labels": {f"{PREFIX}policy-index": "many"}}},
+            Columns(),
+        ),
+        (
+            "ClusterResourcePlacementEviction",
+            {"metadata": {"name": "e"}, "spec": {"placementName": "web", "clusterName": "paris"}},
+            Columns(owner="web", cluster="paris"),
+        ),
+        (
+            "StagedUpdateRun",
+            {"metadata": {"name": "run", "namespace": "shop"}, "spec": {"placementName": "web"}},
+            Columns(owner="shop/web"),
+        ),
+        ("ClusterResourceBinding", {"metadata": {"name": "b"}, "spec": {"state": 7}}, Columns()),
+        ("ClusterResourceBinding", {"metadata": {"name": "b"}, "spec": "text"}, Columns()),
+    ],
+)
+def test_columns_are_read_from_any_object(kind: str, content: dict[str, Any], columns: Columns) -> None:
+    assert record(kind, content).columns == columns
+
+
+def test_events_of_the_hub_belong_to_what_they_are_about() -> None:
+    about_cluster = record("Event", event("MemberCluster", "paris", 1), selector="MemberCluster")
+    about_placement = record("Event", event("ClusterResourcePlacement", "web", 1), selector="=Cluster")
+
+    assert about_cluster.columns == Columns(cluster="paris")
+    assert about_placement.columns == Columns(owner="web")
