@@ -27,7 +27,7 @@ from clusters.hubs.stream import REJECTED, StreamItem, StreamPace, StreamReader
 
 DISCOVERY_SECONDS = 600.0
 REQUEST_SECONDS = 30.0
-UNSUITABLE_SECONDS = 300.0
+UNSUITABLE_SECONDS = 60.0
 LISTS_AT_ONCE = 2
 STOP_SECONDS = 4.0
 DATES_FOR_OFFSET = 5
@@ -166,8 +166,8 @@ class HubRunner:
         self.error, self.error_code, self._failing = "", "", None
         self.found, self.discoveries = found, self.discoveries + 1
         self._discovered = self._monotonic()
-        if found.unsuitable:
-            self._discovered = None
+        if found.unsuitable or any(one.is_required for one in found.absent):
+            self._discovered = None  # a server that has just started does not serve all of its kinds yet
             return min(UNSUITABLE_SECONDS, self._pace.unavailable)
         return min(REREAD_SECONDS, self._discovery_seconds)
 

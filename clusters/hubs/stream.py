@@ -43,6 +43,9 @@ class StreamPace:
     page: float = 60.0
     unavailable: float = 300.0
     """Between attempts at a kind that is absent or forbidden."""
+    starting: float = 60.0
+    """So long a kind that was served is tried as after any failure: a server that has just started answers
+    403 and 404 until it has read its roles and definitions."""
     longest_pause: float = 120.0
 
 
@@ -202,9 +205,7 @@ class StreamReader:
             try:
                 pause = self._turn()
             except _NotServed as error:
-                self._failed(error.state, str(error))
-                self._access.path_missing()
-                pause = self._pace.unavailable
+                pause = self._not_served(error, started)
             except _ListAgain as error:
                 pause = self._forget_position(str(error))
             except (LineTooLong, UnreadableLine) as error:
@@ -409,6 +410,16 @@ class StreamReader:
         status.state, status.error, status.code = state, message[:500], code
         status.disconnected = now if status.disconnected is None else status.disconnected
         status.listing = None
+
+    def _not_served(self, error: _NotServed, started: float) -> float:
+        since = self.status.disconnected
+        was_served = self.status.is_listed or self.status.lists > 0
+        if was_served and since is not None and self._monotonic() - since < self._pace.starting:
+            self._failed(StreamState.FAILING, str(error))
+            return self._backoff(started)
+        self._failed(error.state, str(error))
+        self._access.path_missing()
+        return self._pace.unavailable
 
     def _unavailable(self, error: DriverUnavailable, started: float) -> float:
         if self._stopped.is_set():

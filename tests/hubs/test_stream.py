@@ -29,6 +29,7 @@ PACE = StreamPace(
     extra_silence=-0.5,
     page=1.0,
     unavailable=0.05,
+    starting=5.0,
 )
 CLUSTERS, BINDINGS = "memberclusters", "clusterresourcebindings"
 
@@ -325,6 +326,20 @@ def test_a_kind_that_is_refused_or_absent_is_tried_again_later(name: str, state:
         run.wait_equal()
 
     assert run.reader.discoveries >= 1
+
+
+@pytest.mark.parametrize("name", ["403", "404"])
+def test_a_server_that_starts_refuses_a_kind_only_for_a_moment(name: str) -> None:
+    hub = fleet()
+    with streaming(hub=hub, pace=replace(PACE, unavailable=300.0)) as run:
+        run.wait_equal()
+        refused = hub.fault(name, times=4)
+        run.stream.reconnect()
+        hub.put(CLUSTERS, member("after"))
+        run.wait_equal()
+
+    assert refused.hits == 4
+    assert run.reader.discoveries == 0
 
 
 def test_504_twice_at_a_watch_lists_again() -> None:
