@@ -206,9 +206,10 @@ class Migration(migrations.Migration):
                 ('document', fleetui.fields.OrderedJSONField(null=True)),
                 ('placement_name', models.CharField(max_length=253)),
                 ('cluster_name', models.CharField(max_length=253)),
-                ('outcome', models.CharField(choices=[('executed', 'Executed'), ('not-executed', 'Not Executed'), ('invalid', 'Invalid')], max_length=12)),
-                ('why', models.CharField(max_length=30)),
+                ('outcome', models.CharField(choices=[('pending', 'Pending'), ('executed', 'Executed'), ('not-executed', 'Not Executed'), ('invalid', 'Invalid')], max_length=12)),
+                ('why', models.CharField(blank=True, max_length=30)),
                 ('numbers', models.JSONField(null=True)),
+                ('hub_conditions', models.JSONField(default=list)),
                 ('at', models.DateTimeField()),
                 ('by', models.CharField(max_length=150)),
                 ('drain', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='evictions', to='placements.drain')),
@@ -485,6 +486,8 @@ class Migration(migrations.Migration):
                 ('started_at', models.DateTimeField(null=True)),
                 ('started_by', models.CharField(blank=True, max_length=150)),
                 ('ended_at', models.DateTimeField(null=True)),
+                ('generation', models.PositiveBigIntegerField(default=0)),
+                ('hub_status', fleetui.fields.OrderedJSONField(null=True)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('placement', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='staged_runs', to='placements.placement')),
                 ('resource_snapshot', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='placements.resourcesnapshot')),
@@ -500,6 +503,7 @@ class Migration(migrations.Migration):
                 ('requested_at', models.DateTimeField()),
                 ('approved_at', models.DateTimeField(null=True)),
                 ('approved_by', models.CharField(blank=True, max_length=150)),
+                ('accepted_at', models.DateTimeField(null=True)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='approvals', to='placements.stagedrun')),
             ],
@@ -704,7 +708,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='eviction',
-            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', ['executed', 'not-executed', 'invalid'])), name='eviction_outcome_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', ['pending', 'executed', 'not-executed', 'invalid'])), name='eviction_outcome_known'),
+        ),
+        migrations.AddConstraint(
+            model_name='eviction',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('hub', 1), _negated=True), models.Q(models.Q(('outcome', 'pending'), _negated=True), models.Q(('why', ''), _negated=True)), _connector='OR'), name='only_mirrored_eviction_is_pending'),
         ),
         migrations.AddIndex(
             model_name='draft',
@@ -912,6 +920,15 @@ class Migration(migrations.Migration):
             model_name='placement',
             name='hub_conditions',
             field=models.JSONField(default=list),
+        ),
+        migrations.AddField(
+            model_name='placement',
+            name='observe_rollout',
+            field=models.BooleanField(default=False),
+        ),
+        migrations.AddIndex(
+            model_name='placement',
+            index=models.Index(condition=models.Q(('observe_rollout', True)), fields=['hub'], name='placement_to_observe'),
         ),
         migrations.AlterField(
             model_name='binding',

@@ -16,7 +16,10 @@ from placements.models.snapshots import ResourceSnapshot
 
 
 class Rollout(HubRow):
-    """One rollout of a placement: from the first difference between wanted and running to the end."""
+    """One rollout of a placement: from the first difference between wanted and running to the end.
+
+    One of a live hub is observed: made by this console from the conditions of the bindings there.
+    """
 
     class State(models.TextChoices):
         RUNNING = "running"
@@ -156,6 +159,7 @@ class StagedRun(HubRow):
     override snapshots that it froze, by cluster; `sync_result` what happens next and what it waits for.
     `skipped_waits` and `retries` are actions of users: by stage since when the skipped wait counts, by
     cluster after how many failures it is to be retried. `progress_version` is incremented with every change.
+    `hub_status` is the status of a run of a live hub as that wrote it, at its `generation`.
     """
 
     name = models.CharField(max_length=_LONGEST_NAME)
@@ -179,6 +183,8 @@ class StagedRun(HubRow):
     started_at = models.DateTimeField(null=True)
     started_by = models.CharField(max_length=150, blank=True)
     ended_at = models.DateTimeField(null=True)
+    generation = models.PositiveBigIntegerField(default=0)
+    hub_status = OrderedJSONField(null=True)
 
     class Meta:
         indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]
@@ -202,7 +208,10 @@ class StagedRun(HubRow):
 
 
 class ApprovalRequest(HubRow):
-    """A stage of a run waits for approval: requested when, and approved by whom and when."""
+    """A stage of a run waits for approval: requested when, and approved by whom and when.
+
+    `accepted_at` is when the controller of a live hub accepted the approval.
+    """
 
     run = models.ForeignKey(StagedRun, models.CASCADE, related_name="approvals")
     stage = models.CharField(max_length=63)
@@ -211,6 +220,7 @@ class ApprovalRequest(HubRow):
     requested_at = models.DateTimeField()
     approved_at = models.DateTimeField(null=True)
     approved_by = models.CharField(max_length=150, blank=True)
+    accepted_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

@@ -1,13 +1,15 @@
 """Bindings of a live hub: one for each placement and cluster, and how far it has come (10.1, 10.2)."""
 
+import json
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
 from django.db.models import Exists, OuterRef
 
-from clusters.hubs.kinds.base import items_at, mapping_at
+from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
+from clusters.hubs.trimming import short_digest
 from clusters.models import MirroredObject
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.rollout.state import FailureKind, Phase
@@ -36,7 +38,7 @@ _FAILURES = {
 _COLUMNS = (
     *("state", "previous_state", "policy_snapshot_id", "resource_snapshot_id", "topology_spread_score"),
     *("affinity_score", "picked_at", "phase", "phase_changed_at", "message", "failure", "failed_objects"),
-    *("conditions", "apply_strategy", "hub_name", "hub_conditions"),
+    *("conditions", "apply_strategy", "hub_name", "hub_conditions", "applied_version"),
 )
 
 
@@ -154,11 +156,20 @@ def binding_row(document: HubDocument, before: Binding | None, placement: Placem
         _number(document, scores, key, path=f"{path}.{key}") for key in ("affinityScore", "priorityScore")
     )
     row.apply_strategy = dict(mapping_at(spec, "applyStrategy")) or None
+    row.applied_version = _version(spec)
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())
     row.conditions = current_conditions(document, conditions)
     _set_phase(row, document, conditions)
     return row
+
+
+def _version(spec: Manifest) -> str:
+    """Return what tells one target of a binding from the next: resource snapshot, and overrides."""
+    overrides = [spec.get(key) for key in ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")]
+    digest = short_digest(json.dumps(overrides, sort_keys=True)) if any(overrides) else ""
+    name = text_of(spec.get("resourceSnapshotName"))
+    return f"{short_digest(name)}{digest}" if name else ""
 
 
 def _number(document: HubDocument, values: Mapping[str, Any], key: str, *, path: str) -> float | None:

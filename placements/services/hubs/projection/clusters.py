@@ -10,9 +10,10 @@ from clusters.fleet import NO_SCHEDULE
 from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
 from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership, MirroredObject
-from clusters.operations.join import readings, set_eligibility
+from clusters.operations.join import CLUSTER, readings, set_eligibility
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
+from placements.services.hubs.projection.events import HubEvents
 
 MEMBER_KIND = "MemberCluster"
 _USAGE = ("capacity", "allocatable", "available")
@@ -42,6 +43,7 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     if replaced:
         MemberCluster.objects.filter(pk__in=replaced).delete()
     new, changed, moves, reads = [], [], False, False
+    events = HubEvents(moment)
     for one in documents:
         before = there.get(one.row.name)
         row = cluster_row(one, before, moment)
@@ -53,6 +55,9 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             row.revision += is_moved or is_read
             moves, reads = moves or is_moved, reads or is_read
             changed.append(row)
+            events.changed(CLUSTER, row.name, one, before.document, row.document)
+            events.reported(CLUSTER, row.name, one, _reports(before), _reports(row))
+    events.record()
     MemberCluster.objects.bulk_create(new, batch_size=BATCH_SIZE)
     MemberCluster.objects.bulk_create(
         changed,
@@ -88,6 +93,12 @@ def cluster_row(document: HubDocument, before: MemberCluster | None, moment: Hub
     if moment.is_live or before is None or row.leaving_since:
         set_eligibility(row, now=moment.hub_now, state=None)
     return row
+
+
+def _reports(row: MemberCluster) -> list[dict[str, str]]:
+    """Return what the member agent reports of a cluster, as conditions."""
+    values = {"Joined": row.agent_joined, "Healthy": row.agent_healthy}
+    return [{"type": kind, "status": status} for kind, status in values.items() if status]
 
 
 def _spec(document: HubDocument) -> dict[str, Any]:

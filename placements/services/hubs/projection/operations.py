@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from django.db import DataError, IntegrityError, connection, transaction
 
@@ -11,9 +12,28 @@ from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
 from clusters.hubs.queries import live_hubs
 from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
 from clusters.operations.change_log import lock_fleet
+from fleetui.apimachinery.kinds import (
+    APPROVAL_KIND,
+    BUDGET_KIND,
+    CLUSTER_OVERRIDE_KIND,
+    EVICTION_KIND,
+    OVERRIDE_KIND,
+    STAGED_RUN_KIND,
+    STAGED_STRATEGY_KIND,
+)
 from fleetui.bulk import batched
 from fleetui.hub_scope import current_hub_id, in_hub
-from placements.models import Placement
+from placements.models import (
+    DisruptionBudget,
+    Eviction,
+    Override,
+    OverrideSnapshot,
+    Placement,
+    Rollout,
+    StagedRun,
+    StagedStrategy,
+)
+from placements.services.hubs.observed_rollouts import observe_rollouts
 from placements.services.hubs.projection.bindings import project_bindings, remove_bindings
 from placements.services.hubs.projection.clusters import (
     MEMBER_KIND,
@@ -22,12 +42,24 @@ from placements.services.hubs.projection.clusters import (
     remove_clusters,
 )
 from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
+from placements.services.hubs.projection.evictions import EVICTIONS, project_evictions
+from placements.services.hubs.projection.overrides import (
+    BUDGETS,
+    CLUSTER_OVERRIDES,
+    OVERRIDE_SNAPSHOT_KINDS,
+    OVERRIDES,
+    project_budgets,
+    project_override_snapshots,
+    project_overrides,
+    remove_override_snapshots,
+)
 from placements.services.hubs.projection.placements import (
     PLACEMENT_KIND,
     delete_placements,
     project_placements,
     remove_placements,
 )
+from placements.services.hubs.projection.rows import RowKind, remove_rows
 from placements.services.hubs.projection.snapshots import (
     BINDING_KIND,
     POLICY_KIND,
@@ -36,6 +68,14 @@ from placements.services.hubs.projection.snapshots import (
     project_resource_snapshots,
     remove_policy_snapshots,
     remove_resource_snapshots,
+)
+from placements.services.hubs.projection.staged_runs import (
+    STRATEGIES,
+    project_approvals,
+    project_runs,
+    project_strategies,
+    remove_approvals,
+    remove_runs,
 )
 
 log = logging.getLogger(__name__)
@@ -54,27 +94,51 @@ class ProjectedKind(NamedTuple):
     remove: Callable[[], int]
 
 
+def _kind(
+    kind: str, project: Callable[[Sequence[HubDocument], HubMoment], None], remove: Callable[[], int]
+) -> ProjectedKind:
+    return ProjectedKind(PLACEMENT_GROUP, kind, project, remove)
+
+
+def _removal(kind: str, rows: RowKind[Any]) -> Callable[[], int]:
+    return partial(remove_rows, rows, group=PLACEMENT_GROUP, mirrored=[kind])
+
+
 KINDS = (
     ProjectedKind(CLUSTER_GROUP, MEMBER_KIND, project_clusters, remove_clusters),
-    ProjectedKind(PLACEMENT_GROUP, PLACEMENT_KIND, project_placements, remove_placements),
-    ProjectedKind(PLACEMENT_GROUP, POLICY_KIND, project_policy_snapshots, remove_policy_snapshots),
-    ProjectedKind(PLACEMENT_GROUP, RESOURCE_KIND, project_resource_snapshots, remove_resource_snapshots),
-    ProjectedKind(PLACEMENT_GROUP, BINDING_KIND, project_bindings, remove_bindings),
+    _kind(PLACEMENT_KIND, project_placements, remove_placements),
+    _kind(POLICY_KIND, project_policy_snapshots, remove_policy_snapshots),
+    _kind(RESOURCE_KIND, project_resource_snapshots, remove_resource_snapshots),
+    _kind(CLUSTER_OVERRIDE_KIND, project_overrides, _removal(CLUSTER_OVERRIDE_KIND, CLUSTER_OVERRIDES)),
+    _kind(OVERRIDE_KIND, project_overrides, _removal(OVERRIDE_KIND, OVERRIDES)),
+    *(
+        _kind(kind, project_override_snapshots, partial(remove_override_snapshots, kind))
+        for kind in OVERRIDE_SNAPSHOT_KINDS
+    ),
+    _kind(BINDING_KIND, project_bindings, remove_bindings),
+    _kind(BUDGET_KIND, project_budgets, _removal(BUDGET_KIND, BUDGETS)),
+    _kind(EVICTION_KIND, project_evictions, _removal(EVICTION_KIND, EVICTIONS)),
+    _kind(STAGED_STRATEGY_KIND, project_strategies, _removal(STAGED_STRATEGY_KIND, STRATEGIES)),
+    _kind(STAGED_RUN_KIND, project_runs, remove_runs),
+    _kind(APPROVAL_KIND, project_approvals, remove_approvals),
 )
 """In this order: what others refer to comes first."""
 
 
-def project_changes(*, now: datetime) -> int:
-    """Project up to 500 changed objects of the hub in scope, and what was removed; return how many."""
+def project_changes(*, now: datetime, has_events: bool = True) -> int:
+    """Project up to 500 changed objects of the hub in scope, and what was removed; return how many.
+
+    Once nothing has changed any more, the rollouts are observed.
+    """
     hub = live_hubs().filter(pk=current_hub_id()).first()
     if hub is None:
         return 0
     removed = remove_gone()
-    moment = HubMoment.of(hub, now=now)
+    moment = HubMoment.of(hub, now=now, has_events=has_events)
     for kind in KINDS:
         if count := _project_batch(kind, moment):
             return removed + count
-    return removed
+    return removed or observe_rollouts(moment)
 
 
 @transaction.atomic
@@ -109,7 +173,7 @@ def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:
                 words = f"{type(error).__name__}: {error}"[:300]
                 log.warning("object not projected: kind=%s object=%s error=%s", kind.kind, pk, words)
                 failed = MirroredObject.objects.filter(pk=pk, resource_version=version)
-                failed.update(is_dirty=False, projection_error=words)
+                failed.update(is_dirty=False, projection_error=words, is_unresolved=True)
     return len(versions)
 
 
@@ -148,7 +212,7 @@ def reproject(*, now: datetime) -> int:
     MirroredObject.objects.filter(kind__in=kinds).update(is_dirty=True)
     HubStream.objects.filter(kind__in=kinds).update(has_removals=True)
     count = 0
-    while done := project_changes(now=now):
+    while done := project_changes(now=now, has_events=False):
         count += done
     return count
 
@@ -165,16 +229,26 @@ def hubs_with_changes() -> list[int]:
         with in_hub(pk):
             kinds = [each.kind for each in KINDS]
             dirty = MirroredObject.objects.filter(is_dirty=True, kind__in=kinds)
-            if dirty.exists() or HubStream.objects.filter(has_removals=True, kind__in=kinds).exists():
+            removals = HubStream.objects.filter(has_removals=True, kind__in=kinds)
+            unobserved = Placement.objects.filter(observe_rollout=True)
+            if dirty.exists() or removals.exists() or unobserved.exists():
                 found.append(pk)
     return found
 
 
+_OTHER_TABLES = (
+    *(StagedRun, StagedStrategy, Override, OverrideSnapshot, DisruptionBudget, Eviction, Rollout),
+)
+
+
 def delete_removed_rows(*, most: int = 10 * BATCH) -> None:
-    """Delete the clusters and placements of removed hubs, at most so many of each hub."""
+    """Delete what the projection wrote of removed hubs, at most so many rows of each hub."""
     for pk in Hub.objects.exclude(removed_at=None).values_list("pk", flat=True):
         with in_hub(pk), transaction.atomic():
             delete_placements(list(Placement.objects.values_list("pk", flat=True)[: most // 10]))
             clusters = list(MemberCluster.objects.values_list("pk", flat=True)[:most])
             for part in batched(clusters):
                 MemberCluster.objects.filter(pk__in=part).delete()
+            for model in _OTHER_TABLES:
+                rows = model._default_manager.values_list("pk", flat=True)[:most]
+                model._default_manager.filter(pk__in=list(rows)).delete()

@@ -1,28 +1,34 @@
 """Placements of a live hub: manifest, conditions of the hub, number of clusters (10.1)."""
 
 from collections.abc import Collection, Iterable, Sequence
-from copy import copy, deepcopy
+from copy import copy
 from typing import Any
 
 from django.db.models import Count, F, Q
+from django.utils import timezone
 
 from clusters.hubs.kinds.base import items_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
-from fleetui.apimachinery.errors import InvalidManifest, split_path
+from fleetui.apimachinery.kinds import EVICTION_KIND, STAGED_RUN_KIND
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import ClusterResourcePlacement, parse_placement
-from placements.models import Binding, Placement
+from placements.manifests.placement import parse_placement
+from placements.models import Binding, Placement, Rollout
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
+from placements.services.hubs.projection.events import HubEvents
+from placements.services.hubs.projection.leniency import understood
+from placements.services.results import PLACEMENT
 from placements.services.snapshots import placement_columns
 
 PLACEMENT_KIND = "ClusterResourcePlacement"
 SNAPSHOT_KIND = "ClusterResourceSnapshot"  # the status of the placement lists its objects
-CHILD_KINDS = ("ClusterSchedulingPolicySnapshot", SNAPSHOT_KIND, "ClusterResourceBinding")
+CHILD_KINDS = (
+    *("ClusterSchedulingPolicySnapshot", SNAPSHOT_KIND, "ClusterResourceBinding"),
+    *(STAGED_RUN_KIND, EVICTION_KIND),
+)
 SCHEDULED = f"{PLACEMENT_KIND}Scheduled"
 NO_PLACEMENT = "its placement is not in the mirror"
-_ROUNDS = 8
 _COLUMNS = (
     *("document", "created_at", "deleting_since", "placement_type", "number_of_clusters", "semantics"),
     *("label_keys_read", "property_names_read", "revision_history_limit", "named_count", "strategy_type"),
@@ -44,7 +50,7 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
         if one.row.name in there and there[one.row.name].uid != one.uid
     ]
     delete_placements(replaced)
-    new, changed = [], []
+    new, changed, events = [], [], HubEvents(moment)
     for one in documents:
         before = there.get(one.row.name)
         row = placement_row(one, before)
@@ -56,22 +62,26 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
             row.updated_at = moment.now
             row.revision += 1
+            row.observe_rollout = True
             changed.append(row)
+            events.changed(PLACEMENT, row.name, one, before.document, row.document)
+            events.reported(PLACEMENT, row.name, one, before.hub_conditions, row.hub_conditions)
     Placement.objects.bulk_create(new, batch_size=BATCH_SIZE)
     Placement.objects.bulk_create(
         changed,
         update_conflicts=True,
         unique_fields=["id"],
-        update_fields=[*_COLUMNS, "revision", "updated_at"],
+        update_fields=[*_COLUMNS, "revision", "updated_at", "observe_rollout"],
         batch_size=BATCH_SIZE,
     )
+    events.record()
     mark_children([row.name for row in new], kinds=CHILD_KINDS)
     mark_children(names, kinds=[SNAPSHOT_KIND])
 
 
 def placement_row(document: HubDocument, before: Placement | None) -> Placement | None:
     """Return the row of a placement; None if nothing of it can be shown."""
-    manifest = understood_manifest(document)
+    manifest = understood(document, parse_placement)
     if manifest is None:
         return None
     parsed, stored = manifest
@@ -107,53 +117,6 @@ def current_conditions(document: HubDocument, conditions: Any) -> dict[str, list
     }
 
 
-def understood_manifest(document: HubDocument) -> tuple[ClusterResourcePlacement, dict[str, Any]] | None:
-    """Return what is understood of the manifest of a placement, parsed and as it is stored.
-
-    The hub accepted it, so it is not refused here: what a newer API allows is left out, path by path.
-    """
-    stored = deepcopy(document.manifest(document.spec))
-    for _ in range(_ROUNDS):
-        try:
-            return parse_placement(stored), stored
-        except InvalidManifest as found:
-            paths = sorted({one.path for one in found.faults}, reverse=True)
-        for path in paths:
-            document.reject(path)
-        # Each list is cut from its end, so that the places before keep their numbers.
-        keys = sorted(map(split_path, paths), key=lambda one: [(isinstance(key, str), key) for key in one])
-        cuts = [_leave_out(stored, one) for one in reversed(keys)]
-        if not any(cuts):
-            break
-    document.error = "the manifest is not understood"
-    return None
-
-
-def _leave_out(stored: dict[str, Any], keys: Sequence[str | int]) -> bool:
-    """Remove the value at this place, or the item of a list that lacks it; return whether there was one."""
-    if keys[:1] != ("spec",) and keys[:2] != ("metadata", "annotations"):
-        return False
-    around: list[Any] = [stored]
-    for key in keys[:-1]:
-        if not _has(around[-1], key):
-            break
-        around.append(around[-1][key])
-    for depth in range(len(around) - 1, 0, -1):
-        if _has(around[depth], keys[depth]):
-            del around[depth][keys[depth]]
-            return True
-        if isinstance(around[depth - 1], list):
-            del around[depth - 1][keys[depth - 1]]
-            return True
-    return False
-
-
-def _has(values: Any, key: str | int) -> bool:
-    if isinstance(values, list):
-        return isinstance(key, int) and key < len(values)
-    return isinstance(values, dict) and key in values
-
-
 def mark_children(names: Collection[str], *, kinds: Iterable[str], **columns: Any) -> None:
     """Let the objects of these placements be projected again."""
     for part in batched(names):
@@ -181,12 +144,18 @@ def count_placed(placements: Collection[Placement]) -> None:
         rows = Placement.objects.filter(pk__in=part)
         counted = rows.annotate(count=Count("bindings", filter=is_active)).values_list("pk", "count")
         for pk, count in counted:
-            Placement.objects.filter(pk=pk).update(placed_count=count, revision=F("revision") + 1)
+            Placement.objects.filter(pk=pk).update(
+                placed_count=count, revision=F("revision") + 1, observe_rollout=True
+            )
 
 
 def delete_placements(pks: Sequence[int]) -> None:
     """Delete placements with what belongs to them; bindings first, which refer to snapshots."""
     for part in batched(pks):
+        running = Rollout.objects.filter(placement__in=part, state=Rollout.State.RUNNING)
+        running.update(
+            state=Rollout.State.STOPPED, ended_at=timezone.now(), ended_reason="the placement was deleted"
+        )
         Binding.objects.filter(placement__in=part).delete()
         Placement.objects.filter(pk__in=part).delete()
 

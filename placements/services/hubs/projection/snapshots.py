@@ -9,6 +9,7 @@ from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.kinds import STAGED_RUN_KIND
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from placements.manifests.policy import parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
@@ -75,6 +76,30 @@ def _write(
     documents: Sequence[HubDocument],
     columns_of: Callable[[HubDocument], Columns | None],
 ) -> None:
+    wanted = _wanted(documents, columns_of)
+    there = {row.number: row for row in model._default_manager.filter(placement=placement)}
+    changes = {
+        number: columns
+        for number, columns in wanted.items()
+        if number in there and any(getattr(there[number], key) != value for key, value in columns.items())
+    }
+    _release([row.pk for number, row in there.items() if number not in wanted], model)
+    # The former latest first: one of a placement is the latest at any time.
+    for number, columns in sorted(changes.items(), key=lambda one: one[1]["is_latest"]):
+        model._default_manager.filter(pk=there[number].pk).update(**columns)
+    new = [number for number in wanted if number not in there]
+    for number in sorted(new, key=lambda one: bool(wanted[one]["is_latest"])):
+        model._default_manager.create(placement=placement, number=number, created_by="", **wanted[number])
+    if new:
+        mark_children([placement.name], kinds=[BINDING_KIND, STAGED_RUN_KIND])
+    if new or changes:
+        Placement.objects.filter(pk=placement.pk).update(observe_rollout=True)
+
+
+def _wanted(
+    documents: Sequence[HubDocument], columns_of: Callable[[HubDocument], Columns | None]
+) -> dict[int, Columns]:
+    """Return the columns of the snapshots of one placement by number; one of them at most is the latest."""
     wanted: dict[int, Columns] = {}
     latest: tuple[int, HubDocument] | None = None
     for one in documents:
@@ -93,22 +118,7 @@ def _write(
             latest = number, one
     if latest:
         wanted[latest[0]]["is_latest"] = True
-
-    there = {row.number: row for row in model._default_manager.filter(placement=placement)}
-    changes = {
-        number: columns
-        for number, columns in wanted.items()
-        if number in there and any(getattr(there[number], key) != value for key, value in columns.items())
-    }
-    _release([row.pk for number, row in there.items() if number not in wanted], model)
-    # The former latest first: one of a placement is the latest at any time.
-    for number, columns in sorted(changes.items(), key=lambda one: one[1]["is_latest"]):
-        model._default_manager.filter(pk=there[number].pk).update(**columns)
-    new = [number for number in wanted if number not in there]
-    for number in sorted(new, key=lambda one: bool(wanted[one]["is_latest"])):
-        model._default_manager.create(placement=placement, number=number, created_by="", **wanted[number])
-    if new:
-        mark_children([placement.name], kinds=[BINDING_KIND])
+    return wanted
 
 
 def _policy_columns(document: HubDocument) -> Columns | None:
