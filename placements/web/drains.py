@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from clusters.filters import cordoned_among
+from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster, Membership
 from clusters.operations.edit import cordon
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -69,6 +70,7 @@ class DrainStepRow:
     is_evictable: bool
 
 
+@acts_through(drain, has_page=True)
 @for_readers
 @require_http_methods(["GET", "HEAD", "POST"])
 def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
+from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
@@ -245,6 +246,7 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     return HttpResponse(dump_yaml(manifest), content_type="application/yaml", headers=headers)
 
 
+@acts_through(delete_placement)
 @for_operators("delete placements")
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, name: str) -> HttpResponse:
@@ -266,6 +268,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "placements/delete.html", context)
 
 
+@acts_through(confirm_reschedule)
 @for_operators("reschedule placements")
 @require_http_methods(["GET", "HEAD", "POST"])
 def reschedule(request: HttpRequest, name: str) -> HttpResponse:

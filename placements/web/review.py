@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import dump_yaml
@@ -36,6 +37,7 @@ NAMES_SHOWN, WAVES_SHOWN = 20, 12
 _MOST_NAMES_SENT = 300
 
 
+@acts_through(confirm_draft, has_page=True)
 @for_operators("save placements")
 @require_http_methods(["GET", "HEAD", "POST"])
 def review(request: HttpRequest, number: int) -> HttpResponse:
@@ -61,6 +63,7 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     return redirect("web:placement", saved.object.name)
 
 
+@acts_through(start_dry_run)
 @for_operators("try drafts on the clusters")
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
+from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
@@ -129,6 +130,7 @@ _BY_USERS = (
 """A run that waits for nothing else continues only after an action of a user."""
 
 
+@acts_through(start_run)
 @for_operators("manage staged update runs")
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest, name: str) -> HttpResponse:
@@ -222,6 +224,7 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "staged_updates/strategy.html", context)
 
 
+@acts_through(save_strategy)
 @for_operators("create strategies")
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_strategy(request: HttpRequest) -> HttpResponse:
@@ -229,6 +232,7 @@ def new_strategy(request: HttpRequest) -> HttpResponse:
     return _edit_strategy(request, None, _TEMPLATE)
 
 
+@acts_through(save_strategy)
 @for_operators("edit strategies")
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
@@ -266,6 +270,7 @@ def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str
     return redirect("web:staged-strategy", draft.metadata.name)
 
 
+@acts_through(delete_strategy)
 @for_operators("delete strategies")
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
