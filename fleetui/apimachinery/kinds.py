@@ -19,13 +19,16 @@ BUDGET_KIND = "ClusterResourcePlacementDisruptionBudget"
 STAGED_STRATEGY_KIND = "ClusterStagedUpdateStrategy"
 STAGED_RUN_KIND = "ClusterStagedUpdateRun"
 APPROVAL_KIND = "ClusterApprovalRequest"
+NAMESPACED_PLACEMENT_KIND = "ResourcePlacement"
+NAMESPACED_STRATEGY_KIND = "StagedUpdateStrategy"
+NAMESPACED_RUN_KIND = "StagedUpdateRun"
+NAMESPACED_APPROVAL_KIND = "ApprovalRequest"
 
 _FLEET_GROUPS = frozenset(version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS))
 
 CLUSTER_SCOPED = "Forbidden: not allowed on this kind, which is cluster-scoped"
 OCM_GROUP = "cluster.open-cluster-management.io"
 _PLACEMENT = "a placement is not a resource that can be placed"
-_LATER = "namespaced placements are not supported"
 _NOT_HERE = "resource envelopes are not supported"
 _NOT_SUPPORTED = "objects of this kind are not supported"
 _NOUNS = {
@@ -38,13 +41,13 @@ _NOUNS = {
     STAGED_STRATEGY_KIND: "a staged update strategy",
     STAGED_RUN_KIND: "a staged update run",
     APPROVAL_KIND: "an approval request",
+    NAMESPACED_PLACEMENT_KIND: "a placement",
+    NAMESPACED_STRATEGY_KIND: "a staged update strategy",
+    NAMESPACED_RUN_KIND: "a staged update run",
+    NAMESPACED_APPROVAL_KIND: "an approval request",
 }
 """The supported kinds, in words."""
 _REASONS = {
-    "ResourcePlacement": _LATER,
-    "StagedUpdateStrategy": _LATER,
-    "StagedUpdateRun": _LATER,
-    "ApprovalRequest": _LATER,
     "ClusterResourceEnvelope": _NOT_HERE,
     "ResourceEnvelope": _NOT_HERE,
     "InternalMemberCluster": _NOT_SUPPORTED,
@@ -56,21 +59,23 @@ _NO_RESOURCES = _REASONS | {
 }
 
 
-def refuse_other_kinds(document: object, expected: str) -> None:
+def refuse_other_kinds(document: object, expected: str, *others: str) -> None:
     """Raise InvalidManifest for a manifest of another kind: its other errors would only confuse."""
-    kind = document.get("kind") if isinstance(document, dict) else expected
-    if kind == expected:
+    kind, allowed = document.get("kind") if isinstance(document, dict) else expected, (expected, *others)
+    if kind in allowed:
         return
     if kind is None:
-        raise InvalidManifest.of("kind", "required", "Required value", expected)
+        raise InvalidManifest.of("kind", "required", "Required value", " or ".join(allowed))
     if not isinstance(kind, str):
-        raise InvalidManifest.of("kind", "wrong-type", "Invalid value: must be a string", expected)
+        raise InvalidManifest.of(
+            "kind", "wrong-type", "Invalid value: must be a string", " or ".join(allowed)
+        )
     message = f"Unsupported kind {_readable(kind)}"
     if kind in _NOUNS and expected in _NOUNS:
         message += f": must be {_NOUNS[expected]}, not {_NOUNS[kind]}"
     elif kind in _REASONS:
         message += f": {_REASONS[kind]}"
-    raise InvalidManifest.of("kind", "kind-not-supported", message, expected)
+    raise InvalidManifest.of("kind", "kind-not-supported", message, " or ".join(allowed))
 
 
 def _readable(kind: str) -> str:

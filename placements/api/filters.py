@@ -109,6 +109,7 @@ PlacementQuery = _query(
     type=_one_of(PlacementType),
     semantics=_one_of(Semantics),
     cluster=_text(help_text="A cluster that has the placement."),
+    namespace=_text(help_text="The namespace of the placement."),
     order=_one_of(PLACEMENT_ORDERS, default="name"),
 )
 DriftQuery = _query(

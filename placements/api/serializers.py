@@ -91,7 +91,7 @@ class ClusterManifestSerializer(CamelCaseSerializer):
 
 
 class PlacementManifestSerializer(CamelCaseSerializer):
-    """A ClusterResourcePlacement, or a Placement of Open Cluster Management.
+    """A ClusterResourcePlacement, a ResourcePlacement, or a Placement of Open Cluster Management.
 
     The status is written by this console, and ignored in an edit.
     """
@@ -104,7 +104,7 @@ class PlacementManifestSerializer(CamelCaseSerializer):
             "cluster.open-cluster-management.io/v1beta1",
         ]
     )
-    kind = serializers.ChoiceField(["ClusterResourcePlacement", "Placement"])
+    kind = serializers.ChoiceField(["ClusterResourcePlacement", "ResourcePlacement", "Placement"])
     metadata = AnyObject()
     spec = AnyObject(required=False, help_text="Optional in a Placement of Open Cluster Management.")
     status = AnyObject(required=False)
@@ -308,6 +308,7 @@ class PlacementSerializer(RowSerializer):
         model = Placement
         fields = (
             *(
+                "namespace",
                 "name",
                 "uid",
                 "revision",
@@ -334,7 +335,7 @@ class PlacementSerializer(RowSerializer):
 class BindingSerializer(RowSerializer):
     """A placement on one cluster."""
 
-    placement = text("placement.name")
+    placement = text("placement.full_name")
     cluster = text("cluster_name")
     policy_snapshot = number("policy_snapshot.number", allow_null=True, read_only=True)
     resource_snapshot = number("resource_snapshot.number", allow_null=True, read_only=True)

@@ -57,10 +57,10 @@ former_paths = [
         cluster_disruption({"get": "fault_injection", "put": "put_fault_injection"}),
     ),
     path(
-        "placements/<named:name>/forget",
+        "placements/<full_name:name>/forget",
         disruption.PlacementDisruptionViewSet.as_view({"post": "abandon_cluster"}),
     ),
-    path("placements/<named:name>/release", rollouts.RolloutActionViewSet.as_view({"post": "unpin"})),
+    path("placements/<full_name:name>/release", rollouts.RolloutActionViewSet.as_view({"post": "unpin"})),
 ]
 
 strategies = staged_updates.StagedStrategyViewSet.as_view
@@ -91,7 +91,7 @@ first_version: list[URLPattern | URLResolver] = [
     ),
     path("staged-strategies", strategies({"get": "list"}), name="staged-strategies"),
     path(
-        "staged-strategies/<named:name>",
+        "staged-strategies/<full_name:name>",
         strategies({"get": "retrieve", "put": "update", "delete": "destroy"}),
         name="staged-strategy",
     ),

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from placements.engine.rollout.state import FailureKind, ObjectFault, Phase
 from placements.explain.vocabulary import counted
 
-_PREFIX = "ClusterResourcePlacement"
 _MOST_FAILED = 100
 Plain: TypeAlias = dict[str, Any]
 Noted: TypeAlias = Mapping[str, Sequence[str]]
@@ -268,5 +267,6 @@ def resource_identity(identity: Sequence[str]) -> dict[str, str]:
     return {**found, "namespace": namespace} if namespace else found
 
 
-def plain_in_all(conditions: Iterable[Condition], *, generation: int) -> list[Plain]:
-    return [one.plain(generation=generation, prefix=_PREFIX) for one in conditions]
+def plain_in_all(conditions: Iterable[Condition], *, generation: int, kind: str) -> list[Plain]:
+    """Return the conditions of a placement as a hub writes them, named after its kind."""
+    return [one.plain(generation=generation, prefix=kind) for one in conditions]

@@ -18,6 +18,8 @@ from fleetui.apimachinery.fields import (
     FleetDocument,
     LabelKey,
     Name,
+    NamespacedMeta,
+    WithAlpha,
     immutable_faults,
     list_of,
     one_of,
@@ -149,7 +151,14 @@ class StagedStrategySpec(ManifestModel):
 class ClusterStagedUpdateStrategy(FleetDocument):
     """A whole strategy document."""
 
+    api_version: WithAlpha
     spec: StagedStrategySpec
+
+
+class StagedUpdateStrategy(ClusterStagedUpdateStrategy):
+    """The same for runs of its namespace."""
+
+    metadata: NamespacedMeta
 
 
 class StagedRunSpec(ManifestModel):
@@ -164,7 +173,14 @@ class StagedRunSpec(ManifestModel):
 class ClusterStagedUpdateRun(FleetDocument):
     """A whole run document."""
 
+    api_version: WithAlpha
     spec: StagedRunSpec
+
+
+class StagedUpdateRun(ClusterStagedUpdateRun):
+    """The same for a placement of its namespace, by a strategy of its namespace."""
+
+    metadata: NamespacedMeta
 
 
 class ApprovalCondition(ManifestModel):
@@ -196,6 +212,7 @@ class ClusterApprovalRequest(FleetDocument):
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset()
 
+    api_version: WithAlpha
     spec: ApprovalSpec
     status: ApprovalStatus | None = None
 
@@ -205,9 +222,15 @@ class ClusterApprovalRequest(FleetDocument):
         return any((one.type, one.status) == ("Approved", "True") for one in conditions)
 
 
-parse_staged_strategy = partial(parse_document, ClusterStagedUpdateStrategy)
-parse_staged_run = partial(parse_document, ClusterStagedUpdateRun)
-parse_approval_request = partial(parse_document, ClusterApprovalRequest)
+class ApprovalRequest(ClusterApprovalRequest):
+    """The same of a run of its namespace."""
+
+    metadata: NamespacedMeta
+
+
+parse_staged_strategy = partial(parse_document, ClusterStagedUpdateStrategy, namespaced=StagedUpdateStrategy)
+parse_staged_run = partial(parse_document, ClusterStagedUpdateRun, namespaced=StagedUpdateRun)
+parse_approval_request = partial(parse_document, ClusterApprovalRequest, namespaced=ApprovalRequest)
 
 _MOVES = {
     RunState.INITIALIZE: (RunState.INITIALIZE, RunState.RUN),

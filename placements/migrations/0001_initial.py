@@ -2,6 +2,7 @@
 
 import datetime
 import django.db.models.deletion
+import django.db.models.functions.text
 import fleetui.fields
 import fleetui.hub_scope
 import uuid
@@ -50,7 +51,7 @@ class Migration(migrations.Migration):
             name='DrainStep',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('state', models.CharField(choices=[('waiting', 'Waiting'), ('blocked', 'Blocked'), ('leaving', 'Leaving'), ('next-run', 'Next Run'), ('gone', 'Gone'), ('stays', 'Stays')], default='waiting', max_length=8)),
                 ('why', models.CharField(blank=True, max_length=30)),
                 ('numbers', models.JSONField(null=True)),
@@ -64,7 +65,7 @@ class Migration(migrations.Migration):
             name='DryRun',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(blank=True, max_length=63)),
+                ('placement_name', models.CharField(blank=True, max_length=127)),
                 ('manifests', models.TextField(blank=True)),
                 ('clusters', models.JSONField(default=list)),
                 ('created_at', models.DateTimeField()),
@@ -94,7 +95,7 @@ class Migration(migrations.Migration):
             name='Leftover',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('cluster_name', models.CharField(max_length=63)),
                 ('noted_at', models.DateTimeField()),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
@@ -110,7 +111,7 @@ class Migration(migrations.Migration):
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('document', fleetui.fields.OrderedJSONField()),
                 ('revision', models.PositiveBigIntegerField(default=1)),
-                ('placement_name', models.CharField(blank=True, max_length=253)),
+                ('placement_name', models.CharField(blank=True, max_length=317)),
                 ('created_at', models.DateTimeField()),
                 ('updated_at', models.DateTimeField()),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
@@ -126,7 +127,7 @@ class Migration(migrations.Migration):
                 ('number', models.PositiveIntegerField()),
                 ('content_hash', models.CharField(max_length=64)),
                 ('document', fleetui.fields.OrderedJSONField()),
-                ('placement_name', models.CharField(blank=True, max_length=253)),
+                ('placement_name', models.CharField(blank=True, max_length=317)),
                 ('is_latest', models.BooleanField(default=True)),
                 ('created_at', models.DateTimeField()),
                 ('created_by', models.CharField(max_length=150)),
@@ -151,7 +152,9 @@ class Migration(migrations.Migration):
             name='Placement',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('namespace', models.CharField(blank=True, default='', max_length=63)),
                 ('name', models.CharField(max_length=63)),
+                ('full_name', models.GeneratedField(db_persist=True, expression=models.Case(models.When(namespace='', then=models.F('name')), default=django.db.models.functions.text.Concat(models.F('namespace'), models.Value('/'), models.F('name'))), output_field=models.CharField(max_length=127))),
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('document', fleetui.fields.OrderedJSONField()),
                 ('revision', models.PositiveBigIntegerField(default=1)),
@@ -235,7 +238,7 @@ class Migration(migrations.Migration):
             name='Decision',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('number', models.PositiveIntegerField()),
                 ('policy_number', models.PositiveIntegerField()),
                 ('fleet_digest', models.CharField(max_length=64)),
@@ -366,7 +369,7 @@ class Migration(migrations.Migration):
             name='Rollout',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('number', models.PositiveIntegerField()),
                 ('state', models.CharField(choices=[('running', 'Running'), ('finished', 'Finished'), ('superseded', 'Superseded'), ('stopped', 'Stopped')], default='running', max_length=10)),
                 ('resource_number', models.PositiveIntegerField(null=True)),
@@ -440,7 +443,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('variant', models.CharField(choices=[('leave', 'Leave'), ('cordon', 'Cordon')], max_length=6)),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('policy_number', models.PositiveIntegerField()),
                 ('fleet_digest', models.CharField(max_length=64)),
                 ('milliseconds', models.FloatField()),
@@ -467,11 +470,13 @@ class Migration(migrations.Migration):
             name='StagedRun',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('namespace', models.CharField(blank=True, default='', max_length=63)),
                 ('name', models.CharField(max_length=253)),
+                ('full_name', models.GeneratedField(db_persist=True, expression=models.Case(models.When(namespace='', then=models.F('name')), default=django.db.models.functions.text.Concat(models.F('namespace'), models.Value('/'), models.F('name'))), output_field=models.CharField(max_length=317))),
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('document', fleetui.fields.OrderedJSONField()),
                 ('revision', models.PositiveBigIntegerField(default=1)),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('strategy', models.JSONField()),
                 ('resource_number', models.PositiveIntegerField(null=True)),
                 ('overrides', models.JSONField(default=dict)),
@@ -512,7 +517,9 @@ class Migration(migrations.Migration):
             name='StagedStrategy',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('namespace', models.CharField(blank=True, default='', max_length=63)),
                 ('name', models.CharField(max_length=253)),
+                ('full_name', models.GeneratedField(db_persist=True, expression=models.Case(models.When(namespace='', then=models.F('name')), default=django.db.models.functions.text.Concat(models.F('namespace'), models.Value('/'), models.F('name'))), output_field=models.CharField(max_length=317))),
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('document', fleetui.fields.OrderedJSONField()),
                 ('revision', models.PositiveBigIntegerField(default=1)),
@@ -644,7 +651,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='placement',
-            index=models.Index(fields=['hub', 'name'], name='placement_of_hub'),
+            index=models.Index(fields=['hub', 'name', 'full_name'], name='placement_of_hub'),
         ),
         migrations.AddIndex(
             model_name='placement',
@@ -656,11 +663,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='placement',
-            index=models.Index(fields=['hub', 'is_fulfilled', 'name'], name='placement_by_fulfilment'),
+            index=models.Index(fields=['hub', 'is_fulfilled', 'full_name'], name='placement_by_fulfilment'),
         ),
         migrations.AddConstraint(
             model_name='placement',
-            constraint=models.UniqueConstraint(fields=('name', 'hub'), name='placement_name_once'),
+            constraint=models.UniqueConstraint(fields=('full_name', 'hub'), name='placement_full_name_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='placement',
+            constraint=models.UniqueConstraint(fields=('hub', 'namespace', 'name'), name='placement_name_once'),
         ),
         migrations.AddConstraint(
             model_name='placement',
@@ -868,7 +879,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='stagedrun',
-            constraint=models.UniqueConstraint(fields=('name', 'hub'), name='staged_run_once'),
+            constraint=models.UniqueConstraint(fields=('full_name', 'hub'), name='staged_run_once'),
         ),
         migrations.AddConstraint(
             model_name='stagedrun',
@@ -896,7 +907,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='stagedstrategy',
-            constraint=models.UniqueConstraint(fields=('hub', 'name'), name='staged_strategy_once'),
+            constraint=models.UniqueConstraint(fields=('full_name', 'hub'), name='staged_strategy_once'),
         ),
         migrations.AddIndex(
             model_name='stalepick',

@@ -9,7 +9,7 @@ from clusters.models import HubRow
 from fleetui.fields import OrderedJSONField
 from fleetui.hub_scope import LOCAL_HUB
 from placements.models.closed_sets import known
-from placements.models.placements import LONGEST_NAME, Placement
+from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
 
 LONGEST_OBJECT_NAME = 253
 
@@ -101,7 +101,7 @@ class DrainStep(HubRow):
         STAYS = "stays"
 
     drain = models.ForeignKey(Drain, models.CASCADE, related_name="steps")
-    placement_name = models.CharField(max_length=LONGEST_NAME)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)
     why = models.CharField(max_length=30, blank=True)
     numbers = models.JSONField(null=True)

@@ -14,13 +14,17 @@ from fleetui.hub_scope import LOCAL_HUB
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
 from placements.models.closed_sets import known
+from placements.models.full_names import LONGEST_NAMESPACE, full_name_column
 
 LONGEST_NAME = 63
+LONGEST_FULL_NAME = LONGEST_NAMESPACE + 1 + LONGEST_NAME
+"""Of a placement with its namespace."""
 
 
 class Placement(HubRow):
     """Which resources are placed on which clusters, and how they are rolled out.
 
+    `namespace` is empty for one that is cluster-scoped; others refer to a placement by `full_name`.
     `document` is the manifest as it was written, without status; the columns beside it are derived from it.
     A scheduling cycle is due while `observed_generation` is behind `generation`; the worker that runs it
     holds the lease. Likewise its resources have to be selected again while `selection_observed` is behind
@@ -35,7 +39,9 @@ class Placement(HubRow):
     changed there that its observed rollout depends on.
     """
 
+    namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
     name = models.CharField(max_length=LONGEST_NAME)
+    full_name = full_name_column(LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
@@ -88,7 +94,7 @@ class Placement(HubRow):
 
     class Meta:
         indexes = [
-            models.Index(fields=["hub", "name"], name="placement_of_hub"),
+            models.Index(fields=["hub", "name", "full_name"], name="placement_of_hub"),
             models.Index(fields=["hub"], condition=Q(observe_rollout=True), name="placement_to_observe"),
             models.Index(
                 fields=["hub", "lease_expires_at"],
@@ -101,11 +107,12 @@ class Placement(HubRow):
                 condition=Q(rollout_observed__lt=F("rollout_generation"))
                 | Q(rollout_requeue_at__isnull=False),
             ),
-            models.Index(fields=["hub", "is_fulfilled", "name"], name="placement_by_fulfilment"),
+            models.Index(fields=["hub", "is_fulfilled", "full_name"], name="placement_by_fulfilment"),
         ]
         constraints = [
             # The name first, for lookups through other tables, which know no hub.
-            models.UniqueConstraint(fields=["name", "hub"], name="placement_name_once"),
+            models.UniqueConstraint(fields=["full_name", "hub"], name="placement_full_name_once"),
+            models.UniqueConstraint(fields=["hub", "namespace", "name"], name="placement_name_once"),
             models.CheckConstraint(condition=~Q(name=""), name="placement_has_name"),
             models.CheckConstraint(
                 condition=Q(hub=LOCAL_HUB)
@@ -141,7 +148,7 @@ class Placement(HubRow):
         ]
 
     def __str__(self) -> str:
-        return self.name
+        return self.full_name
 
     @property
     def is_staged(self) -> bool:
@@ -195,4 +202,4 @@ class Draft(HubRow):
         ]
 
     def __str__(self) -> str:
-        return f"draft {self.pk} of {self.placement.name if self.placement else 'a new placement'}"
+        return f"draft {self.pk} of {self.placement.full_name if self.placement else 'a new placement'}"

@@ -7,11 +7,13 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models import HubRow
-from fleetui.apimachinery.kinds import APPROVAL_KIND
+from fleetui.apimachinery.kinds import APPROVAL_KIND, NAMESPACED_APPROVAL_KIND
+from fleetui.apimachinery.metadata import split_full_name
 from fleetui.fields import OrderedJSONField
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
 from placements.models.closed_sets import known, one_of
-from placements.models.placements import LONGEST_NAME, Placement
+from placements.models.full_names import LONGEST_NAMESPACE, full_name_column
+from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
 from placements.models.snapshots import ResourceSnapshot
 
 
@@ -28,7 +30,7 @@ class Rollout(HubRow):
         STOPPED = "stopped"
 
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="rollouts")
-    placement_name = models.CharField(max_length=LONGEST_NAME)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     resource_snapshot = models.ForeignKey(ResourceSnapshot, models.SET_NULL, null=True, related_name="+")
@@ -137,7 +139,9 @@ ENDS = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.ABANDONED)
 class StagedStrategy(HubRow):
     """Stages as they were written; a run keeps a copy, so that changing them changes no run."""
 
+    namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
     name = models.CharField(max_length=_LONGEST_NAME)
+    full_name = full_name_column(_LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
@@ -145,10 +149,10 @@ class StagedStrategy(HubRow):
     updated_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["hub", "name"], name="staged_strategy_once")]
+        constraints = [models.UniqueConstraint(fields=["full_name", "hub"], name="staged_strategy_once")]
 
     def __str__(self) -> str:
-        return self.name
+        return self.full_name
 
 
 class StagedRun(HubRow):
@@ -162,12 +166,14 @@ class StagedRun(HubRow):
     `hub_status` is the status of a run of a live hub as that wrote it, at its `generation`.
     """
 
+    namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
     name = models.CharField(max_length=_LONGEST_NAME)
+    full_name = full_name_column(_LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="staged_runs")
-    placement_name = models.CharField(max_length=LONGEST_NAME)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     strategy = models.JSONField()
     resource_snapshot = models.ForeignKey(ResourceSnapshot, models.SET_NULL, null=True, related_name="+")
     resource_number = models.PositiveIntegerField(null=True)
@@ -189,7 +195,7 @@ class StagedRun(HubRow):
     class Meta:
         indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]
         constraints = [
-            models.UniqueConstraint(fields=["name", "hub"], name="staged_run_once"),
+            models.UniqueConstraint(fields=["full_name", "hub"], name="staged_run_once"),
             known("status", (INITIALISING, *RunStatus), "staged_run_status_known"),
             models.CheckConstraint(
                 condition=Q(one_of("status", ENDS), ended_at__isnull=False)
@@ -204,7 +210,7 @@ class StagedRun(HubRow):
         ]
 
     def __str__(self) -> str:
-        return self.name
+        return self.full_name
 
 
 class ApprovalRequest(HubRow):
@@ -237,10 +243,12 @@ class ApprovalRequest(HubRow):
         return self.name_in(self.run)
 
     def name_in(self, run: StagedRun) -> str:
-        return f"{run.name}-{self.side}-{self.stage}"
+        """Return the full name of the request: it lives where its run does."""
+        return f"{run.full_name}-{self.side}-{self.stage}"
 
     def to_manifest(self) -> dict[str, Any]:
         """Return the manifest, with who approved and when."""
+        namespace, name = split_full_name(str(self))
         approved = {
             "type": "Approved",
             "status": "True",
@@ -250,8 +258,8 @@ class ApprovalRequest(HubRow):
         }
         return {
             "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
-            "kind": APPROVAL_KIND,
-            "metadata": {"name": str(self)},
+            "kind": NAMESPACED_APPROVAL_KIND if namespace else APPROVAL_KIND,
+            "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
             "spec": {"parentStageRollout": self.run.name, "targetStage": self.stage},
             **({"status": {"conditions": [approved]}} if self.approved_at else {}),
         }

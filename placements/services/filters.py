@@ -46,6 +46,7 @@ class PlacementFilter:
     placement_type: str = ""
     semantics: str = ""
     cluster: str = ""
+    namespace: str = ""
 
 
 _COLUMNS = ("name", "updated_at", "created_at", "placed_count")
@@ -56,7 +57,8 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
     """Return the placements that match; unordered."""
     rows = _filtered(
         Placement.objects.all(),
-        name__contains=wanted.text.lower(),
+        full_name__contains=wanted.text.lower(),
+        namespace=wanted.namespace,
         placement_type=wanted.placement_type,
         semantics=wanted.semantics,
     )
@@ -108,7 +110,7 @@ def placements_on(names: Iterable[str]) -> dict[str, int]:
 def bindings_on(cluster: str) -> QuerySet[Binding]:
     """Return the bindings of one cluster by placement, whose name is `owner`."""
     rows = Binding.objects.filter(cluster_name=cluster).exclude(state=BindingState.UNSCHEDULED)
-    return _cited(rows).annotate(owner=F("placement__name")).order_by("owner")
+    return _cited(rows).annotate(owner=F("placement__full_name")).order_by("owner")
 
 
 def kinds_on(cluster: str) -> list[tuple[str, str]]:
@@ -128,7 +130,7 @@ def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     member = parse_member(dict(document)).cluster(now=datetime.now(UTC))
     impact = impact_of(with_clusters(current_fleet().fleet, [member]))
     names = [one.placement for one in impact.rows if name in one.joins]
-    return _kinds_in(ResourceSnapshot.objects.filter(placement__name__in=names, is_latest=True))
+    return _kinds_in(ResourceSnapshot.objects.filter(placement__full_name__in=names, is_latest=True))
 
 
 def _kinds_in(snapshots: QuerySet[ResourceSnapshot]) -> list[tuple[str, str]]:

@@ -139,7 +139,7 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
     rows = Binding.objects.filter(placement=placement).order_by("cluster_name").annotate(**columns)
     bindings = tuple(map(BindingColumns._make, rows.values_list(*BindingColumns._fields)))
     target = target_of(placement)
-    overrides = applying_to(placement.name, target) if target else {}
+    overrides = applying_to(placement.full_name, target) if target else {}
     versions = Versions.of(target, manifest, overrides) if target else None
     members = _members(placement)
 
@@ -305,6 +305,7 @@ def eviction_context(context: RolloutContext) -> EvictionContext:
         {one.name: availability(one) for one in state.clusters},
         context.placement.number_of_clusters,
         is_being_deleted=context.placement.deleting_since is not None,
+        is_namespaced=bool(context.placement.namespace),
         is_held=context.placement.paused_since is not None or context.placement.is_stopped,
     )
 

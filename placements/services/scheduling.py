@@ -143,7 +143,7 @@ def schedule_confirmed(
         return
     result = run_cycle(placement)
     if must_keep_clusters:
-        check_decision_keeps_clusters(placement.name, result.decision)
+        check_decision_keeps_clusters(placement.full_name, result.decision)
     if result.decision.id != decision_id:
         raise PreviewOutdatedError(is_text=False)
     try:
@@ -262,7 +262,7 @@ def _create_decision(
     leaves = [*decision.unscheduled, *_evicted_before(placement, joins)]
     return models.Decision.objects.create(
         placement=placement,
-        placement_name=placement.name,
+        placement_name=placement.full_name,
         number=placement.decisions_made + 1,
         record=stored_decision(decision, fleet_record, now=now),
         policy_number=inputs.snapshot.number,

@@ -113,7 +113,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
     short = queries.short_placements() if counts.unfulfilled else []
     invalid = list(queries.invalid_placements()) if counts.invalid else []
     rollouts = needs_attention()
-    listed = {one.placement.name for one in short} | {one.name for one in invalid}
+    listed = {one.placement.full_name for one in short} | {one.name for one in invalid}
     listed |= {one.placement for one in rollouts if one.kind != "blocked"}
     ineligible, leaving = ([], []) if is_large else queries.clusters_in_need()
     context = {

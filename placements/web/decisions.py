@@ -132,7 +132,7 @@ class DecisionPage(DecisionView):
             return None
         if isinstance(run, Rollout):
             return f"run {run.number}", reverse("web:rollout", args=[run.placement_name, run.number])
-        return f"staged run {run.name}", reverse("web:staged-run", args=[run.name])
+        return f"staged run {run.full_name}", reverse("web:staged-run", args=[run.full_name])
 
     @cached_property
     def step(self) -> int | None:

@@ -93,7 +93,7 @@ def _version(cluster: str) -> str:
 def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     """Start, change or cancel a drain, or cordon only; restoring a placement has its own page."""
     if request.POST.get("do") == "bring-back":
-        found = get_object_or_404(Placement, name=request.POST.get("placement", ""))
+        found = get_object_or_404(Placement, full_name=request.POST.get("placement", ""))
         return redirect(
             f"{reverse('web:placement-reschedule', args=[found.name])}?{urlencode({'back': cluster.name})}"
         )

@@ -71,14 +71,14 @@ class EditTarget:
 
     @property
     def name(self) -> str:
-        return self.placement.name if self.placement else ""
+        return self.placement.full_name if self.placement else ""
 
 
 @for_operators("create placements")
 @require_http_methods(_METHODS)
 def new_placement(request: HttpRequest) -> HttpResponse:
     """Write a new placement: from a template, or as a copy of another one."""
-    copied = get_object_or_404(Placement, name=request.GET["from"]) if request.GET.get("from") else None
+    copied = get_object_or_404(Placement, full_name=request.GET["from"]) if request.GET.get("from") else None
     template = request.GET.get("template", TEMPLATES[0].name)
     target = EditTarget(starting_text(template, copied=copied), request.get_full_path())
     if request.method == "POST":
@@ -95,7 +95,7 @@ def new_placement(request: HttpRequest) -> HttpResponse:
 @require_http_methods(_METHODS)
 def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
     """Change a placement; the first change starts a draft."""
-    placement = get_object_or_404(Placement, name=name)
+    placement = get_object_or_404(Placement, full_name=name)
     base, revision = placement.document, placement.revision
     if request.method == "POST":
         started = number_of(request.POST.get("revision", ""), digits=17)
@@ -137,7 +137,7 @@ def discard(request: HttpRequest, number: int) -> HttpResponse:
         raise Http404(str(error)) from error
     messages.success(request, "Draft discarded.")
     if discarded.placement:
-        return redirect("web:placement", discarded.placement.name)
+        return redirect("web:placement", discarded.placement.full_name)
     return redirect("web:placements")
 
 

@@ -108,9 +108,12 @@ def placements(request: HttpRequest) -> HttpResponse:
         placement_type=str(placement_type or ""),
         semantics=str(word_from(request, "semantics", Semantics) or ""),
         cluster=request.GET.get("cluster", "").strip(),
+        namespace=request.GET.get("namespace", "").strip(),
     )
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
-    page = page_from(request, with_rollouts(rows.select_related("staleness_check")), order=order)
+    page = page_from(
+        request, with_rollouts(rows.select_related("staleness_check")), order=order, unique="full_name"
+    )
     context = {
         "wanted": wanted,
         "rows": placement_rows(page.rows),
@@ -138,7 +141,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
     version = placement_pulse(name)
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
-    found = with_rollouts(Placement.objects.filter(name=name)).first() if version else None
+    found = with_rollouts(Placement.objects.filter(full_name=name)).first() if version else None
     if found is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
@@ -209,7 +212,7 @@ def _lasting_context(placement: Placement) -> dict[str, Any]:
     resources = placement.resource_snapshots.order_by("-number")
     latest = resources.filter(is_latest=True).first()
     identities: list[list[str]] = latest.identities if latest else []
-    events = events_matching(kind="placement", name=placement.name).order_by("-at", "-id")
+    events = events_matching(kind="placement", name=placement.full_name).order_by("-at", "-id")
     return {
         "may_reschedule": not reschedule_refusal(placement),
         "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
@@ -240,7 +243,7 @@ def _lasting_context(placement: Placement) -> dict[str, Any]:
 @require_safe
 def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     """Download the manifest, with or without the status."""
-    found = get_object_or_404(Placement, name=name)
+    found = get_object_or_404(Placement, full_name=name)
     manifest = found.document if request.GET.get("status") == "0" else manifest_of(found)
     headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
     return HttpResponse(dump_yaml(manifest), content_type="application/yaml", headers=headers)
@@ -251,7 +254,7 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, name: str) -> HttpResponse:
     """Show what deleting would do, or delete."""
-    found = get_object_or_404(Placement, name=name)
+    found = get_object_or_404(Placement, full_name=name)
     if request.method == "POST":
         gone = delete_placement(name, by=current_user(request), now=datetime.now(UTC))
         messages.success(request, f"Placement {name} deleted." if gone else f"Deleting placement {name}.")
@@ -276,7 +279,7 @@ def reschedule(request: HttpRequest, name: str) -> HttpResponse:
 
     `?back=` is the cluster that the placement is to be restored to, from whose page this was opened.
     """
-    found = get_object_or_404(Placement, name=name)
+    found = get_object_or_404(Placement, full_name=name)
     if request.method != "POST":
         return _show_reschedule(request, found)
     expected = number_of(request.POST.get("revision", ""), digits=18)

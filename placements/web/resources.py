@@ -16,7 +16,6 @@ from fleetui.apimachinery.secrets import HubObject, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.permissions import for_operators, for_readers
-from placements.engine.selection import concerns
 from placements.models import Placement, Resource
 from placements.services.apply import Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
@@ -24,7 +23,7 @@ from placements.services.filters import events_matching, resources_matching
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
-from placements.services.resources.queries import selectors_of
+from placements.services.resources.queries import may_select
 from placements.web.events import event_rows, object_label, resource_url, url_of
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from
 
@@ -84,8 +83,12 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
 
 
 def _taken_by(one: HubObject) -> list[str]:
-    rows = Placement.objects.filter(deleting_since=None).only("name", "document").order_by("name")
-    return [row.name for row in rows if concerns(selectors_of(row), [one])]
+    rows = (
+        Placement.objects.filter(deleting_since=None)
+        .only("namespace", "full_name", "document")
+        .order_by("full_name")
+    )
+    return [row.full_name for row in rows if may_select(row, [one])]
 
 
 @acts_through(delete_resource)

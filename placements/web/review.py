@@ -59,8 +59,8 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
         return _show_review(request, own_draft(request, number), status=409)
     except InvalidManifest as found:
         return _show_review(request, row, status=422, refused=found.faults)
-    messages.success(request, f"Placement {saved.object.name} saved.")
-    return redirect("web:placement", saved.object.name)
+    messages.success(request, f"Placement {saved.object.full_name} saved.")
+    return redirect("web:placement", saved.object.full_name)
 
 
 @acts_through(start_dry_run)
@@ -122,7 +122,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
 
 
 def preview_row(row: Draft) -> DraftPreview:
-    draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
     return preview_draft(draft, saved=row.placement, now=datetime.now(UTC))
 
 
@@ -196,5 +196,5 @@ def conflict_context(draft: Draft | None) -> dict[str, Any]:
     return {
         "is_stale": True,
         "theirs": differences(draft.base, placement.document),
-        "savers": events_since(PLACEMENT, placement.name, draft.revision),
+        "savers": events_since(PLACEMENT, placement.full_name, draft.revision),
     }

@@ -99,7 +99,7 @@ def remove_demo(*, by: User | None, now: datetime) -> Loaded:
     names = [cluster.name for cluster in clusters]
     for placement in placements:
         placement.bindings.filter(cluster_name__in=names).delete()
-        delete_placement(placement.name, by=by, now=now)
+        delete_placement(placement.full_name, by=by, now=now)
     resources = list(Resource.objects.filter(is_demo=True))
     if resources:
         delete_resources(resources, by=by, now=now)

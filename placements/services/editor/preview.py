@@ -183,9 +183,9 @@ class SchedulePreview:
 
 def preview(manifest: ClusterResourcePlacement) -> SchedulePreview:
     """Schedule a manifest as saving it would. Raise InvalidManifest."""
-    if errors := reserved_name_errors(manifest.metadata.name):
+    if errors := reserved_name_errors(manifest):
         raise InvalidManifest(errors)
-    saved = Placement.objects.filter(name=manifest.metadata.name).first()
+    saved = Placement.objects.filter(full_name=manifest.full_name).first()
     return preview_over(saved, manifest, selection_of(manifest), current_fleet().fleet)
 
 
@@ -276,11 +276,11 @@ def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: dateti
     selection, errors = Selection(()), list(draft.errors)
     readable = draft.manifest or draft.valid_part
     if readable is not None:
-        name = readable.metadata.name
-        found = reserved_name_errors(name)
+        name = readable.full_name
+        found = reserved_name_errors(readable)
         if saved is not None:
             found += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
-        elif Placement.objects.filter(name=name).exists():
+        elif Placement.objects.filter(full_name=name).exists():
             message = f"a placement {name} exists already: edit that one, or give this one another name"
             found.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
         try:

@@ -51,7 +51,7 @@ def starting_text(template: str, *, copied: Placement | None) -> str:
 def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], int]:
     """Return the manifest at a revision, and that revision; today's where it is not recorded."""
     if revision < placement.revision:
-        for event in events_since(PLACEMENT, placement.name, revision):
+        for event in events_since(PLACEMENT, placement.full_name, revision):
             if event.before:
                 return event.before, revision
     return placement.document, placement.revision

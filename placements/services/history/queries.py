@@ -173,7 +173,7 @@ def _annotated(document: Document, annotations: dict[str, str]) -> Document:
 
 def saved_until(placement: Placement, moment: datetime) -> Document | None:
     """Return the manifest as it was saved last until then, None where that is not recorded any more."""
-    saved = Event.objects.filter(kind="placement", name=placement.name, verb__in=("created", "changed"))
+    saved = Event.objects.filter(kind="placement", name=placement.full_name, verb__in=("created", "changed"))
     within = saved.filter(at__gte=placement.created_at, at__lte=moment, after__isnull=False)
     event = within.order_by("-id").first()
     return event.after if event else None

@@ -107,7 +107,7 @@ def _placement_pulse() -> QuerySet[Any, Any]:
         "fleet": Subquery(FleetState.objects.values("version")),
         "needs_sync": Case(When(rollout_observed__lt=F("rollout_generation"), then=1), default=0),
     }
-    rows = Placement.objects.filter(name=PARAMETER).annotate(**columns).order_by("pk")
+    rows = Placement.objects.filter(full_name=PARAMETER).annotate(**columns).order_by("pk")
     return rows.values_list("revision", "generation", "observed_generation", "decisions_made", *columns)
 
 

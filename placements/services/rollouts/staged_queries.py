@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Max, QuerySet, Sum
 
+from fleetui.apimachinery.metadata import split_full_name
 from placements.engine.rollout.staged_run import (
     ApprovalPoint,
     CannotStart,
@@ -75,7 +76,7 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
     if placement and placement.paused_since and run.ended_at is None:
         by = placement.paused_by
         sentences.insert(
-            0, f"{placement.name} is paused by {by}: no new updates start, and no stage continues."
+            0, f"{placement.full_name} is paused by {by}: no new updates start, and no stage continues."
         )
     return sentences
 
@@ -83,7 +84,7 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
 def progress_of(run: StagedRun) -> dict[str, Any]:
     result = result_in(run)
     return {
-        "name": run.name,
+        "name": run.full_name,
         "placement": run.placement_name,
         "snapshot": run.resource_number,
         "startedBy": run.started_by,
@@ -401,11 +402,12 @@ def is_rollback(run: StagedRun) -> bool:
 
 
 def free_name(placement: str) -> str:
-    """Return a name for the next run of a placement: the first of web-1, web-2 … that is free."""
+    """Return a name for the next run of a placement: the first of web-1, web-2 … that is free beside it."""
+    namespace, own = split_full_name(placement)
     number = StagedRun.objects.filter(placement_name=placement).count() + 1
     while True:
         ending = f"-{number}"
-        name = placement[: _LONGEST - len(ending)].rstrip("-.") + ending
-        if not StagedRun.objects.filter(name=name).exists():
+        name = own[: _LONGEST - len(ending)].rstrip("-.") + ending
+        if not StagedRun.objects.filter(namespace=namespace, name=name).exists():
             return name
         number += 1

@@ -100,7 +100,7 @@ def claim(*, now: datetime) -> list[Binding]:
     ids = claim_batch(_due(now), "next_call_at", "pk", size=BATCH, **lease)
     if not ids:
         return []
-    names = Prefetch("placement", Placement.objects.only("name"))
+    names = Prefetch("placement", Placement.objects.only("full_name"))
     rows = Binding.objects.filter(pk__in=ids).defer("conditions", "failed_objects")  # long, and not read here
     return list(rows.prefetch_related(names, "resource_snapshot"))
 
@@ -124,7 +124,7 @@ def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, Cl
     calls = {}
     for row in bindings:
         if cluster := clusters.get(row.cluster_name):
-            call = ClusterCall(row, row.placement.name, cluster, ())
+            call = ClusterCall(row, row.placement.full_name, cluster, ())
             if row.phase == Phase.APPLYING or call.is_report:
                 kinds = cache.kinds_of(row.placement_id) if cluster.driver in ACTING_DRIVERS else ()
                 call = replace(call, manifests=cache.of(row, cluster), kinds=kinds)

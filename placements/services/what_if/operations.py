@@ -113,10 +113,11 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
         latest = PolicySnapshot.objects.filter(placement__in=list(left), is_latest=True)
         numbers = dict(latest.values_list("placement_id", "number"))
         for placement, cycle in cycles_of(left, without):
-            was_fulfilled, started = placement.is_fulfilled, perf_counter()
+            started = perf_counter()
+            saved = {"was_fulfilled": placement.is_fulfilled, "is_namespaced": bool(placement.namespace)}
             other = replace(cycle, fleet=cordoned)
-            leave = evaluate(cycle, row.clusters, Variant.LEAVE, was_fulfilled=was_fulfilled)
-            cordon = evaluate(other, row.clusters, Variant.CORDON, was_fulfilled=was_fulfilled)
+            leave = evaluate(cycle, row.clusters, Variant.LEAVE, **saved)
+            cordon = evaluate(other, row.clusters, Variant.CORDON, **saved)
             shared = {
                 "placement": placement,
                 "policy_number": numbers[placement.pk],
@@ -129,7 +130,7 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
                     ScenarioDecision.objects.update_or_create(
                         scenario=row,
                         variant=variant,
-                        placement_name=placement.name,
+                        placement_name=placement.full_name,
                         defaults={**shared, **_columns(result, fleets[variant], now=now)},
                     )
         if perf_counter() > until:
@@ -141,7 +142,7 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
 
 def _next(row: Scenario) -> list[Placement]:
     done = ScenarioDecision.objects.filter(scenario=row, variant=Variant.CORDON)
-    rows = asked_placements().exclude(name__in=done.values("placement_name"))
+    rows = asked_placements().exclude(full_name__in=done.values("placement_name"))
     return list(rows.order_by("name")[:_BATCH])
 
 

@@ -220,10 +220,13 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
 def remove_bindings() -> int:
     """Delete the bindings that the mirror has no more; another one of the same cluster takes their place."""
     mirrored = MirroredObject.objects.filter(
-        group=PLACEMENT_GROUP, kind=BINDING_KIND, owner=OuterRef("placement__name"), name=OuterRef("hub_name")
+        group=PLACEMENT_GROUP,
+        kind=BINDING_KIND,
+        owner=OuterRef("placement__full_name"),
+        name=OuterRef("hub_name"),
     )
     rows = Binding.objects.filter(~Exists(mirrored))
-    gone = list(rows.values_list("pk", "placement_id", "placement__name", "cluster_name"))
+    gone = list(rows.values_list("pk", "placement_id", "placement__full_name", "cluster_name"))
     for part in batched(gone):
         Binding.objects.filter(pk__in=[pk for pk, *_ in part]).delete()
         owners, clusters = {name for _, _, name, _ in part}, {name for *_, name in part}

@@ -43,7 +43,7 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
     What belongs to a placement that is new here may have come before it, and is projected after it.
     """
     names = [one.row.name for one in documents]
-    there = {row.name: row for row in Placement.objects.filter(name__in=names)}
+    there = {row.full_name: row for row in Placement.objects.filter(full_name__in=names)}
     replaced = [
         there.pop(one.row.name).pk
         for one in documents
@@ -129,8 +129,8 @@ def mark_children(names: Collection[str], *, kinds: Iterable[str], **columns: An
 def placements_of(documents: Sequence[HubDocument]) -> dict[str, Placement]:
     """Return the placements that these objects belong to; objects without one are marked."""
     names = {one.row.owner for one in documents}
-    rows = Placement.objects.filter(name__in=names).defer("document")
-    found = {row.name: row for row in rows}
+    rows = Placement.objects.filter(full_name__in=names).defer("document")
+    found = {row.full_name: row for row in rows}
     for one in documents:
         if one.row.owner not in found:
             one.error = NO_PLACEMENT
@@ -163,8 +163,8 @@ def delete_placements(pks: Sequence[int]) -> None:
 def remove_placements() -> int:
     """Delete the placements that the mirror has no more; return how many."""
     names = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=PLACEMENT_KIND).values("name")
-    gone = list(Placement.objects.exclude(name__in=names).values_list("pk", flat=True))
-    names_gone = list(Placement.objects.filter(pk__in=gone).values_list("name", flat=True))
+    gone = list(Placement.objects.exclude(full_name__in=names).values_list("pk", flat=True))
+    names_gone = list(Placement.objects.filter(pk__in=gone).values_list("full_name", flat=True))
     delete_placements(gone)
     mark_children(names_gone, kinds=CHILD_KINDS)
     return len(gone)

@@ -40,7 +40,7 @@ def project_resource_snapshots(documents: Sequence[HubDocument], _moment: HubMom
     observed = {row.name: mapping_at(HubDocument.of(row).content, "status") for row in rows}
 
     def columns(placement: Placement) -> Callable[[HubDocument], Columns]:
-        return lambda document: _resource_columns(document, observed.get(placement.name, {}))
+        return lambda document: _resource_columns(document, observed.get(placement.full_name, {}))
 
     _project(ResourceSnapshot, masters, columns)
 
@@ -91,7 +91,7 @@ def _write(
     for number in sorted(new, key=lambda one: bool(wanted[one]["is_latest"])):
         model._default_manager.create(placement=placement, number=number, created_by="", **wanted[number])
     if new:
-        mark_children([placement.name], kinds=[BINDING_KIND, STAGED_RUN_KIND])
+        mark_children([placement.full_name], kinds=[BINDING_KIND, STAGED_RUN_KIND])
     if new or changes:
         Placement.objects.filter(pk=placement.pk).update(observe_rollout=True)
 
@@ -171,10 +171,10 @@ def remove_resource_snapshots() -> int:
 
 def _remove(model: type[PolicySnapshot] | type[ResourceSnapshot], kind: str) -> int:
     mirrored = MirroredObject.objects.filter(
-        group=PLACEMENT_GROUP, kind=kind, owner=OuterRef("placement__name"), number=OuterRef("number")
+        group=PLACEMENT_GROUP, kind=kind, owner=OuterRef("placement__full_name"), number=OuterRef("number")
     )
     rows = model._default_manager.filter(~Exists(mirrored))
-    gone = dict(rows.values_list("pk", "placement__name"))
+    gone = dict(rows.values_list("pk", "placement__full_name"))
     _release(list(gone), model)
     mark_children(set(gone.values()), kinds=[kind])
     return len(gone)
