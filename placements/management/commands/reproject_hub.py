@@ -8,7 +8,8 @@ from django.core.management.base import CommandParser
 from clusters.hubs.queries import UnknownHubError, live_hub
 from fleetui.hub_scope import in_hub
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
-from placements.services.hubs.projection.operations import reproject, unprojected_placements
+from placements.services.hubs.projection.operations import reproject
+from placements.services.hubs.unresolved import unresolved_objects
 
 
 class Command(HubCommand):
@@ -21,10 +22,12 @@ class Command(HubCommand):
         parser.add_argument("name", help="name of the hub")
 
     def handle(self, *, name: str, **_options: Any) -> None:
-        """Print how many objects were projected, and how many placements are not shown yet."""
+        """Print how many objects were projected, and how many are not understood completely."""
         hub = live_hub(name)
         with in_hub(hub.pk):
-            count, namespaced = reproject(now=datetime.now(UTC)), unprojected_placements()
+            now = datetime.now(UTC)
+            count = reproject(now=now)
+            unresolved = unresolved_objects(now=now).count()
         self.stdout.write(f"{count:,} objects of hub {name} projected")
-        if namespaced:
-            self.stdout.write(f"ResourcePlacements that are not shown yet: {namespaced:,}")
+        if unresolved:
+            self.stdout.write(f"{unresolved:,} objects are unresolved; the page of the hub lists them")

@@ -81,7 +81,7 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
             _end(running, Rollout.State.SUPERSEDED, SUPERSEDED, at=started_at)
         last = running = Rollout.objects.create(
             placement=placement,
-            placement_name=placement.name,
+            placement_name=placement.full_name,
             number=last.number + 1 if last else 1,
             resource_snapshot=resources,
             resource_number=resources.number,

@@ -16,8 +16,8 @@ from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
+from placements.services.hubs.projection.kinds import BINDING_KINDS
 from placements.services.hubs.projection.placements import count_placed, current_conditions, placements_of
-from placements.services.hubs.projection.snapshots import BINDING_KIND
 
 MOST_OBJECTS = 100
 _PREVIOUS_STATE = f"{PREFIX}previous-binding-state"
@@ -122,7 +122,7 @@ def _chosen(pairs: set[tuple[str, str]], known: Sequence[HubDocument]) -> dict[t
     found: dict[tuple[str, str], HubDocument] = {}
     rows = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
-        kind=BINDING_KIND,
+        kind__in=BINDING_KINDS,
         owner__in={owner for owner, _ in pairs},
         cluster__in={cluster for _, cluster in pairs},
     )
@@ -221,7 +221,7 @@ def remove_bindings() -> int:
     """Delete the bindings that the mirror has no more; another one of the same cluster takes their place."""
     mirrored = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
-        kind=BINDING_KIND,
+        kind__in=BINDING_KINDS,
         owner=OuterRef("placement__full_name"),
         name=OuterRef("hub_name"),
     )
@@ -230,7 +230,7 @@ def remove_bindings() -> int:
     for part in batched(gone):
         Binding.objects.filter(pk__in=[pk for pk, *_ in part]).delete()
         owners, clusters = {name for _, _, name, _ in part}, {name for *_, name in part}
-        others = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=BINDING_KIND, is_dirty=False)
+        others = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, is_dirty=False)
         others.filter(owner__in=owners, cluster__in=clusters).update(is_dirty=True)
     count_placed(list(Placement.objects.filter(pk__in={one[1] for one in gone}).only("pk")))
     return len(gone)

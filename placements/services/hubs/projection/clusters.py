@@ -55,8 +55,8 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             row.revision += is_moved or is_read
             moves, reads = moves or is_moved, reads or is_read
             changed.append(row)
-            events.changed(CLUSTER, row.name, one, before.document, row.document)
-            events.reported(CLUSTER, row.name, one, _reports(before), _reports(row))
+            events.changed(CLUSTER, one, before.document, row.document)
+            events.reported(CLUSTER, one, _reports(before), _reports(row))
     events.record()
     MemberCluster.objects.bulk_create(new, batch_size=BATCH_SIZE)
     MemberCluster.objects.bulk_create(

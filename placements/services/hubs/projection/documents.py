@@ -12,6 +12,7 @@ from clusters.hubs.queries import state_of
 from clusters.hubs.states import MirrorState
 from clusters.hubs.trimming import unpack
 from clusters.models import Hub, MirroredObject
+from fleetui.apimachinery.metadata import full_name
 
 MOST_PATHS = 20
 """Paths that are recorded for one object; the first ones are enough to see what is wrong."""
@@ -59,6 +60,10 @@ class HubDocument:
             return UUID(self.row.uid)
         except ValueError:
             return uuid5(NAMESPACE_OID, self.row.uid)
+
+    @property
+    def full_name(self) -> str:
+        return full_name(self.row.namespace, self.row.name)
 
     @property
     def spec(self) -> Manifest:

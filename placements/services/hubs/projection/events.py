@@ -21,24 +21,22 @@ class HubEvents:
         self._events: list[tuple[AuditEvent, str]] = []
 
     def changed(
-        self, kind: str, name: str, document: HubDocument, before: Mapping[str, Any], after: Mapping[str, Any]
+        self, kind: str, document: HubDocument, before: Mapping[str, Any], after: Mapping[str, Any]
     ) -> None:
         """Add an event where a manifest differs."""
         if before == after:
             return
         part = "spec" if before.get("spec") != after.get("spec") else "metadata"
-        event = AuditEvent(CHANGED, kind, name, before=before, after=after)
+        event = AuditEvent(CHANGED, kind, document.full_name, before=before, after=after)
         self._events.append((event, document.manager(part)))
 
-    def reported(
-        self, kind: str, name: str, document: HubDocument, before: Conditions, after: Conditions
-    ) -> None:
+    def reported(self, kind: str, document: HubDocument, before: Conditions, after: Conditions) -> None:
         """Add an event with the conditions whose status, reason or message differ."""
         old, new = _facts(before, kind=document.row.kind), _facts(after, kind=document.row.kind)
         names = [one for one in {**old, **new} if old.get(one) != new.get(one)]
         if names:
             values = [{one: facts.get(one, {}) for one in names} for facts in (old, new)]
-            event = AuditEvent(REPORTED, kind, name, before=values[0], after=values[1])
+            event = AuditEvent(REPORTED, kind, document.full_name, before=values[0], after=values[1])
             self._events.append((event, document.manager("status")))
 
     def add(self, event: AuditEvent, *, by: str) -> None:

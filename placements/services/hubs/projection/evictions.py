@@ -41,7 +41,7 @@ EVICTIONS = RowKind(Eviction, _fill, _COLUMNS)
 def project_evictions(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write evictions; the placement of one may come later, or be deleted."""
     names = {one.row.owner for one in documents}
-    placements = dict(Placement.objects.filter(name__in=names).values_list("name", "pk"))
+    placements = dict(Placement.objects.filter(full_name__in=names).values_list("full_name", "pk"))
 
     def fill(row: Eviction, document: HubDocument) -> bool:
         row.placement_id = placements.get(document.row.owner)
@@ -52,5 +52,5 @@ def project_evictions(documents: Sequence[HubDocument], moment: HubMoment) -> No
     for one in written:
         if one.before is not None and one.row.placement_name:
             before, after = one.before.hub_conditions, one.row.hub_conditions
-            events.reported("eviction", one.document.row.name, one.document, before, after)
+            events.reported("eviction", one.document, before, after)
     events.record()

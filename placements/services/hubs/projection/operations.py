@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from django.db import DataError, IntegrityError, connection, transaction
 
@@ -12,15 +12,7 @@ from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
 from clusters.hubs.queries import live_hubs
 from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
 from clusters.operations.change_log import lock_fleet
-from fleetui.apimachinery.kinds import (
-    APPROVAL_KIND,
-    BUDGET_KIND,
-    CLUSTER_OVERRIDE_KIND,
-    EVICTION_KIND,
-    OVERRIDE_KIND,
-    STAGED_RUN_KIND,
-    STAGED_STRATEGY_KIND,
-)
+from fleetui.apimachinery.kinds import BUDGET_KIND, CLUSTER_OVERRIDE_KIND, EVICTION_KIND, OVERRIDE_KIND
 from fleetui.bulk import batched
 from fleetui.hub_scope import current_hub_id, in_hub
 from placements.models import (
@@ -43,10 +35,19 @@ from placements.services.hubs.projection.clusters import (
 )
 from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.services.hubs.projection.evictions import EVICTIONS, project_evictions
+from placements.services.hubs.projection.kinds import (
+    APPROVAL_KINDS,
+    BINDING_KINDS,
+    OVERRIDE_OF,
+    PLACEMENT_KINDS,
+    POLICY_KINDS,
+    RESOURCE_KINDS,
+    RUN_KINDS,
+    STRATEGY_KINDS,
+)
 from placements.services.hubs.projection.overrides import (
     BUDGETS,
     CLUSTER_OVERRIDES,
-    OVERRIDE_SNAPSHOT_KINDS,
     OVERRIDES,
     project_budgets,
     project_override_snapshots,
@@ -54,16 +55,12 @@ from placements.services.hubs.projection.overrides import (
     remove_override_snapshots,
 )
 from placements.services.hubs.projection.placements import (
-    PLACEMENT_KIND,
     delete_placements,
     project_placements,
     remove_placements,
 )
 from placements.services.hubs.projection.rows import RowKind, remove_rows
 from placements.services.hubs.projection.snapshots import (
-    BINDING_KIND,
-    POLICY_KIND,
-    RESOURCE_KIND,
     project_policy_snapshots,
     project_resource_snapshots,
     remove_policy_snapshots,
@@ -85,42 +82,49 @@ FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, D
 """What an unexpected object makes a projection raise; the object is marked, and others go on."""
 
 
+Projection: TypeAlias = Callable[[Sequence[HubDocument], HubMoment], None]
+
+
 class ProjectedKind(NamedTuple):
     """A kind, how changed objects become rows, and how rows without objects are removed."""
 
     group: str
     kind: str
-    project: Callable[[Sequence[HubDocument], HubMoment], None]
+    project: Projection
     remove: Callable[[], int]
 
 
-def _kind(
-    kind: str, project: Callable[[Sequence[HubDocument], HubMoment], None], remove: Callable[[], int]
-) -> ProjectedKind:
-    return ProjectedKind(PLACEMENT_GROUP, kind, project, remove)
+def _kinds(
+    kinds: Sequence[str],
+    project: Callable[[Sequence[HubDocument], HubMoment], None],
+    remove: Callable[[], int],
+) -> list[ProjectedKind]:
+    return [ProjectedKind(PLACEMENT_GROUP, kind, project, remove) for kind in kinds]
 
 
-def _removal(kind: str, rows: RowKind[Any]) -> Callable[[], int]:
-    return partial(remove_rows, rows, group=PLACEMENT_GROUP, mirrored=[kind])
+def _removal(rows: RowKind[Any], *kinds: str) -> Callable[[], int]:
+    return partial(remove_rows, rows, group=PLACEMENT_GROUP, mirrored=kinds)
 
 
 KINDS = (
     ProjectedKind(CLUSTER_GROUP, MEMBER_KIND, project_clusters, remove_clusters),
-    _kind(PLACEMENT_KIND, project_placements, remove_placements),
-    _kind(POLICY_KIND, project_policy_snapshots, remove_policy_snapshots),
-    _kind(RESOURCE_KIND, project_resource_snapshots, remove_resource_snapshots),
-    _kind(CLUSTER_OVERRIDE_KIND, project_overrides, _removal(CLUSTER_OVERRIDE_KIND, CLUSTER_OVERRIDES)),
-    _kind(OVERRIDE_KIND, project_overrides, _removal(OVERRIDE_KIND, OVERRIDES)),
+    *_kinds(PLACEMENT_KINDS, project_placements, remove_placements),
+    *_kinds(POLICY_KINDS, project_policy_snapshots, remove_policy_snapshots),
+    *_kinds(RESOURCE_KINDS, project_resource_snapshots, remove_resource_snapshots),
+    *_kinds([CLUSTER_OVERRIDE_KIND], project_overrides, _removal(CLUSTER_OVERRIDES, CLUSTER_OVERRIDE_KIND)),
+    *_kinds([OVERRIDE_KIND], project_overrides, _removal(OVERRIDES, OVERRIDE_KIND)),
     *(
-        _kind(kind, project_override_snapshots, partial(remove_override_snapshots, kind))
-        for kind in OVERRIDE_SNAPSHOT_KINDS
+        ProjectedKind(
+            PLACEMENT_GROUP, kind, project_override_snapshots, partial(remove_override_snapshots, kind)
+        )
+        for kind in OVERRIDE_OF
     ),
-    _kind(BINDING_KIND, project_bindings, remove_bindings),
-    _kind(BUDGET_KIND, project_budgets, _removal(BUDGET_KIND, BUDGETS)),
-    _kind(EVICTION_KIND, project_evictions, _removal(EVICTION_KIND, EVICTIONS)),
-    _kind(STAGED_STRATEGY_KIND, project_strategies, _removal(STAGED_STRATEGY_KIND, STRATEGIES)),
-    _kind(STAGED_RUN_KIND, project_runs, remove_runs),
-    _kind(APPROVAL_KIND, project_approvals, remove_approvals),
+    *_kinds(BINDING_KINDS, project_bindings, remove_bindings),
+    *_kinds([BUDGET_KIND], project_budgets, _removal(BUDGETS, BUDGET_KIND)),
+    *_kinds([EVICTION_KIND], project_evictions, _removal(EVICTIONS, EVICTION_KIND)),
+    *_kinds(STRATEGY_KINDS, project_strategies, _removal(STRATEGIES, *STRATEGY_KINDS)),
+    *_kinds(RUN_KINDS, project_runs, remove_runs),
+    *_kinds(APPROVAL_KINDS, project_approvals, remove_approvals),
 )
 """In this order: what others refer to comes first."""
 
@@ -215,11 +219,6 @@ def reproject(*, now: datetime) -> int:
     while done := project_changes(now=now, has_events=False):
         count += done
     return count
-
-
-def unprojected_placements() -> int:
-    """Return how many placements of the hub in scope are not shown yet: namespaced ones have no rows."""
-    return MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind="ResourcePlacement").count()
 
 
 def hubs_with_changes() -> list[int]:

@@ -4,23 +4,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from clusters.hubs.kinds.base import mapping_at
+from clusters.hubs.kinds.base import mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.metadata import full_name
 from fleetui.bulk import batched
 from placements.manifests.disruption import parse_disruption_budget
-from placements.manifests.override import parse_cluster_override, parse_override
+from placements.manifests.override import PlacementScope, parse_cluster_override, parse_override
 from placements.models import DisruptionBudget, Override, OverrideSnapshot
-from placements.models.overrides import full_name
 from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.services.hubs.projection.events import HubEvents
+from placements.services.hubs.projection.kinds import OVERRIDE_OF
 from placements.services.hubs.projection.leniency import understood
 from placements.services.hubs.projection.rows import RowKind, WrittenRow, write_rows
 from placements.services.hubs.projection.snapshots import NO_NUMBER, TWO_LATEST
 
-_OVERRIDE_OF = {f"{kind}Snapshot": kind for kind in (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)}
-OVERRIDE_SNAPSHOT_KINDS = tuple(_OVERRIDE_OF)
 _PARSERS: Mapping[str, Callable[[object], Any]] = {
     CLUSTER_OVERRIDE_KIND: parse_cluster_override,
     OVERRIDE_KIND: parse_override,
@@ -34,8 +33,8 @@ def _fill_override(row: Override, document: HubDocument) -> bool:
     found = understood(document, _PARSERS[document.row.kind])
     if found is None:
         return False
-    _, row.document = found
-    row.placement_name = document.row.owner.rpartition("/")[2]
+    parsed, row.document = found
+    row.placement_name = parsed.placement
     row.created_at = document.created_at
     return True
 
@@ -74,8 +73,7 @@ def _record(noun: str, written: Sequence[WrittenRow[Any]], moment: HubMoment) ->
     events = HubEvents(moment)
     for one in written:
         if one.before is not None:
-            name = full_name(one.document.row.namespace, one.document.row.name)
-            events.changed(noun, name, one.document, one.before.document, one.row.document)
+            events.changed(noun, one.document, one.before.document, one.row.document)
     events.record()
 
 
@@ -90,7 +88,7 @@ def project_override_snapshots(documents: Sequence[HubDocument], _moment: HubMom
         if (place := _override_of(row)) in siblings:
             siblings[place].append(changed.get(row.pk) or HubDocument.of(row))
     for place, found in siblings.items():
-        _write_snapshots(_OVERRIDE_OF[kind], place, found)
+        _write_snapshots(OVERRIDE_OF[kind], place, found)
         save_marks(found)
 
 
@@ -118,7 +116,7 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
                 "spec": spec,
             },
             "content_hash": str(one.spec.get("overrideHash") or "")[:64],
-            "placement_name": str(mapping_at(spec, "placement").get("name") or "")[:253],
+            "placement_name": _placement_of(namespace, mapping_at(spec, "placement")),
             "created_at": one.created_at,
             "is_latest": False,
         }
@@ -146,11 +144,16 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
             OverrideSnapshot.objects.create(**place_columns, created_by="", **wanted[number])
 
 
+def _placement_of(namespace: str, reference: Mapping[str, Any]) -> str:
+    is_namespaced = reference.get("scope") == PlacementScope.NAMESPACED
+    return full_name(namespace if is_namespaced else "", text_of(reference.get("name")))
+
+
 def remove_override_snapshots(kind: str) -> int:
     """Delete the snapshots that the mirror has no more; of two latest ones another may be the latest now."""
     objects = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind)
     places = {(*_override_of(row), row.number) for row in objects.only("namespace", "name", "number")}
-    rows = OverrideSnapshot.objects.filter(kind=_OVERRIDE_OF[kind])
+    rows = OverrideSnapshot.objects.filter(kind=OVERRIDE_OF[kind])
     columns = rows.values_list("pk", "namespace", "override_name", "number")
     gone = {pk: place for pk, *place in columns if tuple(place) not in places}
     for part in batched(list(gone)):

@@ -10,24 +10,25 @@ from django.utils import timezone
 from clusters.hubs.kinds.base import items_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
-from fleetui.apimachinery.kinds import EVICTION_KIND, STAGED_RUN_KIND
+from fleetui.apimachinery.kinds import EVICTION_KIND
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
 from placements.models import Binding, Placement, Rollout
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
 from placements.services.hubs.projection.events import HubEvents
+from placements.services.hubs.projection.kinds import (
+    BINDING_KINDS,
+    PLACEMENT_KINDS,
+    POLICY_KINDS,
+    RESOURCE_KINDS,
+    RUN_KINDS,
+)
 from placements.services.hubs.projection.leniency import understood
 from placements.services.results import PLACEMENT
 from placements.services.snapshots import placement_columns
 
-PLACEMENT_KIND = "ClusterResourcePlacement"
-SNAPSHOT_KIND = "ClusterResourceSnapshot"  # the status of the placement lists its objects
-CHILD_KINDS = (
-    *("ClusterSchedulingPolicySnapshot", SNAPSHOT_KIND, "ClusterResourceBinding"),
-    *(STAGED_RUN_KIND, EVICTION_KIND),
-)
-SCHEDULED = f"{PLACEMENT_KIND}Scheduled"
+CHILD_KINDS = (*POLICY_KINDS, *RESOURCE_KINDS, *BINDING_KINDS, *RUN_KINDS, EVICTION_KIND)
 NO_PLACEMENT = "its placement is not in the mirror"
 _COLUMNS = (
     *("document", "created_at", "deleting_since", "placement_type", "number_of_clusters", "semantics"),
@@ -42,30 +43,31 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
 
     What belongs to a placement that is new here may have come before it, and is projected after it.
     """
-    names = [one.row.name for one in documents]
+    names = [one.full_name for one in documents]
     there = {row.full_name: row for row in Placement.objects.filter(full_name__in=names)}
     replaced = [
-        there.pop(one.row.name).pk
+        there.pop(one.full_name).pk
         for one in documents
-        if one.row.name in there and there[one.row.name].uid != one.uid
+        if one.full_name in there and there[one.full_name].uid != one.uid
     ]
     delete_placements(replaced)
-    new, changed, events = [], [], HubEvents(moment)
+    new, added, changed, events = [], [], [], HubEvents(moment)
     for one in documents:
-        before = there.get(one.row.name)
+        before = there.get(one.full_name)
         row = placement_row(one, before)
         if row is None:
             continue
         if before is None:
             row.updated_at = moment.now
             new.append(row)
+            added.append(one.full_name)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
             row.updated_at = moment.now
             row.revision += 1
             row.observe_rollout = True
             changed.append(row)
-            events.changed(PLACEMENT, row.name, one, before.document, row.document)
-            events.reported(PLACEMENT, row.name, one, before.hub_conditions, row.hub_conditions)
+            events.changed(PLACEMENT, one, before.document, row.document)
+            events.reported(PLACEMENT, one, before.hub_conditions, row.hub_conditions)
     Placement.objects.bulk_create(new, batch_size=BATCH_SIZE)
     Placement.objects.bulk_create(
         changed,
@@ -75,8 +77,8 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
         batch_size=BATCH_SIZE,
     )
     events.record()
-    mark_children([row.name for row in new], kinds=CHILD_KINDS)
-    mark_children(names, kinds=[SNAPSHOT_KIND])
+    mark_children(added, kinds=CHILD_KINDS)
+    mark_children(names, kinds=RESOURCE_KINDS)  # the status of the placement lists their objects
 
 
 def placement_row(document: HubDocument, before: Placement | None) -> Placement | None:
@@ -85,7 +87,8 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     if manifest is None:
         return None
     parsed, stored = manifest
-    row = copy(before) if before else Placement(name=document.row.name, uid=document.uid)
+    place = {"namespace": document.row.namespace, "name": document.row.name}
+    row = copy(before) if before else Placement(**place, uid=document.uid)
     row.document, row.created_at, row.deleting_since = stored, document.created_at, document.deleting_since
     for name, value in placement_columns(parsed).items():
         setattr(row, name, value)
@@ -98,13 +101,14 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())
     current = current_conditions(document, conditions)
-    scheduled = current.pop(SCHEDULED, ["Unknown", None])
+    kind = f"{document.row.kind}Scheduled"
+    scheduled = current.pop(kind, ["Unknown", None])
     row.scheduled = scheduled[0] if scheduled[0] in ("True", "False") else "Unknown"
     row.scheduled_since = document.moment_in(
-        conditions.get(SCHEDULED, {}), "lastTransitionTime", path=f"status.conditions.{SCHEDULED}"
+        conditions.get(kind, {}), "lastTransitionTime", path=f"status.conditions.{kind}"
     )
     row.is_fulfilled = {"True": True, "False": False}.get(row.scheduled)
-    row.conditions = {kind.removeprefix(PLACEMENT_KIND): values for kind, values in current.items()}
+    row.conditions = {one.removeprefix(document.row.kind): values for one, values in current.items()}
     return row
 
 
@@ -120,9 +124,7 @@ def current_conditions(document: HubDocument, conditions: Any) -> dict[str, list
 def mark_children(names: Collection[str], *, kinds: Iterable[str], **columns: Any) -> None:
     """Let the objects of these placements be projected again."""
     for part in batched(names):
-        children = MirroredObject.objects.filter(
-            kind__in=list(kinds), owner__in=part, namespace="", **columns
-        )
+        children = MirroredObject.objects.filter(kind__in=list(kinds), owner__in=part, **columns)
         children.filter(group=PLACEMENT_GROUP, is_dirty=False).update(is_dirty=True)
 
 
@@ -162,7 +164,7 @@ def delete_placements(pks: Sequence[int]) -> None:
 
 def remove_placements() -> int:
     """Delete the placements that the mirror has no more; return how many."""
-    names = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=PLACEMENT_KIND).values("name")
+    names = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS).values("owner")
     gone = list(Placement.objects.exclude(full_name__in=names).values_list("pk", flat=True))
     names_gone = list(Placement.objects.filter(pk__in=gone).values_list("full_name", flat=True))
     delete_placements(gone)

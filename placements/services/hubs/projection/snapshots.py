@@ -6,23 +6,27 @@ from typing import Any, TypeAlias
 from django.db.models import Exists, OuterRef
 
 from clusters.hubs.kinds.base import items_at, mapping_at
-from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
+from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, POLICY_INDEX, PREFIX, RESOURCE_INDEX
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.kinds import STAGED_RUN_KIND
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from placements.manifests.policy import parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
-from placements.services.hubs.projection.placements import PLACEMENT_KIND, mark_children, placements_of
+from placements.services.hubs.projection.kinds import (
+    BINDING_KINDS,
+    PLACEMENT_KINDS,
+    POLICY_KINDS,
+    RESOURCE_KINDS,
+    RUN_KINDS,
+)
+from placements.services.hubs.projection.placements import mark_children, placements_of
 from placements.services.snapshots import hash_of
 
-POLICY_KIND, RESOURCE_KIND = "ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot"
-BINDING_KIND = "ClusterResourceBinding"
 TWO_LATEST = "two snapshots are marked as the latest: the controller of the hub stops here"
 NO_NUMBER = "its number is not understood"
 _HASH = f"{PREFIX}resource-hash"
-_INDEX = {POLICY_KIND: f"{PREFIX}policy-index", RESOURCE_KIND: f"{PREFIX}resource-index"}
+_INDEX = dict.fromkeys(POLICY_KINDS, POLICY_INDEX) | dict.fromkeys(RESOURCE_KINDS, RESOURCE_INDEX)
 
 Snapshot: TypeAlias = PolicySnapshot | ResourceSnapshot
 Columns: TypeAlias = dict[str, Any]
@@ -36,8 +40,8 @@ def project_resource_snapshots(documents: Sequence[HubDocument], _moment: HubMom
     """Write resource snapshots; of the one that the placement observes, the objects are known as well."""
     masters = [one for one in documents if _is_master(one)]
     names = {one.row.owner for one in masters}
-    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=PLACEMENT_KIND, name__in=names)
-    observed = {row.name: mapping_at(HubDocument.of(row).content, "status") for row in rows}
+    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS, owner__in=names)
+    observed = {row.owner: mapping_at(HubDocument.of(row).content, "status") for row in rows}
 
     def columns(placement: Placement) -> Callable[[HubDocument], Columns]:
         return lambda document: _resource_columns(document, observed.get(placement.full_name, {}))
@@ -65,7 +69,7 @@ def _project(
     for row in rows.order_by("number", "name"):
         siblings.setdefault(row.owner, []).append(changed.get(row.pk) or HubDocument.of(row))
     for owner, placement in owners.items():
-        found = [one for one in siblings.get(owner, []) if kind == POLICY_KIND or _is_master(one)]
+        found = [one for one in siblings.get(owner, []) if model is PolicySnapshot or _is_master(one)]
         _write(model, placement, found, columns_for(placement))
         save_marks(found)
 
@@ -91,7 +95,7 @@ def _write(
     for number in sorted(new, key=lambda one: bool(wanted[one]["is_latest"])):
         model._default_manager.create(placement=placement, number=number, created_by="", **wanted[number])
     if new:
-        mark_children([placement.full_name], kinds=[BINDING_KIND, STAGED_RUN_KIND])
+        mark_children([placement.full_name], kinds=(*BINDING_KINDS, *RUN_KINDS))
     if new or changes:
         Placement.objects.filter(pk=placement.pk).update(observe_rollout=True)
 
@@ -162,19 +166,22 @@ def _release(pks: Sequence[int], model: type[PolicySnapshot] | type[ResourceSnap
 
 
 def remove_policy_snapshots() -> int:
-    return _remove(PolicySnapshot, POLICY_KIND)
+    return _remove(PolicySnapshot, POLICY_KINDS)
 
 
 def remove_resource_snapshots() -> int:
-    return _remove(ResourceSnapshot, RESOURCE_KIND)
+    return _remove(ResourceSnapshot, RESOURCE_KINDS)
 
 
-def _remove(model: type[PolicySnapshot] | type[ResourceSnapshot], kind: str) -> int:
+def _remove(model: type[PolicySnapshot] | type[ResourceSnapshot], kinds: Sequence[str]) -> int:
     mirrored = MirroredObject.objects.filter(
-        group=PLACEMENT_GROUP, kind=kind, owner=OuterRef("placement__full_name"), number=OuterRef("number")
+        group=PLACEMENT_GROUP,
+        kind__in=kinds,
+        owner=OuterRef("placement__full_name"),
+        number=OuterRef("number"),
     )
     rows = model._default_manager.filter(~Exists(mirrored))
     gone = dict(rows.values_list("pk", "placement__full_name"))
     _release(list(gone), model)
-    mark_children(set(gone.values()), kinds=[kind])
+    mark_children(set(gone.values()), kinds=kinds)
     return len(gone)

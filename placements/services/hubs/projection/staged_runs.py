@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Q
@@ -9,7 +10,7 @@ from django.db.models import Q
 from clusters.hubs.kinds.base import mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from clusters.models import MirroredObject
-from fleetui.apimachinery.kinds import APPROVAL_KIND, STAGED_RUN_KIND, STAGED_STRATEGY_KIND
+from fleetui.apimachinery.metadata import full_name, split_full_name
 from fleetui.audit import AuditEvent
 from fleetui.bulk import batched
 from placements.engine.rollout.staged_run import ApprovalPoint
@@ -19,6 +20,7 @@ from placements.models import ApprovalRequest, Placement, ResourceSnapshot, Stag
 from placements.models.placements import LONGEST_NAME
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
 from placements.services.hubs.projection.events import APPROVED, HUB, HubEvents
+from placements.services.hubs.projection.kinds import APPROVAL_KINDS, RUN_KINDS, STRATEGY_KINDS
 from placements.services.hubs.projection.leniency import understood
 from placements.services.hubs.projection.rows import RowKind, remove_rows, write_rows
 from placements.services.hubs.projection.staged_status import run_status_of
@@ -45,14 +47,14 @@ def _fill_strategy(row: StagedStrategy, document: HubDocument) -> bool:
     return True
 
 
-STRATEGIES = RowKind(StagedStrategy, _fill_strategy, ("document", "created_at"))
+STRATEGIES = RowKind(StagedStrategy, _fill_strategy, ("document", "created_at"), is_namespaced=True)
 
 
 def project_strategies(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     events = HubEvents(moment)
     for one in write_rows(STRATEGIES, documents, now=moment.now):
         if one.before is not None:
-            events.changed(_STRATEGY, one.row.name, one.document, one.before.document, one.row.document)
+            events.changed(_STRATEGY, one.document, one.before.document, one.row.document)
     events.record()
 
 
@@ -65,16 +67,18 @@ def _fill_run(row: StagedRun, document: HubDocument) -> bool:
     parsed, row.document = found
     spec = parsed.spec
     status = mapping_at(document.content, "status")
-    row.placement_name, row.generation = spec.placement_name, document.row.generation
+    row.placement_name = full_name(document.row.namespace, spec.placement_name)
+    row.generation = document.row.generation
     row.hub_status = deepcopy(dict(status)) or None
     index = text_of(status.get("resourceSnapshotIndexUsed") or spec.resource_snapshot_index, longest=9)
     row.resource_number = int(index) if index.isdecimal() else None
 
     stages = mapping_at(status, _SNAPSHOT)
+    namespace = {"namespace": document.row.namespace} if document.row.namespace else {}
     row.strategy = {
         "apiVersion": document.content["apiVersion"],
-        "kind": STAGED_STRATEGY_KIND,
-        "metadata": {"name": spec.staged_rollout_strategy_name},
+        "kind": STRATEGY_KINDS[bool(document.row.namespace)],
+        "metadata": {"name": spec.staged_rollout_strategy_name, **namespace},
         "spec": dict(stages) or {"stages": []},
     }
     strategy = None
@@ -93,13 +97,13 @@ def _fill_run(row: StagedRun, document: HubDocument) -> bool:
     return True
 
 
-RUNS = RowKind(StagedRun, _fill_run, _RUN_COLUMNS, counter="progress_version")
+RUNS = RowKind(StagedRun, _fill_run, _RUN_COLUMNS, is_namespaced=True, counter="progress_version")
 
 
 def project_runs(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write runs; the placement of one may come later, or be deleted."""
     names = {one.row.owner for one in documents}
-    placements = dict(Placement.objects.filter(name__in=names).values_list("name", "pk"))
+    placements = dict(Placement.objects.filter(full_name__in=names).values_list("full_name", "pk"))
     snapshots = ResourceSnapshot.objects.filter(placement__in=list(placements.values()))
     keys = {(one.placement_id, one.number): one.pk for one in snapshots.only("placement_id", "number")}
 
@@ -111,24 +115,23 @@ def project_runs(documents: Sequence[HubDocument], moment: HubMoment) -> None:
             row.resource_snapshot_id = None
         return is_understood
 
-    kind = RowKind(StagedRun, fill, _RUN_COLUMNS, counter="progress_version")
-    written = write_rows(kind, documents, now=moment.now)
+    written = write_rows(replace(RUNS, fill=fill), documents, now=moment.now)
     events = HubEvents(moment)
     for one in written:
         if one.before is not None:
-            events.changed(_RUN, one.row.name, one.document, one.before.document, one.row.document)
+            events.changed(_RUN, one.document, one.before.document, one.row.document)
             before, after = (mapping_at(each.hub_status).get("conditions") for each in (one.before, one.row))
-            events.reported(_RUN, one.row.name, one.document, _conditions(before), _conditions(after))
+            events.reported(_RUN, one.document, _conditions(before), _conditions(after))
     events.record()
-    mark_approvals([one.row.name for one in written if one.before is None])
+    mark_approvals([one.document.full_name for one in written if one.before is None])
 
 
 def remove_runs() -> int:
     """Delete the runs that the mirror has no more; what is left of their requests is marked."""
-    names = set(StagedRun.objects.values_list("name", flat=True))
-    count = remove_rows(RUNS, group=PLACEMENT_GROUP, mirrored=[STAGED_RUN_KIND])
+    names = set(StagedRun.objects.values_list("full_name", flat=True))
+    count = remove_rows(RUNS, group=PLACEMENT_GROUP, mirrored=RUN_KINDS)
     if count:
-        mark_approvals(sorted(names.difference(StagedRun.objects.values_list("name", flat=True))))
+        mark_approvals(sorted(names.difference(StagedRun.objects.values_list("full_name", flat=True))))
     return count
 
 
@@ -140,16 +143,17 @@ def mark_approvals(runs: Sequence[str]) -> None:
     """Let the requests of these runs be projected again: they may have come before their run."""
     for part in batched(runs, size=50):
         is_of_run = Q()
-        for name in part:
-            is_of_run |= Q(name__startswith=f"{name}-")
-        requests = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=APPROVAL_KIND, is_dirty=False)
-        requests.filter(is_of_run).update(is_dirty=True)
+        for namespace, name in map(split_full_name, part):
+            is_of_run |= Q(namespace=namespace, name__startswith=f"{name}-")
+        requests = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=APPROVAL_KINDS)
+        requests.filter(is_dirty=False).filter(is_of_run).update(is_dirty=True)
 
 
 def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write approval requests; each belongs to the run that its label names."""
     places = {one.row.pk: _place(one) for one in documents}
-    runs = {run.name: run for run in StagedRun.objects.filter(name__in={run for run, *_ in places.values()})}
+    names = {run for run, *_ in places.values()}
+    runs = {run.full_name: run for run in StagedRun.objects.filter(full_name__in=names)}
     there = {
         (row.run_id, row.stage, row.side): row
         for row in ApprovalRequest.objects.filter(run__in=[run.pk for run in runs.values()])
@@ -160,7 +164,7 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
         run = runs.get(name)
         if run is None:
             one.error = NO_RUN
-        elif not stage or not side or one.row.name != f"{name}-{side}-{stage}":
+        elif not stage or not side or one.full_name != f"{name}-{side}-{stage}":
             one.reject("metadata.labels")
             one.error = "its stage is not understood"
         else:
@@ -193,7 +197,7 @@ def _place(document: HubDocument) -> tuple[str, str, str]:
     side = _SIDES.get(task) if isinstance(task, str) else None
     if task is None:
         side = next((each for each in ApprovalPoint if document.row.name == f"{run}-{each}-{stage}"), None)
-    return run, stage[:63], str(side or "")
+    return full_name(document.row.namespace, run), stage[:63], str(side or "")
 
 
 def _approval(document: HubDocument) -> dict[str, Any]:
@@ -218,12 +222,9 @@ def _approval(document: HubDocument) -> dict[str, Any]:
 
 def remove_approvals() -> int:
     """Delete the requests that the mirror has no more; return how many."""
-    names = set(
-        MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=APPROVAL_KIND).values_list(
-            "name", flat=True
-        )
-    )
-    rows = ApprovalRequest.objects.values_list("pk", "run__name", "side", "stage")
+    requests = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=APPROVAL_KINDS)
+    names = {full_name(*place) for place in requests.values_list("namespace", "name")}
+    rows = ApprovalRequest.objects.values_list("pk", "run__full_name", "side", "stage")
     gone = [pk for pk, run, side, stage in rows if f"{run}-{side}-{stage}" not in names]
     for part in batched(gone):
         ApprovalRequest.objects.filter(pk__in=part).delete()
