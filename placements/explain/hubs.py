@@ -39,6 +39,7 @@ WRITE_STATES: Mapping[str, tuple[str, str]] = {
     "unreachable": ("failed", "Not sent"),
     "unknown": ("attention", "Unknown"),
 }
+_RETRIED = frozenset({"absent", "forbidden", "failing"})
 _OUTDATED = frozenset({"stale", "unreachable", "refused", "unsuitable", "paused"})
 _ATTEMPTS = {
     "unreachable": "Next attempt within a minute.",
@@ -64,11 +65,12 @@ class ShownHub:
     since: datetime | None
     clusters: int
     placements: int
+    unresolved: int
     is_current: bool
     has_banner: bool
 
 
-def shown_hub(one: HubSummary, *, now: datetime) -> ShownHub:
+def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0) -> ShownHub:
     level, word = STATES[one.state]
     if one.state == "syncing" and one.reason:
         word, reason = f"{word}, {one.reason}", ""
@@ -86,6 +88,7 @@ def shown_hub(one: HubSummary, *, now: datetime) -> ShownHub:
         one.since,
         one.clusters,
         one.placements,
+        unresolved,
         one.state == "live",
         one.state in _OUTDATED or bool(reason),
     )
@@ -106,7 +109,8 @@ def next_attempt(one: HubSummary, *, now: datetime) -> str:
 
 def shown_stream(row: HubStream) -> dict[str, Any]:
     level, word = STREAM_STATES[row.state]
-    return {"row": row, "level": level, "word": word}
+    retry_at = row.retry_at if row.state in _RETRIED else None
+    return {"row": row, "level": level, "word": word, "retry_at": retry_at}
 
 
 def shown_write(row: HubWrite) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from clusters.hubs.queries import across_hubs, hub_ids
 from clusters.models import MemberCluster
 from fleetui.broker import is_folder, messages_before
-from fleetui.hub_scope import in_hub
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.models import Event, PeriodicWork
 from placements.models import (
     Binding,
@@ -105,25 +105,30 @@ _WAL_PATIENCE = 200
 def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     """Yield what may be deleted: a name, the rows, and how many of them in one transaction.
 
-    In this order: what only cites others comes before what it cites.
+    In this order: what only cites others comes before what it cites. Runs and evictions of a live hub stay
+    as long as they are there.
     """
-    samples = RolloutSample.objects.filter(at__lt=now - settings.KEEP_ROLLOUTS, rollout__ended_at=None)
+    is_local = current_hub_id() == LOCAL_HUB
+    before = now - (settings.KEEP_ROLLOUTS if is_local else settings.HUB_HISTORY)
+    samples = RolloutSample.objects.filter(at__lt=before, rollout__ended_at=None)
     later_sample = RolloutSample.objects.filter(rollout=OuterRef("rollout"), pk__gt=OuterRef("pk"))
     yield "rollout samples", samples.filter(Exists(later_sample)), _BATCH
 
-    updates = ClusterUpdate.objects.filter(ended_at__lt=now - settings.KEEP_ROLLOUTS, rollout__ended_at=None)
+    updates = ClusterUpdate.objects.filter(ended_at__lt=before, rollout__ended_at=None)
     later_update = ClusterUpdate.objects.filter(
         rollout=OuterRef("rollout"), cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk")
     )
     yield "cluster updates", updates.filter(Exists(later_update)), _BATCH
 
-    for name, runs in (("rollouts", Rollout.objects.all()), ("staged update runs", StagedRun.objects.all())):
+    staged = StagedRun.objects.all() if is_local else StagedRun.objects.none()
+    for name, runs in (("rollouts", Rollout.objects.all()), ("staged update runs", staged)):
         later_run = runs.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
-        ended = runs.filter(ended_at__lt=now - settings.KEEP_ROLLOUTS)
+        ended = runs.filter(ended_at__lt=before)
         yield name, ended.filter(Q(placement=None) | Exists(later_run)), _SMALL_BATCH
 
     # One that came as a manifest would be carried out again with the same manifest.
     evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)
+    evictions = evictions if is_local else evictions.none()
     yield "evictions", evictions.filter(Q(name=None) | Q(placement=None)), _BATCH
     drains = Drain.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
     later_drain = Drain.objects.filter(cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk"))
@@ -144,7 +149,8 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen)), _BATCH
 
     yield "drafts", Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS), _BATCH
-    yield "events", Event.objects.filter(at__lt=now - settings.KEEP_EVENTS), _BATCH
+    events_before = now - (settings.KEEP_EVENTS if is_local else settings.HUB_HISTORY)
+    yield "events", Event.objects.filter(at__lt=events_before), _BATCH
     yield "expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH
 
 

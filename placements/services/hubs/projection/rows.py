@@ -50,13 +50,14 @@ def write_rows(
 ) -> list[WrittenRow[Row]]:
     """Write the rows of these objects where they differ; return those that were written."""
     where, names = dict(kind.where), [one.row.name for one in documents]
-    rows = kind.model._default_manager.filter(**where, name__in=names)
+    table: Any = kind.model._default_manager
+    rows = table.filter(**where, name__in=names)
     there = {kind.key(row): row for row in rows}
     replaced: list[int] = []
     written: list[WrittenRow[Row]] = []
     for one in documents:
-        before = there.get((one.row.namespace, one.row.name))
-        if before is not None and kind.has("uid") and before.uid != one.uid:  # type: ignore[attr-defined]
+        before: Any = there.get((one.row.namespace, one.row.name))
+        if before is not None and kind.has("uid") and before.uid != one.uid:
             replaced.append(before.pk)
             before = None
         row: Any = copy(before) if before is not None else _new_row(kind, one)
@@ -72,12 +73,10 @@ def write_rows(
         if kind.has("updated_at"):
             row.updated_at = now
         written.append(WrittenRow(one, before, row))
-    kind.model._default_manager.filter(pk__in=replaced).delete()
-    kind.model._default_manager.bulk_create(
-        [one.row for one in written if one.before is None], batch_size=BATCH_SIZE
-    )
+    table.filter(pk__in=replaced).delete()
+    table.bulk_create([one.row for one in written if one.before is None], batch_size=BATCH_SIZE)
     bookkeeping = [name for name in ("revision", "updated_at", kind.counter) if name and kind.has(name)]
-    kind.model._default_manager.bulk_create(
+    table.bulk_create(
         [one.row for one in written if one.before is not None],
         update_conflicts=True,
         unique_fields=["id"],

@@ -8,6 +8,7 @@ from typing import Any
 from clusters.hubs.kinds.base import items_at, mapping_at, text_of
 from placements.engine.rollout.staged_run import (
     DELETE_STAGE,
+    ApprovalPoint,
     ClusterStep,
     RunStatus,
     Stage,
@@ -117,15 +118,18 @@ def _stage(document: HubDocument, values: Values, spec: StageSpec, *, path: str,
     )
     if not stage.is_updated:
         stage = replace(stage, updated_at=None)
-    for side in ("before", "after"):
+    for side in ApprovalPoint:
         key = f"{side}StageTaskStatus"
         for index, task in enumerate(map(mapping_at, items_at(values, key))):
             if task.get("type") == "Approval":
                 at = f"{path}.{key}[{index}]"
                 requested = document.transition(task, "ApprovalRequestCreated", path=at)
                 approved = document.transition(task, "ApprovalRequestApproved", path=at)
-                times = {f"requested_{side}_at": requested or approved, f"approved_{side}_at": approved}
-                stage = replace(stage, **times)
+                at_first = requested or approved
+                if side == ApprovalPoint.BEFORE:
+                    stage = replace(stage, requested_before_at=at_first, approved_before_at=approved)
+                else:
+                    stage = replace(stage, requested_after_at=at_first, approved_after_at=approved)
     return stage
 
 
