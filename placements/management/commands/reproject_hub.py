@@ -8,6 +8,7 @@ from django.core.management.base import CommandParser
 from clusters.hubs.queries import UnknownHubError, live_hub
 from fleetui.hub_scope import in_hub
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from placements.explain.vocabulary import counted
 from placements.services.hubs.projection.operations import reproject
 from placements.services.hubs.unresolved import unresolved_objects
 
@@ -28,6 +29,8 @@ class Command(HubCommand):
             now = datetime.now(UTC)
             count = reproject(now=now)
             unresolved = unresolved_objects(now=now).count()
-        self.stdout.write(f"{count:,} objects of hub {name} projected")
+        self.stdout.write(f"{counted(count, 'object')} of hub {name} projected")
         if unresolved:
-            self.stdout.write(f"{unresolved:,} objects are unresolved; the page of the hub lists them")
+            are, them = ("is", "it") if unresolved == 1 else ("are", "them")
+            words = counted(unresolved, "object")
+            self.stdout.write(f"{words} {are} unresolved; the page of the hub lists {them}")
