@@ -28,7 +28,8 @@ def live() -> ProjectedHub:
     return found
 
 
-def test_the_page_lists_kind_name_path_and_reason(live: ProjectedHub, admin_client: Client) -> None:
+@pytest.mark.usefixtures("live")
+def test_the_page_lists_kind_name_path_and_reason(admin_client: Client) -> None:
     page = admin_client.get(ABOUT).content.decode()
 
     assert "Unresolved" in page
@@ -44,7 +45,8 @@ def test_a_hub_that_is_understood_has_no_such_part(admin_client: Client) -> None
     assert admin_client.get("/api/v1/hubs/prod-eu").json()["unresolved"] == 0
 
 
-def test_rest_lists_them_by_page(live: ProjectedHub, admin_client: Client) -> None:
+@pytest.mark.usefixtures("live")
+def test_rest_lists_them_by_page(admin_client: Client) -> None:
     assert admin_client.get("/api/v1/hubs/prod-eu").json()["unresolved"] == 2
     first = admin_client.get("/api/v1/hubs/prod-eu/unresolved?limit=1").json()
     (one,) = first["items"]
