@@ -166,7 +166,7 @@ def test_what_a_status_has_of_a_newer_version_is_left_out(live: ProjectedHub, ad
 
     assert live.mark(RUN, "web-1")[1:] == (
         [
-            "spec.stages[0].newField",
+            "status.stagedUpdateStrategySnapshot.stages[0].newField",
             "status.stagesStatus[0].clusters[1].clusterName",
             "status.stagesStatus[1].stageName",
         ],

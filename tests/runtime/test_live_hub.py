@@ -1,4 +1,4 @@
-"""A live hub from end to end: connected by the command, watched and projected by processes, read over HTTP."""
+"""A live hub from end to end: connected by a command, projected by processes, read over HTTP."""
 
 import re
 import urllib.request

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import F
 
 from clusters.hubs.mirror import moment_of
+from clusters.operations.change_log import lock_fleet
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
@@ -50,13 +51,16 @@ def observe_rollouts(moment: HubMoment) -> int:
     """
     if not moment.is_live:
         return 0
-    due = Placement.objects.filter(observe_rollout=True).order_by("pk")
-    placements = list(due.defer("document")[:MOST])
-    for placement in placements:
+    due = Placement.objects.filter(observe_rollout=True).defer("document")
+    keys = list(due.order_by("pk").values_list("pk", flat=True)[:MOST])
+    for pk in keys:
         with transaction.atomic():
-            Placement.objects.filter(pk=placement.pk).update(observe_rollout=False)
-            _observe(placement, moment)
-    return len(placements)
+            lock_fleet()  # one projection of a hub at a time
+            placement = due.filter(pk=pk).first()
+            if placement is not None:
+                Placement.objects.filter(pk=pk).update(observe_rollout=False)
+                _observe(placement, moment)
+    return len(keys)
 
 
 def _observe(placement: Placement, moment: HubMoment) -> None:

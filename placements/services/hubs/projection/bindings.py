@@ -54,8 +54,9 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
     )
     names = {placement.pk: name for name, placement in owners.items()}
     there = {(names[row.placement_id], row.cluster_name): row for row in rows}
+    own = {placement.pk: placement.name for placement in owners.values()}
     policies, resources = (
-        {(row.placement_id, f"{names[row.placement_id]}-{row.number}{suffix}"): row.pk for row in found}
+        {(row.placement_id, f"{own[row.placement_id]}-{row.number}{suffix}"): row.pk for row in found}
         for found, suffix in (
             (PolicySnapshot.objects.filter(placement__in=list(names)).defer("policy"), ""),
             (ResourceSnapshot.objects.filter(placement__in=list(names)).defer("identities"), "-snapshot"),

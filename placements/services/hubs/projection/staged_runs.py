@@ -83,9 +83,11 @@ def _fill_run(row: StagedRun, document: HubDocument) -> bool:
     }
     strategy = None
     if stages:
-        used = understood(document, parse_staged_strategy, row.strategy)
-        document.error = ""  # the run is shown without its stages
-        if used:
+        inner = HubDocument(document.row, document.content)
+        used = understood(inner, parse_staged_strategy, row.strategy)
+        for path in inner.not_understood:
+            document.reject(path.replace("spec", f"status.{_SNAPSHOT}", 1))
+        if used:  # else the run is shown without its stages
             strategy, row.strategy = used[0].spec, used[1]
     how_far = run_status_of(document, spec.state, strategy)
     row.status, row.ended_at = how_far.status, how_far.ended_at

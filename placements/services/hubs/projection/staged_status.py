@@ -75,8 +75,8 @@ def run_status_of(
         plan = replace(plan, is_stopped=True, stopped_at=since("Progressing", "False"))
 
     starts = [step.started_at for step in plan.steps if step.started_at]
-    if state is not RunState.INITIALIZE or progressing is not None:
-        starts.append(since("Initialized", "True") or document.created_at)
+    if not starts and (state is not RunState.INITIALIZE or progressing is not None):
+        starts = [since("Initialized", "True") or document.created_at]
     elapsed = {
         str(stage.get("stageName"))
         for stage in map(mapping_at, items_at(status, _STAGES))
