@@ -134,7 +134,7 @@ def test_no_page_shows_what_only_another_hub_has(visitor: Client, worlds: tuple[
 def test_every_page_of_a_live_hub_has_addresses_of_that_hub_only(
     visitor: Client, worlds: tuple[World, World]
 ) -> None:
-    live, live_pk = worlds[1], Hub.objects.get(name="paris").pk
+    live, live_id = worlds[1], Hub.objects.get(name="paris").pk
     shared = re.compile(r"/(static|help|theme|rows|keys|login|logout|api/docs|api/schema)\b")
     for address in live.pages.values():
         if shared.match(address) or "/compare/" in address:
@@ -142,7 +142,7 @@ def test_every_page_of_a_live_hub_has_addresses_of_that_hub_only(
         answer = visitor.get(f"{live.mount}{address}", follow=True)
         links = {unescape(one) for one in LINK.findall(answer.content.decode())}
         view = resolve(address.partition("?")[0])
-        with in_hub(live_pk):
+        with in_hub(live_id):
             is_refused = refusal_of(view.func, view.kwargs, is_form=False) is not None
 
         assert answer.status_code == (409 if is_refused else 200), address
