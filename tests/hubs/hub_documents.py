@@ -30,7 +30,8 @@ def member(name: str, *, heartbeat: str = "2026-11-01T10:00:00Z", **labels: str)
 
 def placement(name: str, *, clusters: int = 2, namespace: str = "") -> dict[str, Any]:
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-    selector = {"group": "", "version": "v1", "kind": "Namespace", "name": name}
+    kind = "ConfigMap" if namespace else "Namespace"
+    selector = {"group": "", "version": "v1", "kind": kind, "name": name}
     return {
         "metadata": metadata,
         "spec": {

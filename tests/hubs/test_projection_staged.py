@@ -138,7 +138,7 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
     page = admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/").content.decode()
     for words in ("paris", "rome", "oslo", "canary", "UpdateRunWaiting"):
         assert words in page
-    shown = admin_client.get("/hubs/prod-eu/api/v1/rollouts/staged/runs/web-1").json()
+    shown = admin_client.get("/hubs/prod-eu/api/v1/staged-runs/web-1").json()
     assert shown["status"]["conditions"][-1]["reason"] == "UpdateRunWaiting"
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Value
+from django.db.models.functions import Greatest
 
 from clusters.hubs.mirror import moment_of
 from clusters.operations.change_log import lock_fleet
@@ -138,7 +139,7 @@ def _write_updates(
             continue
         if update is None or update.version != binding.applied_version:
             if update is not None and not update.outcome:
-                update.outcome, update.ended_at = ClusterUpdate.Outcome.SUPERSEDED.value, started_at
+                _supersede(update, at=started_at)
                 changed.append(update)
             update = ClusterUpdate(
                 rollout=run,
@@ -161,7 +162,7 @@ def _write_updates(
     selected = {one.cluster_name for one in target.bindings}
     for name, update in latest.items():
         if name not in selected and not update.outcome:
-            update.outcome, update.ended_at = ClusterUpdate.Outcome.SUPERSEDED.value, moment.hub_now
+            _supersede(update, at=moment.hub_now)
             changed.append(update)
     columns = ["applied_at", "ended_at", "outcome", "message"]
     ClusterUpdate.objects.bulk_update(changed, columns, batch_size=200)
@@ -172,6 +173,10 @@ def _write_updates(
         _end(run, Rollout.State.FINISHED, COMPLETED, at=max(at or moment.hub_now, run.started_at))
     else:
         Rollout.objects.filter(pk=run.pk).update(progress_version=F("progress_version") + 1)
+
+
+def _supersede(update: ClusterUpdate, *, at: datetime) -> None:
+    update.outcome, update.ended_at = ClusterUpdate.Outcome.SUPERSEDED.value, max(at, update.started_at)
 
 
 def _since(binding: Binding, kind: str, run: Rollout, moment: HubMoment) -> datetime | None:
@@ -192,7 +197,7 @@ def _since(binding: Binding, kind: str, run: Rollout, moment: HubMoment) -> date
 def _end(run: Rollout, state: Rollout.State, reason: str, *, at: datetime) -> None:
     """End a rollout; what is in progress on clusters is superseded."""
     updates = ClusterUpdate.objects.filter(rollout=run, outcome="")
-    updates.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=at)
+    updates.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=Greatest(F("started_at"), Value(at)))
     Rollout.objects.filter(pk=run.pk).update(
         state=state,
         ended_at=max(at, run.started_at),
