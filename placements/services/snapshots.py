@@ -116,10 +116,11 @@ def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fle
     """Return the cycle that would run if the draft were saved over `saved`, or as a new placement."""
     bindings: tuple[BindingValue, ...] = ()
     if saved is not None:
-        snapshot = PolicySnapshot.objects.get(placement=saved, is_latest=True)
+        # A live hub may have none yet, or one that is not understood.
+        snapshot = PolicySnapshot.objects.filter(placement=saved, is_latest=True).first()
         rows = _rows_of(Binding.objects.filter(placement=saved).order_by("cluster_name"))
         # A draft that creates a new policy snapshot makes every binding obsolete.
-        is_same = content_hash(draft) == snapshot.content_hash
+        is_same = snapshot is not None and content_hash(draft) == snapshot.content_hash
         bindings = binding_values(map(BindingInput._make, rows), snapshot if is_same else None)
     cycle = Cycle(fleet, draft.spec.policy, bindings, draft.semantics, draft.spread_options)
     return PlacementCounts().balanced(cycle)

@@ -109,8 +109,8 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
         "is_unchanged": placement is not None and draft.data == placement.document,
         "has_rules": "rules" in request.GET and draft.manifest is not None and not preview.errors,
     }
-    if placement is not None:
-        saved = placement.policy_snapshots.get(is_latest=True)
+    saved = placement.policy_snapshots.filter(is_latest=True).first() if placement else None
+    if placement is not None and saved is not None:
         policy = policy_of(saved, placement.number_of_clusters)
         context["sentence_before"] = policy_sentence(policy, Semantics(saved.semantics), saved.options)
     if context["has_rules"] and draft.manifest is not None:

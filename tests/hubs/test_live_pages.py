@@ -98,7 +98,8 @@ class Page(HTMLParser):
 
 def is_ours(url: str) -> bool:
     path = urlsplit(url).path
-    return path.startswith(f"{MOUNT}/") and not path.startswith((f"{MOUNT}/about/", f"{MOUNT}/admin/"))
+    shared = ("about/", "admin/", "hubs/", "help/")
+    return path.startswith(f"{MOUNT}/") and not path.startswith(tuple(f"{MOUNT}/{one}" for one in shared))
 
 
 def name_of(url: str) -> str:
@@ -126,8 +127,9 @@ def pages(client: Client, start: str) -> Iterator[Page]:
                 page.feed(answer.content.decode())
             yield page
             found = {one.partition("#")[0] for one in page.links}
-            for form in filter(lambda one: is_ours(one.action), page.forms):
-                found |= submitted(client, form)
+            for form in page.forms:
+                if is_ours(form.action) and name_of(form.action) != "draft-discard":  # which is visited later
+                    found |= submitted(client, form)
         new = sorted(one for one in found if is_ours(one) and one not in done)
         done.update(new)
         waiting += new
