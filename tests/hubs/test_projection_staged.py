@@ -94,7 +94,8 @@ def test_the_status_of_a_run_follows_from_the_conditions_of_the_hub(
     assert (run.status, run.ended_at is not None) == (expected, expected in ("succeeded", "failed"))
     assert live.mark(RUN, "web-1") == (False, [], "")
     assert (str(run.placement), run.placement_name) == ("web", "web")
-    assert run_manifest(run).get("status") == status
+    assert run_manifest(run)["status"] == (status or {})
+    assert admin_client.get("/hubs/prod-eu/api/v1/staged-runs/web-1").json()["status"] == (status or {})
     page = admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/")
     assert page.status_code == 200
     assert admin_client.get("/hubs/prod-eu/rollouts/").content.count(b"web-1") >= 1

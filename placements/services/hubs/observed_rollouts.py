@@ -27,7 +27,7 @@ _UPDATE = "update"
 
 
 @dataclass(frozen=True, slots=True)
-class HubTarget:
+class ObservedTarget:
     """What the hub rolls out of a placement, and to which clusters."""
 
     placement: Placement
@@ -77,8 +77,9 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
     if resources is None or not bindings:
         return
     policy = PolicySnapshot.objects.filter(placement=placement, is_latest=True).defer("policy").first()
-    target = HubTarget(placement, resources, policy, bindings)
-    latest = _latest_updates(last) if last else {}
+    target = ObservedTarget(placement, resources, policy, bindings)
+    known = ClusterUpdate.objects.filter(rollout=last).order_by("pk") if last else ()
+    latest = {one.cluster_name: one for one in known}
     trigger, since = _trigger(target, last, latest)
     if last is None or trigger:
         started_at = max(since or moment.hub_now, last.started_at if last else since or moment.hub_now)
@@ -102,7 +103,7 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
 
 
 def _trigger(
-    target: HubTarget, last: Rollout | None, latest: Mapping[str, ClusterUpdate]
+    target: ObservedTarget, last: Rollout | None, latest: Mapping[str, ClusterUpdate]
 ) -> tuple[str, datetime | None]:
     """Return why a rollout starts, and since when; "" if none does."""
     resources, policy = target.resources, target.policy
@@ -123,12 +124,8 @@ def _trigger(
     return f"target changed on {names}"[:200], None
 
 
-def _latest_updates(run: Rollout) -> dict[str, ClusterUpdate]:
-    return {one.cluster_name: one for one in ClusterUpdate.objects.filter(rollout=run).order_by("pk")}
-
-
 def _write_updates(
-    run: Rollout, target: HubTarget, latest: Mapping[str, ClusterUpdate], moment: HubMoment
+    run: Rollout, target: ObservedTarget, latest: Mapping[str, ClusterUpdate], moment: HubMoment
 ) -> None:
     """Write what happened on the clusters, and the end of the rollout once nothing is left of it."""
     new, changed = [], []

@@ -45,7 +45,7 @@ _LONGEST = 63
 def run_manifest(run: StagedRun) -> dict[str, Any]:
     """Return the document of a run as it was written, with its status."""
     if run.is_mirrored:
-        return {**run.document, **({"status": run.hub_status} if run.hub_status else {})}
+        return {**run.document, "status": run.hub_status or {}}
     result = result_in(run)
     if result:
         return {**run.document, "status": run_status(result, snapshot=run.resource_number)}

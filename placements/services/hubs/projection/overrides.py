@@ -107,6 +107,8 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
             one.error = NO_NUMBER
             continue
         spec = mapping_at(one.spec, "overrideSpec")
+        reference = mapping_at(spec, "placement")
+        is_namespaced = reference.get("scope") == PlacementScope.NAMESPACED
         metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
         wanted[number] = {
             "document": {
@@ -116,7 +118,7 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
                 "spec": spec,
             },
             "content_hash": str(one.spec.get("overrideHash") or "")[:64],
-            "placement_name": _placement_of(namespace, mapping_at(spec, "placement")),
+            "placement_name": full_name(namespace if is_namespaced else "", text_of(reference.get("name"))),
             "created_at": one.created_at,
             "is_latest": False,
         }
@@ -142,11 +144,6 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
         else:
             place_columns = {"kind": kind, "namespace": namespace, "override_name": name, "number": number}
             OverrideSnapshot.objects.create(**place_columns, created_by="", **wanted[number])
-
-
-def _placement_of(namespace: str, reference: Mapping[str, Any]) -> str:
-    is_namespaced = reference.get("scope") == PlacementScope.NAMESPACED
-    return full_name(namespace if is_namespaced else "", text_of(reference.get("name")))
 
 
 def remove_override_snapshots(kind: str) -> int:
