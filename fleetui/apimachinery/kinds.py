@@ -59,6 +59,11 @@ _NO_RESOURCES = _REASONS | {
 }
 
 
+def is_fleet_group(version: object) -> bool:
+    """Return whether an apiVersion is one of KubeFleet's two groups."""
+    return isinstance(version, str) and version.rpartition("/")[0] in _FLEET_GROUPS
+
+
 def refuse_other_kinds(document: object, expected: str, *others: str) -> None:
     """Raise InvalidManifest for a manifest of another kind: its other errors would only confuse."""
     kind, allowed = document.get("kind") if isinstance(document, dict) else expected, (expected, *others)
@@ -91,7 +96,7 @@ def refuse_fleet_kinds(document: object) -> None:
     if version.rpartition("/")[0] == OCM_GROUP and kind == "Placement":
         message = f"Unsupported kind {kind}: {_PLACEMENT}"
         raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")
-    if version.rpartition("/")[0] in _FLEET_GROUPS:
+    if is_fleet_group(version):
         reason = _NO_RESOURCES.get(kind, "it belongs to Fleet itself")
         message = f"Unsupported kind {_readable(kind)}: {reason}"
         raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")

@@ -19,7 +19,6 @@ from fleetui.apimachinery.fields import (
     LabelKey,
     Name,
     NamespacedMeta,
-    WithAlpha,
     immutable_faults,
     list_of,
     one_of,
@@ -151,7 +150,6 @@ class StagedStrategySpec(ManifestModel):
 class ClusterStagedUpdateStrategy(FleetDocument):
     """A whole strategy document."""
 
-    api_version: WithAlpha
     spec: StagedStrategySpec
 
 
@@ -173,7 +171,6 @@ class StagedRunSpec(ManifestModel):
 class ClusterStagedUpdateRun(FleetDocument):
     """A whole run document."""
 
-    api_version: WithAlpha
     spec: StagedRunSpec
 
 
@@ -212,7 +209,6 @@ class ClusterApprovalRequest(FleetDocument):
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset()
 
-    api_version: WithAlpha
     spec: ApprovalSpec
     status: ApprovalStatus | None = None
 
