@@ -12,6 +12,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.engine.overrides import OverrideFailed
+from placements.engine.rollout.state import Phase
 from placements.models import Binding, Decision, DrainStep, Eviction, Placement, Rollout, StagedRun
 from placements.services.apply import apply_documents
 from placements.services.disruption.drains import advance_drains, drain
@@ -177,7 +178,7 @@ def test_a_staged_run_is_of_its_namespace(world: World) -> None:
 
     made = StagedRun.objects.get()
     assert (made.full_name, made.placement_name, made.status) == ("shop/one", "shop/web", "waiting")
-    assert not Binding.objects.filter(placement=named("web")).exclude(phase="not-started").exists()
+    assert not Binding.objects.filter(placement=named("web")).exclude(phase=Phase.NOT_STARTED).exists()
     [request] = made.approvals.all()
     manifest = request.to_manifest()
     assert (manifest["kind"], str(request)) == ("ApprovalRequest", "shop/one-after-all")

@@ -205,7 +205,7 @@ class StageView:
 
 def pulse_of(name: str) -> str:
     """Return what changes with everything that the page of a run shows. Empty without such a run."""
-    runs = StagedRun.objects.filter(name=name)
+    runs = StagedRun.objects.filter(full_name=name)
     found = runs.values_list("progress_version", "placement_id", "placement__revision").first()
     if found is None:
         return ""
