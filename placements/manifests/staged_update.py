@@ -153,7 +153,7 @@ class ClusterStagedUpdateStrategy(FleetDocument):
     spec: StagedStrategySpec
 
 
-class StagedUpdateStrategy(ClusterStagedUpdateStrategy):
+class NamespacedStagedUpdateStrategy(ClusterStagedUpdateStrategy):
     """The same for runs of its namespace."""
 
     metadata: NamespacedMeta
@@ -174,7 +174,7 @@ class ClusterStagedUpdateRun(FleetDocument):
     spec: StagedRunSpec
 
 
-class StagedUpdateRun(ClusterStagedUpdateRun):
+class NamespacedStagedUpdateRun(ClusterStagedUpdateRun):
     """The same for a placement of its namespace, by a strategy of its namespace."""
 
     metadata: NamespacedMeta
@@ -218,15 +218,17 @@ class ClusterApprovalRequest(FleetDocument):
         return any((one.type, one.status) == ("Approved", "True") for one in conditions)
 
 
-class ApprovalRequest(ClusterApprovalRequest):
+class NamespacedApprovalRequest(ClusterApprovalRequest):
     """The same of a run of its namespace."""
 
     metadata: NamespacedMeta
 
 
-parse_staged_strategy = partial(parse_document, ClusterStagedUpdateStrategy, namespaced=StagedUpdateStrategy)
-parse_staged_run = partial(parse_document, ClusterStagedUpdateRun, namespaced=StagedUpdateRun)
-parse_approval_request = partial(parse_document, ClusterApprovalRequest, namespaced=ApprovalRequest)
+parse_staged_strategy = partial(
+    parse_document, ClusterStagedUpdateStrategy, namespaced=NamespacedStagedUpdateStrategy
+)
+parse_staged_run = partial(parse_document, ClusterStagedUpdateRun, namespaced=NamespacedStagedUpdateRun)
+parse_approval_request = partial(parse_document, ClusterApprovalRequest, namespaced=NamespacedApprovalRequest)
 
 _MOVES = {
     RunState.INITIALIZE: (RunState.INITIALIZE, RunState.RUN),
