@@ -461,7 +461,7 @@ def parse_document(
 ) -> Document:
     """Parse a manifest. Raise InvalidManifest; only one error for another kind.
 
-    `namespaced` is the model of objects inside namespaces, where there are any: of the kind without `Cluster`.
+    `namespaced` is the model of the objects inside namespaces; their kind has no `Cluster` in front.
     """
     models = {model.__name__: model}
     if namespaced:
