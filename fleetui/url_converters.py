@@ -1,5 +1,6 @@
-"""Converters of addresses that pages and REST share."""
+"""Converters of addresses that pages and REST share; importing this module registers them."""
 
+from django.urls import register_converter
 from django.urls.converters import StringConverter
 
 _PART = r"[^/:\x00-\x1f\x7f]{1,253}"
@@ -15,3 +16,6 @@ class FullNameConverter(StringConverter):
 
     def to_url(self, value: str) -> str:
         return str(value).replace("/", ":")
+
+
+register_converter(FullNameConverter, "full_name")

@@ -2,11 +2,7 @@
 
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
-from django.urls import include, path, register_converter
-
-from fleetui.url_converters import FullNameConverter
-
-register_converter(FullNameConverter, "full_name")
+from django.urls import include, path
 
 handler404 = "placements.web.errors.page_not_found"
 handler500 = "placements.web.errors.server_error"

@@ -3,6 +3,7 @@
 from django.urls import URLPattern, path
 from django.views.generic import RedirectView
 
+import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.web import (
     activity,

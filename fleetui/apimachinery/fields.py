@@ -461,12 +461,13 @@ def parse_document(
 ) -> Document:
     """Parse a manifest. Raise InvalidManifest; only one error for another kind.
 
-    `namespaced` is the model of the kind for objects inside namespaces, where there is one.
+    `namespaced` is the model of the objects inside namespaces; their kind has no `Cluster` in front.
     """
-    others = (namespaced,) if namespaced else ()
-    refuse_other_kinds(document, model.__name__, *(one.__name__ for one in others))
-    kind = mapping_at(document).get("kind")
-    chosen = next((one for one in others if one.__name__ == kind), model)
+    models = {model.__name__: model}
+    if namespaced:
+        models[model.__name__.removeprefix("Cluster")] = namespaced
+    refuse_other_kinds(document, *models)
+    chosen = models.get(str(mapping_at(document).get("kind")), model)
     return parse_manifest(chosen, document, semantics=DEFAULT_SEMANTICS, path="")
 
 

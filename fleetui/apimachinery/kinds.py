@@ -23,13 +23,18 @@ NAMESPACED_PLACEMENT_KIND = "ResourcePlacement"
 NAMESPACED_STRATEGY_KIND = "StagedUpdateStrategy"
 NAMESPACED_RUN_KIND = "StagedUpdateRun"
 NAMESPACED_APPROVAL_KIND = "ApprovalRequest"
+CLUSTER_ENVELOPE_KIND = "ClusterResourceEnvelope"
+ENVELOPE_KIND = "ResourceEnvelope"
+ENVELOPE_KINDS = (CLUSTER_ENVELOPE_KIND, ENVELOPE_KIND)
+"""Resources on the hub whose content is placed instead of them."""
+ENVELOPE_VERSION = PLACEMENT_VERSIONS[1]
+ENVELOPES = frozenset((ENVELOPE_VERSION.partition("/")[0], kind) for kind in ENVELOPE_KINDS)
 
 _FLEET_GROUPS = frozenset(version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS))
 
 CLUSTER_SCOPED = "Forbidden: not allowed on this kind, which is cluster-scoped"
 OCM_GROUP = "cluster.open-cluster-management.io"
 _PLACEMENT = "a placement is not a resource that can be placed"
-_NOT_HERE = "resource envelopes are not supported"
 _NOT_SUPPORTED = "objects of this kind are not supported"
 _NOUNS = {
     PLACEMENT_KIND: "a placement",
@@ -48,8 +53,6 @@ _NOUNS = {
 }
 """The supported kinds, in words."""
 _REASONS = {
-    "ClusterResourceEnvelope": _NOT_HERE,
-    "ResourceEnvelope": _NOT_HERE,
     "InternalMemberCluster": _NOT_SUPPORTED,
     "Work": _NOT_SUPPORTED,
     "Placement": f"must have an apiVersion of {OCM_GROUP}",
@@ -57,6 +60,18 @@ _REASONS = {
 _NO_RESOURCES = _REASONS | {
     kind: f"{noun} is not a resource that can be placed" for kind, noun in _NOUNS.items()
 }
+
+
+def is_envelope(version: object, kind: object) -> bool:
+    """Return whether an object of this apiVersion and kind wraps others."""
+    return (
+        isinstance(version, str) and isinstance(kind, str) and (version.rpartition("/")[0], kind) in ENVELOPES
+    )
+
+
+def is_fleet_group(version: object) -> bool:
+    """Return whether an apiVersion is one of KubeFleet's two groups."""
+    return isinstance(version, str) and version.rpartition("/")[0] in _FLEET_GROUPS
 
 
 def refuse_other_kinds(document: object, expected: str, *others: str) -> None:
@@ -86,12 +101,12 @@ def refuse_fleet_kinds(document: object) -> None:
     """Raise InvalidManifest if the document is a placement, or of a kind of Fleet: no resource on the hub."""
     raw = document if isinstance(document, dict) else {}
     version, kind = raw.get("apiVersion"), raw.get("kind")
-    if not isinstance(version, str) or not isinstance(kind, str):
+    if not isinstance(version, str) or not isinstance(kind, str) or is_envelope(version, kind):
         return
     if version.rpartition("/")[0] == OCM_GROUP and kind == "Placement":
         message = f"Unsupported kind {kind}: {_PLACEMENT}"
         raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")
-    if version.rpartition("/")[0] in _FLEET_GROUPS:
+    if is_fleet_group(version):
         reason = _NO_RESOURCES.get(kind, "it belongs to Fleet itself")
         message = f"Unsupported kind {_readable(kind)}: {reason}"
         raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")
@@ -156,6 +171,7 @@ _NAMESPACED = {
     "events.k8s.io": "Event",
     "metrics.k8s.io": "PodMetrics",
     "networking.k8s.io": "Ingress NetworkPolicy",
+    "placement.kubernetes-fleet.io": ENVELOPE_KIND,
     "policy": "PodDisruptionBudget",
     "rbac.authorization.k8s.io": "Role RoleBinding",
     "resource.k8s.io": "ResourceClaim ResourceClaimTemplate",
@@ -175,6 +191,7 @@ _CLUSTER_SCOPED = {
     "metrics.k8s.io": "NodeMetrics",
     "networking.k8s.io": "IngressClass IPAddress ServiceCIDR",
     "node.k8s.io": "RuntimeClass",
+    "placement.kubernetes-fleet.io": CLUSTER_ENVELOPE_KIND,
     "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding",
     "resource.k8s.io": "DeviceClass ResourceSlice",
     "scheduling.k8s.io": "PriorityClass",

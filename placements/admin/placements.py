@@ -82,15 +82,15 @@ class PlacementAdmin(ReadOnlyAdmin):
     """Placements; they are edited on their own pages."""
 
     list_display = (
-        *("name", "state", "placement_type", "number_of_clusters", "placed_count", "semantics"),
+        *("name", "namespace", "state", "placement_type", "number_of_clusters", "placed_count", "semantics"),
         "updated_at",
     )
     list_filter = (PlacementStateFilter, "placement_type", "semantics", "is_demo")
-    search_fields = ("name",)
-    ordering = ("name",)
+    search_fields = ("full_name",)
+    ordering = ("name", "namespace")
     fields = (
         "page",
-        "name",
+        ("name", "namespace"),
         "state",
         ("placement_type", "number_of_clusters", "semantics"),
         ("placed_count", "decisions_made", "reschedules_on_fleet_change"),

@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, include, path, re_path, register_converter
 from drf_spectacular.views import SpectacularAPIView
 
+import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.api import (
     auth,
     clusters,

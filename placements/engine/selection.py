@@ -11,7 +11,7 @@ from functools import partial
 from hashlib import sha256
 
 from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning, faults_of, format_path, split_path
-from fleetui.apimachinery.kinds import KindScope, scope_of
+from fleetui.apimachinery.kinds import ENVELOPES, KindScope, scope_of
 from fleetui.apimachinery.model import quote_value
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, canonical_json
 from placements.engine.scheduling.selectors import label_requirements, label_test
@@ -51,6 +51,8 @@ _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 def is_ever_placed(group: str, kind: str) -> bool:
     """Return whether objects of a kind can be placed at all (lifecycle B.2.1)."""
+    if (group, kind) in ENVELOPES:
+        return True
     return group not in _NEVER_PLACED_GROUPS and (group, kind) not in _NEVER_PLACED_KINDS
 
 

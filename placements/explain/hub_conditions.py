@@ -217,13 +217,28 @@ def controlled_externally(condition: Condition) -> Condition:
     return replace(condition, reason="RolloutControlledByExternalController", message=words)
 
 
-def failed_objects(objects: Iterable[ObjectFault], condition: Condition, *, generation: int) -> list[Plain]:
-    """Return the objects that keep a condition of a cluster from being true, each with its own condition."""
+def failed_objects(
+    objects: Iterable[ObjectFault],
+    condition: Condition,
+    *,
+    generation: int,
+    wrapped: Iterable[Sequence[str]] = (),
+) -> list[Plain]:
+    """Return the objects that keep a condition of a cluster from being true, each with its own condition.
+
+    `wrapped` are the identities of those in envelopes, each with kind and name of its envelope.
+    """
+    envelopes = {tuple(one[:4]): one[4:] for one in wrapped}
     found = []
     for one in islice(objects, _MOST_FAILED):
         place = {"namespace": one.namespace} if one.namespace else {}
-        identity = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name, **place}
+        identity: Plain = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name}
+        identity |= place
         failed = replace(condition, reason=one.code, message=one.message)
+        version = f"{one.group}/{one.version}" if one.group else one.version
+        if envelope := envelopes.get((version, one.kind, one.namespace, one.name)):
+            kind, name = envelope
+            identity["envelope"] = {"type": kind, "name": name, **place}
         found.append({**identity, "condition": failed.plain(generation=generation)})
     return found
 

@@ -19,7 +19,6 @@ from fleetui.apimachinery.fields import (
     LabelKey,
     Name,
     NamespacedMeta,
-    WithAlpha,
     immutable_faults,
     list_of,
     one_of,
@@ -151,11 +150,10 @@ class StagedStrategySpec(ManifestModel):
 class ClusterStagedUpdateStrategy(FleetDocument):
     """A whole strategy document."""
 
-    api_version: WithAlpha
     spec: StagedStrategySpec
 
 
-class StagedUpdateStrategy(ClusterStagedUpdateStrategy):
+class NamespacedStagedUpdateStrategy(ClusterStagedUpdateStrategy):
     """The same for runs of its namespace."""
 
     metadata: NamespacedMeta
@@ -173,11 +171,10 @@ class StagedRunSpec(ManifestModel):
 class ClusterStagedUpdateRun(FleetDocument):
     """A whole run document."""
 
-    api_version: WithAlpha
     spec: StagedRunSpec
 
 
-class StagedUpdateRun(ClusterStagedUpdateRun):
+class NamespacedStagedUpdateRun(ClusterStagedUpdateRun):
     """The same for a placement of its namespace, by a strategy of its namespace."""
 
     metadata: NamespacedMeta
@@ -212,7 +209,6 @@ class ClusterApprovalRequest(FleetDocument):
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset()
 
-    api_version: WithAlpha
     spec: ApprovalSpec
     status: ApprovalStatus | None = None
 
@@ -222,15 +218,17 @@ class ClusterApprovalRequest(FleetDocument):
         return any((one.type, one.status) == ("Approved", "True") for one in conditions)
 
 
-class ApprovalRequest(ClusterApprovalRequest):
+class NamespacedApprovalRequest(ClusterApprovalRequest):
     """The same of a run of its namespace."""
 
     metadata: NamespacedMeta
 
 
-parse_staged_strategy = partial(parse_document, ClusterStagedUpdateStrategy, namespaced=StagedUpdateStrategy)
-parse_staged_run = partial(parse_document, ClusterStagedUpdateRun, namespaced=StagedUpdateRun)
-parse_approval_request = partial(parse_document, ClusterApprovalRequest, namespaced=ApprovalRequest)
+parse_staged_strategy = partial(
+    parse_document, ClusterStagedUpdateStrategy, namespaced=NamespacedStagedUpdateStrategy
+)
+parse_staged_run = partial(parse_document, ClusterStagedUpdateRun, namespaced=NamespacedStagedUpdateRun)
+parse_approval_request = partial(parse_document, ClusterApprovalRequest, namespaced=NamespacedApprovalRequest)
 
 _MOVES = {
     RunState.INITIALIZE: (RunState.INITIALIZE, RunState.RUN),

@@ -304,6 +304,7 @@ class Migration(migrations.Migration):
                 ('content_hash', models.CharField(max_length=64)),
                 ('objects_count', models.PositiveIntegerField()),
                 ('identities', models.JSONField(default=list)),
+                ('wrapped_identities', models.JSONField(default=list)),
                 ('is_latest', models.BooleanField(default=True)),
                 ('created_at', models.DateTimeField()),
                 ('created_by', models.CharField(max_length=150)),

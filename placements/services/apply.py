@@ -29,6 +29,7 @@ from fleetui.apimachinery.kinds import (
     PLACEMENT_KIND,
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
+    is_fleet_group,
     no_effect_reason,
 )
 from fleetui.apimachinery.secrets import HubObject
@@ -259,9 +260,14 @@ def _raise(faults: Sequence[tuple[Document, FieldError]]) -> None:
 
 
 def _kind(document: Document) -> str | None:
-    """Return the kind of a document; a Placement of another group than OCM's is a resource like any other."""
+    """Return the kind of a document; one of another group is a resource like any other.
+
+    That is a Placement, and a namespaced kind: other systems have kinds of the same names.
+    """
     kind = document.data.get("kind") if isinstance(document.data, dict) else None
     if kind == OCM_KIND and not is_ocm_placement(document.data):
+        return None
+    if kind in _NAMESPACED_KINDS and not is_fleet_group(document.data.get("apiVersion")):
         return None
     return kind if isinstance(kind, str) else None
 
@@ -299,6 +305,12 @@ def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Resu
 
 
 EVICTION, UNCHANGED = "eviction", "unchanged"
+_NAMESPACED_KINDS = (
+    NAMESPACED_PLACEMENT_KIND,
+    NAMESPACED_STRATEGY_KIND,
+    NAMESPACED_RUN_KIND,
+    NAMESPACED_APPROVAL_KIND,
+)
 _PARSERS: Mapping[str | None, Callable[[Any], Any]] = {
     MEMBER_KIND: parse_member,
     CLUSTER_OVERRIDE_KIND: parse_cluster_override,

@@ -33,6 +33,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.secrets import sanitised
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.task_queue import enqueue
+from placements.engine.envelopes import unwrapped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.cluster_objects import with_reason
@@ -220,6 +221,8 @@ def _add_questions(
         else:
             several = tuple(map(frozen_of, overrides.get(member.name, ())))
             rendered = overridden(manifests, several, cluster_of(member)) if several else manifests
+            if not isinstance(rendered, OverrideFailed):
+                rendered = unwrapped(rendered)
             strategy = versions.strategy_on(member.name)
             plan.questions.append(Question(row.pk, placement.full_name, member, rendered, strategy))
 

@@ -14,6 +14,7 @@ from clusters.models import MemberCluster
 from clusters.queries import current_fleet
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.models import Event
+from placements.engine.envelopes import applied_identities
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement, Resource, ResourceSnapshot, StalePick
 from placements.services.fleet.impact import impact_of, with_clusters
@@ -49,6 +50,7 @@ class PlacementFilter:
     namespace: str = ""
 
 
+_MOST_NAMESPACES = 200
 _COLUMNS = ("name", "updated_at", "created_at", "placed_count")
 PLACEMENT_ORDERS = tuple(f"{sign}{column}" for column in _COLUMNS for sign in ("", "-"))
 
@@ -66,6 +68,12 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
         placed = Binding.objects.filter(cluster_name=wanted.cluster)
         rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
     return rows.filter(_STATES[wanted.state]()) if wanted.state else rows
+
+
+def namespaces_of_placements() -> list[str]:
+    """Return the first namespaces that have placements."""
+    rows = Placement.objects.exclude(namespace="").order_by("namespace").values_list("namespace", flat=True)
+    return list(rows.distinct()[:_MOST_NAMESPACES])
 
 
 def _filtered(rows: QuerySet[Row], **lookups: str) -> QuerySet[Row]:
@@ -134,8 +142,8 @@ def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _kinds_in(snapshots: QuerySet[ResourceSnapshot]) -> list[tuple[str, str]]:
-    identities = snapshots.values_list("identities", flat=True)
-    return sorted({(one[0], one[1]) for listed in identities for one in listed})
+    pairs = snapshots.values_list("identities", "wrapped_identities")
+    return sorted({(one[0], one[1]) for pair in pairs for one in applied_identities(*pair)})
 
 
 def bindings_of(placement: Placement) -> QuerySet[Binding]:
@@ -156,6 +164,7 @@ def _cited(rows: QuerySet[Binding]) -> QuerySet[Binding]:
         "decision__record__content",
         "policy_snapshot__policy",
         "resource_snapshot__identities",
+        "resource_snapshot__wrapped_identities",
     )
 
 

@@ -174,7 +174,9 @@ def _cluster(
         status |= {"applicableResourceOverrides": others} if others else {}
     objects = objects_of(binding.failed_objects)
     if objects and last.sort in ("Applied", "Available", "DiffReported") and last.status is Truth.FALSE:
-        status["failedPlacements"] = hub_conditions.failed_objects(objects, last, generation=generation)
+        status["failedPlacements"] = hub_conditions.failed_objects(
+            objects, last, generation=generation, wrapped=snapshot.wrapped_identities if snapshot else ()
+        )
     if drifted := hub_conditions.differing_objects(binding.drifted_objects, is_drift=True):
         status["driftedPlacements"] = drifted
     if diffed := hub_conditions.differing_objects(binding.diffed_objects, is_drift=False):

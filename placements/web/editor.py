@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retarget
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from fleetui.htmx import wants_fragment
@@ -74,18 +75,27 @@ class EditTarget:
         return self.placement.full_name if self.placement else ""
 
 
+CLUSTER, NAMESPACED = "cluster", "namespace"
+_SCOPES = ((CLUSTER, "Cluster", PLACEMENT_KIND), (NAMESPACED, "Namespace", NAMESPACED_PLACEMENT_KIND))
+"""Where a new placement lives: the value, its word and the kind."""
+
+
 @for_operators("create placements")
 @require_http_methods(_METHODS)
 def new_placement(request: HttpRequest) -> HttpResponse:
     """Write a new placement: from a template, or as a copy of another one."""
     copied = get_object_or_404(Placement, full_name=request.GET["from"]) if request.GET.get("from") else None
     template = request.GET.get("template", TEMPLATES[0].name)
-    target = EditTarget(starting_text(template, copied=copied), request.get_full_path())
+    is_namespaced = request.GET.get("scope") == NAMESPACED
+    text = starting_text(template, copied=copied, is_namespaced=is_namespaced)
+    target = EditTarget(text, request.get_full_path())
     if request.method == "POST":
         return _edit(request, target)
     context = {
         "placement_templates": () if copied else TEMPLATES,
         "template_name": template,
+        "scopes": () if copied else _SCOPES,
+        "scope": NAMESPACED if is_namespaced else CLUSTER,
         "own_drafts": drafts_of(request.user, None)[:_LATEST_DRAFTS],
     }
     return _show(request, target, context)

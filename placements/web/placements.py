@@ -45,6 +45,7 @@ from placements.services.filters import (
     events_matching,
     has_driver,
     latest_decisions,
+    namespaces_of_placements,
     placements_matching,
 )
 from placements.services.fleet.queries import stale_placements
@@ -128,6 +129,7 @@ def placements(request: HttpRequest) -> HttpResponse:
         ),
         "states": counts_by_state(),
         "types": list(PlacementType),
+        "namespaces": namespaces_of_placements(),
         "semantics": list(Semantics),
         "order": order,
     }

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
@@ -100,7 +101,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "is_prepared": spec_state is RunState.INITIALIZE,
         "may_stop": is_active and spec_state is RunState.RUN,
         "is_rollback": is_rollback(run),
-        "strategy": run.strategy["metadata"]["name"],
+        "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
         "stages": [
             (
                 stage,

@@ -63,7 +63,7 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
         remove_demo(by=by, now=now)
         for noun, documents, rows in (
             ("clusters", demo.clusters, MemberCluster.objects.all()),
-            ("placements", demo.placements, Placement.objects.all()),
+            ("placements", demo.placements, Placement.objects.filter(namespace="")),
         ):
             names = [document["metadata"]["name"] for document in documents]
             taken = sorted(rows.filter(name__in=names).values_list("name", flat=True))

@@ -22,10 +22,9 @@ from placements.engine.disruption import EvictionReason, Executed, Invalid, Kept
 from placements.engine.rollout.state import Phase
 from placements.explain.vocabulary import counted
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import parse_placement
-from placements.models import Binding, Drain, DrainStep, Placement
+from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, carry_out, judge
-from placements.services.disruption.impact import has_begun_run, is_held, why_stays
+from placements.services.disruption.impact import has_begun_run, is_held, why_placement_stays
 from placements.services.disruption.queries import left_of, numbers_facts
 from placements.services.rollouts.operations import ActionNotAllowed
 
@@ -71,16 +70,11 @@ def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
             _put(step, DrainStep.State.LEAVING, EvictionReason.LEAVING, now=now)
         elif binding.state == BindingState.UNSCHEDULED and binding.placement.is_staged:
             _put(step, DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN, now=now)
-        elif stays := _why_stays(binding.placement):
+        elif stays := why_placement_stays(binding.placement):
             _put(step, DrainStep.State.STAYS, stays, now=now)
         elif step.state not in _TRIED:
             _put(step, DrainStep.State.WAITING, "", now=now)
     return steps
-
-
-def _why_stays(placement: Placement) -> KeptReason | None:
-    policy = parse_placement(placement.document).spec.policy
-    return why_stays(policy, is_namespaced=bool(placement.namespace))
 
 
 _TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)

@@ -119,6 +119,11 @@ def why_stays(policy: PlacementPolicy, *, is_namespaced: bool) -> KeptReason | N
     return None if untolerated((CORDON,), policy.tolerations) else KeptReason.TOLERATES
 
 
+def why_placement_stays(placement: Placement) -> KeptReason | None:
+    policy = parse_placement(placement.document).spec.policy
+    return why_stays(policy, is_namespaced=bool(placement.namespace))
+
+
 def is_held(placement: Placement) -> bool:
     return placement.paused_since is not None or placement.is_stopped
 
@@ -135,9 +140,7 @@ def _obstacle(
     """Return why a placement would not be evicted now, or the context of its eviction."""
     if placement.deleting_since:
         return EvictionImpact.LEAVING, "Placement is being deleted."
-    if stays := why_stays(
-        parse_placement(placement.document).spec.policy, is_namespaced=bool(placement.namespace)
-    ):
+    if stays := why_placement_stays(placement):
         return EvictionImpact.STAYS, STAYS_SENTENCES[stays]
     context = load_rollout_context(placement, now=now)
     verdict = judge_eviction(eviction_context(context), cluster, budget_for(placement.full_name))

@@ -48,10 +48,12 @@ def may_select(placement: Placement, changed: Iterable[HubObject]) -> bool:
     return concerns(selectors_of_document(placement.document), changed, namespace=placement.namespace)
 
 
-def names_among(objects: Iterable[HubObject], group: str, kind: str, typed: str) -> tuple[str, ...]:
-    """Return up to 50 names of a cluster-scoped kind, first those that contain the typed text."""
+def names_among(
+    objects: Iterable[HubObject], group: str, kind: str, typed: str, *, namespace: str = ""
+) -> tuple[str, ...]:
+    """Return up to 50 names of a kind in a namespace or outside, first those that contain the typed text."""
     is_hubs_own = is_reserved_namespace if (group, kind) == ("", "Namespace") else lambda _: False
-    found = (one.name for one in objects if (one.group, one.kind, one.namespace) == (group, kind, ""))
+    found = (one.name for one in objects if (one.group, one.kind, one.namespace) == (group, kind, namespace))
     names = (name for name in found if not is_hubs_own(name))
     return tuple(sorted(names, key=lambda name: (typed not in name, name))[:_MOST_NAMES])
 

@@ -180,6 +180,7 @@ def roll_back(
         content_hash=old.content_hash,
         objects_count=old.objects_count,
         identities=old.identities,
+        wrapped_identities=old.wrapped_identities,
         created_at=now,
         created_by=actor_name(by),
     )
