@@ -57,8 +57,7 @@ def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
     found = {one.get("type"): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
     for kind in ("Succeeded", "Progressing", "Initialized"):
         if kind in found:
-            reason, message = (str(found[kind].get(key) or "") for key in ("reason", "message"))
-            return [f"{reason}: {message}"[:_LONGEST_MESSAGE] if message else reason]
+            return [_condition_sentence(found[kind])]
     return []
 
 
@@ -140,10 +139,13 @@ def hub_eviction_sentence(conditions: Sequence[Mapping[str, Any]]) -> str:
     """Return what a live hub made of an eviction: the message of the condition that decides."""
     found = {one.get("type"): one for one in conditions}
     one = found.get("Executed") or found.get("Valid")
-    if one is None:
-        return "The hub has not decided yet."
-    reason, message = (str(one.get(key) or "") for key in ("reason", "message"))
-    return (f"{reason}: {message}" if message else reason)[:_LONGEST_MESSAGE]
+    return _condition_sentence(one) if one else "The hub has not decided yet."
+
+
+def _condition_sentence(condition: Mapping[str, Any]) -> str:
+    reason, message = (str(condition.get(key) or "") for key in ("reason", "message"))
+    words = (f"{reason}: {message}" if message else reason)[:_LONGEST_MESSAGE]
+    return words if words.endswith((".", "!", "?")) else f"{words}."
 
 
 def eviction_sentence(verdict: Verdict) -> str:

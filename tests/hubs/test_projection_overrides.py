@@ -8,7 +8,7 @@ from django.test import Client
 from placements.models import DisruptionBudget, Eviction, Override, OverrideSnapshot
 from tests.hubs.hub_documents import budget, condition, eviction, override, override_snapshot
 from tests.hubs.projecting import ProjectedHub
-from tests.hubs.test_projection_placements import put_web
+from tests.hubs.test_projection_placements import bound, put_web
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 CLUSTER_OVERRIDE, CLUSTER_SNAPSHOT = "ClusterResourceOverride", "ClusterResourceOverrideSnapshot"
@@ -108,7 +108,7 @@ VALID = condition("Valid")
     ("conditions", "outcome", "message"),
     [
         ((), "pending", "The hub has not decided yet."),
-        ((VALID,), "pending", "Valid: Valid is True"),
+        ((VALID,), "pending", "Valid: Valid is True."),
         ((condition("Valid", "False", reason="Missing"),), "invalid", "Missing: Valid is False"),
         ((VALID, condition("Executed", reason="Deleted")), "executed", "Deleted: Executed is True"),
         ((VALID, condition("Executed", "False", reason="Blocked")), "not-executed", "Blocked: Executed"),
@@ -127,3 +127,16 @@ def test_an_eviction_shows_what_the_hub_made_of_it(
     assert one["message"].startswith(message)
     with live.scope():
         assert str(Eviction.objects.select_related("placement").get().placement) == "web"
+
+
+def test_the_impact_of_a_drain_counts_what_the_hub_reports_as_available(
+    live: ProjectedHub, admin_client: Client
+) -> None:
+    put_web(live)
+    live.put("ClusterResourceBinding", bound("web", "rome"))
+    live.put(BUDGET, budget("web", minAvailable=2))
+    live.project()
+
+    page = admin_client.get("/hubs/prod-eu/clusters/paris/drain/").content.decode()
+
+    assert "2 of 2 available, 0 may go" in page

@@ -135,7 +135,7 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
     assert run.resource_snapshot is not None
     assert run.created_by == run.started_by == "kubectl"
     sentences = sentences_of(run, result)
-    assert sentences[0] == "UpdateRunWaiting: Progressing is False"
+    assert sentences[0] == "UpdateRunWaiting: Progressing is False."
     page = admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/").content.decode()
     for words in ("paris", "rome", "oslo", "canary", "UpdateRunWaiting"):
         assert words in page
