@@ -40,7 +40,7 @@ from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import bound, changed, resource_snapshot, scheduled
 
 pytestmark = pytest.mark.django_db
-HISTORIES, PARTS = 300, 30
+HISTORIES, PARTS = 300, 60
 BOOKKEEPING = {
     *("id", "hub", "revision", "updated_at", "placement", "policy_snapshot", "resource_snapshot", "run"),
     *("progress_version", "runs_made", "observe_rollout"),
@@ -207,7 +207,7 @@ def test_any_history_leads_to_the_rows_of_a_fresh_projection(part: int) -> None:
         streams: dict[str, list[StreamItem]] = {kind: [] for kind in KINDS}
         state: dict[tuple[str, str], dict[str, Any]] = {}
         versions: dict[tuple[str, str], str] = {}
-        for _ in range(12):
+        for _ in range(8):
             for _ in range(chance.randint(2, 9)):
                 kind = chance.choice(sorted(KINDS))
                 name = chance.choice(KINDS[kind])
