@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from placements.models import ClusterUpdate, Placement, Rollout
+from placements.services.hubs import observed_rollouts
 from tests.hubs.hub_documents import placement, snapshot
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import (
@@ -206,6 +207,29 @@ def test_a_deleted_placement_ends_its_rollout(live: ProjectedHub) -> None:
     assert [(one[1], one[4]) for one in rollouts(live)] == [("stopped", "the placement was deleted")]
     with live.scope():
         assert not Placement.objects.exists()
+
+
+def test_a_rollout_that_cannot_be_observed_delays_no_other(
+    live: ProjectedHub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    live.put(CRP, changed(placement("shop"), status=scheduled()))
+    live.put(RESOURCES, resource_snapshot("shop"))
+    live.put(BINDING, at("paris"), bound("shop", "paris"))
+    since = observed_rollouts.moment_of
+    calls = iter([ValueError("odd")])
+
+    def odd_at_first(text: str) -> Any:
+        for error in calls:
+            raise error
+        return since(text)
+
+    monkeypatch.setattr(observed_rollouts, "moment_of", odd_at_first)
+    live.project()
+
+    with live.scope():
+        assert Rollout.objects.count() == 1
+        assert not Placement.objects.filter(observe_rollout=True).exists()
+    assert "rollout not observed" in caplog.text
 
 
 def test_the_page_says_that_it_is_observed_and_has_no_actions(live: ProjectedHub, client: Client) -> None:

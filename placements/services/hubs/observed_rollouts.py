@@ -4,6 +4,7 @@ The hub has no object for a rolling update. One starts when a new latest resourc
 or a binding changes its target, and ends when all selected bindings are available at the latest snapshot.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +19,10 @@ from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
 from placements.models import Binding, ClusterUpdate, Placement, PolicySnapshot, ResourceSnapshot, Rollout
-from placements.services.hubs.projection.documents import HubMoment
+from placements.services.hubs.projection.documents import FAULTS, HubMoment
 from placements.services.hubs.projection.events import HUB
+
+log = logging.getLogger(__name__)
 
 MOST = 100
 COMPLETED, SUPERSEDED, OTHER_STRATEGY = "", "superseded by the next rollout", "the strategy is External now"
@@ -55,12 +58,16 @@ def observe_rollouts(moment: HubMoment) -> int:
     due = Placement.objects.filter(observe_rollout=True).defer("document")
     keys = list(due.order_by("pk").values_list("pk", flat=True)[:MOST])
     for pk in keys:
-        with transaction.atomic():
-            lock_fleet()  # one projection of a hub at a time
-            placement = due.filter(pk=pk).first()
-            if placement is not None:
-                Placement.objects.filter(pk=pk).update(observe_rollout=False)
-                _observe(placement, moment)
+        try:
+            with transaction.atomic():
+                lock_fleet()  # one projection of a hub at a time
+                placement = due.filter(pk=pk).first()
+                if placement is not None:
+                    Placement.objects.filter(pk=pk).update(observe_rollout=False)
+                    _observe(placement, moment)
+        except FAULTS as error:  # the others continue; this one waits for its next change
+            log.warning("rollout not observed: placement=%s error=%s: %s", pk, type(error).__name__, error)
+            Placement.objects.filter(pk=pk).update(observe_rollout=False)
     return len(keys)
 
 

@@ -218,7 +218,7 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
     return found
 
 
-def remove_bindings() -> int:
+def remove_bindings(_moment: HubMoment) -> int:
     """Delete the bindings that the mirror has no more; another one of the same cluster takes their place."""
     mirrored = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,

@@ -180,7 +180,7 @@ def count_change(*, moves: bool, reads: bool) -> None:
         FleetState.objects.update(**moved, **read)
 
 
-def remove_clusters() -> int:
+def remove_clusters(_moment: HubMoment) -> int:
     """Delete the clusters that the mirror has no more; return how many."""
     names = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).values("name")
     gone = list(MemberCluster.objects.exclude(name__in=names).values_list("pk", flat=True))

@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+from django.db import DataError, IntegrityError
+
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.mirror import moment_of
 from clusters.hubs.queries import state_of
@@ -14,6 +16,8 @@ from clusters.hubs.trimming import unpack
 from clusters.models import Hub, MirroredObject
 from fleetui.apimachinery.metadata import full_name
 
+FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DataError, IntegrityError)
+"""What an unexpected object makes a projection raise; the object is marked, and others go on."""
 MOST_PATHS = 20
 """Paths that are recorded for one object; the first ones are enough to see what is wrong."""
 

@@ -6,7 +6,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from django.db import DataError, IntegrityError, connection, transaction
+from django.db import connection, transaction
+from django.utils import timezone
 
 from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
 from clusters.hubs.queries import live_hubs
@@ -33,7 +34,7 @@ from placements.services.hubs.projection.clusters import (
     rejudge_clusters,
     remove_clusters,
 )
-from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
+from placements.services.hubs.projection.documents import FAULTS, HubDocument, HubMoment, save_marks
 from placements.services.hubs.projection.evictions import EVICTIONS, project_evictions
 from placements.services.hubs.projection.kinds import (
     APPROVAL_KINDS,
@@ -78,8 +79,6 @@ from placements.services.hubs.projection.staged_runs import (
 log = logging.getLogger(__name__)
 
 BATCH = 500
-FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DataError, IntegrityError)
-"""What an unexpected object makes a projection raise; the object is marked, and others go on."""
 
 
 Projection: TypeAlias = Callable[[Sequence[HubDocument], HubMoment], None]
@@ -91,18 +90,18 @@ class ProjectedKind(NamedTuple):
     group: str
     kind: str
     project: Projection
-    remove: Callable[[], int]
+    remove: Callable[[HubMoment], int]
 
 
 def _kinds(
     kinds: Sequence[str],
     project: Callable[[Sequence[HubDocument], HubMoment], None],
-    remove: Callable[[], int],
+    remove: Callable[[HubMoment], int],
 ) -> list[ProjectedKind]:
     return [ProjectedKind(PLACEMENT_GROUP, kind, project, remove) for kind in kinds]
 
 
-def _removal(rows: RowKind[Any], *kinds: str) -> Callable[[], int]:
+def _removal(rows: RowKind[Any], *kinds: str) -> Callable[[HubMoment], int]:
     return partial(remove_rows, rows, group=PLACEMENT_GROUP, mirrored=kinds)
 
 
@@ -137,8 +136,8 @@ def project_changes(*, now: datetime, has_events: bool = True) -> int:
     hub = live_hubs().filter(pk=current_hub_id()).first()
     if hub is None:
         return 0
-    removed = remove_gone()
     moment = HubMoment.of(hub, now=now, has_events=has_events)
+    removed = remove_gone(moment)
     for kind in KINDS:
         if count := _project_batch(kind, moment):
             return removed + count
@@ -146,7 +145,7 @@ def project_changes(*, now: datetime, has_events: bool = True) -> int:
 
 
 @transaction.atomic
-def remove_gone() -> int:
+def remove_gone(moment: HubMoment) -> int:
     """Delete the rows whose objects were deleted since the last projection; return how many.
 
     In a transaction of its own, which locks no object: the writer of the mirror locks streams and objects in
@@ -158,7 +157,7 @@ def remove_gone() -> int:
     lock_fleet()
     kinds = set(marked.values_list("group", "kind"))
     marked.update(has_removals=False)
-    return sum(each.remove() for each in reversed(KINDS) if (each.group, each.kind) in kinds)
+    return sum(each.remove(moment) for each in reversed(KINDS) if (each.group, each.kind) in kinds)
 
 
 def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:
@@ -244,7 +243,8 @@ def delete_removed_rows(*, most: int = 10 * BATCH) -> None:
     """Delete what the projection wrote of removed hubs, at most so many rows of each hub."""
     for pk in Hub.objects.exclude(removed_at=None).values_list("pk", flat=True):
         with in_hub(pk), transaction.atomic():
-            delete_placements(list(Placement.objects.values_list("pk", flat=True)[: most // 10]))
+            placements = list(Placement.objects.values_list("pk", flat=True)[: most // 10])
+            delete_placements(placements, now=timezone.now())
             clusters = list(MemberCluster.objects.values_list("pk", flat=True)[:most])
             for part in batched(clusters):
                 MemberCluster.objects.filter(pk__in=part).delete()

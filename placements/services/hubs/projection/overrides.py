@@ -146,7 +146,7 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
             OverrideSnapshot.objects.create(**place_columns, created_by="", **wanted[number])
 
 
-def remove_override_snapshots(kind: str) -> int:
+def remove_override_snapshots(kind: str, _moment: HubMoment) -> int:
     """Delete the snapshots that the mirror has no more; of two latest ones another may be the latest now."""
     objects = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind)
     places = {(*_override_of(row), row.number) for row in objects.only("namespace", "name", "number")}

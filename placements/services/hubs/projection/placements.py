@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, F, Q
-from django.utils import timezone
 
 from clusters.hubs.kinds.base import items_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
@@ -50,7 +50,7 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
         for one in documents
         if one.full_name in there and there[one.full_name].uid != one.uid
     ]
-    delete_placements(replaced)
+    delete_placements(replaced, now=moment.now)
     new, added, changed, events = [], [], [], HubEvents(moment)
     for one in documents:
         before = there.get(one.full_name)
@@ -151,22 +151,20 @@ def count_placed(placements: Collection[Placement]) -> None:
             )
 
 
-def delete_placements(pks: Sequence[int]) -> None:
+def delete_placements(pks: Sequence[int], *, now: datetime) -> None:
     """Delete placements with what belongs to them; bindings first, which refer to snapshots."""
     for part in batched(pks):
         running = Rollout.objects.filter(placement__in=part, state=Rollout.State.RUNNING)
-        running.update(
-            state=Rollout.State.STOPPED, ended_at=timezone.now(), ended_reason="the placement was deleted"
-        )
+        running.update(state=Rollout.State.STOPPED, ended_at=now, ended_reason="the placement was deleted")
         Binding.objects.filter(placement__in=part).delete()
         Placement.objects.filter(pk__in=part).delete()
 
 
-def remove_placements() -> int:
+def remove_placements(moment: HubMoment) -> int:
     """Delete the placements that the mirror has no more; return how many."""
     names = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS).values("owner")
     gone = list(Placement.objects.exclude(full_name__in=names).values_list("pk", flat=True))
     names_gone = list(Placement.objects.filter(pk__in=gone).values_list("full_name", flat=True))
-    delete_placements(gone)
+    delete_placements(gone, now=moment.now)
     mark_children(names_gone, kinds=CHILD_KINDS)
     return len(gone)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from clusters.models import HubRow, MirroredObject
 from fleetui.bulk import BATCH_SIZE, batched
-from placements.services.hubs.projection.documents import HubDocument
+from placements.services.hubs.projection.documents import HubDocument, HubMoment
 
 Row = TypeVar("Row", bound=HubRow)
 
@@ -99,7 +99,7 @@ def _next(row: Any, counter: str) -> int:
     return int(getattr(row, counter, 0)) + 1
 
 
-def remove_rows(kind: RowKind[Any], *, group: str, mirrored: Collection[str]) -> int:
+def remove_rows(kind: RowKind[Any], _moment: HubMoment, *, group: str, mirrored: Collection[str]) -> int:
     """Delete the rows whose object the mirror has no more; return how many."""
     objects = MirroredObject.objects.filter(group=group, kind__in=mirrored)
     places = set(objects.values_list("namespace", "name"))

@@ -165,11 +165,11 @@ def _release(pks: Sequence[int], model: type[PolicySnapshot] | type[ResourceSnap
     model._default_manager.filter(pk__in=pks).delete()
 
 
-def remove_policy_snapshots() -> int:
+def remove_policy_snapshots(_moment: HubMoment) -> int:
     return _remove(PolicySnapshot, POLICY_KINDS)
 
 
-def remove_resource_snapshots() -> int:
+def remove_resource_snapshots(_moment: HubMoment) -> int:
     return _remove(ResourceSnapshot, RESOURCE_KINDS)
 
 

@@ -128,10 +128,10 @@ def project_runs(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     mark_approvals([one.document.full_name for one in written if one.before is None])
 
 
-def remove_runs() -> int:
+def remove_runs(moment: HubMoment) -> int:
     """Delete the runs that the mirror has no more; what is left of their requests is marked."""
     names = set(StagedRun.objects.values_list("full_name", flat=True))
-    count = remove_rows(RUNS, group=PLACEMENT_GROUP, mirrored=RUN_KINDS)
+    count = remove_rows(RUNS, moment, group=PLACEMENT_GROUP, mirrored=RUN_KINDS)
     if count:
         mark_approvals(sorted(names.difference(StagedRun.objects.values_list("full_name", flat=True))))
     return count
@@ -222,7 +222,7 @@ def _approval(document: HubDocument) -> dict[str, Any]:
     }
 
 
-def remove_approvals() -> int:
+def remove_approvals(_moment: HubMoment) -> int:
     """Delete the requests that the mirror has no more; return how many."""
     requests = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=APPROVAL_KINDS)
     names = {full_name(*place) for place in requests.values_list("namespace", "name")}
