@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import resolve
 
 from clusters.hubs.dispatch import REFUSALS, acts_through, on_live_hub, refusal_of, refuse
+from clusters.models import MemberCluster
 from fleetui.hub_scope import in_hub
 from tests.hubs.hub_documents import (
     approval,
@@ -204,6 +205,26 @@ def test_no_page_of_a_live_hub_offers_what_the_hub_refuses(client: Client, roles
             match = resolve(urlsplit(url).path.removeprefix(MOUNT))
             with in_hub(live.hub.pk):
                 assert refusal_of(match.func, match.kwargs, is_form=False) is None, (page.address, url)
+
+
+def test_the_admin_of_a_live_hub_reads_only(client: Client) -> None:
+    live = busy_hub()
+    user = person("root", *ROLES)
+    user.is_superuser = user.is_staff = True
+    user.save()
+    client.force_login(user)
+    with live.scope():
+        key = MemberCluster.objects.get(name="paris").pk
+
+    listed = client.get(f"{MOUNT}/admin/clusters/membercluster/").content.decode()
+    shown = client.get(f"{MOUNT}/admin/clusters/membercluster/{key}/change/").content.decode()
+
+    assert "paris" in listed
+    assert "paris" in shown
+    for words in ('name="action"', "Add member cluster", "Import clusters", ">Cordon<", 'name="_save"'):
+        assert words not in listed + shown
+    assert client.get(f"{MOUNT}/admin/clusters/membercluster/add/").status_code == 403
+    assert "Add member cluster" in client.get("/admin/clusters/membercluster/").content.decode()
 
 
 def test_a_page_that_could_only_refuse_is_not_shown(client: Client) -> None:
