@@ -229,8 +229,8 @@ def cluster_objects(
 ) -> Iterator[ClusterObject]:
     """Yield the objects of a version on a cluster in the order of applying.
 
-    An identity of one in an envelope also has the kind and the name of the envelope. Objects beyond the version
-    are listed where they failed or differ.
+    An identity of one in an envelope also has kind and name of the envelope. Objects beyond the version are
+    listed where they failed or differ.
 
     `is_nothing_sent`: the version was not sent at all, as an override failed or the call was rejected.
     """
