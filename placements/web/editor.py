@@ -76,7 +76,7 @@ class EditTarget:
 
 
 CLUSTER, NAMESPACED = "cluster", "namespace"
-_SCOPES = ((CLUSTER, "Cluster", PLACEMENT_KIND), (NAMESPACED, "Namespace", NAMESPACED_PLACEMENT_KIND))
+_SCOPES = ((CLUSTER, "Cluster-scoped", PLACEMENT_KIND), (NAMESPACED, "Namespaced", NAMESPACED_PLACEMENT_KIND))
 """Where a new placement lives: the value, its word and the kind."""
 
 

@@ -44,7 +44,7 @@ from tests.services.test_apply_and_export import documents_in, exported, run
 
 pytestmark = pytest.mark.django_db
 SETTINGS = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
-EXTERNAL = {"strategy": {"type": "External"}}
+EXTERNAL: dict[str, Any] = {"strategy": {"type": "External"}}
 BOTH = {
     "resourceSelectors": [
         {**NAMESPACE, "selectionScope": "NamespaceOnly", "name": name} for name in ("shop", "bank")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from time import perf_counter
 
 from django.contrib.auth.models import User
@@ -114,10 +115,11 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
         numbers = dict(latest.values_list("placement_id", "number"))
         for placement, cycle in cycles_of(left, without):
             started = perf_counter()
-            saved = {"was_fulfilled": placement.is_fulfilled, "is_namespaced": bool(placement.namespace)}
+            is_namespaced = bool(placement.namespace)
+            judge = partial(evaluate, was_fulfilled=placement.is_fulfilled, is_namespaced=is_namespaced)
             other = replace(cycle, fleet=cordoned)
-            leave = evaluate(cycle, row.clusters, Variant.LEAVE, **saved)
-            cordon = evaluate(other, row.clusters, Variant.CORDON, **saved)
+            leave = judge(cycle, row.clusters, Variant.LEAVE)
+            cordon = judge(other, row.clusters, Variant.CORDON)
             shared = {
                 "placement": placement,
                 "policy_number": numbers[placement.pk],

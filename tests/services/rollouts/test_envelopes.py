@@ -61,6 +61,13 @@ def test_the_content_is_on_the_cluster_and_the_envelope_is_not(world: World) -> 
     assert set(objects) == {
         *(("Namespace", "shop"), ("Deployment", "web"), ("ConfigMap", "inner"), ("Secret", "token")),
     }
+    envelopes = {one.name: one.envelope for one in objects_on(binding())}
+    assert envelopes == {
+        "shop": "",
+        "web": "",
+        "inner": "ResourceEnvelope box",
+        "token": "ResourceEnvelope box",
+    }
     kinds = {kind for _, kind in kinds_on("c000")}
     assert kinds == {"ConfigMap", "Deployment", "Namespace", "Secret"}
     selected = status_of(binding().placement)["selectedResources"]
@@ -132,4 +139,3 @@ def test_identities_of_a_snapshot() -> None:
     assert [one["metadata"]["name"] for one in manifests] == ["shop", "inner", "token"]
     applied = applied_identities(identities, wrapped)
     assert [one[3] for one in applied] == ["shop", "inner", "token"]
-    assert all(len(one) == 4 for one in applied)
