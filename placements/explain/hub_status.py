@@ -9,6 +9,12 @@ from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.manifests.binding import BindingState
 
 MOST_UNSELECTED = 20
+_AGAINST = frozenset(
+    {
+        *(ReasonCode.REQUIRED_AFFINITY, ReasonCode.NOT_ELIGIBLE, ReasonCode.NAMESPACE_MISSING),
+        *(ReasonCode.UNTOLERATED_TAINT, ReasonCode.TOPOLOGY_SPREAD, ReasonCode.OUTRANKED),
+    }
+)
 Plain: TypeAlias = dict[str, Any]
 
 
@@ -92,9 +98,7 @@ def _unselected(decision: Decision) -> list[Plain]:
     ranked: list[tuple[int, Plain]] = []
     others: list[Plain | None] = []
     for outcome in Outcomes(decision):
-        codes = (ReasonCode.REQUIRED_AFFINITY, ReasonCode.NOT_ELIGIBLE, ReasonCode.UNTOLERATED_TAINT)
-        against = (*codes, ReasonCode.TOPOLOGY_SPREAD, ReasonCode.OUTRANKED)
-        reason = next((reason for reason in outcome.reasons if reason.code in against), None)
+        reason = next((reason for reason in outcome.reasons if reason.code in _AGAINST), None)
         if reason is None:
             continue
         if reason.code is ReasonCode.OUTRANKED:
@@ -125,6 +129,9 @@ def _cause(reason: Reason) -> str:
     if reason.code is ReasonCode.TOPOLOGY_SPREAD:
         limit = f'"{facts["topologyKey"]}" (max skew {facts["maxSkew"]})'
         return f"violated doNotSchedule topology spread constraint {limit}"
+    if reason.code is ReasonCode.NAMESPACE_MISSING:
+        known = "target namespace does not exist on cluster"
+        return known if facts["known"] else "cluster has no namespace information available"
     if reason.code is ReasonCode.UNTOLERATED_TAINT:
         first = facts["taints"][0]
         written = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"

@@ -13,6 +13,7 @@ from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
+from placements.services.hubs.due import mark_due
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
 from placements.services.hubs.projection.placements import count_placed, current_conditions, placements_of
 from placements.services.hubs.projection.snapshots import BINDING_KIND
@@ -40,7 +41,7 @@ _COLUMNS = (
 )
 
 
-def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write the bindings of the clusters that these are about, where they differ."""
     owners = placements_of(documents)
     known = [one for one in documents if one.row.owner in owners and _is_usable(one)]
@@ -59,7 +60,7 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
             (ResourceSnapshot.objects.filter(placement__in=list(names)).defer("identities"), "-snapshot"),
         )
     )
-    new, changed = [], []
+    new, changed, decided = [], [], set(moved)
     for pair, one in chosen.items():
         before = there.get(pair)
         row = binding_row(one, before, owners[pair[0]])
@@ -72,6 +73,8 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
             new.append(row)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
             changed.append(row)
+            if row.policy_snapshot_id != before.policy_snapshot_id or _is_decided(before.state, row.state):
+                decided.add(row.placement_id)
     gone = [row for pair, row in there.items() if pair in pairs and pair not in chosen]
     Binding.objects.filter(pk__in=[row.pk for row in gone]).delete()
     Binding.objects.bulk_create(new, batch_size=BATCH_SIZE)
@@ -84,6 +87,12 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
     )
     touched = {row.placement_id for row in (*new, *changed, *gone)} | moved
     count_placed([one for one in owners.values() if one.pk in touched])
+    mark_due(decided | {row.placement_id for row in (*new, *gone)}, now=moment.now)
+
+
+def _is_decided(before: str, after: str) -> bool:
+    """Return whether a cycle changed the state; a rollout binds what was scheduled."""
+    return before != after and after != BindingState.BOUND
 
 
 def _is_usable(document: HubDocument) -> bool:
@@ -206,7 +215,7 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
     return found
 
 
-def remove_bindings() -> int:
+def remove_bindings(moment: HubMoment) -> int:
     """Delete the bindings that the mirror has no more; another one of the same cluster takes their place."""
     mirrored = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP, kind=BINDING_KIND, owner=OuterRef("placement__name"), name=OuterRef("hub_name")
@@ -219,4 +228,5 @@ def remove_bindings() -> int:
         others = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=BINDING_KIND, is_dirty=False)
         others.filter(owner__in=owners, cluster__in=clusters).update(is_dirty=True)
     count_placed(list(Placement.objects.filter(pk__in={one[1] for one in gone}).only("pk")))
+    mark_due({one[1] for one in gone}, now=moment.now)
     return len(gone)

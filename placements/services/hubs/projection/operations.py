@@ -51,7 +51,7 @@ class ProjectedKind(NamedTuple):
     group: str
     kind: str
     project: Callable[[Sequence[HubDocument], HubMoment], None]
-    remove: Callable[[], int]
+    remove: Callable[[HubMoment], int]
 
 
 KINDS = (
@@ -69,8 +69,8 @@ def project_changes(*, now: datetime) -> int:
     hub = live_hubs().filter(pk=current_hub_id()).first()
     if hub is None:
         return 0
-    removed = remove_gone()
     moment = HubMoment.of(hub, now=now)
+    removed = remove_gone(moment)
     for kind in KINDS:
         if count := _project_batch(kind, moment):
             return removed + count
@@ -78,7 +78,7 @@ def project_changes(*, now: datetime) -> int:
 
 
 @transaction.atomic
-def remove_gone() -> int:
+def remove_gone(moment: HubMoment) -> int:
     """Delete the rows whose objects were deleted since the last projection; return how many.
 
     In a transaction of its own, which locks no object: the writer of the mirror locks streams and objects in
@@ -90,7 +90,7 @@ def remove_gone() -> int:
     lock_fleet()
     kinds = set(marked.values_list("group", "kind"))
     marked.update(has_removals=False)
-    return sum(each.remove() for each in reversed(KINDS) if (each.group, each.kind) in kinds)
+    return sum(each.remove(moment) for each in reversed(KINDS) if (each.group, each.kind) in kinds)
 
 
 def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:

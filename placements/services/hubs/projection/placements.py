@@ -10,10 +10,13 @@ from clusters.hubs.kinds.base import items_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest, split_path
+from fleetui.apimachinery.model import Semantics
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import Binding, Placement
+from placements.services.hubs.due import mark_named
+from placements.services.hubs.fleet_versions import write_newly_read
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
 from placements.services.snapshots import placement_columns
 
@@ -67,6 +70,8 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
     )
     mark_children([row.name for row in new], kinds=CHILD_KINDS)
     mark_children(names, kinds=[SNAPSHOT_KIND])
+    mark_named([row.name for row in (*new, *changed)], now=moment.now)
+    write_newly_read(is_live=moment.is_live, now=moment.now)
 
 
 def placement_row(document: HubDocument, before: Placement | None) -> Placement | None:
@@ -79,6 +84,7 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     row.document, row.created_at, row.deleting_since = stored, document.created_at, document.deleting_since
     for name, value in placement_columns(parsed).items():
         setattr(row, name, value)
+    row.semantics = Semantics.KUBEFLEET  # whatever annotations say
     row.reschedules_on_fleet_change = False  # the hub does
     if "status" in document.content:
         row.selected_count = len(items_at(document.content, "status", "selectedResources"))
@@ -191,7 +197,7 @@ def delete_placements(pks: Sequence[int]) -> None:
         Placement.objects.filter(pk__in=part).delete()
 
 
-def remove_placements() -> int:
+def remove_placements(_moment: HubMoment) -> int:
     """Delete the placements that the mirror has no more; return how many."""
     names = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=PLACEMENT_KIND).values("name")
     gone = list(Placement.objects.exclude(name__in=names).values_list("pk", flat=True))

@@ -9,9 +9,10 @@ from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS
+from fleetui.apimachinery.model import Semantics
 from placements.manifests.policy import parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
+from placements.services.hubs.due import mark_named
 from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.services.hubs.projection.placements import PLACEMENT_KIND, mark_children, placements_of
 from placements.services.snapshots import hash_of
@@ -27,8 +28,9 @@ Snapshot: TypeAlias = PolicySnapshot | ResourceSnapshot
 Columns: TypeAlias = dict[str, Any]
 
 
-def project_policy_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+def project_policy_snapshots(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     _project(PolicySnapshot, documents, lambda _placement: _policy_columns)
+    mark_named({one.row.owner for one in documents}, now=moment.now)
 
 
 def project_resource_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
@@ -120,7 +122,7 @@ def _policy_columns(document: HubDocument) -> Columns | None:
             document.reject(fault.path)
         document.error = "the policy is not understood"
         return None
-    content = {"policy": policy.without_number(), "semantics": DEFAULT_SEMANTICS, "options": {}}
+    content = {"policy": policy.without_number(), "semantics": Semantics.KUBEFLEET, "options": {}}
     return {**content, "content_hash": hash_of(content)}
 
 
@@ -151,11 +153,11 @@ def _release(pks: Sequence[int], model: type[PolicySnapshot] | type[ResourceSnap
     model._default_manager.filter(pk__in=pks).delete()
 
 
-def remove_policy_snapshots() -> int:
+def remove_policy_snapshots(_moment: HubMoment) -> int:
     return _remove(PolicySnapshot, POLICY_KIND)
 
 
-def remove_resource_snapshots() -> int:
+def remove_resource_snapshots(_moment: HubMoment) -> int:
     return _remove(ResourceSnapshot, RESOURCE_KIND)
 
 
