@@ -66,9 +66,10 @@ class ShownHub:
     placements: int
     is_current: bool
     has_banner: bool
+    disagreements: int
 
 
-def shown_hub(one: HubSummary, *, now: datetime) -> ShownHub:
+def shown_hub(one: HubSummary, *, now: datetime, disagreements: int = 0) -> ShownHub:
     level, word = STATES[one.state]
     if one.state == "syncing" and one.reason:
         word, reason = f"{word}, {one.reason}", ""
@@ -88,6 +89,7 @@ def shown_hub(one: HubSummary, *, now: datetime) -> ShownHub:
         one.placements,
         one.state == "live",
         one.state in _OUTDATED or bool(reason),
+        disagreements,
     )
 
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
+from placements.explain.agreements import shown_agreement
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.vocabulary import NONE, score_text
 
@@ -106,6 +107,13 @@ def simulated(context: Mapping[str, Any], name: str) -> str:
 def badge(kind: str, words: str, *, hidden: bool = False) -> dict[str, object]:
     """Show a status badge: an icon, distinct in shape, and the status word."""
     return {"kind": kind, "words": words, "hidden": hidden}
+
+
+@register.inclusion_tag("parts/agreement.html")
+def agreement(decision: Any) -> dict[str, object]:
+    """Show how a replay agrees with the live hub that decided; nothing for a decision of this console."""
+    found = getattr(decision, "hub_decision", None) if decision.is_mirrored else None
+    return {"shown": shown_agreement(found.agreement) if found else None}
 
 
 @register.simple_tag(takes_context=True)

@@ -36,6 +36,7 @@ from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_cluster_administrators, for_readers, may_administer_clusters
 from placements.explain.hubs import permission_rows, shown_hub, shown_stream, shown_write
+from placements.services.hubs.queries import disagreements_by_hub
 from placements.web.request import current_user
 
 
@@ -43,9 +44,10 @@ from placements.web.request import current_user
 @require_safe
 def hubs(request: HttpRequest) -> HttpResponse:
     """List the live hubs with state and age."""
-    now = datetime.now(UTC)
+    now, counts = datetime.now(UTC), disagreements_by_hub()
     found = [
-        shown_hub(summary_of(hub, now=now), now=now) for hub in visible_hubs(request.user).order_by("name")
+        shown_hub(summary_of(hub, now=now), now=now, disagreements=counts.get(hub.pk, 0))
+        for hub in visible_hubs(request.user).order_by("name")
     ]
     return render_page(request, "hubs/list.html", {"hubs": found}, fragment="hubs/_list.html")
 

@@ -24,6 +24,7 @@ from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.advice import OUTDATED
+from placements.explain.agreements import DIFFERS_SENTENCE
 from placements.explain.health import condition_sentence
 from placements.explain.preview import afresh_words
 from placements.explain.rollouts import progress_sentence, wave_counts
@@ -48,6 +49,7 @@ from placements.services.filters import (
 )
 from placements.services.fleet.queries import stale_placements
 from placements.services.health import health_of, with_rollouts
+from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.results import PLACEMENT
@@ -130,6 +132,12 @@ def placements(request: HttpRequest) -> HttpResponse:
     return render_page(request, "placements/list.html", context, fragment="placements/_list.html")
 
 
+def _agreement(placement: Placement) -> dict[str, Any]:
+    """Return how the replay agrees with the live hub of a placement, if it is on one and judged."""
+    row = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
+    return {"agreement": agreement_of_row(row), "differs": DIFFERS_SENTENCE} if row else {}
+
+
 @for_readers
 @require_safe
 def placement(request: HttpRequest, name: str) -> HttpResponse:
@@ -174,6 +182,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         ],
         "after": page.after,
         "decision": latest,
+        **_agreement(found),
         "headline": headline(decision_of(latest)) if latest else "",
         "outdated": stale_placements(most=1, placement=name)[0],
         "traps": [one for one in problems_of(latest) if not one.startswith(OUTDATED)] if latest else (),

@@ -61,6 +61,14 @@ def member_document(cluster: Document) -> Document:
     }
 
 
+def target(one: Document) -> Document:
+    """Write the decision about a cluster as the status of a policy snapshot has it."""
+    scores = {"affinityScore": one["affinityScore"], "priorityScore": one["topologySpreadScore"]}
+    scores = {key: value for key, value in scores.items() if value is not None}
+    listed = {"clusterName": one["cluster"], "selected": one["selected"], "reason": one["reason"]}
+    return listed | ({"clusterScore": scores} if scores else {})
+
+
 class RecordedHub:
     """A live hub on which a scenario takes place; `now` is the time of the step."""
 
@@ -69,8 +77,8 @@ class RecordedHub:
         self.live = ProjectedHub(scenario["id"].lower(), lease_expires_at=START + timedelta(days=1))
         self.live.mirror._clock = lambda: self.now
         self.clusters = {one["name"]: one for one in scenario["clusters"]}
+        self.uids = {name: f"MemberCluster-{name}" for name in self.clusters}
         self.bindings: dict[str, Document] = {}
-        self.bound: dict[str, str] = {}
         self.snapshot, self.policy, self.number = -1, None, 0
         self.made = 0
         self.live.put("MemberCluster", *map(member_document, scenario["clusters"]))
@@ -100,7 +108,8 @@ class RecordedHub:
     def _change(self, change: Document) -> None:
         if change["op"] == "remove":
             del self.clusters[change["name"]]
-            self.live.remove("MemberCluster", change["name"])
+            gone = self.live.removal("MemberCluster", change["name"], uid=self.uids.pop(change["name"]))
+            self.live.mirror.write([gone])
             return
         if change["op"] == "add":
             cluster = change["cluster"]
@@ -108,16 +117,8 @@ class RecordedHub:
             key = {"relabel": "labels", "taint": "taints", "eligible": "eligible"}[change["op"]]
             cluster = {**self.clusters[change["name"]], key: change[key]}
         self.clusters[cluster["name"]] = cluster
-        uid = f"{cluster['name']}-{self.number}" if change["op"] == "add" else self._uids[cluster["name"]]
-        self._uids[cluster["name"]] = uid
+        uid = self.uids.setdefault(cluster["name"], f"{cluster['name']}-{self.number}")
         self.live.mirror.write([self.live.item("MemberCluster", member_document(cluster), uid=uid)])
-
-    @property
-    def _uids(self) -> dict[str, str]:
-        if "uids" not in self.__dict__:
-            self.__dict__["uids"] = {name: f"MemberCluster-{name}" for name in self.clusters}
-        found: dict[str, str] = self.__dict__["uids"]
-        return found
 
     def _bind(self, names: Any) -> None:
         for name in names:
@@ -204,7 +205,7 @@ class RecordedHub:
             latest["status"] = {
                 "observedCRPGeneration": self.number,
                 "conditions": [condition],
-                "targetClusters": list(map(self._target, expected["decisions"])),
+                "targetClusters": list(map(target, expected["decisions"])),
             }
         self.live.put("ClusterSchedulingPolicySnapshot", *documents, latest)
 
@@ -219,13 +220,6 @@ class RecordedHub:
             "metadata": {"name": f"{NAME}-{number}", "labels": labels, "annotations": notes},
             "spec": spec,
         }
-
-    @staticmethod
-    def _target(one: Document) -> Document:
-        scores = {"affinityScore": one["affinityScore"], "priorityScore": one["topologySpreadScore"]}
-        scores = {key: value for key, value in scores.items() if value is not None}
-        listed = {"clusterName": one["cluster"], "selected": one["selected"], "reason": one["reason"]}
-        return listed | ({"clusterScore": scores} if scores else {})
 
     def _written(self) -> str:
         return f"{self.now:%Y-%m-%dT%H:%M:%SZ}"

@@ -10,8 +10,6 @@ from placements.models.hub_decisions import COALESCING
 from placements.services.decisions.records import fleet_of, stored_fleet
 
 MOST_NAMES = 50
-MOST_VERSIONS = 2_000
-"""Versions of a hub that are kept although no decision cites them, whatever their age."""
 CLOCK_TOLERANCE = timedelta(seconds=2)
 """Creation times have no fractions, and our clock and that of the hub are a little apart."""
 

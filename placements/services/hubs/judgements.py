@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from django.db import DataError, IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from clusters.hubs.queries import live_hubs, state_of
 from clusters.hubs.states import MirrorState
@@ -67,7 +67,6 @@ BEHIND = timedelta(minutes=5)
 """How long a hub may take to decide."""
 CONFIRMING = 3
 """Judgements with the same difference after which it counts."""
-TRIGGER = "Observed on the hub"
 FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DataError, IntegrityError)
 """What an unexpected object makes a judgement raise; the placement is tried again later."""
 _LATER = timedelta(minutes=5)
@@ -131,6 +130,21 @@ def judge_due(*, now: datetime) -> int:
     return len(claimed)
 
 
+def judge_now(*, placement: str = "", now: datetime) -> int:
+    """Judge placements of the hub in scope now, whether or not that is due; return how many.
+
+    While its mirror is out of date none is judged: agreements stay as they were.
+    """
+    hub = _live_hub(now)
+    if hub is None:
+        return 0
+    rows = Placement.objects.filter(name=placement) if placement else Placement.objects.all()
+    found = list(rows.order_by("name").values_list("pk", flat=True))
+    for pk in found:
+        judge_placement(pk, hub, now=now)
+    return len(found)
+
+
 @dataclass(frozen=True)
 class Judgement:
     """The result of judging one observation, not written yet."""
@@ -150,7 +164,8 @@ def judge_placement(placement_id: int, hub: Hub, *, now: datetime) -> HubDecisio
     placement = Placement.objects.select_for_update(no_key=True).filter(pk=placement_id).first()
     if placement is None or placement.deleting_since:
         return None
-    rows = HubDecision.objects.filter(placement=placement).order_by("-pk").select_related("decision__record")
+    rows = HubDecision.objects.filter(placement=placement).order_by("-pk").select_related("decision")
+    rows = rows.defer("content", "differences")  # read where they are needed, of one or two
     decided = list(rows.exclude(agreement=Agreement.PENDING)[:_MOST_BASES])
     pending = rows.filter(agreement=Agreement.PENDING).first()
     latest = decided[0] if decided else None
@@ -158,7 +173,9 @@ def judge_placement(placement_id: int, hub: Hub, *, now: datetime) -> HubDecisio
     if observed is None:
         return None
     if observed.is_pending:
-        return _write_pending(pending, observed, now=now)
+        pending = _write_pending(pending, observed, now=now)
+        Placement.objects.filter(pk=placement.pk).update(revision=F("revision") + 1)
+        return pending
 
     course = _course(observed, latest)
     digest = observed.digest(one_per_cluster(course.after.values()))
@@ -185,6 +202,8 @@ def judge_placement(placement_id: int, hub: Hub, *, now: datetime) -> HubDecisio
     if judgement.result is not None and not (is_same and is_settled and row.decision):
         row.decision = _written_decision(row, observed, judgement.result, judgement.milliseconds, now=now)
     row.save()
+    # Pages of the placement poll its revision.
+    Placement.objects.filter(pk=placement.pk).update(revision=F("revision") + 1)
     return row
 
 
@@ -299,8 +318,8 @@ def _write_pending(pending: HubDecision | None, observed: HubObservation, *, now
         row.recheck_at = None
         if not row.hub_behind:
             row.hub_behind = True
-            facts = {"generation": observed.generation, "observed": observed.observed_generation}
-            record(AuditEvent("hub-behind", PLACEMENT, placement.name, after=facts), by=None, now=now)
+            facts = {"reason": f"the hub has not decided on generation {observed.generation}"}
+            record(AuditEvent("not decided", PLACEMENT, placement.name, after=facts), by=None, now=now)
     row.save()
     return row
 
@@ -320,7 +339,7 @@ def _set_observed(row: HubDecision, observed: HubObservation, after: Bindings, *
 
 def _set_judgement(row: HubDecision, judgement: Judgement, *, now: datetime) -> None:
     """Set the agreement; a difference counts once it was found three times, minutes apart."""
-    was_different = row.agreement == Agreement.DIFFERS
+    was_different, was_confirmed = row.agreement == Agreement.DIFFERS, row.confirmed_at is not None
     is_again = was_different and row.recheck_at is not None and row.recheck_at <= now
     row.agreement, row.replay, row.note = judgement.agreement, judgement.replay, judgement.note
     row.differences, row.differences_count = list(judgement.differences), judgement.count
@@ -329,6 +348,9 @@ def _set_judgement(row: HubDecision, judgement: Judgement, *, now: datetime) -> 
     row.inputs = judgement.result.inputs if judgement.result else ReplayInputs.NONE
     if row.agreement != Agreement.DIFFERS:
         row.judged_count, row.recheck_at, row.confirmed_at = 1, None, None
+        if was_confirmed:
+            facts = {"reason": f"snapshot {row.policy_snapshot}: {row.agreement}"}
+            record(AuditEvent("agrees again", PLACEMENT, row.placement_name, after=facts), by=None, now=now)
         return
     if not was_different:
         row.judged_count, row.recheck_at = 1, now + FIRST_RECHECK
@@ -337,8 +359,10 @@ def _set_judgement(row: HubDecision, judgement: Judgement, *, now: datetime) -> 
         row.recheck_at = now + LAST_RECHECK - FIRST_RECHECK
     if row.judged_count >= CONFIRMING and row.confirmed_at is None:
         row.confirmed_at, row.recheck_at = now, None
-        facts = {"snapshot": row.policy_snapshot, "differences": row.differences_count}
-        record(AuditEvent("hub-differs", PLACEMENT, row.placement_name, after=facts), by=None, now=now)
+        count = row.differences_count
+        words = f"{count} difference{'' if count == 1 else 's'} from the replay"
+        facts = {"reason": f"snapshot {row.policy_snapshot}: {words}"}
+        record(AuditEvent("disagrees", PLACEMENT, row.placement_name, after=facts), by=None, now=now)
 
 
 def _written_decision(
@@ -354,7 +378,7 @@ def _written_decision(
         Placement.objects.filter(pk=placement.pk).update(decisions_made=placement.decisions_made)
         decision = Decision(placement=placement, placement_name=placement.name)
         decision.number, decision.created_at = placement.decisions_made, observed.written_at or now
-        decision.trigger, decision.triggered_by = TRIGGER, ""
+        decision.trigger, decision.triggered_by = "Observed", "hub"
     columns: dict[str, Any] = {
         "record": stored_decision(value, version.fleet, now=now),
         "policy_number": (observed.snapshot.row.number if observed.snapshot else None) or 0,

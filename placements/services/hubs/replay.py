@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from clusters.fleet import EligibilityKind, Fleet
@@ -31,9 +32,10 @@ from placements.services.hubs.fleet_versions import (
     version_at,
 )
 from placements.services.hubs.projection.documents import HubDocument
-from placements.services.hubs.projection.placements import PLACEMENT_KIND
-from placements.services.hubs.projection.snapshots import BINDING_KIND, POLICY_KIND
 
+PLACEMENT_KINDS = ("ClusterResourcePlacement", "ResourcePlacement")
+POLICY_KINDS = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
+BINDING_KINDS = ("ClusterResourceBinding", "ResourceBinding")
 SCHEDULED = "Scheduled"
 _NUMBER = f"{PREFIX}number-of-clusters"
 _JUDGING = timedelta(seconds=20)
@@ -84,18 +86,24 @@ Bindings = dict[str, BindingFacts]
 class HubObservation:
     """A placement of a live hub as its mirror has it now: policy snapshot, status, bindings.
 
-    `generation` is that of the placement. `changes` are those of its bindings, oldest first; `documents` are
-    the bindings as they are, with scores.
+    `generation` is that of the placement. `changes` are those of its bindings, oldest first; `deleting` are
+    the UIDs of bindings that are being deleted.
     """
 
     placement: Placement
     key: str
     generation: int
     snapshot: HubDocument | None
-    documents: Bindings
     changes: tuple[BindingChange, ...]
     steady_since: datetime | None
-    deleting: frozenset[str] = frozenset()
+    deleting: frozenset[str]
+
+    @cached_property
+    def documents(self) -> Bindings:
+        """Return the bindings as they are, with their scores."""
+        rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, owner=self.key, kind__in=BINDING_KINDS)
+        facts = (_facts_of(HubDocument.of(row)) for row in rows)
+        return {one.uid: one for one in facts if one}
 
     @property
     def name(self) -> str:
@@ -182,24 +190,16 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
     changes = BindingChange.objects.filter(owner=key, pk__gt=since).order_by("pk")
     found = tuple(changes)
     rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, owner=key)
-    own = rows.filter(kind=PLACEMENT_KIND).only("generation").first()
+    own = rows.filter(kind__in=PLACEMENT_KINDS).only("generation").first()
     if own is None:
         return None
-    snapshots = rows.filter(kind=POLICY_KIND, is_latest=True).order_by("-number")
-    latest = snapshots.first()
-    documents, deleting = {}, set()
-    for row in rows.filter(kind=BINDING_KIND):
-        facts = _facts_of(HubDocument.of(row))
-        if facts:
-            documents[facts.uid] = facts
-        if row.is_deleting:
-            deleting.add(row.uid)
+    latest = rows.filter(kind__in=POLICY_KINDS, is_latest=True).order_by("-number").first()
+    deleting = rows.filter(kind__in=BINDING_KINDS, is_deleting=True).values_list("uid", flat=True)
     return HubObservation(
         placement,
         key,
         own.generation,
         HubDocument.of(latest) if latest else None,
-        documents,
         found,
         steady_since(hub),
         frozenset(deleting),
@@ -399,7 +399,7 @@ def _created_at(observed: HubObservation, course: Course, hub: Hub) -> datetime 
     """Return when the first of the new bindings was made, by our clock, or when the condition changed."""
     uids = {uid for uid in course.after if uid not in course.before}
     rows = MirroredObject.objects.filter(
-        group=PLACEMENT_GROUP, kind=BINDING_KIND, owner=observed.key, uid__in=sorted(uids)
+        group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, owner=observed.key, uid__in=sorted(uids)
     )
     created = [HubDocument.of(row).created_at for row in rows]
     at = min(created, default=observed.written_at)
