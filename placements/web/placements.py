@@ -132,12 +132,6 @@ def placements(request: HttpRequest) -> HttpResponse:
     return render_page(request, "placements/list.html", context, fragment="placements/_list.html")
 
 
-def _agreement(placement: Placement) -> dict[str, Any]:
-    """Return how the replay agrees with the live hub of a placement, if it is on one and judged."""
-    row = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
-    return {"agreement": agreement_of_row(row), "differs": DIFFERS_SENTENCE} if row else {}
-
-
 @for_readers
 @require_safe
 def placement(request: HttpRequest, name: str) -> HttpResponse:
@@ -152,6 +146,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(f"No placement is named {name}.")
     now = datetime.now(UTC)
     health, latest = health_of(found, now=now), latest_decision(found)
+    judged = latest_agreements([found]).get(found.pk) if found.is_mirrored else None
     placed = Binding.objects.filter(placement=found).exclude(state=BindingState.UNSCHEDULED)
     placed = placed.annotate(has_driver=has_driver()).select_related("decision__record")
     page = page_from(request, placed, order="cluster_name", unique="cluster_name")
@@ -182,7 +177,8 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         ],
         "after": page.after,
         "decision": latest,
-        **_agreement(found),
+        "agreement": agreement_of_row(judged) if judged else None,
+        "differs": DIFFERS_SENTENCE,
         "headline": headline(decision_of(latest)) if latest else "",
         "outdated": stale_placements(most=1, placement=name)[0],
         "traps": [one for one in problems_of(latest) if not one.startswith(OUTDATED)] if latest else (),

@@ -21,6 +21,7 @@ from tests.hubs.projecting import ProjectedHub
 FILE = Path(__file__).parents[1] / "data" / "conformance" / "kubefleet-scenarios.jsonl.xz"
 START = datetime(2026, 11, 1, 10, tzinfo=UTC)
 LATER, EARLIER = "2026-11-09T10:00:00Z", "2026-10-20T10:00:00Z"
+CREATED = "2026-11-01T10:05:00Z"
 STEP = timedelta(minutes=10)
 NAME = "web"
 Document = dict[str, Any]
@@ -134,7 +135,7 @@ class RecordedHub:
         self.wanted = (policy or {}).get("numberOfClusters")
         selector = {"group": "", "version": "v1", "kind": "Namespace", "name": NAME}
         document = {
-            "metadata": {"name": NAME, "generation": self.number},
+            "metadata": {"name": NAME, "generation": self.number, "creationTimestamp": CREATED},
             "spec": {"resourceSelectors": [selector], **({"policy": policy} if policy else {})},
         }
         self.live.put("ClusterResourcePlacement", document)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from clusters.models import HubStream
 from fleetui.models import Event
-from placements.models import Agreement, Decision, DueJudgement, HubDecision
+from placements.models import Agreement, Decision, DueJudgement, HubDecision, Placement
 from placements.services.hubs.judgements import judge_due
 from placements.services.hubs.queries import disagreements, disagreements_by_hub
 from tests.database import forget_caches, rolled_back
-from tests.hubs.scenarios import RecordedHub, scenarios
+from tests.hubs.scenarios import START, RecordedHub, member_document, scenarios
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 AGREED = {Agreement.AGREES, Agreement.FORGOTTEN}
@@ -259,4 +260,81 @@ def test_reasons_that_the_hub_drops_later_are_kept() -> None:
     assert row.decisions == before.decisions
     assert len(row.listed) < len(row.decisions)
     assert row.decision == before.decision
+    forget_caches()
+
+
+def picking_again() -> Document:
+    """Return two steps of a scenario, the second of which selects further clusters with scores."""
+    for one in scenarios():
+        second = one["expect"][1] if len(one["expect"]) > 1 else None
+        if not second or not second["pickedOrder"] or not second["condition"] or "bind" in one["steps"][1]:
+            continue
+        if any(each["affinityScore"] for each in second["decisions"]):
+            return {**one, "steps": one["steps"][:2], "expect": one["expect"][:2]}
+    raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("plant", "agreement"),
+    [
+        (None, "agrees"),
+        (_score, "agrees-on-picks"),
+        (_reason, "agrees-on-picks"),
+        (_swap, "uncertain"),
+        (_condition, "uncertain"),
+        (_missing, "uncertain"),
+    ],
+)
+@pytest.mark.parametrize("has_history", [True, False])
+def test_a_decision_that_was_not_observed_never_differs(
+    plant: Callable[[Document], None] | None, agreement: str, has_history: bool
+) -> None:
+    scenario = deepcopy(picking_again() if has_history else planted()[0])
+    if plant is not None:
+        plant(scenario["expect"][-1])
+    hub = RecordedHub(scenario)
+    for number, _ in enumerate(hub.steps()):
+        if number + 1 < len(scenario["steps"]):
+            assert hub.judge().agreement in AGREED
+    with hub.live.scope():  # the watches were interrupted, and everything was listed again
+        HubStream.objects.update(listed_at=hub.now + timedelta(seconds=1))
+        Placement.objects.update(created_at=START)
+
+    row = hub.judge()
+
+    assert row.inputs in ("present", "assumed")
+    if not has_history and plant is _reason:  # an earlier cycle may have written them
+        agreement = "agrees"
+    assert row.agreement == agreement
+    forget_caches()
+
+
+def test_a_change_of_the_fleet_that_the_hub_does_not_follow_differs() -> None:
+    pick_all = next(
+        one
+        for one in scenarios()
+        if (one["steps"][0].get("policy") or {}).get("placementType", "PickAll") == "PickAll"
+        and one["expect"][0]["bindings"]
+    )
+    hub = RecordedHub({**pick_all, "steps": pick_all["steps"][:1], "expect": pick_all["expect"][:1]})
+    list(hub.steps())
+    assert hub.judge().agreement in AGREED
+    labels = next(
+        one["labels"]
+        for one in pick_all["clusters"]
+        if one["name"] == pick_all["expect"][0]["bindings"][0]["cluster"]
+    )
+
+    hub.now += timedelta(minutes=1)
+    hub.live.put("MemberCluster", member_document({"name": "newcomer", "labels": labels}))
+    hub.live.project(now=hub.now)
+    row = hub.judge()
+
+    assert (row.agreement, row.replay, row.inputs) == ("differs", "steady", "observed")
+    assert "newcomer" in [one["cluster"] for one in row.differences]
+    hub.live.remove("MemberCluster", "newcomer")
+    hub.live.project(now=hub.now)
+    assert hub.judge().agreement in AGREED
+    with hub.live.scope():
+        assert HubDecision.objects.count() == Decision.objects.count() == 1
     forget_caches()

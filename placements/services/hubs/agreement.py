@@ -46,6 +46,7 @@ class Comparison:
     """
 
     differences: list[Plain] = field(default_factory=list)
+    is_same_condition: bool = True
     is_same_selection: bool = True
     is_forgotten: bool = False
 
@@ -84,6 +85,7 @@ def compare(
     wanted = frozenset(name for name, one in expected.items() if one["selected"])
     condition = {key: hub.condition.get(key) for key in replay.condition}
     if condition != replay.condition:
+        found.is_same_condition = False
         found.differences.append(_difference("", condition, replay.condition))
     for name in sorted(wanted | hub.selected):
         if name not in by_name and hub.is_full:
@@ -156,7 +158,7 @@ def agreement_of(comparison: Comparison, inputs: str) -> str:
     if comparison.is_equal:
         return str(Agreement.FORGOTTEN if comparison.is_forgotten else Agreement.AGREES)
     is_partly_known = inputs in (ReplayInputs.PRESENT, ReplayInputs.ASSUMED)
-    if comparison.is_same_selection and is_partly_known:
+    if comparison.is_same_condition and comparison.is_same_selection and is_partly_known:
         return str(Agreement.AGREES_ON_PICKS)
     return str(Agreement.DIFFERS if inputs == ReplayInputs.OBSERVED else Agreement.UNCERTAIN)
 

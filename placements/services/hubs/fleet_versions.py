@@ -1,6 +1,6 @@
 """Versions of the fleet of a live hub: written as it changes, found for a moment (`spec/live-hub.md` 4.1)."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from clusters.fleet import Fleet
@@ -39,13 +39,12 @@ def write_version(
         "since": now.isoformat(),
         "since_version": resource_version,
     }
-    if latest is not None and now - latest.seen_at < COALESCING and not _is_cited(latest):
+    is_cited = HubDecision.objects.filter(fleet_version=latest).exists() if latest else False
+    if latest is not None and now - latest.seen_at < COALESCING and not is_cited:
         changes |= {key: latest.changes[key] for key in ("since", "since_version")}
-        several = {*latest.changes["names"], *names}
-        changes |= {
-            "names": sorted(several)[:MOST_NAMES],
-            "count": max(len(several), latest.changes["count"], len(names)),
-        }
+        more = set(names) - set(latest.changes["names"])
+        changes["names"] = sorted(more.union(latest.changes["names"]))[:MOST_NAMES]
+        changes["count"] = latest.changes["count"] + len(more)
         latest.from_resource_version = resource_version or latest.from_resource_version
     else:
         number = latest.number + 1 if latest else 1
@@ -53,10 +52,6 @@ def write_version(
     latest.fleet, latest.changes, latest.seen_at, latest.is_live = record, changes, now, is_live
     latest.save()
     return latest
-
-
-def _is_cited(version: FleetVersion) -> bool:
-    return HubDecision.objects.filter(fleet_version=version).exists()
 
 
 def write_newly_read(*, is_live: bool, now: datetime) -> None:
@@ -75,12 +70,8 @@ def is_at_or_before(version: FleetVersion, resource_version: str, at: datetime) 
 
 def version_at(resource_version: str, at: datetime) -> FleetVersion | None:
     """Return the newest version at a moment; None if the mirror is younger."""
-    found = _newest_first()
+    found = FleetVersion.objects.order_by("-number").iterator(chunk_size=20)
     return next((one for one in found if is_at_or_before(one, resource_version, at)), None)
-
-
-def _newest_first() -> Iterator[FleetVersion]:
-    return FleetVersion.objects.order_by("-number").iterator(chunk_size=20)
 
 
 def neighbours(version: FleetVersion) -> Sequence[FleetVersion]:

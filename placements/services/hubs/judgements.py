@@ -179,7 +179,8 @@ def judge_placement(placement_id: int, hub: Hub, *, now: datetime) -> HubDecisio
 
     course = _course(observed, latest)
     digest = observed.digest(one_per_cluster(course.after.values()))
-    is_same = latest is not None and latest.digest == digest and _repeats(latest, observed)
+    is_same = latest is not None and latest.digest == digest
+    is_same = is_same and is_part_of(observed.words.decisions, latest.decisions)  # what it listed at first
     if pending and is_same:
         pending.delete()
     row = latest if is_same else pending
@@ -189,7 +190,7 @@ def judge_placement(placement_id: int, hub: Hub, *, now: datetime) -> HubDecisio
     if is_same and is_settled:
         judgement = _steady(observed, course.after, before=latest)
     else:
-        base = _settled(decided[1:] if is_same else decided)
+        base = settled(decided[1:] if is_same else decided)
         judgement = _judgement(observed, base, latest, course, hub)
 
     if row is None:
@@ -207,7 +208,7 @@ def judge_placement(placement_id: int, hub: Hub, *, now: datetime) -> HubDecisio
     return row
 
 
-def _settled(rows: Sequence[HubDecision]) -> HubDecision | None:
+def settled(rows: Sequence[HubDecision]) -> HubDecision | None:
     """Return the newest of some decisions after which the hub had nothing more to select."""
     for row in rows:
         is_fulfilled = (row.condition or {}).get("status") == "True"
@@ -225,11 +226,6 @@ def _course(observed: HubObservation, base: HubDecision | None) -> Course:
     there = tuple(one for one in observed.changes if since is None or one.seen_at <= since)
     start = course_of(replace(observed, changes=there), start).after
     return course_of(replace(observed, changes=observed.changes[len(there) :]), start)
-
-
-def _repeats(latest: HubDecision, observed: HubObservation) -> bool:
-    """Return whether the hub lists nothing that it did not list when it decided."""
-    return is_part_of(observed.words.decisions, latest.decisions)
 
 
 def _judgement(
@@ -256,9 +252,10 @@ def _judgement(
 
 def _steady(observed: HubObservation, bindings: Bindings, *, before: HubDecision | None) -> Judgement:
     """Judge whether a cycle would change anything now; what it lists may be from an earlier cycle."""
-    started = perf_counter()
-    since = observed.steady_since
-    is_observed = before is not None and since is not None and since <= before.seen_at
+    started, since = perf_counter(), observed.steady_since
+    is_observed = observed.is_new
+    if before is not None:
+        is_observed = since is not None and since <= before.seen_at
     try:
         policy = observed.policy()
         result = steady_replay(observed, policy, bindings, is_observed=is_observed)
@@ -266,7 +263,7 @@ def _steady(observed: HubObservation, bindings: Bindings, *, before: HubDecision
     except (NotReplayable, DuplicateBindingError) as reason:
         return Judgement(str(Agreement.NOT_REPLAYABLE), note=str(reason)[:300])
     is_idle = result.decision.kind in (CycleKind.NOTHING_TO_DO, CycleKind.SCALE_DOWN)
-    lists = [] if before is None or is_idle else [status.decisions]
+    lists = [status.decisions] if (observed.is_new if before is None else not is_idle) else []
     if before is not None:
         lists.append(tuple(before.decisions))
     is_any_unselected = (

@@ -15,7 +15,6 @@ from clusters.hubs.mirror import GONE, moment_of
 from clusters.hubs.states import MirrorState
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, fleet_digest, properties_read
 from placements.engine.scheduling.scheduler import schedule
@@ -31,7 +30,7 @@ from placements.services.hubs.fleet_versions import (
     neighbours,
     version_at,
 )
-from placements.services.hubs.projection.documents import HubDocument
+from placements.services.hubs.projection.documents import HUB_SEMANTICS, HubDocument
 
 PLACEMENT_KINDS = ("ClusterResourcePlacement", "ResourcePlacement")
 POLICY_KINDS = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
@@ -42,6 +41,7 @@ _JUDGING = timedelta(seconds=20)
 """Eligibility by heartbeats is judged so often: a change this long after a cycle may have been before it."""
 _BY_TIME = frozenset({EligibilityKind.STALE_HEARTBEAT, EligibilityKind.UNHEALTHY})
 _STATES = frozenset(BindingState)
+_SCORES = ("affinityScore", "priorityScore")
 
 
 class NotReplayable(Exception):
@@ -87,7 +87,7 @@ class HubObservation:
     """A placement of a live hub as its mirror has it now: policy snapshot, status, bindings.
 
     `generation` is that of the placement. `changes` are those of its bindings, oldest first; `deleting` are
-    the UIDs of bindings that are being deleted.
+    the UIDs of bindings that are being deleted. `is_new`: it was created while the mirror was up to date.
     """
 
     placement: Placement
@@ -97,6 +97,7 @@ class HubObservation:
     changes: tuple[BindingChange, ...]
     steady_since: datetime | None
     deleting: frozenset[str]
+    is_new: bool
 
     @cached_property
     def documents(self) -> Bindings:
@@ -154,7 +155,7 @@ class HubObservation:
                 raise NotReplayable(f"not understood: metadata.annotations[{_NUMBER}]")
             policy["numberOfClusters"] = int(number)
         try:
-            return parse_policy(policy or None, semantics=Semantics.KUBEFLEET, path="spec.policy")
+            return parse_policy(policy or None, semantics=HUB_SEMANTICS, path="spec.policy")
         except InvalidManifest as found:
             raise NotReplayable(f"not understood: {found.faults[0].path}") from found
 
@@ -195,14 +196,16 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
         return None
     latest = rows.filter(kind__in=POLICY_KINDS, is_latest=True).order_by("-number").first()
     deleting = rows.filter(kind__in=BINDING_KINDS, is_deleting=True).values_list("uid", flat=True)
+    since, offset = steady_since(hub), timedelta(seconds=hub.clock_offset_seconds or 0.0)
     return HubObservation(
         placement,
         key,
         own.generation,
         HubDocument.of(latest) if latest else None,
         found,
-        steady_since(hub),
+        since,
         frozenset(deleting),
+        since is not None and placement.created_at - offset > since,
     )
 
 
@@ -228,12 +231,8 @@ def _facts_of(document: HubDocument) -> BindingFacts | None:
         spec["state"],
         str(spec.get("schedulingPolicySnapshotName", "")),
         BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED,
-        *(_number(scores.get(key)) for key in ("affinityScore", "priorityScore")),
+        *(one if isinstance(one, (int, float)) else None for one in map(scores.get, _SCORES)),
     )
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def stored_bindings(row: HubDecision) -> Bindings:
@@ -284,7 +283,7 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
             continue  # of a newer API: not understood
         if change.state != GONE:
             new = course.after[change.uid] = _changed(old, change, observed.documents)
-            if _is_selection(old, new) and course.is_begun_by(change, observed.name):
+            if is_selection(old, new) and course.is_begun_by(change, observed.name):
                 course.begin(change, old)
             continue
         course.after.pop(change.uid, None)
@@ -318,7 +317,8 @@ def _changed(old: BindingFacts | None, change: BindingChange, now: Bindings) -> 
     )
 
 
-def _is_selection(old: BindingFacts | None, new: BindingFacts) -> bool:
+def is_selection(old: BindingFacts | None, new: BindingFacts) -> bool:
+    """Return whether a cycle changed a binding."""
     if old is None:
         return new.is_active
     return old.policy != new.policy or old.is_active != new.is_active
@@ -345,7 +345,7 @@ def one_per_cluster(bindings: Collection[BindingFacts]) -> list[BindingFacts]:
 
 def cycle_on(observed: HubObservation, policy: PlacementPolicy, fleet: Fleet, bindings: Bindings) -> Cycle:
     found = [one.placed(observed.name) for one in one_per_cluster(bindings.values())]
-    return Cycle(fleet, policy, tuple(found), Semantics.KUBEFLEET, namespace=namespace_of(observed.placement))
+    return Cycle(fleet, policy, tuple(found), HUB_SEMANTICS, namespace=namespace_of(observed.placement))
 
 
 def steady_replay(
@@ -383,7 +383,7 @@ def pick_replays(
     others = [
         (one, replace(cycle, fleet=fleet_at(one)))
         for one in neighbours(version)
-        if _is_near(one, version, first)
+        if may_be_seen(one, version, first)
     ]
     near = [(one, other) for one, other in others if fleet_digest(other) != fleet_digest(cycle)]
     is_tracked = set(properties_read(cycle)) <= set(version.changes.get("properties", ()))
@@ -406,8 +406,8 @@ def _created_at(observed: HubObservation, course: Course, hub: Hub) -> datetime 
     return at - timedelta(seconds=hub.clock_offset_seconds or 0.0) if at else None
 
 
-def _is_near(one: FleetVersion, version: FleetVersion, first: BindingChange) -> bool:
-    """Return whether a version before or after the one in force could be the one that the cycle saw."""
+def may_be_seen(one: FleetVersion, version: FleetVersion, first: BindingChange) -> bool:
+    """Return whether a version before or after the one in force could be the one that a cycle saw."""
     if one.number < version.number:
         return first.seen_at - version.seen_at <= CLOCK_TOLERANCE
     return one.seen_at - first.seen_at <= _JUDGING
@@ -417,8 +417,8 @@ def _changed_during(cycle: Cycle, other: Cycle, one: FleetVersion, first: Bindin
     """Return whether what another version changed may have changed before the cycle."""
     if is_at_or_before(one, first.resource_version, first.seen_at):
         return False  # it is the one before
-    since = one.changes.get("since_version", "")
-    began = FleetVersion(from_resource_version=since, seen_at=_moment(one.changes.get("since"), one.seen_at))
+    since = one.changes["since_version"]
+    began = FleetVersion(from_resource_version=since, seen_at=moment_of(one.changes["since"]) or one.seen_at)
     if is_at_or_before(began, first.resource_version, first.seen_at):
         return True
     before, after = (
@@ -427,10 +427,6 @@ def _changed_during(cycle: Cycle, other: Cycle, one: FleetVersion, first: Bindin
     return any(
         before.get(name) != kind and _BY_TIME & {before.get(name), kind} for name, kind in after.items()
     )
-
-
-def _moment(text: object, default: datetime) -> datetime:
-    return (moment_of(text) if isinstance(text, str) else None) or default
 
 
 def _unobserved(cycle: Cycle) -> str:

@@ -73,7 +73,8 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             new.append(row)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
             changed.append(row)
-            if row.policy_snapshot_id != before.policy_snapshot_id or _is_decided(before.state, row.state):
+            is_other_state = row.state not in (before.state, BindingState.BOUND)  # rollouts bind
+            if row.policy_snapshot_id != before.policy_snapshot_id or is_other_state:
                 decided.add(row.placement_id)
     gone = [row for pair, row in there.items() if pair in pairs and pair not in chosen]
     Binding.objects.filter(pk__in=[row.pk for row in gone]).delete()
@@ -88,11 +89,6 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     touched = {row.placement_id for row in (*new, *changed, *gone)} | moved
     count_placed([one for one in owners.values() if one.pk in touched])
     mark_due(decided | {row.placement_id for row in (*new, *gone)}, now=moment.now)
-
-
-def _is_decided(before: str, after: str) -> bool:
-    """Return whether a cycle changed the state; a rollout binds what was scheduled."""
-    return before != after and after != BindingState.BOUND
 
 
 def _is_usable(document: HubDocument) -> bool:

@@ -10,14 +10,13 @@ from clusters.hubs.kinds.base import items_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest, split_path
-from fleetui.apimachinery.model import Semantics
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import Binding, Placement
 from placements.services.hubs.due import mark_named
 from placements.services.hubs.fleet_versions import write_newly_read
-from placements.services.hubs.projection.documents import HubDocument, HubMoment
+from placements.services.hubs.projection.documents import HUB_SEMANTICS, HubDocument, HubMoment
 from placements.services.snapshots import placement_columns
 
 PLACEMENT_KIND = "ClusterResourcePlacement"
@@ -84,7 +83,7 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     row.document, row.created_at, row.deleting_since = stored, document.created_at, document.deleting_since
     for name, value in placement_columns(parsed).items():
         setattr(row, name, value)
-    row.semantics = Semantics.KUBEFLEET  # whatever annotations say
+    row.semantics = HUB_SEMANTICS  # whatever annotations say
     row.reschedules_on_fleet_change = False  # the hub does
     if "status" in document.content:
         row.selected_count = len(items_at(document.content, "status", "selectedResources"))

@@ -9,11 +9,10 @@ from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.model import Semantics
 from placements.manifests.policy import parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.hubs.due import mark_named
-from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
+from placements.services.hubs.projection.documents import HUB_SEMANTICS, HubDocument, HubMoment, save_marks
 from placements.services.hubs.projection.placements import PLACEMENT_KIND, mark_children, placements_of
 from placements.services.snapshots import hash_of
 
@@ -122,7 +121,7 @@ def _policy_columns(document: HubDocument) -> Columns | None:
             document.reject(fault.path)
         document.error = "the policy is not understood"
         return None
-    content = {"policy": policy.without_number(), "semantics": Semantics.KUBEFLEET, "options": {}}
+    content = {"policy": policy.without_number(), "semantics": HUB_SEMANTICS, "options": {}}
     return {**content, "content_hash": hash_of(content)}
 
 
