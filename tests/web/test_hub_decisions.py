@@ -139,7 +139,7 @@ def test_rest_has_the_agreement(differing: DecidedHub) -> None:
     assert got(f"/api/v1/hubs/{hub}/agreements?agreement=agrees")["items"] == []
     assert got(f"{api}/placements")["items"][0]["agreement"] == "differs"
     assert got(f"{api}/decisions")["items"][0]["agreement"] == "differs"
-    assert caller.get(f"/api/v1/hubs/{hub}/agreements?agreement=wrong").status_code == 422
+    assert caller.get(f"/api/v1/hubs/{hub}/agreements?agreement=wrong").status_code == 400
 
 
 def test_the_command_judges_and_says_whether_something_differs(
@@ -157,3 +157,20 @@ def test_the_command_judges_and_says_whether_something_differs(
     assert unknown.value.returncode == 2
     with differing.recorded.live.scope():
         assert Decision.objects.count() == 1
+
+
+def test_a_policy_of_a_newer_api_is_not_comparable(viewer: Client) -> None:
+    scenario = {**planted()[0], "steps": [{"policy": {"placementType": "PickMost"}}]}
+    recorded = RecordedHub(scenario)
+    list(recorded.steps())
+
+    row = recorded.judge()
+
+    assert (row.agreement, row.decision) == ("not-replayable", None)
+    assert row.note == "not understood: spec.policy.placementType"
+    mount = f"/hubs/{recorded.live.hub.name}"
+    page = text(viewer, f"{mount}/placements/web/")
+    assert "Not comparable" in page
+    assert "not understood: spec.policy.placementType" in page
+    text(viewer, f"{mount}/placements/web/history/")
+    forget_caches()

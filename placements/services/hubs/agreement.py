@@ -39,7 +39,7 @@ class HubWords:
 
 
 @dataclass(slots=True)
-class Comparison:
+class StatusComparison:
     """What differs between a hub and a replay: a document for the condition and for each cluster.
 
     `is_forgotten`: the hub lists fewer of the clusters that were not selected, and nothing else differs.
@@ -74,13 +74,13 @@ def plain_decisions(entries: Iterable[object]) -> tuple[Plain, ...]:
 
 def compare(
     hub: HubWords, replay: HubStatus, *, lists: Sequence[Sequence[Plain]], is_any_unselected: bool = False
-) -> Comparison:
+) -> StatusComparison:
     """Compare what a hub wrote with the status that a replay would write, by cluster and in any order.
 
     `lists` are decisions that may have written the clusters not selected, and the hub's may be a part of one
     of them. Without any they are not compared, and they are forgotten if there were some.
     """
-    found = Comparison()
+    found = StatusComparison()
     by_name, expected = ({one["cluster"]: one for one in each.decisions} for each in (hub, replay))
     wanted = frozenset(name for name, one in expected.items() if one["selected"])
     condition = {key: hub.condition.get(key) for key in replay.condition}
@@ -153,7 +153,7 @@ def is_part_of(listed: Iterable[Plain], recorded: Iterable[Plain]) -> bool:
     return all(one["selected"] or _is_equal(one, known.get(one["cluster"])) for one in listed)
 
 
-def agreement_of(comparison: Comparison, inputs: str) -> str:
+def agreement_of(comparison: StatusComparison, inputs: str) -> str:
     """Return the agreement of a decision that was replayed: the first rule that applies."""
     if comparison.is_equal:
         return str(Agreement.FORGOTTEN if comparison.is_forgotten else Agreement.AGREES)

@@ -15,6 +15,7 @@ from uuid import uuid4
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 
+from clusters.hubs.mirror import moment_of
 from clusters.hubs.queries import live_hubs, state_of
 from clusters.hubs.states import MirrorState
 from clusters.models import BindingChange, Hub
@@ -37,7 +38,7 @@ from placements.models import (
 )
 from placements.services.decisions.records import stored_decision
 from placements.services.hubs.agreement import (
-    Comparison,
+    StatusComparison,
     agreement_of,
     compare,
     is_part_of,
@@ -168,43 +169,69 @@ def judge_placement(placement_id: int, hub: Hub, *, now: datetime) -> HubDecisio
     rows = rows.defer("content", "differences")  # read where they are needed, of one or two
     decided = list(rows.exclude(agreement=Agreement.PENDING)[:_MOST_BASES])
     pending = rows.filter(agreement=Agreement.PENDING).first()
-    latest = decided[0] if decided else None
-    observed = observe(placement, hub, since=latest.binding_change if latest else 0)
+    observed = observe(placement, hub, since=decided[0].binding_change if decided else 0)
     if observed is None:
         return None
     if observed.is_pending:
-        pending = _write_pending(pending, observed, now=now)
-        Placement.objects.filter(pk=placement.pk).update(revision=F("revision") + 1)
-        return pending
-
-    course = _course(observed, latest)
-    digest = observed.digest(one_per_cluster(course.after.values()))
-    is_same = latest is not None and latest.digest == digest
-    is_same = is_same and is_part_of(observed.words.decisions, latest.decisions)  # what it listed at first
-    if pending and is_same:
-        pending.delete()
-    row = latest if is_same else pending
-    if row is None or not row.is_latest:
-        rows.filter(is_latest=True).update(is_latest=False)
-    is_settled = latest is not None and (latest.agreement in _AGREEING or latest.replay == ReplayKind.STEADY)
-    if is_same and is_settled:
-        judgement = _steady(observed, course.after, before=latest)
+        row = _write_pending(pending, observed, now=now)
     else:
-        base = settled(decided[1:] if is_same else decided)
-        judgement = _judgement(observed, base, latest, course, hub)
-
-    if row is None:
-        row = HubDecision(placement=placement, placement_name=placement.name)
-    if not is_same:
-        row.digest, row.seen_at = digest, now
-    _set_observed(row, observed, course.after, is_same=is_same)
-    _set_judgement(row, judgement, now=now)
-    # What was selected explains more than that nothing would change now.
-    if judgement.result is not None and not (is_same and is_settled and row.decision):
-        row.decision = _written_decision(row, observed, judgement.result, judgement.milliseconds, now=now)
-    row.save()
+        row = _judge_decided(observed, decided, pending, hub, now=now)
     # Pages of the placement poll its revision.
     Placement.objects.filter(pk=placement.pk).update(revision=F("revision") + 1)
+    return row
+
+
+def _judge_decided(
+    observed: HubObservation,
+    decided: Sequence[HubDecision],
+    pending: HubDecision | None,
+    hub: Hub,
+    *,
+    now: datetime,
+) -> HubDecision:
+    """Judge what the hub wrote: the newest of what was judged before again, or a decision after it."""
+    latest, placement = decided[0] if decided else None, observed.placement
+    course = _course(observed, latest)
+    digest = observed.digest(one_per_cluster(course.after.values()))
+    is_known = latest is not None and latest.digest == digest
+    if latest is None or not is_known or not is_part_of(observed.words.decisions, latest.decisions):
+        row = pending or HubDecision(placement=placement, placement_name=placement.name)
+        row.digest, row.seen_at = digest, now
+        judgement = _judgement(observed, settled(decided), latest, course, hub)
+        return _written(row, observed, course.after, judgement, is_same=False, now=now)
+    if pending:
+        pending.delete()
+    if latest.agreement in _AGREEING or latest.replay == ReplayKind.STEADY:
+        judgement = _steady(observed, course.after, before=latest)
+    else:
+        if latest.inputs == ReplayInputs.OBSERVED:
+            # They are still what was observed, even if the mirror was out of date later.
+            observed = replace(observed, steady_since=moment_of(latest.unpacked["steady_since"]))
+        judgement = _judgement(observed, settled(decided[1:]), latest, course, hub)
+    return _written(latest, observed, course.after, judgement, is_same=True, now=now)
+
+
+def _written(
+    row: HubDecision,
+    observed: HubObservation,
+    after: Bindings,
+    judgement: Judgement,
+    *,
+    is_same: bool,
+    now: datetime,
+) -> HubDecision:
+    """Write a judgement; what was selected explains more than that nothing would change now."""
+    if not row.pk or not row.is_latest:
+        HubDecision.objects.filter(placement=observed.placement, is_latest=True).update(is_latest=False)
+    _set_observed(row, observed, after, is_same=is_same)
+    keeps = is_same and judgement.replay == ReplayKind.STEADY and row.decision is not None
+    if keeps and row.agreement in _AGREEING and judgement.agreement in _AGREEING:
+        row.agreement, row.judged_at = judgement.agreement, now
+    else:
+        _set_judgement(row, judgement, now=now)
+    if judgement.result is not None and not keeps:
+        row.decision = _written_decision(row, observed, judgement.result, judgement.milliseconds, now=now)
+    row.save()
     return row
 
 
@@ -273,9 +300,8 @@ def _steady(observed: HubObservation, bindings: Bindings, *, before: HubDecision
     )
     comparison = compare(observed.words, status, lists=lists, is_any_unselected=is_any_unselected)
     found = _compared(observed, ReplayKind.STEADY, comparison, result, started)
-    is_partial = before is not None and before.agreement == Agreement.AGREES_ON_PICKS
-    if is_partial and found.agreement in _AGREEING:
-        return replace(found, agreement=str(Agreement.AGREES_ON_PICKS), differences=before.differences)
+    if before is not None and before.agreement == Agreement.AGREES_ON_PICKS and found.agreement in _AGREEING:
+        return replace(found, agreement=before.agreement)  # the scores of then are what differs
     return found
 
 
@@ -287,7 +313,7 @@ def _status_of(result: ReplayResult) -> HubStatus:
 
 
 def _compared(
-    observed: HubObservation, replay: str, comparison: Comparison, result: ReplayResult, started: float
+    observed: HubObservation, replay: str, comparison: StatusComparison, result: ReplayResult, started: float
 ) -> Judgement:
     differences = with_causes(comparison.differences, result.decision, observed.words)
     return Judgement(
@@ -326,7 +352,9 @@ def _set_observed(row: HubDecision, observed: HubObservation, after: Bindings, *
     words = observed.words
     first = row.decisions if is_same else list(words.decisions)
     listed = {} if first == list(words.decisions) else {"listed": list(words.decisions)}
-    row.pack(decisions=first, bindings=[one.to_plain() for one in after.values()], **listed)
+    since = observed.steady_since.isoformat() if observed.steady_since else ""
+    bindings = [one.to_plain() for one in after.values()]
+    row.pack(decisions=first, bindings=bindings, steady_since=since, **listed)
     row.binding_change = max(row.binding_change, observed.last_change)
     row.is_latest, row.hub_behind = True, False
     row.policy_snapshot, row.observed_generation = observed.name, observed.observed_generation

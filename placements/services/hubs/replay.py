@@ -19,7 +19,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, fleet_digest, properties_read
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.binding import BindingState, PlacedBinding
-from placements.manifests.policy import PlacementPolicy, PlacementType, parse_policy
+from placements.manifests.policy import PlacementPolicy, parse_policy
 from placements.models import FleetVersion, HubDecision, Placement, ReplayInputs
 from placements.services.hubs.agreement import HubWords, plain_decisions
 from placements.services.hubs.fleet_versions import (
@@ -31,12 +31,12 @@ from placements.services.hubs.fleet_versions import (
     version_at,
 )
 from placements.services.hubs.projection.documents import HUB_SEMANTICS, HubDocument
+from placements.services.hubs.projection.snapshots import NUMBER_OF_CLUSTERS, policy_of
 
 PLACEMENT_KINDS = ("ClusterResourcePlacement", "ResourcePlacement")
 POLICY_KINDS = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
 BINDING_KINDS = ("ClusterResourceBinding", "ResourceBinding")
 SCHEDULED = "Scheduled"
-_NUMBER = f"{PREFIX}number-of-clusters"
 _JUDGING = timedelta(seconds=20)
 """Eligibility by heartbeats is judged so often: a change this long after a cycle may have been before it."""
 _BY_TIME = frozenset({EligibilityKind.STALE_HEARTBEAT, EligibilityKind.UNHEALTHY})
@@ -148,14 +148,8 @@ class HubObservation:
         """Return the policy that the hub acts on. Raise NotReplayable."""
         if self.snapshot is None:
             raise NotReplayable("there is no policy snapshot")
-        policy = dict(mapping_at(self.snapshot.content, "spec", "policy"))
-        number = mapping_at(self.snapshot.content, "metadata", "annotations").get(_NUMBER)
-        if policy.get("placementType") == PlacementType.PICK_N and number is not None:
-            if not isinstance(number, str) or not number.isdecimal():
-                raise NotReplayable(f"not understood: metadata.annotations[{_NUMBER}]")
-            policy["numberOfClusters"] = int(number)
         try:
-            return parse_policy(policy or None, semantics=HUB_SEMANTICS, path="spec.policy")
+            return parse_policy(policy_of(self.snapshot), semantics=HUB_SEMANTICS, path="spec.policy")
         except InvalidManifest as found:
             raise NotReplayable(f"not understood: {found.faults[0].path}") from found
 
@@ -165,7 +159,7 @@ class HubObservation:
         if self.snapshot:
             annotations = mapping_at(self.snapshot.content, "metadata", "annotations")
         content = [
-            *(self.name, annotations.get(_NUMBER), words.condition),
+            *(self.name, annotations.get(NUMBER_OF_CLUSTERS), words.condition),
             sorted(json.dumps(one, sort_keys=True) for one in words.decisions if one["selected"]),
             sorted((one.cluster, one.policy) for one in bindings if one.is_active),
         ]

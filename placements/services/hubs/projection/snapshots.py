@@ -9,7 +9,7 @@ from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from placements.manifests.policy import parse_policy
+from placements.manifests.policy import PlacementType, parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.hubs.due import mark_named
 from placements.services.hubs.projection.documents import HUB_SEMANTICS, HubDocument, HubMoment, save_marks
@@ -21,6 +21,7 @@ BINDING_KIND = "ClusterResourceBinding"
 TWO_LATEST = "two snapshots are marked as the latest: the controller of the hub stops here"
 NO_NUMBER = "its number is not understood"
 _HASH = f"{PREFIX}resource-hash"
+NUMBER_OF_CLUSTERS = f"{PREFIX}number-of-clusters"
 _INDEX = {POLICY_KIND: f"{PREFIX}policy-index", RESOURCE_KIND: f"{PREFIX}resource-index"}
 
 Snapshot: TypeAlias = PolicySnapshot | ResourceSnapshot
@@ -112,10 +113,25 @@ def _write(
         mark_children([placement.name], kinds=[BINDING_KIND])
 
 
+def policy_of(document: HubDocument) -> dict[str, Any] | None:
+    """Return the policy of a snapshot; the hub keeps the number of clusters in an annotation beside it."""
+    policy = document.spec.get("policy")
+    if not isinstance(policy, Mapping):
+        return policy
+    number = mapping_at(document.content, "metadata", "annotations").get(NUMBER_OF_CLUSTERS)
+    if policy.get("placementType") != PlacementType.PICK_N or number is None:
+        return dict(policy)
+    is_number = isinstance(number, str) and number.isdecimal()
+    return {**policy, "numberOfClusters": int(number) if is_number else number}
+
+
 def _policy_columns(document: HubDocument) -> Columns | None:
     """Return the policy as it is stored; None for one that is not understood."""
+    stored = policy_of(document)
+    if stored and stored.get("placementType") == PlacementType.PICK_N:
+        stored.setdefault("numberOfClusters", 0)  # which is not part of what is stored
     try:
-        policy = parse_policy(document.spec.get("policy"), path="spec.policy")
+        policy = parse_policy(stored, semantics=HUB_SEMANTICS, path="spec.policy")
     except InvalidManifest as found:
         for fault in found.faults:
             document.reject(fault.path)
