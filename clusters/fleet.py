@@ -261,7 +261,7 @@ def _around_the_name(
     kind: EligibilityKind | None,
     lacks: str | None,
 ) -> tuple[str, str]:
-    first = {"eligibility": kind, "labels": _present(label_keys, labels)}
+    first: dict[str, object] = {"eligibility": kind, "labels": _present(label_keys, labels)}
     if lacks:
         first["lacksNamespace"] = lacks
     last = {

@@ -177,8 +177,8 @@ def _prunable_decisions(now: datetime) -> QuerySet[Decision]:
     )
     policy = PolicySnapshot.objects.filter(placement=OuterRef("placement"), number=OuterRef("policy_number"))
     is_superseded = ~Q(number=F("placement__decisions_made")) & (Exists(later) | ~Exists(policy))
-    in_use = Exists(Binding.objects.filter(decision=OuterRef("pk")))
-    in_use |= Exists(HubDecision.objects.filter(decision=OuterRef("pk"), is_latest=True))
+    on_hub = HubDecision.objects.filter(decision=OuterRef("pk"), is_latest=True)
+    in_use = Exists(Binding.objects.filter(decision=OuterRef("pk"))) | Exists(on_hub)
     return old.filter(~in_use & (Q(placement=None) | is_superseded))
 
 

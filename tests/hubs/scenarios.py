@@ -80,8 +80,8 @@ class RecordedHub:
         self.clusters = {one["name"]: one for one in scenario["clusters"]}
         self.uids = {name: f"MemberCluster-{name}" for name in self.clusters}
         self.bindings: dict[str, Document] = {}
-        self.snapshot, self.policy, self.number = -1, None, 0
-        self.made = 0
+        self.policy: Document | None = None
+        self.snapshot, self.number, self.made = -1, 0, 0
         self.live.put("MemberCluster", *map(member_document, scenario["clusters"]))
         self.live.project(now=self.now)
         with self.live.scope():

@@ -1,6 +1,6 @@
 """Replays of what a hub decided agree with it, and find what differs (`spec/live-hub.md` 12)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from datetime import timedelta
 from typing import Any
@@ -147,7 +147,7 @@ def test_what_was_not_planted_is_no_difference() -> None:
 
 
 @pytest.fixture
-def differing() -> RecordedHub:
+def differing() -> Iterator[RecordedHub]:
     """Return a hub on which one score was recorded wrongly."""
     scenario = deepcopy(planted()[0])
     _score(scenario["expect"][0])

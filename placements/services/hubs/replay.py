@@ -155,9 +155,8 @@ class HubObservation:
 
     def digest(self, bindings: Iterable[BindingFacts]) -> str:
         """Return the hash of what makes this another decision than the one before."""
-        words, annotations = self.words, {}
-        if self.snapshot:
-            annotations = mapping_at(self.snapshot.content, "metadata", "annotations")
+        words, manifest = self.words, self.snapshot.content if self.snapshot else {}
+        annotations = mapping_at(manifest, "metadata", "annotations")
         content = [
             *(self.name, annotations.get(NUMBER_OF_CLUSTERS), words.condition),
             sorted(json.dumps(one, sort_keys=True) for one in words.decisions if one["selected"]),
@@ -190,16 +189,16 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
         return None
     latest = rows.filter(kind__in=POLICY_KINDS, is_latest=True).order_by("-number").first()
     deleting = rows.filter(kind__in=BINDING_KINDS, is_deleting=True).values_list("uid", flat=True)
-    since, offset = steady_since(hub), timedelta(seconds=hub.clock_offset_seconds or 0.0)
+    steady, offset = steady_since(hub), timedelta(seconds=hub.clock_offset_seconds or 0.0)
     return HubObservation(
         placement,
         key,
         own.generation,
         HubDocument.of(latest) if latest else None,
         found,
-        since,
+        steady,
         frozenset(deleting),
-        since is not None and placement.created_at - offset > since,
+        steady is not None and placement.created_at - offset > steady,
     )
 
 
