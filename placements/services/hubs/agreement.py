@@ -182,8 +182,10 @@ def _cause(name: str, outcomes: Outcomes, selected: Collection[str]) -> str:
     others = sorted((set(selected) - set(placed(decision))) & positions.keys())
     if outcome.outcome is Outcome.PICKED and name not in selected and others and outcome.round:
         step = decision.round(outcome.round)
-        ahead = explain_rank(decision, step, name, others[0])
-        return f"Step {outcome.round}: {name} comes before {others[0]}: {ahead}"
+        why = explain_rank(decision, step, name, others[0])
+        if step.contends[positions[others[0]]]:
+            why = f"{name} comes before {others[0]}: {why}"
+        return f"Step {outcome.round}: {why}"
     return reason_sentence(outcome.reasons[0])
 
 
