@@ -99,7 +99,9 @@ class RecordedHub:
         for change in step.get("fleet", ()):
             self._change(change)
         self._bind(step.get("bind", ()))
+        self.live.mirror.flush({})  # heartbeats
         self.live.project(now=self.now)
+        self.live.rejudge(now=self.now)
         self.now += timedelta(seconds=30)
         self._write_placement(step.get("policy"))
         self._write_bindings(expected)
@@ -128,10 +130,11 @@ class RecordedHub:
                 self._put_binding(self.bindings[name])
 
     def _write_placement(self, policy: Document | None) -> None:
-        content = {key: value for key, value in (policy or {}).items() if key != "numberOfClusters"}
-        if self.snapshot < 0 or (policy is None) != (self.policy is None) or content != self.policy:
-            self.snapshot += 1
-            self.policy = None if policy is None else content
+        content = None
+        if policy is not None:
+            content = {key: value for key, value in policy.items() if key != "numberOfClusters"}
+        if self.snapshot < 0 or content != self.policy:
+            self.snapshot, self.policy = self.snapshot + 1, content
         self.wanted = (policy or {}).get("numberOfClusters")
         selector = {"group": "", "version": "v1", "kind": "Namespace", "name": NAME}
         document = {

@@ -355,7 +355,7 @@ def _set_observed(row: HubDecision, observed: HubObservation, after: Bindings, *
     since = observed.steady_since.isoformat() if observed.steady_since else ""
     bindings = [one.to_plain() for one in after.values()]
     row.pack(decisions=first, bindings=bindings, steady_since=since, **listed)
-    row.binding_change = max(row.binding_change, observed.last_change)
+    row.binding_change = observed.last_change
     row.is_latest, row.hub_behind = True, False
     row.policy_snapshot, row.observed_generation = observed.name, observed.observed_generation
     row.policy_snapshot_uid = observed.snapshot.row.uid if observed.snapshot else ""

@@ -88,6 +88,7 @@ class HubObservation:
 
     `generation` is that of the placement. `changes` are those of its bindings, oldest first; `deleting` are
     the UIDs of bindings that are being deleted. `is_new`: it was created while the mirror was up to date.
+    `last_change` is the key of the newest change of a binding, known before or not.
     """
 
     placement: Placement
@@ -98,6 +99,7 @@ class HubObservation:
     steady_since: datetime | None
     deleting: frozenset[str]
     is_new: bool
+    last_change: int
 
     @cached_property
     def documents(self) -> Bindings:
@@ -139,10 +141,6 @@ class HubObservation:
     def written_at(self) -> datetime | None:
         value = self.condition.get("lastTransitionTime")
         return moment_of(value) if isinstance(value, str) else None
-
-    @property
-    def last_change(self) -> int:
-        return self.changes[-1].pk if self.changes else 0
 
     def policy(self) -> PlacementPolicy:
         """Return the policy that the hub acts on. Raise NotReplayable."""
@@ -199,6 +197,7 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
         steady,
         frozenset(deleting),
         steady is not None and placement.created_at - offset > steady,
+        found[-1].pk if found else since,
     )
 
 
