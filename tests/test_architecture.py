@@ -92,7 +92,6 @@ MAY_NAME_SEMANTICS = {
     "placements/engine/scheduling/profile.py": "the registry: what each name means",
     "placements/services/simulate/cases.py": "parsing of conformance cases",
     "placements/services/simulate/translate.py": "translates a placement to the terms of another system",
-    "placements/services/hubs/projection/documents.py": "the rules of live hubs",
     "placements/explain/decisions.py": "tables of texts, a row for each set of rules",
     "placements/explain/decision_tables.py": "a table of texts, a row for each set of rules",
     "placements/explain/vocabulary.py": "a table of texts, a row for each set of rules",

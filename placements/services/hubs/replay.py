@@ -15,6 +15,7 @@ from clusters.hubs.mirror import GONE, moment_of
 from clusters.hubs.states import MirrorState
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import HUB_SEMANTICS
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, fleet_digest, properties_read
 from placements.engine.scheduling.scheduler import schedule
@@ -30,7 +31,7 @@ from placements.services.hubs.fleet_versions import (
     neighbours,
     version_at,
 )
-from placements.services.hubs.projection.documents import HUB_SEMANTICS, HubDocument
+from placements.services.hubs.projection.documents import HubDocument
 from placements.services.hubs.projection.snapshots import NUMBER_OF_CLUSTERS, policy_of
 
 PLACEMENT_KINDS = ("ClusterResourcePlacement", "ResourcePlacement")

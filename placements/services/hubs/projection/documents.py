@@ -12,10 +12,7 @@ from clusters.hubs.queries import state_of
 from clusters.hubs.states import MirrorState
 from clusters.hubs.trimming import unpack
 from clusters.models import Hub, MirroredObject
-from fleetui.apimachinery.model import Semantics
 
-HUB_SEMANTICS = Semantics.KUBEFLEET
-"""The rules by which the scheduler of a hub decides."""
 MOST_PATHS = 20
 """Paths that are recorded for one object; the first ones are enough to see what is wrong."""
 

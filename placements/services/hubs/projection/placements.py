@@ -10,13 +10,14 @@ from clusters.hubs.kinds.base import items_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest, split_path
+from fleetui.apimachinery.model import HUB_SEMANTICS
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import Binding, Placement
 from placements.services.hubs.due import mark_named
 from placements.services.hubs.fleet_versions import write_newly_read
-from placements.services.hubs.projection.documents import HUB_SEMANTICS, HubDocument, HubMoment
+from placements.services.hubs.projection.documents import HubDocument, HubMoment
 from placements.services.snapshots import placement_columns
 
 PLACEMENT_KIND = "ClusterResourcePlacement"

@@ -9,10 +9,11 @@ from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import HUB_SEMANTICS
 from placements.manifests.policy import PlacementType, parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.hubs.due import mark_named
-from placements.services.hubs.projection.documents import HUB_SEMANTICS, HubDocument, HubMoment, save_marks
+from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.services.hubs.projection.placements import PLACEMENT_KIND, mark_children, placements_of
 from placements.services.snapshots import hash_of
 
