@@ -78,11 +78,15 @@ class RecordedHub:
         self.live = ProjectedHub(scenario["id"].lower(), lease_expires_at=START + timedelta(days=1))
         self.live.mirror._clock = lambda: self.now
         self.clusters = {one["name"]: one for one in scenario["clusters"]}
-        self.uids = {name: f"MemberCluster-{name}" for name in self.clusters}
+        self.uids = {name: f"{name}-0" for name in self.clusters}
         self.bindings: dict[str, Document] = {}
         self.policy: Document | None = None
         self.snapshot, self.number, self.made = -1, 0, 0
-        self.live.put("MemberCluster", *map(member_document, scenario["clusters"]))
+        members = [
+            self.live.item("MemberCluster", member_document(one), uid=self.uids[name])
+            for name, one in self.clusters.items()
+        ]
+        self.live.mirror.write(members)
         self.live.project(now=self.now)
         with self.live.scope():
             HubStream.objects.update(listed_at=START)
