@@ -17,6 +17,7 @@ from placements.web import (
     dry_runs,
     editor,
     fault_injection,
+    fleet_versions,
     help,
     history,
     hubs,
@@ -95,6 +96,7 @@ urlpatterns = [
         connections.disconnect_cluster,
         name="cluster-connection-remove",
     ),
+    path("fleet-versions/<int:number>/", fleet_versions.fleet_version, name="fleet-version"),
     path("topology/", clusters.topology, name="topology"),
     # /hubs/
     path("hubs/", hubs.hubs, name="hubs"),

@@ -89,6 +89,8 @@ class Migration(migrations.Migration):
                 ('connection', models.JSONField(blank=True, default=dict)),
                 ('properties', models.JSONField(blank=True, default=dict)),
                 ('usage', models.JSONField(blank=True, default=dict)),
+                ('namespaces_seen', models.JSONField(blank=True, null=True)),
+                ('collects_namespaces', models.BooleanField(default=False)),
                 ('expects_report', models.BooleanField(default=False)),
                 ('has_reported', models.BooleanField(default=False)),
                 ('as_of', models.DateTimeField(blank=True, null=True)),

@@ -49,11 +49,14 @@ from placements.api.base import (
     query_params,
 )
 from placements.api.connections import ConnectionInputSerializer, connection_fields
-from placements.api.filters import ConnectionQuery, PageQuery
+from placements.api.filters import AgreementQuery, ConnectionQuery, PageQuery
 from placements.api.parsers import parse_body
 from placements.api.problems import CheckStepSerializer
 from placements.api.schema import documented, operation, page_serializer
-from placements.api.serializers import ANY_OBJECT, CamelCaseSerializer
+from placements.api.serializers import ANY_OBJECT, AnyObject, AnyValue, CamelCaseSerializer
+from placements.explain.agreements import agreement_document, agreement_fields
+from placements.models import Agreement, HubDecision, ReplayInputs
+from placements.services.hubs.queries import agreements
 from placements.services.hubs.unresolved import unresolved_counts, unresolved_objects
 
 NO_NAMESPACE = "-"
@@ -192,6 +195,42 @@ class HubCheckSerializer(CamelCaseSerializer):
     permissions = HubPermissionSerializer(many=True)
 
 
+class HubAgreementSerializer(CamelCaseSerializer):
+    """How a replay agrees with what a live hub decided for a placement."""
+
+    placement = serializers.CharField()
+    decision = serializers.CharField(allow_null=True, help_text="The replay.")
+    agreement = serializers.ChoiceField(Agreement.values)
+    confirmed = serializers.BooleanField(help_text="The difference was found again after minutes.")
+    note = serializers.CharField(allow_blank=True, help_text="Why nothing could be replayed.")
+    replay = serializers.ChoiceField(["pick", "steady", ""])
+    inputs = serializers.ChoiceField(ReplayInputs.values)
+    fleet_version = serializers.IntegerField(allow_null=True)
+    policy_snapshot = serializers.CharField(allow_blank=True)
+    observed_generation = serializers.IntegerField(allow_null=True)
+    condition = AnyValue(allow_null=True)
+    differences_count = serializers.IntegerField()
+    hub_at = serializers.DateTimeField(allow_null=True)
+    judged_at = serializers.DateTimeField()
+    engine = serializers.CharField(allow_blank=True)
+    hub_behind = serializers.BooleanField(help_text="It has not decided for more than 5 minutes.")
+
+    def to_representation(self, instance: HubDecision) -> dict[str, Any]:
+        """Return the fields that the page has."""
+        return agreement_fields(instance)
+
+
+class HubDecisionSerializer(HubAgreementSerializer):
+    """What a live hub decided for a placement, and where a replay differs."""
+
+    decisions = serializers.ListField(child=AnyObject(), help_text="As the hub wrote them at first.")
+    differences = serializers.ListField(child=AnyObject(), help_text="The first 200.")
+
+    def to_representation(self, instance: HubDecision) -> dict[str, Any]:
+        """Return the same document as the page."""
+        return agreement_document(instance)
+
+
 class HubViewSet(BaseViewSet):
     """The live hubs."""
 
@@ -199,7 +238,10 @@ class HubViewSet(BaseViewSet):
 
     def get_permissions(self) -> list[BasePermission]:
         """Let every role read, and cluster administrators write."""
-        reads = self.action in ("list", "retrieve", "streams", "permissions", "mirrored", "unresolved")
+        reads = self.action in (
+            *("list", "retrieve", "streams", "permissions"),
+            *("agreements", "mirrored", "unresolved"),
+        )
         return [MayRead()] if reads else [MayAdministerClusters()]
 
     def _visible(self, name: str) -> Hub:
@@ -332,6 +374,18 @@ class HubViewSet(BaseViewSet):
         """List what the account of a hub may do, as the last check found it."""
         query_params(request)
         return Response(self._visible(name).found.get("permissions", []))
+
+    @listed(
+        "list_hub_agreements",
+        HubAgreementSerializer,
+        query=AgreementQuery,
+        order="placement_name",
+        unique="id",
+    )
+    def agreements(self, params: Params, name: str) -> Rows:
+        """List how replays agree with what a hub decided, by placement."""
+        with in_hub(self._visible(name).pk):
+            return agreements(agreement=params.get("agreement", ""), placement=params["placement"])
 
     @documented("get_hub_object", ANY_OBJECT)
     def mirrored(

@@ -14,10 +14,10 @@ from typing import Any
 from django.conf import settings
 from django.contrib.sessions.models import Session
 from django.db import IntegrityError, OperationalError, connection
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
 from clusters.hubs.queries import across_hubs, hub_ids
-from clusters.models import MemberCluster
+from clusters.models import BindingChange, MemberCluster
 from fleetui.broker import is_folder, messages_before
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.models import Event, PeriodicWork
@@ -30,6 +30,8 @@ from placements.models import (
     Drain,
     Eviction,
     FleetRecord,
+    FleetVersion,
+    HubDecision,
     Override,
     OverrideSnapshot,
     Placement,
@@ -94,6 +96,8 @@ def _newest(model: type[PolicySnapshot] | type[ResourceSnapshot], placement: Pla
 PRUNE_EVERY = timedelta(hours=1)
 _PRUNING = "pruning"
 _BATCH = 500
+FLEET_VERSIONS = 2_000
+"""How many versions of the fleet of a hub are kept that no decision cites: one a second is possible."""
 _SMALL_BATCH = 10
 """Of rows with many dependent rows, such as the updates of a rollout."""
 LARGEST_WAL = 64 * 1024 * 1024
@@ -139,6 +143,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     yield "what-if analyses", analyses, 1
 
     yield "decisions", _prunable_decisions(now), _BATCH
+    yield from _prunable_history(now)
     with across_hubs():  # which share the records
         is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
         is_hypothetical = Exists(ScenarioDecision.objects.filter(record=OuterRef("pk")))
@@ -146,12 +151,26 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     records = DecisionRecord.objects.filter(~is_made & ~is_hypothetical)
     yield "decision records", records, _BATCH
     is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
-    yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen)), _BATCH
+    with across_hubs():
+        is_version = Exists(FleetVersion.objects.filter(fleet=OuterRef("pk")))
+    yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen) & ~is_version), _BATCH
 
     yield "drafts", Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS), _BATCH
     events_before = now - (settings.KEEP_EVENTS if is_local else settings.HUB_HISTORY)
     yield "events", Event.objects.filter(at__lt=events_before), _BATCH
     yield "expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH
+
+
+def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
+    """Yield what is kept of live hubs to replay their decisions; of versions of a fleet a number at most."""
+    before = now - settings.KEEP_HUB_HISTORY
+    undecided = HubDecision.objects.filter(decision=None, is_latest=False, judged_at__lt=before)
+    yield "hub decisions without a replay", undecided, _BATCH
+    is_cited = Exists(HubDecision.objects.filter(fleet_version=OuterRef("pk")))
+    newest = FleetVersion.objects.aggregate(newest=Max("number"))["newest"] or 0
+    surplus = Q(seen_at__lt=before) | Q(number__lte=newest - FLEET_VERSIONS)
+    yield "fleet versions", FleetVersion.objects.filter(surplus & ~is_cited & Q(number__lt=newest)), _BATCH
+    yield "binding changes", BindingChange.objects.filter(seen_at__lt=before), _BATCH
 
 
 def _prunable_decisions(now: datetime) -> QuerySet[Decision]:
@@ -164,7 +183,8 @@ def _prunable_decisions(now: datetime) -> QuerySet[Decision]:
     )
     policy = PolicySnapshot.objects.filter(placement=OuterRef("placement"), number=OuterRef("policy_number"))
     is_superseded = ~Q(number=F("placement__decisions_made")) & (Exists(later) | ~Exists(policy))
-    in_use = Exists(Binding.objects.filter(decision=OuterRef("pk")))
+    on_hub = HubDecision.objects.filter(decision=OuterRef("pk"), is_latest=True)
+    in_use = Exists(Binding.objects.filter(decision=OuterRef("pk"))) | Exists(on_hub)
     return old.filter(~in_use & (Q(placement=None) | is_superseded))
 
 

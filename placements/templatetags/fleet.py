@@ -15,6 +15,7 @@ from django.utils.safestring import mark_safe
 
 from clusters.hubs.dispatch import refusal_of
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from placements.explain.agreements import shown_agreement
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.vocabulary import NONE, score_text
 
@@ -133,6 +134,13 @@ def simulated(context: Mapping[str, Any], name: str) -> str:
 def badge(kind: str, words: str, *, hidden: bool = False) -> dict[str, object]:
     """Show a status badge: an icon, distinct in shape, and the status word."""
     return {"kind": kind, "words": words, "hidden": hidden}
+
+
+@register.inclusion_tag("parts/agreement.html")
+def agreement(decision: Any) -> dict[str, object]:
+    """Show how a replay agrees with the live hub that decided; nothing for a decision of this console."""
+    found = getattr(decision, "hub_decision", None) if decision.is_mirrored else None
+    return {"shown": shown_agreement(found.agreement) if found else None}
 
 
 @register.simple_tag(takes_context=True)

@@ -36,6 +36,7 @@ from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.permissions import for_cluster_administrators, for_readers, may_administer_clusters
 from placements.explain.hubs import permission_rows, shown_hub, shown_stream, shown_write
+from placements.services.hubs.queries import disagreements_by_hub
 from placements.services.hubs.unresolved import (
     UnresolvedObject,
     unresolved_counts,
@@ -51,9 +52,16 @@ MOST_SHOWN = 50
 def hubs(request: HttpRequest) -> HttpResponse:
     """List the live hubs with state and age."""
     now, visible = datetime.now(UTC), list(visible_hubs(request.user).order_by("name"))
-    counts = unresolved_counts([hub.pk for hub in visible], now=now)
+    unresolved = unresolved_counts([hub.pk for hub in visible], now=now)
+    disagreements = disagreements_by_hub()
     found = [
-        shown_hub(summary_of(hub, now=now), now=now, unresolved=counts.get(hub.pk, 0)) for hub in visible
+        shown_hub(
+            summary_of(hub, now=now),
+            now=now,
+            unresolved=unresolved.get(hub.pk, 0),
+            disagreements=disagreements.get(hub.pk, 0),
+        )
+        for hub in visible
     ]
     return render_page(request, "hubs/list.html", {"hubs": found}, fragment="hubs/_list.html")
 

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from clusters.queries import load_fleet
+from placements.manifests.placement import parse_placement
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services import scheduling
 from placements.services.rollouts import controller, worker
+from placements.services.snapshots import draft_cycle
 from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapshot
 from tests.hubs.projecting import NOW, ProjectedHub
 from tests.rows import person
@@ -372,3 +375,16 @@ def test_a_placement_in_a_namespace_is_apart_from_that_of_the_cluster(
         assert [one.full_name for one in Placement.objects.all()] == ["web"]
         assert Binding.objects.count() == 2
     assert live.mark("ResourceBinding", "shop/web-paris-0a1b2c3d")[2] == "its placement is not in the mirror"
+
+
+def test_a_draft_that_is_what_the_hub_has_keeps_the_bindings(live: ProjectedHub) -> None:
+    put_web(live)
+    live.project()
+
+    row = web(live)
+    with live.scope():
+        cycle = draft_cycle(parse_placement(row.document), saved=row, fleet=load_fleet())
+
+    assert (row.semantics, cycle.semantics) == ("kubefleet", "kubefleet")
+    assert [one.is_current for one in cycle.bindings] == [True] * len(cycle.bindings)
+    assert cycle.bindings

@@ -127,6 +127,7 @@ def _parse_cursor(cursor: str) -> tuple[datetime, int, int]:
 def policy_restores(placement: Placement, snapshots: Iterable[PolicySnapshot]) -> dict[int, PolicyRestore]:
     """Return what restoring each of these policy snapshots would bring to the editor, by their numbers."""
     older = list(snapshots)
+    # A live hub may have a policy of a newer API.
     latest = placement.policy_snapshots.filter(is_latest=True).first()
     numbers = numbers_under(placement, [one.number for one in older])
     return {

@@ -15,6 +15,7 @@ from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
+from placements.services.hubs.due import mark_due
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
 from placements.services.hubs.projection.kinds import BINDING_KINDS
 from placements.services.hubs.projection.placements import count_placed, current_conditions, placements_of
@@ -42,7 +43,7 @@ _COLUMNS = (
 )
 
 
-def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write the bindings of the clusters that these are about, where they differ."""
     owners = placements_of(documents)
     known = [one for one in documents if one.row.owner in owners and _is_usable(one)]
@@ -62,7 +63,7 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
             (ResourceSnapshot.objects.filter(placement__in=list(names)).defer("identities"), "-snapshot"),
         )
     )
-    new, changed = [], []
+    new, changed, decided = [], [], set(moved)
     for pair, one in chosen.items():
         before = there.get(pair)
         row = binding_row(one, before, owners[pair[0]])
@@ -75,6 +76,9 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
             new.append(row)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
             changed.append(row)
+            is_other_state = row.state not in (before.state, BindingState.BOUND)  # rollouts bind
+            if row.policy_snapshot_id != before.policy_snapshot_id or is_other_state:
+                decided.add(row.placement_id)
     gone = [row for pair, row in there.items() if pair in pairs and pair not in chosen]
     Binding.objects.filter(pk__in=[row.pk for row in gone]).delete()
     Binding.objects.bulk_create(new, batch_size=BATCH_SIZE)
@@ -87,6 +91,7 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
     )
     touched = {row.placement_id for row in (*new, *changed, *gone)} | moved
     count_placed([one for one in owners.values() if one.pk in touched])
+    mark_due(decided | {row.placement_id for row in (*new, *gone)}, now=moment.now)
 
 
 def _is_usable(document: HubDocument) -> bool:
@@ -218,7 +223,7 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
     return found
 
 
-def remove_bindings(_moment: HubMoment) -> int:
+def remove_bindings(moment: HubMoment) -> int:
     """Delete the bindings that the mirror has no more; another one of the same cluster takes their place."""
     mirrored = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
@@ -234,4 +239,5 @@ def remove_bindings(_moment: HubMoment) -> int:
         others = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, is_dirty=False)
         others.filter(owner__in=owners, cluster__in=clusters).update(is_dirty=True)
     count_placed(list(Placement.objects.filter(pk__in={one[1] for one in gone}).only("pk")))
+    mark_due({one[1] for one in gone}, now=moment.now)
     return len(gone)

@@ -11,10 +11,13 @@ from clusters.hubs.kinds.base import items_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import EVICTION_KIND
+from fleetui.apimachinery.model import HUB_SEMANTICS
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
 from placements.models import Binding, Placement, Rollout
+from placements.services.hubs.due import mark_named
+from placements.services.hubs.fleet_versions import write_newly_read
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
 from placements.services.hubs.projection.events import HubEvents
 from placements.services.hubs.projection.kinds import (
@@ -79,6 +82,8 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
     events.record()
     mark_children(added, kinds=CHILD_KINDS)
     mark_children(names, kinds=RESOURCE_KINDS)  # the status of the placement lists their objects
+    mark_named([*added, *(row.full_name for row in changed)], now=moment.now)
+    write_newly_read(is_live=moment.is_live, now=moment.now)
 
 
 def placement_row(document: HubDocument, before: Placement | None) -> Placement | None:
@@ -92,6 +97,7 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     row.document, row.created_at, row.deleting_since = stored, document.created_at, document.deleting_since
     for name, value in placement_columns(parsed).items():
         setattr(row, name, value)
+    row.semantics = HUB_SEMANTICS  # whatever annotations say
     row.reschedules_on_fleet_change = False  # the hub does
     if "status" in document.content:
         row.selected_count = len(items_at(document.content, "status", "selectedResources"))

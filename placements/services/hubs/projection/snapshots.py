@@ -9,9 +9,10 @@ from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, POLICY_INDEX, PREFIX, RESOURCE_INDEX
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS
-from placements.manifests.policy import parse_policy
+from fleetui.apimachinery.model import HUB_SEMANTICS
+from placements.manifests.policy import PlacementType, parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
+from placements.services.hubs.due import mark_named
 from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.services.hubs.projection.kinds import (
     BINDING_KINDS,
@@ -27,13 +28,15 @@ TWO_LATEST = "two snapshots are marked as the latest: the controller of the hub 
 NO_NUMBER = "its number is not understood"
 _HASH = f"{PREFIX}resource-hash"
 _INDEX = dict.fromkeys(POLICY_KINDS, POLICY_INDEX) | dict.fromkeys(RESOURCE_KINDS, RESOURCE_INDEX)
+NUMBER_OF_CLUSTERS = f"{PREFIX}number-of-clusters"
 
 Snapshot: TypeAlias = PolicySnapshot | ResourceSnapshot
 Columns: TypeAlias = dict[str, Any]
 
 
-def project_policy_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+def project_policy_snapshots(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     _project(PolicySnapshot, documents, lambda _placement: _policy_columns)
+    mark_named({one.row.owner for one in documents}, now=moment.now)
 
 
 def project_resource_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
@@ -125,16 +128,31 @@ def _wanted(
     return wanted
 
 
+def policy_of(document: HubDocument) -> dict[str, Any] | None:
+    """Return the policy of a snapshot; the hub keeps the number of clusters in an annotation beside it."""
+    policy = document.spec.get("policy")
+    if not isinstance(policy, Mapping):
+        return policy
+    number = mapping_at(document.content, "metadata", "annotations").get(NUMBER_OF_CLUSTERS)
+    if policy.get("placementType") != PlacementType.PICK_N or number is None:
+        return dict(policy)
+    is_number = isinstance(number, str) and number.isdecimal()
+    return {**policy, "numberOfClusters": int(number) if is_number else number}
+
+
 def _policy_columns(document: HubDocument) -> Columns | None:
     """Return the policy as it is stored; None for one that is not understood."""
+    stored = policy_of(document)
+    if stored and stored.get("placementType") == PlacementType.PICK_N:
+        stored.setdefault("numberOfClusters", 0)  # which is not part of what is stored
     try:
-        policy = parse_policy(document.spec.get("policy"), path="spec.policy")
+        policy = parse_policy(stored, semantics=HUB_SEMANTICS, path="spec.policy")
     except InvalidManifest as found:
         for fault in found.faults:
             document.reject(fault.path)
         document.error = "the policy is not understood"
         return None
-    content = {"policy": policy.without_number(), "semantics": DEFAULT_SEMANTICS, "options": {}}
+    content = {"policy": policy.without_number(), "semantics": HUB_SEMANTICS, "options": {}}
     return {**content, "content_hash": hash_of(content)}
 
 
