@@ -38,6 +38,7 @@ WRITE_STATES: Mapping[str, tuple[str, str]] = {
     "conflict": ("attention", "Conflict"),
     "unreachable": ("failed", "Not sent"),
     "unknown": ("attention", "Unknown"),
+    "not-applied": ("failed", "Not applied"),
 }
 _OUTDATED = frozenset({"stale", "unreachable", "refused", "unsuitable", "paused"})
 _ATTEMPTS = {
