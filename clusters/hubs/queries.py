@@ -141,6 +141,13 @@ def mirrored_object(hub: Hub, group: str, kind: str, namespace: str, name: str) 
     return unpack(bytes(row.manifest)) if row else None
 
 
+def mirrored_objects(hub: Hub, kind: str, **columns: object) -> list[dict[str, object]]:
+    """Return the objects of a kind as the mirror has them, by name."""
+    with in_hub(hub.pk):
+        rows = MirroredObject.objects.filter(kind=kind, **columns).order_by("namespace", "name")
+        return [unpack(bytes(one.manifest)) for one in rows]
+
+
 def removed_hubs_with_rows() -> list[int]:
     """Return the removed hubs of which rows are left."""
     removed = Hub.objects.exclude(removed_at=None).values_list("pk", flat=True)
