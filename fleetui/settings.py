@@ -147,6 +147,11 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "placements.tasks.sweep", "schedule": 1.0, "options": {"expires": 1.0}},
     "observe": {"task": "clusters.tasks.observe", "schedule": 5.0, "options": {"expires": 5.0}},
     "refresh-hubs": {"task": "placements.tasks.refresh_hubs", "schedule": 15.0, "options": {"expires": 15.0}},
+    "resolve-hub-writes": {
+        "task": "clusters.tasks.resolve_hub_writes",
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
+    },
 }
 
 # How long rows are kept that nothing refers to (`placements.services.pruning`).

@@ -134,6 +134,14 @@ def recent_writes(hub: Hub) -> Sequence[HubWrite]:
         return list(HubWrite.objects.order_by("-at", "-pk")[:MOST_WRITES])
 
 
+def writes_of(hub: Hub, *, requested_by: str = "", object: str = "", **columns: object) -> QuerySet[HubWrite]:  # noqa: A002 -- the parameter of the address
+    """Return the requests that people had sent to a hub; unordered."""
+    with in_hub(hub.pk):
+        rows = HubWrite.objects.filter(**columns)
+    rows = rows.filter(requested_by=requested_by) if requested_by else rows
+    return rows.filter(name=object) if object else rows
+
+
 def mirrored_object(hub: Hub, group: str, kind: str, namespace: str, name: str) -> dict[str, object] | None:
     """Return an object as the mirror has it."""
     with in_hub(hub.pk):

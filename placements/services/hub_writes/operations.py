@@ -12,6 +12,7 @@ from django.core.exceptions import PermissionDenied
 
 from clusters.drivers.base import DriverUnavailable, FieldDiff
 from clusters.drivers.kubernetes.diff import clean, find_differences
+from clusters.hubs.dispatch import on_live_hub
 from clusters.hubs.kinds.base import Manifest, mapping_at
 from clusters.hubs.writing.answers import Outcome, WriteAnswer
 from clusters.hubs.writing.bodies import Path, leaf_paths, without_paths
@@ -77,6 +78,11 @@ class WritePreview:
     def is_unchanged(self) -> bool:
         return self.plan.request is None
 
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The object as it would be, without secret values and managed fields."""
+        return shown_object(self.answer.content) if self.answer and self.answer.content else None
+
 
 @dataclass(frozen=True, slots=True)
 class AppliedWrite:
@@ -90,6 +96,17 @@ class AppliedWrite:
     def is_unknown(self) -> bool:
         return self.answer.outcome is Outcome.UNKNOWN
 
+    @property
+    def result(self) -> dict[str, Any] | None:
+        return shown_object(self.answer.content) if self.answer.content else None
+
+
+def shown_object(content: Manifest) -> dict[str, Any]:
+    """Return an object of the hub without secret values, and without the list of its managers."""
+    shown: dict[str, Any] = without_secrets(content)
+    metadata = {key: one for key, one in mapping_at(shown, "metadata").items() if key != "managedFields"}
+    return {**shown, "metadata": metadata}
+
 
 def check_role(hub: Hub, action: Action, by: User) -> None:
     """Raise PermissionDenied unless the person has the role of an action on this hub."""
@@ -99,6 +116,7 @@ def check_role(hub: Hub, action: Action, by: User) -> None:
             raise PermissionDenied(message)
 
 
+@on_live_hub(None)
 def plan_offline(hub: Hub, action: Action, fields: Fields, *, by: User, now: datetime) -> WritePlan:
     """Plan a write on the mirror: for copies, where nothing is sent."""
     with in_hub(hub.pk):
@@ -122,6 +140,7 @@ def _planner(hub: Hub, action: Action, *, by: User, now: datetime) -> Iterator[t
         raise HubRefusedError(answer) from error
 
 
+@on_live_hub(None)
 def preview_write(
     hub: Hub,
     action: Action,
@@ -176,6 +195,7 @@ def without_kept(plan: WritePlan, keep: Iterable[str]) -> WritePlan:
     return replace(plan, request=replace(plan.request, body=body) if has_rest else None)
 
 
+@on_live_hub(None)
 def apply_write(
     hub: Hub,
     action: Action,
@@ -253,4 +273,4 @@ def _difference(one: FieldDiff, sent: tuple[str, ...]) -> ResultDifference:
     is_ours = any(one.path == path or one.path.startswith(f"{path}/") for path in sent)
     # A whole object that is new here holds what was sent.
     is_around = any(path.startswith(f"{one.path}/") for path in sent)
-    return ResultDifference(one.path, one.member, one.hub, not (is_ours or is_around))
+    return ResultDifference(one.path, one.in_member, one.in_hub, not (is_ours or is_around))
