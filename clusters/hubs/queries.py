@@ -149,6 +149,15 @@ def mirrored_object(hub: Hub, group: str, kind: str, namespace: str, name: str) 
     return unpack(bytes(row.manifest)) if row else None
 
 
+def mirrored_version(hub: Hub, write: HubWrite) -> str:
+    """Return the resourceVersion that the mirror has of the object of a write; "" without the object."""
+    with in_hub(hub.pk):
+        rows = MirroredObject.objects.filter(
+            group=write.group, kind=write.kind, namespace=write.namespace, name=write.name
+        )
+        return rows.values_list("resource_version", flat=True).first() or ""
+
+
 def mirrored_objects(hub: Hub, kind: str, **columns: object) -> list[dict[str, object]]:
     """Return the objects of a kind as the mirror has them, by name."""
     with in_hub(hub.pk):

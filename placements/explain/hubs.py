@@ -8,6 +8,7 @@ from typing import Any
 from clusters.hubs.check import READ_VERBS, WRITE_VERBS, KindPermissions
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.queries import NO_WATCHER, HubSummary
+from clusters.hubs.writing.answers import Outcome
 from clusters.models import Hub, HubStream, HubWrite
 
 STATES: Mapping[str, tuple[str, str]] = {
@@ -39,6 +40,24 @@ WRITE_STATES: Mapping[str, tuple[str, str]] = {
     "unreachable": ("failed", "Not sent"),
     "unknown": ("attention", "Unknown"),
     "not-applied": ("failed", "Not applied"),
+}
+OUTCOMES: Mapping[Outcome, str] = {
+    Outcome.ACCEPTED: "The hub accepts this.",
+    Outcome.INVALID: "The hub refuses this as invalid.",
+    Outcome.FORBIDDEN: "The hub does not allow this.",
+    Outcome.WEBHOOK: "A webhook of the hub refuses this.",
+    Outcome.DELETED: "The object was deleted on the hub.",
+    Outcome.REPLACED: "The object was deleted on the hub and created again.",
+    Outcome.EXISTS: "The hub has an object of this name.",
+    Outcome.STALE: "The object changed on the hub meanwhile.",
+    Outcome.CONFLICT: "Other managers own some of the fields.",
+    Outcome.TOO_LARGE: "This is too large for the hub.",
+    Outcome.BUSY: "The hub is busy.",
+    Outcome.UNAUTHORIZED: "The hub rejects the credentials of the console.",
+    Outcome.UNREACHABLE: "The hub did not answer.",
+    Outcome.UNKNOWN: "The outcome is unknown.",
+    Outcome.NOT_APPLIED: "The hub did not apply this.",
+    Outcome.REFUSED: "The hub refuses this.",
 }
 _OUTDATED = frozenset({"stale", "unreachable", "refused", "unsuitable", "paused"})
 _ATTEMPTS = {

@@ -40,7 +40,7 @@ class Fault:
     """What goes wrong with requests: `verb` list, watch or continue, "" for each; so many `times`.
 
     410 (an ERROR event on a watch), 410-status, 504, cut, stall, drip, 429, 503, 401, 403, 404, slow, html,
-    cut-after (the request is carried out, and the connection ends without an answer),
+    cut-before and cut-after (a write that is not, or is carried out; the connection ends without an answer),
     garbage (the lines of `lines`), error (another ERROR event).
     """
 
@@ -221,8 +221,11 @@ class FakeHub:
         elif found and verb in ("list", "continue", "watch"):
             self._collection(link, found, query, request, server, fault)
         else:
+            is_write = "dryRun" not in query
+            if fault and fault.name == "cut-before" and is_write:
+                raise Closed
             content = self._other(url.path, request)
-            if fault and fault.name == "cut-after":
+            if fault and fault.name == "cut-after" and is_write:
                 raise Closed
             link.sendall(content)
 
