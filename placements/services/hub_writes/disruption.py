@@ -61,8 +61,13 @@ _SELECTED_AGAIN = "Without a taint that the placement does not tolerate, the sch
 
 def eviction_name(placement: str, cluster: str) -> str:
     """Return a name that no other eviction has."""
+    return f"{eviction_prefix(placement, cluster)}{uuid4().hex[:8]}"
+
+
+def eviction_prefix(placement: str, cluster: str) -> str:
+    """Return what the names of our evictions of a placement from a cluster begin with."""
     parts = [one[:LONGEST_PART].strip("-.") for one in (placement, cluster)]
-    return f"fleetui-{parts[0]}-{parts[1]}-{uuid4().hex[:8]}"
+    return f"fleetui-{parts[0]}-{parts[1]}-"
 
 
 def judged(planner: Planner, placement: Manifest, name: str, cluster: str) -> Verdict:
