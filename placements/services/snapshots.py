@@ -115,8 +115,9 @@ def _cycle(
 def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet) -> Cycle:
     """Return the cycle that would run if the draft were saved over `saved`, or as a new placement."""
     bindings: tuple[BindingValue, ...] = ()
-    if saved is not None:
-        snapshot = PolicySnapshot.objects.get(placement=saved, is_latest=True)
+    # A placement of a live hub has none until the hub's controller makes one.
+    latest = PolicySnapshot.objects.filter(placement=saved, is_latest=True).order_by("-number")
+    if saved is not None and (snapshot := latest.first()):
         rows = _rows_of(Binding.objects.filter(placement=saved).order_by("cluster_name"))
         # A draft that creates a new policy snapshot makes every binding obsolete.
         is_same = content_hash(draft) == snapshot.content_hash

@@ -75,6 +75,7 @@ class Page:
         if self.draft:
             data = PlacementDraft.parse(self.draft.text).data
             subject = data.get("metadata", {}).get("name", "") if isinstance(data, dict) else ""
+            return f"Apply {subject}".strip()
         on = f" on {self.fields['cluster']}" if self.fields.get("cluster") else ""
         return f"{self.action.title} {subject}{on}".strip()
 

@@ -106,8 +106,8 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
         "is_unchanged": placement is not None and draft.data == placement.document,
         "has_rules": "rules" in request.GET and draft.manifest is not None and not preview.errors,
     }
-    if placement is not None:
-        saved = placement.policy_snapshots.get(is_latest=True)
+    latest = placement.policy_snapshots.filter(is_latest=True).order_by("-number") if placement else None
+    if placement is not None and latest is not None and (saved := latest.first()):
         policy = policy_of(saved, placement.number_of_clusters)
         context["sentence_before"] = policy_sentence(policy, Semantics(saved.semantics), saved.options)
     if context["has_rules"] and draft.manifest is not None:

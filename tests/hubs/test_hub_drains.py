@@ -114,6 +114,7 @@ def test_a_blocked_eviction_is_repeated_after_a_minute_with_a_new_object(hub: Wr
     assert evictions(hub).count("api") == 1
     assert evictions(hub).count("web") == 1  # it has room meanwhile
 
+    settle(hub, "False")
     later = now + timedelta(seconds=75)
     advance_hub_drains(now=later)
     assert evictions(hub).count("api") + evictions(hub).count("web") == 3
