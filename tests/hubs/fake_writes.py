@@ -57,7 +57,10 @@ def carry_out(
         return answer(403, status_body(403, "Forbidden", f"{resource.plural} is forbidden: cannot {verb}"))
     try:
         if verb == "delete":
-            check_preconditions(live, body.get("preconditions") or {})
+            wanted = body.get("preconditions") or {}
+            if live and wanted.get("uid", live["metadata"]["uid"]) != live["metadata"]["uid"]:
+                raise Refused(409, "Conflict", "the UID in the precondition does not match")
+            check_preconditions(live, wanted)
         elif verb == "create":
             after = created(resource, key, live, body, query)
         else:
@@ -71,7 +74,7 @@ def carry_out(
                 )
     except Refused as refused:
         return answer(refused.code, refused.body)
-    if "dryRun" in query:
+    if "All" in body.get("dryRun", ()) if verb == "delete" and body else "dryRun" in query:
         return answer(201 if verb == "create" else 200, content)
     if verb == "delete":
         hub.delete(resource.plural, name, key[0])

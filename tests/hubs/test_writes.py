@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from clusters.hubs.writing.answers import Outcome, WriteAnswer
+from clusters.drivers.kubernetes.client import Response
+from clusters.hubs.writing.answers import Outcome, WriteAnswer, answer_of
 from clusters.hubs.writing.gitops import gitops_marks
 from clusters.hubs.writing.identity import IdentityRefusedError, requester_on
 from clusters.hubs.writing.requests import KINDS, Verb, WriteRequest
@@ -181,6 +182,44 @@ def test_preconditions_tell_stale_replaced_deleted_and_existing_apart(hub: Writa
         body = {"metadata": {"name": "web"}, "spec": {}}
         request = WriteRequest(Verb.CREATE, KINDS["ClusterResourcePlacement"], "v1beta1", "web", body)
         assert writer.dry_run(request, None).outcome is Outcome.EXISTS
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "outcome"),
+    [
+        (500, "failed to create typed patch object: .spec.polcy: field not declared in schema", "invalid"),
+        (500, "etcdserver: request timed out", "unknown"),
+        (400, "strict decoding error", "invalid"),
+        (413, "request entity too large", "too-large"),
+        (404, "not found", "deleted"),
+        (418, "teapot", "refused"),
+        (422, 'admission webhook "a.b" denied the request: no', "webhook"),
+    ],
+)
+def test_each_status_has_its_meaning(status: int, message: str, outcome: str) -> None:
+    causes = [{"field": ".spec.x", "message": "m"}]
+    body = {"kind": "Status", "message": message, "details": {"causes": causes}}
+    metadata = {"name": "x", "uid": "u", "resourceVersion": "1"}
+    request = WriteRequest(
+        *(Verb.PATCH, KINDS["MemberCluster"], "v1beta1", "x", {"metadata": metadata}),
+        uid="u",
+        resource_version="1",
+    )
+
+    found = answer_of(request, Response(status, body), None)
+
+    assert (str(found.outcome), found.message, found.causes[0].path) == (outcome, message, "spec.x")
+
+
+def test_a_dry_run_of_a_deletion_deletes_nothing(hub: WritableHub) -> None:
+    fields = {"kind": "ClusterResourcePlacement", "name": "web"}
+    preview = hub.preview("delete", fields)
+    assert answered(preview).is_accepted
+    assert "removed from east, west" in preview.plan.notes[0]
+    assert hub.fake.get("clusterresourceplacements", "web")
+
+    hub.apply("delete", fields, token=preview.token)
+    assert ("", "web") not in hub.fake.objects["placement.kubernetes-fleet.io", "clusterresourceplacements"]
 
 
 def test_an_answer_that_is_lost_is_resolved_by_reading_the_object(hub: WritableHub) -> None:

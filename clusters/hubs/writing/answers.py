@@ -28,6 +28,7 @@ LONGEST_CAUSE, MOST_CAUSES = 500, 100
 REMOVED = "(hidden)"
 _WEBHOOK = re.compile(r'admission webhook "(?P<name>[^"]{1,253})" denied the request')
 _CONFLICT_WITH = re.compile(r'conflict with "(?P<manager>[^"]{0,253})"')
+_OTHER_UID = re.compile(r"UID in (the )?precondition|uid mismatch")
 _NO_SCHEMA = "failed to create typed patch object"
 _NOT_SENT = frozenset(
     {
@@ -171,9 +172,7 @@ def _conflict_outcome(body: Manifest, message: str) -> Outcome:
     if "no existing object was found" in message:
         return Outcome.DELETED
     # An API server checks the UID before the resourceVersion, with the same reason.
-    return (
-        Outcome.REPLACED if "UID in precondition" in message or "uid mismatch" in message else Outcome.STALE
-    )
+    return Outcome.REPLACED if _OTHER_UID.search(message) else Outcome.STALE
 
 
 def _conflicts(request: WriteRequest, body: Manifest, live: Manifest | None) -> Iterable[FieldConflict]:

@@ -115,6 +115,12 @@ class WriteRequest:
             query["force"] = "true"
         return {**query, "dryRun": "All"} if is_dry_run else query
 
+    def content(self, *, is_dry_run: bool) -> Mapping[str, Any]:
+        """Return the body as it is sent: of a DELETE with a body, API servers ignore the query."""
+        if self.verb is Verb.DELETE and is_dry_run:
+            return {**self.body, "dryRun": ["All"]}
+        return self.body
+
     @property
     def subject(self) -> str:
         place = f"{self.namespace}/" if self.namespace else ""

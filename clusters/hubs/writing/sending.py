@@ -179,7 +179,7 @@ class HubWriter:
                     request.method,
                     request.path,
                     query=request.query(self.hub.field_manager, is_dry_run=is_dry_run),
-                    body=request.body,
+                    body=request.content(is_dry_run=is_dry_run),
                     content_type=request.content_type,
                     headers=self.requester.headers,
                     deadline=deadline,

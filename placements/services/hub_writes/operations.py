@@ -255,8 +255,8 @@ def result_differences(
 
 
 def _shown(content: Manifest) -> dict[str, Any]:
-    cleaned: dict[str, Any] = clean(without_secrets(content))
-    return cleaned
+    # With metadata, so that the first label is a difference of labels.
+    return {"metadata": {}, **clean(without_secrets(content))}
 
 
 def _sent_pointers(request: WriteRequest) -> tuple[str, ...]:
