@@ -30,7 +30,7 @@ WRITE_HEADER = "X-FleetUI-Hub-Write"
 
 
 class HubWriteSerializer(CamelCaseSerializer):
-    """A request that somebody had sent to the hub, and what became of it."""
+    """A request that a user had sent to the hub, and its outcome."""
 
     id = serializers.IntegerField()
     at = serializers.DateTimeField()

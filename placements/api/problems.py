@@ -17,7 +17,7 @@ from rest_framework.views import set_rollback
 from clusters.drivers.base import DriverRejected, DriverUnavailable
 from clusters.hubs.operations import HubCheckFailed, HubExists
 from clusters.hubs.queries import UnknownHubError
-from clusters.hubs.writing.answers import Outcome, WriteAnswer
+from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
 from clusters.hubs.writing.bodies import StaleBaseError
 from clusters.hubs.writing.requests import NotOfferedError
 from clusters.hubs.writing.sending import NotWritableError
@@ -203,13 +203,13 @@ def _malformed(error: MalformedBodyError) -> Plain:
 
 
 _HUB_STATUS = {
-    Outcome.INVALID: 422,
-    Outcome.FORBIDDEN: 403,
-    Outcome.WEBHOOK: 403,
-    Outcome.DELETED: 404,
-    Outcome.TOO_LARGE: 413,
-    Outcome.BUSY: 503,
-    Outcome.UNREACHABLE: 503,
+    WriteOutcome.INVALID: 422,
+    WriteOutcome.FORBIDDEN: 403,
+    WriteOutcome.WEBHOOK: 403,
+    WriteOutcome.DELETED: 404,
+    WriteOutcome.TOO_LARGE: 413,
+    WriteOutcome.BUSY: 503,
+    WriteOutcome.UNREACHABLE: 503,
 }
 
 

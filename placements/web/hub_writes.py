@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from clusters.hubs.queries import live_hub, mirrored_version, state_of
-from clusters.hubs.writing.answers import Outcome
+from clusters.hubs.writing.answers import WriteOutcome
 from clusters.hubs.writing.bodies import StaleBaseError
 from clusters.hubs.writing.requests import NotOfferedError
 from clusters.hubs.writing.sending import NotWritableError, check_writable
@@ -54,7 +54,7 @@ _METHODS = ["GET", "HEAD", "POST"]
 
 
 @dataclass
-class Page:
+class WritePage:
     """What the page of a write shows."""
 
     request: HttpRequest
@@ -105,7 +105,7 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(f"There is no action {name[:40]} on a live hub.")
     given = request.POST if request.method == "POST" else request.GET
     fields: dict[str, Any] = dict(fixed_fields(given))
-    page = Page(request, hub, ACTIONS[name], fields, request.path, back_of(name, fields))
+    page = WritePage(request, hub, ACTIONS[name], fields, request.path, back_of(name, fields))
     try:
         page.fields = posted_fields(given) or entered_fields(name, given)
     except InvalidManifest as error:
@@ -122,7 +122,7 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
 def write_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Preview a draft of the user on the hub, and have it sent."""
     row = own_draft(request, number)
-    page = Page(
+    page = WritePage(
         *(request, _hub(), ACTIONS["save"], {}, request.path, reverse("web:draft-review", args=[number])),
         draft=row,
     )
@@ -146,7 +146,7 @@ def posted_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def carry_out(page: Page) -> HttpResponse:
+def carry_out(page: WritePage) -> HttpResponse:
     """Do what the button of the form says: preview, apply, or a copy."""
     given = page.request.POST
     do = given.get("do", "preview")
@@ -162,7 +162,7 @@ def carry_out(page: Page) -> HttpResponse:
     return show(previewed(page, options))
 
 
-def guarded(page: Page, run: Callable[[], None]) -> Page:
+def guarded(page: WritePage, run: Callable[[], None]) -> WritePage:
     """Run a part of the page; what is refused becomes what the page says."""
     try:
         run()
@@ -183,7 +183,7 @@ def guarded(page: Page, run: Callable[[], None]) -> Page:
     return page
 
 
-def planned(page: Page) -> Page:
+def planned(page: WritePage) -> WritePage:
     """Plan on the mirror: what is shown without a request to the hub."""
 
     def run() -> None:
@@ -193,7 +193,7 @@ def planned(page: Page) -> Page:
     return guarded(page, run)
 
 
-def previewed(page: Page, options: Mapping[str, Any]) -> Page:
+def previewed(page: WritePage, options: Mapping[str, Any]) -> WritePage:
     def run() -> None:
         by, now = current_user(page.request), datetime.now(UTC)
         page.preview = preview_write(page.hub, page.action, page.fields, by=by, now=now, **options)
@@ -204,7 +204,7 @@ def previewed(page: Page, options: Mapping[str, Any]) -> Page:
     return guarded(page, run)
 
 
-def apply(page: Page, options: Mapping[str, Any]) -> HttpResponse:
+def apply(page: WritePage, options: Mapping[str, Any]) -> HttpResponse:
     """Send what was previewed; where it changed since, show the present preview."""
     by, now = current_user(page.request), datetime.now(UTC)
     done: list[AppliedWrite | None] = []
@@ -226,7 +226,7 @@ def apply(page: Page, options: Mapping[str, Any]) -> HttpResponse:
     return show(page, status=409)
 
 
-def sent(page: Page, done: AppliedWrite | None) -> HttpResponse:
+def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
     """Say what became of a write, once the mirror has it or after five seconds."""
     has_rest = bool(done and done.plan.foreign)
     if page.draft and (done is None or done.answer.is_accepted) and not has_rest:
@@ -263,7 +263,7 @@ def await_mirror(hub: Hub, done: AppliedWrite) -> bool:
         time.sleep(POLL_SECONDS)
 
 
-def copied(page: Page) -> HttpResponse:
+def copied(page: WritePage) -> HttpResponse:
     """Download the patch of a write."""
     page = planned(page)
     copies = copies_of(page.plan, manager=page.hub.field_manager) if page.plan else None
@@ -286,13 +286,13 @@ def back_of(action: str, fields: Mapping[str, Any]) -> str:
     return reverse("web:placements")
 
 
-def show(page: Page, *, status: int = 200) -> HttpResponse:
+def show(page: WritePage, *, status: int = 200) -> HttpResponse:
     given = page.request.POST if page.request.method == "POST" else page.request.GET
     preview, plan = page.preview, page.plan
     answer = preview.answer if preview else None
     # The patch of the mirror has changes alone; that of a preview also what the console owns.
     copies = copies_of(planned(copy(page)).plan or plan, manager=page.hub.field_manager) if plan else None
-    is_stale = bool(answer and answer.outcome is Outcome.STALE)
+    is_stale = bool(answer and answer.outcome is WriteOutcome.STALE)
     context = {
         "page": page,
         "action": page.action,

@@ -104,6 +104,7 @@ REFUSED = {
     "POST /api/v1/placements/{name}/abandon-cluster": 409,
     "POST /api/v1/placements/{name}/forget": 409,
     "POST /api/v1/clusters/{name}/connection/renew": 409,
+    "POST /api/v1/hubs/{name}/writes": 409,
     "POST /api/v1/placements/{name}/reapply": 422,
     "POST /api/v1/placements/{name}/bindings/{cluster}/objects/read": 409,
 }
@@ -149,6 +150,7 @@ BODIES = {
         "connection": {"server": "https://hub.invalid", "token": "one"},
     },
     "PATCH /api/v1/hubs/{name}": {"title": "Production"},
+    "POST /api/v1/hubs/{name}/writes": {"action": "cordon", "name": "east"},
     "POST /api/v1/token": {"username": "ann", "password": "a long enough password"},
 }
 

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from clusters.drivers.kubernetes.client import Response
-from clusters.hubs.writing.answers import Outcome, WriteAnswer, answer_of
+from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome, answer_of
 from clusters.hubs.writing.gitops import gitops_marks
 from clusters.hubs.writing.identity import IdentityRefusedError, requester_on
 from clusters.hubs.writing.requests import KINDS, Verb, WriteRequest
@@ -114,7 +114,7 @@ def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(hub: W
     fields = {"manifest": draft, "base": web}
 
     preview = hub.preview("save", fields)
-    assert answered(preview).outcome is Outcome.CONFLICT
+    assert answered(preview).outcome is WriteOutcome.CONFLICT
     [conflict] = answered(preview).conflicts
     assert (conflict.name, conflict.manager, conflict.operation) == (
         *("spec.policy.numberOfClusters", "argocd-controller", "Update"),
@@ -136,7 +136,7 @@ def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(hub: W
     owns_number(hub, "kubectl")
     with pytest.raises(HubRefusedError) as found:
         hub.apply("scale", SCALE, overwrite=["metadata.labels.team"])
-    assert found.value.answer.outcome is Outcome.CONFLICT
+    assert found.value.answer.outcome is WriteOutcome.CONFLICT
 
 
 def test_each_refusal_is_in_the_words_of_the_hub(hub: WritableHub) -> None:
@@ -145,11 +145,11 @@ def test_each_refusal_is_in_the_words_of_the_hub(hub: WritableHub) -> None:
     new["kind"] = "ClusterResourcePlacement"
     with pytest.raises(HubRefusedError) as found:
         hub.apply("save", {"manifest": new})
-    assert (found.value.answer.outcome, found.value.answer.webhook) == (Outcome.WEBHOOK, "vcrp.kb.io")
+    assert (found.value.answer.outcome, found.value.answer.webhook) == (WriteOutcome.WEBHOOK, "vcrp.kb.io")
 
     hub.fake.denied.add("patch memberclusters")
     preview = hub.preview("cordon", {"name": "east"})
-    assert answered(preview).outcome is Outcome.FORBIDDEN
+    assert answered(preview).outcome is WriteOutcome.FORBIDDEN
     assert "memberclusters is forbidden" in answered(preview).message
     assert not preview.permission.is_allowed
     assert "may not patch memberclusters" in preview.permission.reason
@@ -164,7 +164,7 @@ def test_preconditions_tell_stale_replaced_deleted_and_existing_apart(hub: Writa
         live = writer.read(f"{KINDS['ClusterResourcePlacement'].path('v1beta1')}/web")
         assert live
 
-        def outcome(**changes: str) -> Outcome:
+        def outcome(**changes: str) -> WriteOutcome:
             metadata = {"name": "web", "uid": "uid-1", "resourceVersion": "1", **changes}
             body = {"metadata": metadata, "spec": {"revisionHistoryLimit": 3}}
             request = WriteRequest(
@@ -175,13 +175,13 @@ def test_preconditions_tell_stale_replaced_deleted_and_existing_apart(hub: Writa
             return writer.dry_run(request, live).outcome
 
         uid, version = live["metadata"]["uid"], live["metadata"]["resourceVersion"]
-        assert outcome(uid=uid, resourceVersion=version) is Outcome.ACCEPTED
-        assert outcome(uid=uid) is Outcome.STALE
-        assert outcome(resourceVersion=version) is Outcome.REPLACED
-        assert outcome(name="gone") is Outcome.DELETED
+        assert outcome(uid=uid, resourceVersion=version) is WriteOutcome.ACCEPTED
+        assert outcome(uid=uid) is WriteOutcome.STALE
+        assert outcome(resourceVersion=version) is WriteOutcome.REPLACED
+        assert outcome(name="gone") is WriteOutcome.DELETED
         body = {"metadata": {"name": "web"}, "spec": {}}
         request = WriteRequest(Verb.CREATE, KINDS["ClusterResourcePlacement"], "v1beta1", "web", body)
-        assert writer.dry_run(request, None).outcome is Outcome.EXISTS
+        assert writer.dry_run(request, None).outcome is WriteOutcome.EXISTS
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_an_answer_that_is_lost_is_resolved_by_reading_the_object(hub: WritableH
         request = labels_request(hub, writer, {"tier": "gold"})
         sent = writer.send(request, None)
 
-    assert sent.answer.outcome is Outcome.ACCEPTED
+    assert sent.answer.outcome is WriteOutcome.ACCEPTED
     [row] = hub.writes()
     assert (row.state, "has this write" in row.answer) == ("accepted", True)
     assert len(hub.sent("patch")) == 1
@@ -243,16 +243,16 @@ def labels_request(hub: WritableHub, writer: Any, labels: dict[str, Any]) -> Wri
 @pytest.mark.parametrize(
     ("fault", "outcome", "requests"),
     [
-        ("503", Outcome.BUSY, 2),
-        ("429", Outcome.BUSY, 2),
-        ("502", Outcome.UNKNOWN, 1),
-        ("401", Outcome.UNAUTHORIZED, 1),
-        ("cut", Outcome.UNKNOWN, 1),
-        ("html", Outcome.UNKNOWN, 1),
+        ("503", WriteOutcome.BUSY, 2),
+        ("429", WriteOutcome.BUSY, 2),
+        ("502", WriteOutcome.UNKNOWN, 1),
+        ("401", WriteOutcome.UNAUTHORIZED, 1),
+        ("cut", WriteOutcome.UNKNOWN, 1),
+        ("html", WriteOutcome.UNKNOWN, 1),
     ],
 )
 def test_nothing_is_sent_twice_except_to_a_busy_hub(
-    hub: WritableHub, fault: str, outcome: Outcome, requests: int
+    hub: WritableHub, fault: str, outcome: WriteOutcome, requests: int
 ) -> None:
     waits: list[float] = []
     clock = [0.0]
@@ -281,7 +281,7 @@ def test_a_hub_that_cannot_be_reached_gets_nothing(hub: WritableHub) -> None:
     hub.change(connection={**hub.hub.connection, "server": "https://127.0.0.1:9"})
     with hub.writer() as writer:
         sent = writer.send(request, None)
-    assert (sent.answer.outcome, sent.row.state) == (Outcome.UNREACHABLE, "unreachable")
+    assert (sent.answer.outcome, sent.row.state) == (WriteOutcome.UNREACHABLE, "unreachable")
     assert sent.answer.message.startswith("Nothing was sent")
 
 
@@ -290,13 +290,13 @@ def test_a_write_without_an_answer_is_resolved_later_and_never_sent_again(hub: W
     now = datetime.now(UTC)
     with hub.writer() as writer:
         arrived = labels_request(hub, writer, {"tier": "gold"})
-        row = writer._record(arrived, "")
+        row = writer.record(arrived, "")
         move(row, HubWriteState.PLANNED, state=HubWriteState.SENT)
         writer._request(arrived, None, is_dry_run=False)  # and then nobody recorded the answer
         late = labels_request(hub, writer, {"tier": "silver"})
-        lost = writer._record(late, "")
+        lost = writer.record(late, "")
         move(lost, HubWriteState.PLANNED, state=HubWriteState.SENT)
-        writer._record(late, "")  # planned, and never sent
+        writer.record(late, "")  # planned, and never sent
     patches = len(hub.sent("patch"))
 
     assert resolve_writes(now=now) == 0  # their senders may still be waiting
@@ -306,7 +306,7 @@ def test_a_write_without_an_answer_is_resolved_later_and_never_sent_again(hub: W
     assert resolve_writes(now=now + timedelta(seconds=120)) == 1
     assert states(hub) == ["accepted", "not-applied", "unreachable"]
     assert len(hub.sent("patch")) == patches
-    assert not finish(hub.writes()[0], WriteAnswer(Outcome.REFUSED))
+    assert not finish(hub.writes()[0], WriteAnswer(WriteOutcome.REFUSED))
     assert states(hub)[0] == "accepted"
 
 
@@ -343,7 +343,7 @@ def test_a_person_is_impersonated_with_a_prefix_and_refused_as_a_part_of_the_hub
     refused = hub.preview("uncordon", {"name": "east"})
     assert refused.is_unchanged  # the dry run cordoned nothing
     again = hub.preview("labels", {"name": "east", "labels": {"a": "b"}})
-    assert answered(again).outcome is Outcome.FORBIDDEN
+    assert answered(again).outcome is WriteOutcome.FORBIDDEN
 
     found = hub.hub
     for prefix, groups, user in (

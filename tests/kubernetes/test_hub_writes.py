@@ -17,7 +17,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from clusters.hubs.writing.answers import Outcome, WriteAnswer
+from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
 from clusters.hubs.writing.bodies import merge_patch
 from clusters.hubs.writing.identity import reviews
 from clusters.hubs.writing.requests import KINDS, Verb, WriteRequest
@@ -172,7 +172,7 @@ def test_a_creation_adds_defaults_and_exists_once(hub: Hubs) -> None:
     assert stored["metadata"]["annotations"] == {"fleetui.io/requested-by": "ana-operator"}
     with open_writer(hub.hub, person="ana", role="operator") as writer:
         assert preview.request
-        assert writer.dry_run(preview.request, None).outcome is Outcome.EXISTS
+        assert writer.dry_run(preview.request, None).outcome is WriteOutcome.EXISTS
 
     # What the console created it may change: it owns that as another manager than what it applies.
     hub.apply("scale", {"name": "created", "numberOfClusters": 7})
@@ -234,7 +234,7 @@ def test_each_precondition_is_told_apart(hub: Hubs) -> None:
     live = hub.fresh_placement("conditions")
     metadata = live["metadata"]
 
-    def outcome(verb: Verb, name: str = "conditions", **changes: str) -> Outcome:
+    def outcome(verb: Verb, name: str = "conditions", **changes: str) -> WriteOutcome:
         named = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], **changes}
         body: dict[str, Any] = {
             "apiVersion": live["apiVersion"],
@@ -255,12 +255,12 @@ def test_each_precondition_is_told_apart(hub: Hubs) -> None:
             return writer.dry_run(request, live).outcome
 
     for verb in (Verb.APPLY, Verb.PATCH, Verb.DELETE):
-        assert outcome(verb) is Outcome.ACCEPTED, verb
-        assert outcome(verb, resourceVersion="1") is Outcome.STALE, verb
-        assert outcome(verb, uid="00000000-0000-4000-8000-000000000000") is Outcome.REPLACED, verb
-    assert outcome(Verb.APPLY, "gone") is Outcome.DELETED
-    assert outcome(Verb.PATCH, "gone") is Outcome.DELETED
-    assert outcome(Verb.DELETE, "gone") is Outcome.DELETED
+        assert outcome(verb) is WriteOutcome.ACCEPTED, verb
+        assert outcome(verb, resourceVersion="1") is WriteOutcome.STALE, verb
+        assert outcome(verb, uid="00000000-0000-4000-8000-000000000000") is WriteOutcome.REPLACED, verb
+    assert outcome(Verb.APPLY, "gone") is WriteOutcome.DELETED
+    assert outcome(Verb.PATCH, "gone") is WriteOutcome.DELETED
+    assert outcome(Verb.DELETE, "gone") is WriteOutcome.DELETED
     assert not hub.server.admin.has(hub.path(CRP, "gone"))
 
 
@@ -316,14 +316,14 @@ def test_the_hub_decides_for_the_impersonated_person(hub: Hubs) -> None:
         hub.change(identity="impersonate")
         fields = {"name": "personal", "numberOfClusters": 4}
         preview = hub.preview("scale", fields)
-        assert answered(preview).outcome is Outcome.CONFLICT
+        assert answered(preview).outcome is WriteOutcome.CONFLICT
         assert preview.permission.is_allowed
         hub.apply("scale", fields, overwrite=[NUMBER])
         assert hub.get(CRP, "personal")["spec"]["policy"]["numberOfClusters"] == 4
 
         hub.change(group_prefix="strangers:")
         refused = hub.preview("scale", {**fields, "numberOfClusters": 3})
-        assert answered(refused).outcome is Outcome.FORBIDDEN
+        assert answered(refused).outcome is WriteOutcome.FORBIDDEN
         assert 'User "fleetui:ana-operator" cannot patch' in answered(refused).message
         assert not refused.permission.is_allowed
         with pytest.raises(HubRefusedError, match="cannot patch"):

@@ -39,7 +39,7 @@ _NOT_SENT = frozenset(
 _BUSY = frozenset({"http-429", "http-503"})
 
 
-class Outcome(StrEnum):
+class WriteOutcome(StrEnum):
     """Why a hub did not accept a write; stable codes, for programs."""
 
     ACCEPTED = "accepted"
@@ -61,12 +61,12 @@ class Outcome(StrEnum):
 
 
 _STATES = {
-    Outcome.ACCEPTED: HubWriteState.ACCEPTED,
-    Outcome.CONFLICT: HubWriteState.CONFLICT,
-    Outcome.STALE: HubWriteState.CONFLICT,
-    Outcome.UNREACHABLE: HubWriteState.UNREACHABLE,
-    Outcome.UNKNOWN: HubWriteState.UNKNOWN,
-    Outcome.NOT_APPLIED: HubWriteState.NOT_APPLIED,
+    WriteOutcome.ACCEPTED: HubWriteState.ACCEPTED,
+    WriteOutcome.CONFLICT: HubWriteState.CONFLICT,
+    WriteOutcome.STALE: HubWriteState.CONFLICT,
+    WriteOutcome.UNREACHABLE: HubWriteState.UNREACHABLE,
+    WriteOutcome.UNKNOWN: HubWriteState.UNKNOWN,
+    WriteOutcome.NOT_APPLIED: HubWriteState.NOT_APPLIED,
 }
 
 
@@ -91,7 +91,7 @@ class FieldConflict:
 class WriteAnswer:
     """What became of a request; `message` is in the words of the hub where it has any."""
 
-    outcome: Outcome
+    outcome: WriteOutcome
     message: str = ""
     status: int | None = None
     causes: tuple[FieldError, ...] = ()
@@ -105,7 +105,7 @@ class WriteAnswer:
 
     @property
     def is_accepted(self) -> bool:
-        return self.outcome is Outcome.ACCEPTED
+        return self.outcome is WriteOutcome.ACCEPTED
 
     @property
     def resource_version(self) -> str:
@@ -117,38 +117,38 @@ def answer_of(request: WriteRequest, response: Response, live: Manifest | None) 
     status, body = response.status, response.body
     if status in (200, 201, 202):
         is_object = body.get("kind") != "Status"
-        return WriteAnswer(Outcome.ACCEPTED, "", status, content=body if is_object else None)
+        return WriteAnswer(WriteOutcome.ACCEPTED, "", status, content=body if is_object else None)
     message = shown_message(request, str(body.get("message") or f"the hub answers {status}"))
-    causes = tuple(_causes(request, body))
+    causes = tuple(causes_in(request, body))
     if found := _WEBHOOK.search(message):
-        return WriteAnswer(Outcome.WEBHOOK, message, status, causes, webhook=found["name"])
-    outcome = Outcome.REFUSED
+        return WriteAnswer(WriteOutcome.WEBHOOK, message, status, causes, webhook=found["name"])
+    outcome = WriteOutcome.REFUSED
     if status == 409:
-        conflicts = tuple(_conflicts(request, body, live))
-        outcome = Outcome.CONFLICT if conflicts else _conflict_outcome(body, message)
+        conflicts = tuple(conflicts_in(request, body, live))
+        outcome = WriteOutcome.CONFLICT if conflicts else _conflict_outcome(body, message)
         return WriteAnswer(outcome, message, status, () if conflicts else causes, conflicts)
     if status == 422 and any(one.path == "metadata.uid" for one in causes):
-        outcome = Outcome.REPLACED
+        outcome = WriteOutcome.REPLACED
     elif status in (400, 422) or (status == 500 and _NO_SCHEMA in message):
-        outcome = Outcome.INVALID
+        outcome = WriteOutcome.INVALID
     elif status >= 500:
-        outcome = Outcome.UNKNOWN
+        outcome = WriteOutcome.UNKNOWN
     else:
-        usual = {401: Outcome.UNAUTHORIZED, 403: Outcome.FORBIDDEN, 404: Outcome.DELETED}
-        outcome = {**usual, 413: Outcome.TOO_LARGE}.get(status, outcome)
+        usual = {401: WriteOutcome.UNAUTHORIZED, 403: WriteOutcome.FORBIDDEN, 404: WriteOutcome.DELETED}
+        outcome = {**usual, 413: WriteOutcome.TOO_LARGE}.get(status, outcome)
     return WriteAnswer(outcome, message, status, causes)
 
 
 def failure_of(error: DriverUnavailable, *, is_sent: bool) -> WriteAnswer:
-    """Return what a failed request means: it was not sent, or nobody knows what became of it."""
+    """Return what a failed request means: it was not sent, or its outcome is unknown."""
     if error.code in _BUSY:
-        return WriteAnswer(Outcome.BUSY, f"The hub is busy: {error}", int(error.code.partition("-")[2]))
+        return WriteAnswer(WriteOutcome.BUSY, f"The hub is busy: {error}", int(error.code.partition("-")[2]))
     if error.code == "credentials":
-        return WriteAnswer(Outcome.UNAUTHORIZED, str(error), 401)
+        return WriteAnswer(WriteOutcome.UNAUTHORIZED, str(error), 401)
     if not is_sent or error.code in _NOT_SENT:
-        return WriteAnswer(Outcome.UNREACHABLE, f"Nothing was sent: {error}")
+        return WriteAnswer(WriteOutcome.UNREACHABLE, f"Nothing was sent: {error}")
     status = error.code.partition("-")[2] if error.code.startswith("http-") else ""
-    return WriteAnswer(Outcome.UNKNOWN, str(error), int(status) if status else None)
+    return WriteAnswer(WriteOutcome.UNKNOWN, str(error), int(status) if status else None)
 
 
 def shown_message(request: WriteRequest, message: str, longest: int = LONGEST_ANSWER) -> str:
@@ -158,7 +158,7 @@ def shown_message(request: WriteRequest, message: str, longest: int = LONGEST_AN
     return cut_message(message, longest)
 
 
-def _causes(request: WriteRequest, body: Manifest) -> Iterable[FieldError]:
+def causes_in(request: WriteRequest, body: Manifest) -> Iterable[FieldError]:
     for one in items_at(body, "details", "causes")[:MOST_CAUSES]:
         cause = mapping_at(one)
         message = shown_message(request, str(cause.get("message") or ""), LONGEST_CAUSE)
@@ -166,18 +166,19 @@ def _causes(request: WriteRequest, body: Manifest) -> Iterable[FieldError]:
         yield FieldError("" if path == "<nil>" else path, str(cause.get("reason") or "invalid")[:60], message)
 
 
-def _conflict_outcome(body: Manifest, message: str) -> Outcome:
+def _conflict_outcome(body: Manifest, message: str) -> WriteOutcome:
     if body.get("reason") == "AlreadyExists":
-        return Outcome.EXISTS
+        return WriteOutcome.EXISTS
     if "no existing object was found" in message:
-        return Outcome.DELETED
+        return WriteOutcome.DELETED
     # An API server checks the UID before the resourceVersion, with the same reason.
-    return Outcome.REPLACED if _OTHER_UID.search(message) else Outcome.STALE
+    return WriteOutcome.REPLACED if _OTHER_UID.search(message) else WriteOutcome.STALE
 
 
-def _conflicts(request: WriteRequest, body: Manifest, live: Manifest | None) -> Iterable[FieldConflict]:
+def conflicts_in(request: WriteRequest, body: Manifest, live: Manifest | None) -> Iterable[FieldConflict]:
     """Yield the fields that others own, with the time from the live object where it has one."""
-    paths = {server_path(path): path for path in _parents(request.body)}
+    leaves = leaf_paths(request.body)
+    paths = {server_path(path[:end]): path[:end] for path in leaves for end in range(1, len(path) + 1)}
     for one in items_at(body, "details", "causes")[:MOST_CAUSES]:
         cause = mapping_at(one)
         if cause.get("reason") != "FieldManagerConflict":
@@ -199,11 +200,6 @@ def _conflicts(request: WriteRequest, body: Manifest, live: Manifest | None) -> 
         )
 
 
-def _parents(body: Manifest) -> set[Path]:
-    """Return the paths that a conflict may name: those of values, and of objects around them."""
-    return {path[:end] for path in leaf_paths(body) for end in range(1, len(path) + 1)}
-
-
 def read_back(request: WriteRequest, live: Manifest | None, *, manager: str) -> WriteAnswer:
     """Return what the object says about a write of unknown outcome.
 
@@ -222,10 +218,10 @@ def read_back(request: WriteRequest, live: Manifest | None, *, manager: str) -> 
         )
         is_made = not is_open and _has_body(request, live) and _has_owner(request, live, manager)
     if is_made:
-        return WriteAnswer(Outcome.ACCEPTED, "The object has this write.", content=live)
+        return WriteAnswer(WriteOutcome.ACCEPTED, "The object has this write.", content=live)
     if is_open:
-        return WriteAnswer(Outcome.UNKNOWN, "The object does not have this write yet.")
-    return WriteAnswer(Outcome.NOT_APPLIED, "The object does not have this write, or no longer.")
+        return WriteAnswer(WriteOutcome.UNKNOWN, "The object does not have this write yet.")
+    return WriteAnswer(WriteOutcome.NOT_APPLIED, "The object does not have this write, or no longer.")
 
 
 def _has_body(request: WriteRequest, live: Manifest) -> bool:
@@ -261,13 +257,10 @@ def _has_owner(request: WriteRequest, live: Manifest, manager: str) -> bool:
         if (mapping_at(one).get("manager"), mapping_at(one).get("operation")) == (manager, operation)
         and (mapping_at(one).get("subresource") or "") in ("", request.subresource)
     ]
-    if request.verb is Verb.PATCH and not _sets_something(request.body):
+    is_set = any(value_at(request.body, path) is not None for path in leaf_paths(request.body))
+    if request.verb is Verb.PATCH and not is_set:
         return True
     return bool(entries)
-
-
-def _sets_something(body: Manifest) -> bool:
-    return any(value_at(body, path) is not None for path in leaf_paths(body))
 
 
 def is_own_conflict(one: FieldConflict, manager: str) -> bool:

@@ -46,7 +46,7 @@ class ForbiddenBodyError(ValueError):
 
 
 class StaleBaseError(Exception):
-    """Somebody changed on the hub what a draft changes, too; `paths` are those places."""
+    """The hub has other values than the base at what a draft changes; `paths` are those places."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = tuple(paths)
@@ -212,11 +212,11 @@ def edit_body(live: Manifest, base: Manifest, draft: Manifest, *, manager: str) 
             set_at(content, path, value)
     for path, value in changes.values.items():
         set_at(content, path, complete_items(path, value, value_at(live, path)))
-    foreign = tuple(path for path in changes.removed if not _is_ours_alone(live, path, manager))
+    foreign = tuple(path for path in changes.removed if not is_ours_alone(live, path, manager))
     return EditBody(content, changes, foreign)
 
 
-def _is_ours_alone(live: Manifest, path: Path, manager: str) -> bool:
+def is_ours_alone(live: Manifest, path: Path, manager: str) -> bool:
     owners = owners_of(live, path)
     return bool(owners) and all(
         (one.get("manager"), one.get("operation")) == (manager, "Apply") for one in owners

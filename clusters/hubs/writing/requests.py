@@ -52,7 +52,7 @@ class NotOfferedError(ValueError):
     """The console never sends such a request."""
 
 
-class BodyTooLargeError(ValueError):
+class WriteTooLargeError(ValueError):
     """The body is larger than a hub takes."""
 
 
@@ -76,7 +76,7 @@ class WriteRequest:
     resource_version: str = ""
 
     def __post_init__(self) -> None:
-        """Raise NotOfferedError, ForbiddenBodyError, BodyTooLargeError, whoever made the request."""
+        """Raise NotOfferedError, ForbiddenBodyError, WriteTooLargeError."""
         verb = "approve" if self.subresource == "status" and self.verb is Verb.APPLY else str(self.verb)
         if verb not in OFFERED.get(self.kind.plural, frozenset()) or (self.subresource and verb != "approve"):
             raise NotOfferedError(f"{verb} {self.kind.resource} is not offered")
@@ -85,7 +85,7 @@ class WriteRequest:
         if self.verb in (Verb.APPLY, Verb.DELETE, Verb.PATCH) and not (self.uid and self.resource_version):
             raise NotOfferedError("a write to an object names its uid and its resourceVersion")
         if len(canonical_json(self.body)) > LARGEST_BODY:
-            raise BodyTooLargeError(f"the body has more than {LARGEST_BODY:,} bytes: too large for the hub")
+            raise WriteTooLargeError(f"the body has more than {LARGEST_BODY:,} bytes: too large for the hub")
 
     @property
     def method(self) -> str:

@@ -21,8 +21,8 @@ from clusters.hubs.kinds.base import Manifest, mapping_at
 from clusters.hubs.queries import live_hubs
 from clusters.hubs.writing.answers import (
     LONGEST_ANSWER,
-    Outcome,
     WriteAnswer,
+    WriteOutcome,
     answer_of,
     failure_of,
     is_own_conflict,
@@ -48,7 +48,7 @@ class NotWritableError(Exception):
     """Nothing is sent to this hub now; `reason` says why."""
 
 
-class KindNotServedError(NotWritableError):
+class HubKindNotServedError(NotWritableError):
     """The hub does not serve a kind, or the console has not found it yet."""
 
 
@@ -61,7 +61,7 @@ class SentWrite:
 
 
 def check_writable(hub: Hub) -> None:
-    """Raise NotWritableError in mode `read`, whoever it is, and while the hub is paused or removed."""
+    """Raise NotWritableError in mode `read`, for superusers too, and while the hub is paused or removed."""
     current = Hub.objects.filter(pk=hub.pk).values_list("mode", "is_paused", "removed_at").first()
     mode, is_paused, removed_at = current or (HubMode.READ, False, True)
     if removed_at or hub.is_local:
@@ -73,13 +73,13 @@ def check_writable(hub: Hub) -> None:
 
 
 def version_of(hub: Hub, kind: str) -> str:
-    """Return the version that the hub stores a kind in. Raise KindNotServedError."""
+    """Return the version that the hub stores a kind in. Raise HubKindNotServedError."""
     wanted = KINDS[kind]
     with in_hub(hub.pk):
         found = HubStream.objects.filter(group=wanted.group, plural=wanted.plural).exclude(state="absent")
         version = found.values_list("version", flat=True).first()
     if not version:
-        raise KindNotServedError(f"hub {hub.name} does not serve {wanted.resource}")
+        raise HubKindNotServedError(f"hub {hub.name} does not serve {wanted.resource}")
     return version
 
 
@@ -117,7 +117,11 @@ class HubWriter:
         """Return what the hub says to a request of which it stores nothing. Raise NotWritableError."""
         check_writable(self.hub)
         answer = self._request(request, live, is_dry_run=True)
-        return replace(answer, outcome=Outcome.UNREACHABLE) if answer.outcome is Outcome.UNKNOWN else answer
+        return (
+            replace(answer, outcome=WriteOutcome.UNREACHABLE)
+            if answer.outcome is WriteOutcome.UNKNOWN
+            else answer
+        )
 
     def preview(
         self, request: WriteRequest, live: Manifest | None, *, overwrite: Collection[str] = ()
@@ -140,17 +144,18 @@ class HubWriter:
         check_writable(self.hub)
         if not self.requester.person:
             raise NotWritableError("a write has a requester")
-        row = self._record(request, digest)
+        row = self.record(request, digest)
         # Whoever else finds the row after this leaves it alone until the deadline is over.
         if not move(row, HubWriteState.PLANNED, state=HubWriteState.SENT):
             raise NotWritableError("the write was given up before it was sent")
         answer = self._request(request, live, is_dry_run=False)
-        if answer.outcome is Outcome.UNKNOWN:
+        if answer.outcome is WriteOutcome.UNKNOWN:
             answer = self._read_back(request, answer)
         finish(row, answer)
         return SentWrite(row, answer)
 
-    def _record(self, request: WriteRequest, digest: str) -> HubWrite:
+    def record(self, request: WriteRequest, digest: str) -> HubWrite:
+        """Commit the record of a planned request. Raise RuntimeError inside of a transaction."""
         with in_hub(self.hub.pk), transaction.atomic(durable=True):
             return HubWrite.objects.create(
                 at=timezone.now(),
@@ -168,7 +173,7 @@ class HubWriter:
             )
 
     def _request(self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool) -> WriteAnswer:
-        """Send a request; once more after 429 and 503, which the hub has not worked on."""
+        """Send a request; a second time after 429 and 503, which the hub has not worked on."""
         deadline = self._monotonic() + WRITE_SECONDS
         for is_last in (False, True):
             is_sent = False
@@ -187,7 +192,7 @@ class HubWriter:
             except DriverUnavailable as error:
                 answer = failure_of(error, is_sent=is_sent)
                 wait = error.retry_after
-                if is_last or answer.outcome is not Outcome.BUSY or wait is None or wait > LONGEST_WAIT:
+                if is_last or answer.outcome is not WriteOutcome.BUSY or wait is None or wait > LONGEST_WAIT:
                     return answer
                 self._sleep(wait)
             else:
@@ -200,7 +205,7 @@ class HubWriter:
             found = read_back(request, self.read(request.object_path), manager=self.hub.field_manager)
         except DriverUnavailable:
             return answer
-        if found.outcome is Outcome.UNKNOWN:
+        if found.outcome is WriteOutcome.UNKNOWN:
             return answer
         return replace(found, message=f"{answer.message}. {found.message}", status=answer.status)
 
@@ -265,7 +270,7 @@ def resolve_writes(*, now: datetime) -> int:
             old = HubWrite.objects.filter(at__lt=now - RESOLVE_AFTER)
             planned = list(old.filter(state=HubWriteState.PLANNED)[:100])
             due = list(old.filter(state__in=[HubWriteState.SENT, HubWriteState.UNKNOWN]).order_by("at")[:20])
-        lost = WriteAnswer(Outcome.UNREACHABLE, NEVER_SENT)
+        lost = WriteAnswer(WriteOutcome.UNREACHABLE, NEVER_SENT)
         for row in planned:
             resolved += move(row, HubWriteState.PLANNED, state=lost.state, answer=lost.message)
         if due and hub.state in _REACHABLE and not hub.is_paused:
@@ -280,9 +285,11 @@ def _resolve(hub: Hub, rows: list[HubWrite], *, now: datetime) -> int:
             for row in rows:
                 request = request_of(row, version_of(hub, row.kind))
                 found = read_back(request, writer.read(request.object_path), manager=hub.field_manager)
-                if found.outcome is Outcome.UNKNOWN and row.at < now - GIVE_UP_AFTER:
-                    found = replace(found, outcome=Outcome.NOT_APPLIED, message="The hub did not apply it.")
-                if found.outcome is not Outcome.UNKNOWN:
+                if found.outcome is WriteOutcome.UNKNOWN and row.at < now - GIVE_UP_AFTER:
+                    found = replace(
+                        found, outcome=WriteOutcome.NOT_APPLIED, message="The hub did not apply it."
+                    )
+                if found.outcome is not WriteOutcome.UNKNOWN:
                     resolved += finish(row, replace(found, status=row.status))
                 elif row.state == HubWriteState.SENT:
                     finish(row, found)

@@ -156,7 +156,7 @@ def _take_steps(hub: Hub, row: Drain, steps: Sequence[DrainStep], user: User, *,
     for step in due[: min(MOST_SENT, max(0, row.at_once - in_progress))]:
         if not Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING).exists():
             return
-        _evict(hub, row, step, user, now=now)
+        send_eviction(hub, row, step, user, now=now)
 
 
 def _last_write(hub: Hub, row: Drain, step: DrainStep) -> HubWrite | None:
@@ -181,15 +181,11 @@ def _progress(
     if write.state == HubWriteState.ACCEPTED and is_valid and executed != "False":
         # Neither decided nor executed yet; one that was executed is repeated if the binding is there again.
         return may_repeat and executed == "True", not (may_repeat and executed == "True")
-    verdict = judged(
-        Planner(hub, row.started_by, now), _placement(hub, step), step.placement_name, row.cluster_name
-    )
+    name = step.placement_name
+    placement: Manifest = next(iter(mirrored_objects(hub, PLACEMENT, name=name)), {})
+    verdict = judged(Planner(hub, row.started_by, now), placement, name, row.cluster_name)
     _block(step, verdict.why, numbers_facts(verdict.numbers), write.at + REPEAT_AFTER, now=now)
     return may_repeat, False
-
-
-def _placement(hub: Hub, step: DrainStep) -> Manifest:
-    return next(iter(mirrored_objects(hub, PLACEMENT, name=step.placement_name)), {})
 
 
 def _block(
@@ -201,7 +197,7 @@ def _block(
     step.save(update_fields=["state", "why", "numbers", "try_at", "changed_at"])
 
 
-def _evict(hub: Hub, row: Drain, step: DrainStep, user: User, *, now: datetime) -> None:
+def send_eviction(hub: Hub, row: Drain, step: DrainStep, user: User, *, now: datetime) -> None:
     fields = {"placement": step.placement_name, "cluster": row.cluster_name}
     try:
         apply_write(hub, ACTIONS["evict"], fields, by=user, now=now)

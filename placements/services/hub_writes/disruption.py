@@ -71,7 +71,7 @@ def eviction_prefix(placement: str, cluster: str) -> str:
 
 
 def judged(planner: Planner, placement: Manifest, name: str, cluster: str) -> Verdict:
-    """Return whether the hub would carry out an eviction, as far as the mirror shows it."""
+    """Return whether the hub would execute an eviction, as far as the mirror shows it."""
     kind = placement_type(placement)
     bindings = list(planner.mirrored("ClusterResourceBinding", owner=name))
     if kind not in list(PlacementType):

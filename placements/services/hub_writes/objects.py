@@ -34,13 +34,13 @@ SAVED = tuple(kind for kind, one in KINDS.items() if "apply" in OFFERED[one.plur
 DELETED = tuple(kind for kind, one in KINDS.items() if "delete" in OFFERED[one.plural])
 
 
-def _parse_budget(document: Mapping[str, Any]) -> object:
+def parse_budget(document: Mapping[str, Any]) -> object:
     return parse_disruption_budget(dict(document))
 
 
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
     PLACEMENT: parse_placement,
-    BUDGET: _parse_budget,
+    BUDGET: parse_budget,
     "ClusterResourceOverride": parse_cluster_override,
     "ResourceOverride": parse_override,
     "ClusterStagedUpdateStrategy": parse_staged_strategy,

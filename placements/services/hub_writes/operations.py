@@ -14,11 +14,11 @@ from clusters.drivers.base import DriverUnavailable, FieldDiff
 from clusters.drivers.kubernetes.diff import clean, find_differences
 from clusters.hubs.dispatch import on_live_hub
 from clusters.hubs.kinds.base import Manifest, mapping_at
-from clusters.hubs.writing.answers import Outcome, WriteAnswer
+from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
 from clusters.hubs.writing.bodies import Path, leaf_paths, without_paths
 from clusters.hubs.writing.gitops import gitops_marks
 from clusters.hubs.writing.identity import IdentityRefusedError, Permission
-from clusters.hubs.writing.requests import BodyTooLargeError, Verb, WriteRequest
+from clusters.hubs.writing.requests import Verb, WriteRequest, WriteTooLargeError
 from clusters.hubs.writing.sending import HubWriter, NotWritableError, check_writable, open_writer
 from clusters.models import Hub, HubWrite
 from fleetui.apimachinery.errors import InvalidManifest, split_path
@@ -94,7 +94,7 @@ class AppliedWrite:
 
     @property
     def is_unknown(self) -> bool:
-        return self.answer.outcome is Outcome.UNKNOWN
+        return self.answer.outcome is WriteOutcome.UNKNOWN
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -133,10 +133,10 @@ def _planner(hub: Hub, action: Action, *, by: User, now: datetime) -> Iterator[t
             yield writer, Planner(hub, by.get_username(), now, writer)
     except IdentityRefusedError as error:
         raise NotWritableError(str(error)) from error
-    except BodyTooLargeError as error:
+    except WriteTooLargeError as error:
         raise WriteRefusedError(str(error)) from error
     except DriverUnavailable as error:  # while reading: nothing was sent
-        answer = WriteAnswer(Outcome.UNREACHABLE, f"The hub cannot be read: {error}")
+        answer = WriteAnswer(WriteOutcome.UNREACHABLE, f"The hub cannot be read: {error}")
         raise HubRefusedError(answer) from error
 
 
@@ -222,7 +222,7 @@ def apply_write(
         else:
             request = previewed(plan.request, token, hub, by)
         sent = writer.send(request, plan.live, digest=request.digest)
-        if not (sent.answer.is_accepted or sent.answer.outcome is Outcome.UNKNOWN):
+        if not (sent.answer.is_accepted or sent.answer.outcome is WriteOutcome.UNKNOWN):
             raise HubRefusedError(sent.answer, sent.row)
         return AppliedWrite(sent.row, sent.answer, plan)
 
@@ -250,7 +250,7 @@ def result_differences(
     if request.subresource == "status":
         live, result = ({"status": mapping_at(one, "status")} for one in (plan.live, answer.content))
     found = find_differences(live, result)
-    sent = _sent_pointers(request)
+    sent = sent_pointers(request)
     return tuple(_difference(one, sent) for one in found.fields if one.path not in ("/apiVersion", "/kind"))
 
 
@@ -259,14 +259,11 @@ def _shown(content: Manifest) -> dict[str, Any]:
     return {"metadata": {}, **clean(without_secrets(content))}
 
 
-def _sent_pointers(request: WriteRequest) -> tuple[str, ...]:
+def sent_pointers(request: WriteRequest) -> tuple[str, ...]:
     if request.subresource == "status":
         return ("/status/conditions",)
-    return tuple("/" + "/".join(_escaped(key) for key in path) for path in leaf_paths(request.body))
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+    leaves = leaf_paths(request.body)
+    return tuple("".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in path) for path in leaves)
 
 
 def _difference(one: FieldDiff, sent: tuple[str, ...]) -> ResultDifference:

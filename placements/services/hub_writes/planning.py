@@ -27,7 +27,7 @@ class UnknownObjectError(LookupError):
 
 
 class WriteRefusedError(Exception):
-    """The console does not send this, since the hub could not carry it out; the message says why."""
+    """The console does not send this, since the hub could not execute it; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from placements.services.hub_writes.staged import ACCEPTED, APPROVED, kind_of
 
 @dataclass(frozen=True, slots=True)
 class OpenApproval:
-    """A request of a run that nobody has approved yet."""
+    """A request of a run that is not approved yet."""
 
     name: str
     stage: str

@@ -92,7 +92,7 @@ def preflight(planner: Planner, placement: Manifest, name: str, namespace: str) 
 def plan_run_state(planner: Planner, entered: Fields) -> WritePlan:
     """Plan to run, stop or resume a staged update run."""
     fields = check_fields(entered, required=["name", "state"], optional=["namespace"])
-    live = _run(planner, fields)
+    live = read_run(planner, fields)
     state = choice_field(fields, "state", (RunState.RUN.value, RunState.STOP.value))
     before = text_of(mapping_at(live, "spec").get("state")) or RunState.INITIALIZE.value
     if (before, state) in _FORBIDDEN:
@@ -111,7 +111,7 @@ def plan_abandon_run(planner: Planner, entered: Fields) -> WritePlan:
     return WritePlan(plan.request, fields, plan.live, None, plan.notes)
 
 
-def _run(planner: Planner, fields: Fields) -> Manifest:
+def read_run(planner: Planner, fields: Fields) -> Manifest:
     namespace = text_field(fields, "namespace", longest=63)
     return planner.read(kind_of("StagedUpdateRun", namespace), text_field(fields, "name"), namespace)
 
