@@ -49,7 +49,7 @@ INPUTS: Mapping[str, tuple[FormInput, ...]] = {
 
 def fixed_fields(given: QueryDict) -> dict[str, str]:
     """Return which object the address names."""
-    return {name: given[name] for name in FIXED if given.get(name)}
+    return {name: str(given[name]) for name in FIXED if given.get(name)}
 
 
 def inputs_for(action: str, given: QueryDict) -> list[FormInput]:

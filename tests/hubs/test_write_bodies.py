@@ -136,7 +136,7 @@ def outside(**metadata: Any) -> dict[str, Any]:
 def test_a_body_has_nothing_that_is_neither_owned_nor_changed(
     spec: dict[str, Any], wanted: dict[str, Any], labels: Any, other_labels: Any, data: st.DataObject
 ) -> None:
-    live = {
+    live: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "K",
         "spec": spec,
@@ -187,7 +187,6 @@ def test_metadata_of_the_hub_is_never_sent(key: str) -> None:
 
 
 def test_what_is_not_in_the_catalogue_makes_no_request() -> None:
-    conditions = {"uid": "u", "resourceVersion": "1"}
     never = 0
     for kind in STREAMS:
         for verb in Verb:
@@ -196,19 +195,7 @@ def test_what_is_not_in_the_catalogue_makes_no_request() -> None:
                     kind.plural.endswith("approvalrequests") and part and verb is Verb.APPLY
                 )
                 try:
-                    WriteRequest(
-                        verb,
-                        kind,
-                        "v1beta1",
-                        "x",
-                        {},
-                        "",
-                        part,
-                        **{
-                            key.replace("resourceVersion", "resource_version"): one
-                            for key, one in conditions.items()
-                        },
-                    )
+                    WriteRequest(verb, kind, "v1beta1", "x", {}, "", part, uid="u", resource_version="1")
                 except NotOfferedError:
                     never += 1
                     assert not is_offered

@@ -84,6 +84,7 @@ def test_exactly_the_previewed_body_is_sent_once_and_recorded(hub: WritableHub) 
     assert row.requested_by == "ana"
     assert preview.request
     assert row.dry_run_digest == preview.request.digest
+    assert row.body
     assert row.body["metadata"]["labels"] == {"tier": "gold"}
     east = hub.fake.get("memberclusters", "east")
     assert row.resource_version_after == east["metadata"]["resourceVersion"]

@@ -45,10 +45,6 @@ _TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
 _OVER = (DrainStep.State.GONE, DrainStep.State.STAYS, DrainStep.State.NEXT_RUN)
 
 
-class _Stopped(Exception):
-    """Nothing more can be sent in this pass."""
-
-
 def running_drain(cluster: str) -> Drain | None:
     return Drain.objects.filter(cluster_name=cluster, state=Drain.State.RUNNING).first()
 
@@ -117,7 +113,7 @@ def advance_hub_drains(*, now: datetime) -> int:
 
 
 def _continue(hub: Hub, row: Drain, *, now: datetime) -> None:
-    [member] = mirrored_objects(hub, "MemberCluster", name=row.cluster_name) or [None]
+    member: Manifest | None = next(iter(mirrored_objects(hub, "MemberCluster", name=row.cluster_name)), None)
     user = User.objects.filter(username=row.started_by, is_active=True).first()
     taints = mapping_at(member, "spec").get("taints") if member else None
     is_cordoned = any(map(is_cordon, taints)) if isinstance(taints, list) else False
@@ -132,7 +128,9 @@ def _continue(hub: Hub, row: Drain, *, now: datetime) -> None:
     if not is_expired:
         try:
             _take_steps(hub, row, steps, user, now=now)
-        except _Stopped as error:
+        except NotWritableError:
+            return None  # paused, or read only since: the drain waits
+        except PermissionDenied as error:
             return _end(row, Drain.State.CANCELLED, str(error)[:200], now=now)
     left = row.steps.exclude(state__in=_OVER).count()
     if not left:
@@ -143,7 +141,10 @@ def _continue(hub: Hub, row: Drain, *, now: datetime) -> None:
 
 
 def _take_steps(hub: Hub, row: Drain, steps: Sequence[DrainStep], user: User, *, now: datetime) -> None:
-    """Send as many evictions as the drain has room for, and note what became of the others."""
+    """Send as many evictions as the drain has room for, and note what became of the others.
+
+    Raise PermissionDenied, NotWritableError.
+    """
     due, in_progress = [], 0
     for step in steps:
         if step.state == DrainStep.State.LEAVING:
@@ -201,10 +202,8 @@ def send_eviction(hub: Hub, row: Drain, step: DrainStep, user: User, *, now: dat
     fields = {"placement": step.placement_name, "cluster": row.cluster_name}
     try:
         apply_write(hub, ACTIONS["evict"], fields, by=user, now=now)
-    except (HubRefusedError, WriteRefusedError, UnknownObjectError, StaleBaseError):
+    except (HubRefusedError, WriteRefusedError, UnknownObjectError, StaleBaseError, InvalidManifest):
         _block(step, EvictionReason.NOT_THERE, None, now + REPEAT_AFTER, now=now)
-    except (PermissionDenied, NotWritableError) as error:
-        raise _Stopped(str(error)) from error
 
 
 def _end(row: Drain, state: Drain.State, reason: str, *, now: datetime) -> None:

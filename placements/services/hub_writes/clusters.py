@@ -34,8 +34,12 @@ def plan_labels(planner: Planner, entered: Fields) -> WritePlan:
     draft = deepcopy(dict(live))
     draft["metadata"] = {**mapping_at(live, "metadata"), "labels": wanted}
     check_member(draft, "metadata.labels")
-    values = {(*_LABELS, key): value for key, value in wanted.items() if before.get(key) != value}
-    removed = [(*_LABELS, key) for key, value in labels.items() if value is None and key in before]
+    values: dict[Path, Any] = {
+        (*_LABELS, key): value for key, value in wanted.items() if before.get(key) != value
+    }
+    removed: list[Path] = [
+        (*_LABELS, key) for key, value in labels.items() if value is None and key in before
+    ]
     return _patched(planner, fields, live, values, removed, draft)
 
 
