@@ -76,8 +76,9 @@ class WritePage:
             data = PlacementDraft.parse(self.draft.text).data
             subject = data.get("metadata", {}).get("name", "") if isinstance(data, dict) else ""
             return f"Apply {subject}".strip()
-        on = f" on {self.fields['cluster']}" if self.fields.get("cluster") else ""
-        return f"{self.action.title} {subject}{on}".strip()
+        on = f" from {self.fields['cluster']}" if self.fields.get("cluster") else ""
+        of = " of" if self.action.title.startswith("Change") else ""
+        return f"{self.action.title}{of} {subject}{on}".strip()
 
     def why_not(self) -> str:
         """Return why this person may not write to the hub now; "" if they may."""
