@@ -29,12 +29,17 @@ def request_id(request: object) -> str:
 
 
 class RequestIdFilter(logging.Filter):
-    """Appends the id of the request to its log messages."""
+    """Appends the id of the request, its user and its address to its log messages."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Write the id into the record; nothing is held back."""
-        found = request_id(getattr(record, "request", None))
-        record.request_id = f" [request {found}]" if found else ""
+        """Write them into the record; nothing is held back."""
+        request = getattr(record, "request", None)
+        found = request_id(request)
+        # Only a user who was read already: the database may be the reason for the message.
+        user = getattr(request, "_cached_user", None)
+        name = user.get_username() if user is not None and user.is_authenticated else "-"
+        address = getattr(request, "META", {}).get("REMOTE_ADDR", "-")
+        record.request_id = f" [request {found}, user {name}, address {address}]" if found else ""
         return True
 
 

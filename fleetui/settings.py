@@ -72,6 +72,9 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "fleetui.middleware.RequestIdMiddleware",
+    # Ahead of the redirect to HTTPS and of the check of the host.
+    "fleetui.probes.ProbesMiddleware",
+    "fleetui.http_metrics.HttpMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # Ahead of everything that reads the path or the database.
@@ -218,6 +221,9 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
+
+# Whoever sends this token, or a superuser, reads `/metrics`.
+METRICS_TOKEN = read_secret(os.environ, "FLEETUI_METRICS_TOKEN")
 
 LOGGING = {
     "version": 1,

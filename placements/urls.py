@@ -21,6 +21,7 @@ from placements.web import (
     hub_writes,
     hubs,
     layout,
+    metrics,
     placements,
     resources,
     review,
@@ -52,6 +53,7 @@ def rollout_actions(prefix: str, kind: RolloutKind, noun: str) -> list[URLPatter
 
 urlpatterns = [
     path("", dashboard.overview, name="overview"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("search/", search.search, name="search"),
     path("activity/", activity.activity, name="activity"),
     path("activity/<int:number>/", activity.event, name="event"),

@@ -26,6 +26,7 @@ _HUB_INDEPENDENT = (
     "/logout/",
     "/static/",
     "/inbox/",
+    "/metrics",
     "/api/v1/hubs",
     "/api/v1/inbox",
     "/api/v1/token",

@@ -22,8 +22,10 @@ from clusters.hubs.writing.bodies import (
     without_paths,
 )
 from clusters.hubs.writing.requests import OFFERED, NotOfferedError, Verb, WriteRequest
+from fleetui.apimachinery.yaml import load_documents
 from tests.hubs.fake_writes import leaves, managed
 from tests.hubs.hub_documents import placement
+from tests.runtime.processes import ROOT
 
 FORBIDDEN = (
     *("managedFields", "creationTimestamp", "generation", "deletionTimestamp", "ownerReferences"),
@@ -178,6 +180,37 @@ def test_the_changes_lead_from_the_base_to_the_draft_apart_from_defaults(
     assert not find_changes(base, base)
     for path in changes.removed:
         assert value_at(draft, path) in (ABSENT, None)
+
+
+def granted(name: str) -> set[tuple[str, str]]:
+    """Return the resources and verbs that a manifest grants besides reading."""
+    documents = load_documents((ROOT / "docs" / "hubs" / f"{name}.yaml").read_text())
+    rules = [rule for one in documents if one.data["kind"] == "ClusterRole" for rule in one.data["rules"]]
+    return {
+        (resource, verb)
+        for rule in rules
+        if "kubernetes-fleet.io" in rule["apiGroups"][0]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch")
+    }
+
+
+def test_the_manifests_grant_what_is_offered_and_nothing_else() -> None:
+    permission = {"apply": "patch", "approve": "patch"}
+    needed = {
+        (f"{plural}/status" if verb == "approve" else plural, permission.get(verb, verb))
+        for plural, verbs in OFFERED.items()
+        for verb in verbs
+    }
+    approving = {one for one in needed if one[0].endswith("/status")}
+
+    assert needed - approving <= granted("operator")
+    assert approving == granted("approver")
+    assert needed <= granted("impersonate")
+    resources = {resource for resource, _ in granted("operator") | granted("approver")}
+    assert resources == {resource for resource, _ in needed}
+    assert granted("viewer") == set()
 
 
 @pytest.mark.parametrize("key", FORBIDDEN)

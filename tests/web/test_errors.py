@@ -44,7 +44,7 @@ def test_a_fault_of_ours_gives_an_id_that_the_log_has_too(
     assert found
     assert answer["X-Request-ID"] == found[1]
     assert RequestIdFilter().filter(record)
-    assert record.__dict__["request_id"] == f" [request {found[1]}]"
+    assert record.__dict__["request_id"] == f" [request {found[1]}, user vera, address 127.0.0.1]"
     assert Outline(page).problems == []
     assert "script-src 'self'" in answer["Content-Security-Policy"]
 

@@ -21,6 +21,7 @@ from fleetui import bootstrap
 from fleetui.bootstrap import FirstRunError, make_first_administrator
 from fleetui.env import keep_secret, new_encryption_key
 from fleetui.environment import ENVIRONMENT
+from fleetui.http_metrics import shared_metrics
 from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
 
 _LAST_PORT = 65535
@@ -84,6 +85,8 @@ class Command(BaseCommand):
             passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}
             # This command has run the checks; again they would import all pages into every worker.
             environ = passed | {"PYTHONUNBUFFERED": "1", "CELERY_SKIP_CHECKS": "1"}
+            if options["workers"] > 1:
+                environ |= shared_metrics(settings.VAR_DIR / "metrics")
             Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
 
     def make_administrator(self) -> None:

@@ -123,6 +123,12 @@ class CallResult:
         updates |= {"drifted_objects": json.loads(self.drifted)} if self.drifted is not None else {}
         return updates | ({"diffed_objects": json.loads(self.diffed)} if self.diffed is not None else {})
 
+    @property
+    def is_settling(self) -> bool:
+        """Return whether what was applied will be available later, when that is observed."""
+        columns = dict(self.columns)
+        return columns.get("phase") == Phase.APPLIED and not columns.get("untrackable_since")
+
     def changes(self, binding: Binding, *names: str) -> bool:
         return any(getattr(binding, name) != value for name, value in self.columns if name in names)
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from django.db import connection, connections, transaction
-from django.db.models import F, Prefetch, Q, QuerySet
+from django.db.models import Count, F, Prefetch, Q, QuerySet
 
 from clusters.driver_factory import driver_for, read_states, wall_clock
 from clusters.drivers.base import ApplyOptions, Version
@@ -60,6 +60,10 @@ CALL_SECONDS = 10.0
 ROUND_SECONDS = 20.0
 GATHER_SECONDS = 0.1
 """Answers of so long are written together: a transaction costs more than the rows in it."""
+MANY_CLUSTERS = 20
+PROGRESS_SYNC = timedelta(seconds=3)
+"""On more clusters than these a rollout is synced so long after an answer that lets nothing start: what was
+applied there is not available yet."""
 LEASE = timedelta(seconds=30)
 _RELEASED = {"call_lease_expires_at": None, "call_lease_token": ""}
 _OVERRIDE_GONE = OverrideFailed(
@@ -322,6 +326,7 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
         is_ended = result is None or bool(result.outcome and first.phase != Phase.AVAILABLE)
         needs_sync = is_ended or (result is not None and result.changes(first, "phase", "untrackable_since"))
         is_news = needs_sync or (result is not None and result.changes(first, "message"))
+        is_progress = first.phase == Phase.APPLYING and result is not None and result.is_settling
         versions: dict[str, list[int]] = {}
         for one in bindings:
             versions.setdefault(one.applied_version, []).append(one.pk)
@@ -357,9 +362,20 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
             if written < len(bindings):
                 mine.update(**_RELEASED)
             if needs_sync:
-                enqueue_rollout(placements)
+                soon = _sync_soon(placements, now=now) if is_progress else set()
+                enqueue_rollout(placements - soon)
             if reported and is_news:
                 _report([one for one in bindings if one.pk in reported], result, now=now)
+
+
+def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
+    """Let the rollouts on many clusters sync in a moment, with further answers; return their placements."""
+    counts = Binding.objects.filter(placement__in=placements).values("placement").annotate(Count("pk"))
+    large = set(counts.filter(pk__count__gt=MANY_CLUSTERS).values_list("placement", flat=True))
+    soon = now + PROGRESS_SYNC
+    is_later = Q(rollout_requeue_at=None) | Q(rollout_requeue_at__gt=soon)
+    Placement.objects.filter(is_later, pk__in=large).update(rollout_requeue_at=soon)
+    return large
 
 
 def _report(bindings: Collection[Binding], result: CallResult | None, *, now: datetime) -> None:

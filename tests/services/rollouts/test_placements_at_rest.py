@@ -7,7 +7,7 @@ from placements.engine.rollout.state import Phase
 from placements.models import Placement
 from placements.services.disruption.evictions import evict
 from placements.services.placements import delete_placement
-from placements.services.rollouts import operations
+from placements.services.rollouts import operations, worker
 from tests.rows import spec
 from tests.services.rollouts.world import World
 
@@ -44,6 +44,22 @@ def test_a_placement_without_a_run_is_not_looked_at_again_and_again() -> None:
     assert Placement.objects.get().rollout_requeue_at is None
     world.inject("c001")
     world.run(until=lambda: world.phases()["c001"] == Phase.AVAILABLE, seconds=200)
+
+
+@pytest.mark.parametrize(("many", "is_soon"), [(20, False), (1, True)])
+def test_what_is_applied_on_many_clusters_is_recorded_a_moment_later(
+    monkeypatch: pytest.MonkeyPatch, many: int, is_soon: bool
+) -> None:
+    monkeypatch.setattr(worker, "MANY_CLUSTERS", many)
+    world = settled()
+    world.change()
+    world.work()
+
+    assert Phase.APPLIED in world.phases().values()
+    requeue_at = Placement.objects.get().rollout_requeue_at
+    assert requeue_at is not None
+    assert (requeue_at == world.now + worker.PROGRESS_SYNC) is is_soon
+    world.run(until=world.is_settled)
 
 
 @pytest.mark.servers

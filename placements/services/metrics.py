@@ -1,0 +1,156 @@
+"""What the database says about the fleet, its placements and its work, as Prometheus metrics.
+
+The rows of all hubs are counted, each with the name of its hub. The number of decisions is the key of the
+newest: pruning removes only older ones.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Max, Min, Q, QuerySet
+from django.db.models.fields.json import KT
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from clusters.hubs.queries import across_hubs, live_hubs
+from clusters.hubs.states import MirrorState
+from clusters.models import MemberCluster
+from fleetui import __version__
+from fleetui.hub_scope import LOCAL_HUB, in_hub
+from fleetui.models import WorkerHeartbeat
+from placements.engine.rollout.staged_run import RunStatus
+from placements.models import Binding, Decision, Placement, Rollout, StagedRun
+from placements.services.health import is_degraded
+from placements.services.waiting_work import IS_DUE
+
+LOCAL = "local"
+RECENT = timedelta(minutes=5)
+QUANTILES = (0.5, 0.95, 1.0)
+MOST_CYCLES = 10_000
+
+
+FAMILIES = (
+    ("clusters", "Member clusters by eligibility and driver.", ("eligibility", "driver")),
+    ("placements", "Placements: all, and those in a state that matters.", ("state",)),
+    ("bindings", "Placements on clusters, by phase and kind of failure.", ("phase", "failure")),
+    ("driver_errors", "Placements on clusters whose last call got no answer, by reason.", ("code",)),
+    ("rollouts", "Rollouts in progress, by kind and state.", ("kind", "state")),
+    ("oldest_rollout_seconds", "Age of the oldest rollout in progress, 0 without one.", ()),
+    ("irreproducible_decisions", "Decisions that gave another result when decided again.", ()),
+    ("hub_state", "1 for the state that a live hub is in.", ("state",)),
+)
+"""The metrics of each hub: name, text, and labels after that of the hub."""
+
+
+class FleetCollector(Collector):
+    """Reads everything at each scrape; about ten statements for each hub."""
+
+    def __init__(self, *, now: datetime) -> None:
+        self._now = now
+
+    def collect(self) -> Iterator[Metric]:
+        info = GaugeMetricFamily("fleetui_info", "The version of the console.", labels=["version"])
+        info.add_metric([__version__], 1)
+        yield info
+        yield from self._work()
+        families = {
+            name: GaugeMetricFamily(f"fleetui_{name}", text, labels=("hub", *labels))
+            for name, text, labels in FAMILIES
+        }
+        with in_hub(LOCAL_HUB):
+            self._count_hub(LOCAL, families)
+        for hub in live_hubs():
+            with in_hub(hub.pk):
+                self._count_hub(hub.name, families)
+            for state in MirrorState:
+                families["hub_state"].add_metric([hub.name, state.value], float(hub.state == state.value))
+        yield from families.values()
+        with across_hubs():
+            made = CounterMetricFamily("fleetui_decisions", "Decisions made since the first start.")
+            made.add_metric([], Decision.objects.aggregate(newest=Max("pk"))["newest"] or 0)
+            yield made
+            yield self._cycles()
+
+    def _work(self) -> Iterator[Metric]:
+        """Yield the work of the local hub: live hubs decide and roll out elsewhere."""
+        due = GaugeMetricFamily(
+            "fleetui_work_due", "Rows whose work is due, by kind of work.", labels=["kind"]
+        )
+        with in_hub(LOCAL_HUB):
+            due.add_metric(["placements"], Placement.objects.filter(IS_DUE).count())
+            calls = Binding.objects.filter(next_call_at__lte=self._now, call_lease_expires_at=None)
+            due.add_metric(["cluster calls"], calls.count())
+        yield due
+        age = GaugeMetricFamily(
+            "fleetui_worker_heartbeat_age_seconds", "Since the last heartbeat of a worker.", labels=["queue"]
+        )
+        waiting = GaugeMetricFamily(
+            "fleetui_worker_waiting", "Updates that were due and not started at that time.", labels=["queue"]
+        )
+        for one in WorkerHeartbeat.objects.order_by("queue"):
+            age.add_metric([one.queue], max(0.0, (self._now - one.at).total_seconds()))
+            waiting.add_metric([one.queue], one.waiting)
+        yield age
+        yield waiting
+
+    def _count_hub(self, hub: str, families: dict[str, GaugeMetricFamily]) -> None:
+        verdicts = MemberCluster.objects.values_list("verdict", "driver")
+        for verdict, driver, count in _counted(verdicts):
+            families["clusters"].add_metric([hub, verdict or "eligible", driver or "none"], count)
+
+        rows = Placement.objects.aggregate(
+            all=Count("pk"),
+            degraded=Count("pk", filter=is_degraded(now=self._now)),
+            unfulfilled=Count("pk", filter=Q(is_fulfilled=False)),
+            paused=Count("pk", filter=Q(paused_since__isnull=False)),
+            deleting=Count("pk", filter=Q(deleting_since__isnull=False)),
+        )
+        for state, count in rows.items():
+            families["placements"].add_metric([hub, state], count)
+
+        for phase, failure, count in _counted(Binding.objects.values_list("phase", "failure")):
+            families["bindings"].add_metric([hub, phase, failure], count)
+        codes = Binding.objects.exclude(unavailable_code="").values_list("unavailable_code")
+        for code, count in _counted(codes):
+            families["driver_errors"].add_metric([hub, code], count)
+
+        running = Rollout.objects.filter(state=Rollout.State.RUNNING)
+        for verdict, count in _counted(
+            running.annotate(verdict=KT("sync_result__verdict")).values_list("verdict")
+        ):
+            families["rollouts"].add_metric([hub, "rolling", verdict or "starts"], count)
+        for status, count in _counted(StagedRun.objects.filter(ended_at=None).values_list("status")):
+            families["rollouts"].add_metric([hub, "staged", status or RunStatus.INITIALISED], count)
+        oldest = running.aggregate(at=Min("started_at"))["at"]
+        seconds = (self._now - oldest).total_seconds() if oldest else 0.0
+        families["oldest_rollout_seconds"].add_metric([hub], max(0.0, seconds))
+
+        faults = Decision.objects.exclude(record__fault="")
+        families["irreproducible_decisions"].add_metric([hub], faults.values("record").distinct().count())
+
+    def _cycles(self) -> Metric:
+        """Return how long the last scheduling cycles took that decided something, at most 10,000."""
+        recent = Decision.objects.filter(created_at__gt=self._now - RECENT).order_by("-pk")
+        times = sorted(recent.values_list("milliseconds", flat=True)[:MOST_CYCLES])
+        family = GaugeMetricFamily(
+            "fleetui_scheduling_cycle_seconds",
+            "Duration of the scheduling cycles of the last five minutes; quantile 1 is the longest.",
+            labels=["quantile"],
+        )
+        for quantile in QUANTILES if times else ():
+            at = min(len(times) - 1, int(quantile * len(times)))
+            family.add_metric([f"{quantile:g}"], times[at] / 1000)
+        return family
+
+
+def _counted(rows: QuerySet[Any, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield each combination of the selected columns with its count."""
+    yield from rows.annotate(count=Count("pk")).order_by()
+
+
+def metrics_registry(*, now: datetime) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FleetCollector(now=now))
+    return registry
