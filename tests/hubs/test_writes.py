@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 
 from clusters.drivers.kubernetes.client import Response
 from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome, answer_of
@@ -21,11 +22,13 @@ from clusters.hubs.writing.sending import (
     resolve_writes,
 )
 from clusters.models import HubWriteState
+from placements.services.hub_writes import operations
 from placements.services.hub_writes.clusters import plan_labels
 from placements.services.hub_writes.operations import HubRefusedError, PreviewRequiredError, WritePreview
 from placements.services.hub_writes.planning import Planner, UnknownObjectError, WriteRefusedError
 from tests.hubs.hub_documents import placement
 from tests.hubs.writable import WritableHub, operator, writable_hub
+from tests.rows import person
 
 pytestmark = pytest.mark.django_db
 SCALE = {"name": "web", "numberOfClusters": 5}
@@ -105,6 +108,45 @@ def test_another_body_or_an_old_preview_is_not_sent(hub: WritableHub) -> None:
     with pytest.raises(PreviewRequiredError):
         hub.apply("labels", preview.plan.fields, token=preview.token)
     assert (hub.writes(), hub.sent()) == ([], [])
+
+
+def test_a_preview_counts_for_five_minutes(hub: WritableHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    preview = hub.preview("cordon", {"name": "east"})
+    monkeypatch.setattr(operations, "PREVIEW_SECONDS", -1)
+    with pytest.raises(PreviewRequiredError):
+        hub.apply("cordon", preview.plan.fields, token=preview.token)
+    monkeypatch.undo()
+    hub.apply("cordon", preview.plan.fields, token=preview.token)
+    assert len(hub.sent()) == 1
+
+
+def test_of_two_people_who_approve_at_once_one_is_accepted(hub: WritableHub) -> None:
+    spec = {"parentStageRollout": "run", "targetStage": "canary"}
+    labels = {"kubernetes-fleet.io/isLatestUpdateRunApproval": "true"}
+    hub.put("ClusterApprovalRequest", {"metadata": {"name": "wait", "labels": labels}, "spec": spec})
+    people = [person(name, "approver") for name in ("ana", "ben")]
+    previews = [hub.preview("approve", {"name": "wait"}, by=one) for one in people]
+    hub.apply("approve", previews[0].plan.fields, by=people[0], token=previews[0].token)
+    with pytest.raises(WriteRefusedError, match="approved already"):
+        hub.apply("approve", previews[1].plan.fields, by=people[1], token=previews[1].token)
+    [condition] = hub.fake.get("clusterapprovalrequests", "wait")["status"]["conditions"]
+    assert condition["message"] == "approved by ana"
+    assert len(hub.sent()) == 1
+
+    replaced = {"metadata": {"name": "old", "labels": {**labels, next(iter(labels)): "false"}}, "spec": spec}
+    hub.put("ClusterApprovalRequest", replaced)
+    with pytest.raises(WriteRefusedError, match="newer request"):
+        hub.preview("approve", {"name": "old"}, by=people[0])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_is_sent_inside_of_a_transaction(hub: WritableHub) -> None:
+    person_of_the_request = operator()
+    with pytest.raises(RuntimeError, match="durable"), transaction.atomic():
+        hub.apply("cordon", {"name": "east"}, by=person_of_the_request)
+    assert (hub.writes(), hub.sent()) == ([], [])
+    hub.apply("cordon", {"name": "east"})
+    assert states(hub) == ["accepted"]
 
 
 def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(hub: WritableHub) -> None:
