@@ -10,7 +10,7 @@ from django.test import Client
 
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import in_hub
-from placements.models import Draft, Placement
+from placements.models import Draft, Drain, Placement
 from placements.web import hub_writes
 from tests.hubs.writable import WritableHub, writable_hub
 from tests.rows import person
@@ -157,6 +157,30 @@ def test_without_permission_there_are_copies_and_nothing_is_sent(
         "spec": {"taints": [{"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}]}
     }
     assert hub.fake.seen == []
+
+
+def test_a_drain_is_started_and_canceled(hub: WritableHub) -> None:
+    client = visitor("operator")
+    assert client.get(f"{ROOT}/clusters/east/drain/").status_code == 200
+
+    entered = {"do": "begin", "at_once": "2", "minutes": "", "name": "east"}
+    started = client.post(f"{ROOT}/clusters/east/drain/", entered)
+    assert started.status_code == 302, text(started)
+    assert [one["key"] for one in hub.fake.get("memberclusters", "east")["spec"]["taints"]] == ["cordon-key"]
+    with in_hub(hub.hub.pk):
+        drain = Drain.objects.get()
+    assert (drain.state, drain.at_once, drain.started_by) == ("running", 2, "operator")
+
+    client.post(f"{ROOT}/clusters/east/drain/", {"do": "cancel"})
+    drain.refresh_from_db()
+    assert drain.state == "cancelled"
+    assert len(hub.sent()) == 1
+
+    hub.change(mode="read")
+    refused = client.post(f"{ROOT}/clusters/west/drain/", {**entered, "name": "west"})
+    assert (refused.status_code, "read only" in text(refused)) == (409, True)
+    assert visitor("viewer").post(f"{ROOT}/clusters/west/drain/", entered).status_code == 403
+    assert len(hub.sent()) == 1
 
 
 ACTIONS = {
