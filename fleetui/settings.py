@@ -140,6 +140,9 @@ CELERY_TASK_ROUTES = {
     "placements.tasks.sweep": {"queue": broker.PERIODIC},
     "clusters.tasks.observe": {"queue": broker.PERIODIC},
     "placements.tasks.refresh_hubs": {"queue": broker.PERIODIC},
+    # They wait for hubs.
+    "clusters.tasks.resolve_hub_writes": {"queue": broker.ANALYSES},
+    "placements.tasks.advance_hub_drains": {"queue": broker.ANALYSES},
     "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
     "placements.tasks.prune": {"queue": broker.ANALYSES},
     "placements.tasks.run_dry_runs": {"queue": broker.ANALYSES},
@@ -151,6 +154,16 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "placements.tasks.sweep", "schedule": 1.0, "options": {"expires": 1.0}},
     "observe": {"task": "clusters.tasks.observe", "schedule": 5.0, "options": {"expires": 5.0}},
     "refresh-hubs": {"task": "placements.tasks.refresh_hubs", "schedule": 15.0, "options": {"expires": 15.0}},
+    "advance-hub-drains": {
+        "task": "placements.tasks.advance_hub_drains",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
+    "resolve-hub-writes": {
+        "task": "clusters.tasks.resolve_hub_writes",
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
+    },
 }
 
 # How long rows are kept that nothing refers to (`placements.services.pruning`).

@@ -15,6 +15,7 @@ from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
 from placements.services import dry_runs, pruning, scheduling, verification
+from placements.services.disruption import hub_drains
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.hubs import judgements
@@ -148,6 +149,12 @@ def refresh_hubs(**_newer: Any) -> None:
         with in_hub(hub):
             rejudge(now=datetime.now(UTC))
     delete_removed_rows()
+
+
+@shared_task(acks_late=True)
+def advance_hub_drains(**_newer: Any) -> None:
+    """Take the drains of live hubs a step further; a hub that does not answer delays no other task."""
+    hub_drains.advance_hub_drains(now=datetime.now(UTC))
 
 
 @shared_task(acks_late=True)

@@ -20,6 +20,7 @@ from placements.web import (
     fleet_versions,
     help,
     history,
+    hub_writes,
     hubs,
     layout,
     metrics,
@@ -102,6 +103,7 @@ urlpatterns = [
     path("hubs/", hubs.hubs, name="hubs"),
     path("hubs/new/", hubs.new_hub, name="hub-new"),
     path("hub-line/", hubs.line, name="hub-line"),
+    path("hub-write/<slug:name>/", hub_writes.write, name="hub-write"),
     path("hubs/<str:name>/about/", hubs.about, name="hub-about"),
     path("hubs/<str:name>/about/check/", hubs.check, name="hub-check"),
     path("hubs/<str:name>/about/pause/", hubs.pause, name="hub-pause"),
@@ -143,6 +145,7 @@ urlpatterns = [
     path("drafts/<int:number>/review/", review.review, name="draft-review"),
     path("drafts/<int:number>/rebase/", editor.rebase, name="draft-rebase"),
     path("drafts/<int:number>/dry-run/", review.dry_run_draft, name="draft-dry-run"),
+    path("drafts/<int:number>/hub-write/", hub_writes.write_draft, name="draft-hub-write"),
     path("dry-runs/<int:number>/", dry_runs.dry_run, name="dry-run"),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),

@@ -321,7 +321,7 @@ class Migration(migrations.Migration):
                 ('body', models.JSONField(null=True)),
                 ('dry_run_digest', models.CharField(blank=True, max_length=64)),
                 ('precondition', models.CharField(blank=True, max_length=64)),
-                ('state', models.CharField(choices=[('planned', 'Planned'), ('sent', 'Sent'), ('accepted', 'Accepted'), ('refused', 'Refused'), ('conflict', 'Conflict'), ('unreachable', 'Unreachable'), ('unknown', 'Unknown')], default='planned', max_length=11)),
+                ('state', models.CharField(choices=[('planned', 'Planned'), ('sent', 'Sent'), ('accepted', 'Accepted'), ('refused', 'Refused'), ('conflict', 'Conflict'), ('unreachable', 'Unreachable'), ('unknown', 'Unknown'), ('not-applied', 'Not Applied')], default='planned', max_length=11)),
                 ('status', models.PositiveSmallIntegerField(null=True)),
                 ('answer', models.CharField(blank=True, max_length=4096)),
                 ('resource_version_after', models.CharField(blank=True, max_length=64)),
@@ -417,7 +417,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='hubwrite',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['planned', 'sent', 'accepted', 'refused', 'conflict', 'unreachable', 'unknown'])), name='hub_write_state_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['planned', 'sent', 'accepted', 'refused', 'conflict', 'unreachable', 'unknown', 'not-applied'])), name='hub_write_state_known'),
         ),
         migrations.AddIndex(
             model_name='mirroredobject',

@@ -170,7 +170,7 @@ class BindingChange(HubRow):
 
 
 class HubWriteState(models.TextChoices):
-    """What became of a write."""
+    """What became of a write; `not-applied` was unknown, until the object showed that nothing came of it."""
 
     PLANNED = "planned"
     SENT = "sent"
@@ -179,6 +179,7 @@ class HubWriteState(models.TextChoices):
     CONFLICT = "conflict"
     UNREACHABLE = "unreachable"
     UNKNOWN = "unknown"
+    NOT_APPLIED = "not-applied"
 
 
 class HubWrite(HubRow):

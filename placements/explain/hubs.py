@@ -8,6 +8,7 @@ from typing import Any
 from clusters.hubs.check import READ_VERBS, WRITE_VERBS, KindPermissions
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.queries import NO_WATCHER, HubSummary
+from clusters.hubs.writing.answers import WriteOutcome
 from clusters.models import Hub, HubStream, HubWrite
 
 STATES: Mapping[str, tuple[str, str]] = {
@@ -38,6 +39,25 @@ WRITE_STATES: Mapping[str, tuple[str, str]] = {
     "conflict": ("attention", "Conflict"),
     "unreachable": ("failed", "Not sent"),
     "unknown": ("attention", "Unknown"),
+    "not-applied": ("failed", "Not applied"),
+}
+OUTCOMES: Mapping[WriteOutcome, str] = {
+    WriteOutcome.ACCEPTED: "The hub accepts this.",
+    WriteOutcome.INVALID: "The hub refuses this as invalid.",
+    WriteOutcome.FORBIDDEN: "The hub does not allow this.",
+    WriteOutcome.WEBHOOK: "A webhook of the hub refuses this.",
+    WriteOutcome.DELETED: "The object was deleted on the hub.",
+    WriteOutcome.REPLACED: "The object was deleted on the hub and created again.",
+    WriteOutcome.EXISTS: "The hub has an object of this name.",
+    WriteOutcome.STALE: "The object changed on the hub meanwhile.",
+    WriteOutcome.CONFLICT: "Other managers own some of the fields.",
+    WriteOutcome.TOO_LARGE: "This is too large for the hub.",
+    WriteOutcome.BUSY: "The hub is busy.",
+    WriteOutcome.UNAUTHORIZED: "The hub rejects the credentials of the console.",
+    WriteOutcome.UNREACHABLE: "The hub did not answer.",
+    WriteOutcome.UNKNOWN: "The outcome is unknown.",
+    WriteOutcome.NOT_APPLIED: "The hub did not apply this.",
+    WriteOutcome.REFUSED: "The hub refuses this.",
 }
 _RETRIED = frozenset({"absent", "forbidden", "failing"})
 _OUTDATED = frozenset({"stale", "unreachable", "refused", "unsuitable", "paused"})

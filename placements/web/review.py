@@ -191,7 +191,10 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -
 def conflict_context(draft: Draft | None) -> dict[str, Any]:
     """Return what was saved since a draft was started, and by whom; nothing where nothing was."""
     placement = draft.placement if draft else None
-    if draft is None or placement is None or placement.revision == draft.revision:
+    is_same = placement is not None and draft is not None and placement.revision == draft.revision
+    if placement is not None and draft is not None and placement.is_mirrored:
+        is_same = placement.document == draft.base  # a new status is a new revision of the mirror
+    if draft is None or placement is None or is_same:
         return {"is_stale": False, "theirs": [], "savers": []}
     return {
         "is_stale": True,
