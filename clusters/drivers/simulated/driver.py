@@ -92,8 +92,13 @@ def _held(
     refusing = [fault for fault in configuration.faults_at(now) if fault.kind is FaultKind.REFUSE]
     ready_at = now + timedelta(seconds=configuration.ready_seconds)
     objects, refusals = [], []
+    sent = set()
     for place, manifest in enumerate(version.manifests):
         ref = ObjectRef.of(manifest)
+        if ref in sent:  # as two envelopes may hold the same object
+            refusals.append(Refusal(ref, "Duplicated", f"{ref} is in the version more than once"))
+            continue
+        sent.add(ref)
         if place >= MOST_OBJECTS:
             message = f"a simulated cluster takes {MOST_OBJECTS} objects of a placement"
         elif is_without_namespace:

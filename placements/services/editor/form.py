@@ -360,7 +360,8 @@ def _simple_row(specs: Sequence[FormField], data: object, keys: Keys) -> FormRow
 
 def _resource(data: object, keys: Keys) -> FormRow:
     is_namespace = at(data, (*keys, "kind")) == "Namespace"
-    specs = (*_RESOURCE, _SCOPE) if is_namespace else _RESOURCE
+    usual = _NAMESPACED_RESOURCE if isinstance(data, Mapping) and is_namespaced(data) else _RESOURCE
+    specs = (*usual, _SCOPE) if is_namespace else usual
     labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
     return _row(keys, _fields(data, keys, specs), *labels)
 
@@ -448,6 +449,9 @@ _RESOURCE = (
     FormField(("version",), "Version", kept_empty=True),
     FormField(("kind",), "Kind", placeholder="Namespace", kept_empty=True),
     FormField(("name",), "Name", placeholder="all of this kind", suggest=Suggest.OBJECTS),
+)
+_NAMESPACED_RESOURCE = tuple(
+    replace(one, placeholder="ConfigMap") if one.keys == ("kind",) else one for one in _RESOURCE
 )
 _SCOPE = _choice("selectionScope", "Selection scope", SelectionScope, SelectionScope.NAMESPACE_WITH_RESOURCES)
 _CLUSTER_LABEL = (

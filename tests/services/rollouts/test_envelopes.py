@@ -91,6 +91,16 @@ def test_what_fails_inside_is_reported_with_its_envelope(world: World) -> None:
     assert failed["envelope"] == {"type": "ResourceEnvelope", "name": "box", "namespace": "shop"}
 
 
+def test_the_same_object_in_two_envelopes_is_applied_once_and_reported(world: World) -> None:
+    world.apply(envelope({"other.yaml": config_map("inner", data={"size": "big"})}, name="second"))
+    world.work()
+    world.pass_time(2)
+
+    assert held().count("ConfigMap inner") == 1
+    [cluster] = status_of(binding().placement)["placementStatuses"]
+    assert [one["condition"]["reason"] for one in cluster["failedPlacements"]] == ["Duplicated"]
+
+
 def test_an_override_changes_content_by_the_envelope_only(world: World) -> None:
     def override(name: str, kind: str, target: str, path: str) -> dict[str, Any]:
         patch = {"op": "replace", "path": path, "value": "large"}
