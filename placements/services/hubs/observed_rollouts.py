@@ -27,6 +27,11 @@ log = logging.getLogger(__name__)
 MOST = 100
 COMPLETED, SUPERSEDED, OTHER_STRATEGY = "", "superseded by the next rollout", "the strategy is External now"
 _UPDATE = "update"
+_COLUMNS = (
+    *("cluster_name", "phase", "phase_changed_at", "resource_snapshot_id", "applied_version"),
+    *("conditions", "message"),
+)
+"""What is read of bindings, which are large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +83,10 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
         if running:
             _end(running, Rollout.State.STOPPED, OTHER_STRATEGY, at=moment.hub_now)
         return
-    resources = ResourceSnapshot.objects.filter(placement=placement, is_latest=True).first()
+    snapshots = ResourceSnapshot.objects.filter(placement=placement, is_latest=True)
+    resources = snapshots.defer("identities").first()
     selected = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
-    bindings = list(selected.exclude(phase=Phase.REMOVING).order_by("cluster_name"))
+    bindings = list(selected.exclude(phase=Phase.REMOVING).only(*_COLUMNS).order_by("cluster_name"))
     if resources is None or not bindings:
         return
     policy = PolicySnapshot.objects.filter(placement=placement, is_latest=True).defer("policy").first()
