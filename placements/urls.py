@@ -3,6 +3,7 @@
 from django.urls import URLPattern, path
 from django.views.generic import RedirectView
 
+import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.web import (
     activity,
@@ -16,6 +17,7 @@ from placements.web import (
     dry_runs,
     editor,
     fault_injection,
+    fleet_versions,
     help,
     history,
     hub_writes,
@@ -95,6 +97,7 @@ urlpatterns = [
         connections.disconnect_cluster,
         name="cluster-connection-remove",
     ),
+    path("fleet-versions/<int:number>/", fleet_versions.fleet_version, name="fleet-version"),
     path("topology/", clusters.topology, name="topology"),
     # /hubs/
     path("hubs/", hubs.hubs, name="hubs"),
@@ -109,31 +112,33 @@ urlpatterns = [
     # /placements/
     path("placements/", placements.placements, name="placements"),
     path("placements/new/", editor.new_placement, name="placement-new"),
-    path("placements/<str:name>/", placements.placement, name="placement"),
-    path("placements/<str:name>/edit/", editor.edit_placement, name="placement-edit"),
-    path("placements/<str:name>/delete/", placements.delete, name="placement-delete"),
-    path("placements/<str:name>/reschedule/", placements.reschedule, name="placement-reschedule"),
-    path("placements/<str:name>/yaml/", placements.placement_yaml, name="placement-yaml"),
-    path("placements/<str:name>/history/", history.history, name="placement-history"),
-    path("placements/<str:name>/compare/", history.choose, name="comparison-select"),
+    path("placements/<full_name:name>/", placements.placement, name="placement"),
+    path("placements/<full_name:name>/edit/", editor.edit_placement, name="placement-edit"),
+    path("placements/<full_name:name>/delete/", placements.delete, name="placement-delete"),
+    path("placements/<full_name:name>/reschedule/", placements.reschedule, name="placement-reschedule"),
+    path("placements/<full_name:name>/yaml/", placements.placement_yaml, name="placement-yaml"),
+    path("placements/<full_name:name>/history/", history.history, name="placement-history"),
+    path("placements/<full_name:name>/compare/", history.choose, name="comparison-select"),
     path(
-        "placements/<str:name>/compare/<slug:before>..<slug:after>/", history.compare_two, name="comparison"
+        "placements/<full_name:name>/compare/<slug:before>..<slug:after>/",
+        history.compare_two,
+        name="comparison",
     ),
-    path("placements/<str:name>/drift/", cluster_objects.drift, name="placement-drift"),
+    path("placements/<full_name:name>/drift/", cluster_objects.drift, name="placement-drift"),
     path(
-        "placements/<str:name>/clusters/<str:cluster>/",
+        "placements/<full_name:name>/clusters/<str:cluster>/",
         cluster_objects.placement_cluster,
         name="placement-cluster",
     ),
     path(
-        "placements/<str:name>/clusters/<str:cluster>/read/",
+        "placements/<full_name:name>/clusters/<str:cluster>/read/",
         cluster_objects.read_cluster,
         name="placement-cluster-read",
     ),
-    path("placements/<str:name>/plan/", rollouts.plan, name="placement-plan"),
-    *rollout_actions("placements/<str:name>/", RolloutKind.ROLLING, "placement"),
-    path("placements/<str:name>/release/", RedirectView.as_view(pattern_name="web:placement-unpin")),
-    path("placements/<str:name>/staged-run/", staged_updates.start, name="staged-run-create"),
+    path("placements/<full_name:name>/plan/", rollouts.plan, name="placement-plan"),
+    *rollout_actions("placements/<full_name:name>/", RolloutKind.ROLLING, "placement"),
+    path("placements/<full_name:name>/release/", RedirectView.as_view(pattern_name="web:placement-unpin")),
+    path("placements/<full_name:name>/staged-run/", staged_updates.start, name="staged-run-create"),
     # /drafts/
     path("drafts/<int:number>/", editor.draft, name="draft"),
     path("drafts/<int:number>/discard/", editor.discard, name="draft-discard"),
@@ -144,21 +149,21 @@ urlpatterns = [
     path("dry-runs/<int:number>/", dry_runs.dry_run, name="dry-run"),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),
-    path("rollouts/<str:name>/", rollouts.newest, name="rollout-latest"),
-    path("rollouts/<str:name>/<int:number>/", rollouts.rollout, name="rollout"),
+    path("rollouts/<full_name:name>/", rollouts.newest, name="rollout-latest"),
+    path("rollouts/<full_name:name>/<int:number>/", rollouts.rollout, name="rollout"),
     # /rollouts/staged/: two words after it, so that no placement and number is meant
-    path("rollouts/staged/runs/<str:name>/", staged_updates.staged_run, name="staged-run"),
-    *rollout_actions("rollouts/staged/runs/<str:name>/", RolloutKind.STAGED, "staged-run"),
+    path("rollouts/staged/runs/<full_name:name>/", staged_updates.staged_run, name="staged-run"),
+    *rollout_actions("rollouts/staged/runs/<full_name:name>/", RolloutKind.STAGED, "staged-run"),
     path("rollouts/staged/strategies/", staged_updates.strategies, name="staged-strategies"),
     path("rollouts/staged/new-strategy/", staged_updates.new_strategy, name="staged-strategy-new"),
-    path("rollouts/staged/strategies/<str:name>/", staged_updates.strategy, name="staged-strategy"),
+    path("rollouts/staged/strategies/<full_name:name>/", staged_updates.strategy, name="staged-strategy"),
     path(
-        "rollouts/staged/strategies/<str:name>/edit/",
+        "rollouts/staged/strategies/<full_name:name>/edit/",
         staged_updates.edit_strategy,
         name="staged-strategy-edit",
     ),
     path(
-        "rollouts/staged/strategies/<str:name>/delete/",
+        "rollouts/staged/strategies/<full_name:name>/delete/",
         staged_updates.delete_strategy_page,
         name="staged-strategy-delete",
     ),

@@ -64,9 +64,14 @@ def _models() -> list[type[Model]]:
     return [model for model in everything if model._meta.app_label in ("fleetui", "clusters", "placements")]
 
 
+def _stored(model: type[Model]) -> list[str]:
+    """Return the columns of a model, except those that the database derives."""
+    fields = (one for one in model._meta.local_concrete_fields if not one.generated)
+    return [connection.ops.quote_name(str(one.column)) for one in fields]
+
+
 def _columns(model: type[Model]) -> str:
-    fields = model._meta.local_concrete_fields
-    return ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
+    return ", ".join(_stored(model))
 
 
 def _read(model: type[Model]) -> Rows:
@@ -76,7 +81,7 @@ def _read(model: type[Model]) -> Rows:
 
 
 def _replace(model: type[Model], rows: Rows) -> None:
-    places = ", ".join(["%s"] * len(model._meta.local_concrete_fields))
+    places = ", ".join(["%s"] * len(_stored(model)))
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {model._meta.db_table}")
         cursor.executemany(f"INSERT INTO {model._meta.db_table} ({_columns(model)}) VALUES ({places})", rows)

@@ -34,6 +34,7 @@ CODES = frozenset(
         "conflict",
         "misplaced",
         "namespaced-kind",
+        "cluster-scoped-kind",
         "forbidden-for-type",
         "unsatisfiable-requirements",
         "reserved-namespace",
@@ -60,6 +61,7 @@ CODES = frozenset(
 )
 """Every code that an error may have. Programs can rely on them."""
 PARSERS: dict[str, Callable[[Any], Any]] = {
+    "ApprovalRequest": parse_approval_request,
     "ClusterApprovalRequest": parse_approval_request,
     "ClusterResourceOverride": parse_cluster_override,
     "ClusterResourcePlacementDisruptionBudget": parse_disruption_budget,
@@ -68,6 +70,8 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "ClusterStagedUpdateStrategy": parse_staged_strategy,
     "MemberCluster": parse_member,
     "ResourceOverride": parse_override,
+    "StagedUpdateRun": parse_staged_run,
+    "StagedUpdateStrategy": parse_staged_strategy,
 }
 """The parser of each kind of document but placements."""
 NAMESPACE = {"group": "", "version": "v1", "kind": "Namespace", "name": "work"}

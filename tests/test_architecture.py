@@ -281,6 +281,20 @@ def test_one_function_looks_across_hubs() -> None:
     assert naming == {"fleetui/hub_scope.py", "clusters/hubs/queries.py"}
 
 
+def test_what_may_be_namespaced_is_not_looked_up_by_its_name_alone() -> None:
+    # `web` and `shop/web` are different placements: see docs/adr/0017.
+    tables = "|".join(("Placement", "StagedRun", "StagedStrategy"))
+    alone = re.compile(rf"\b(?:{tables})\.objects[^\n]*\bname(?:__in)?=|\bplacement__name\b")
+    found = [
+        f"{module.name}: {line.strip()}"
+        for module in PRODUCT
+        for line in module.text.splitlines()
+        if alone.search(line) and "full_name" not in line and "namespace=" not in line
+    ]
+
+    assert found == []
+
+
 def _queries_at_import(tree: ast.AST) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Attribute) and node.attr in ("objects", "_default_manager"):

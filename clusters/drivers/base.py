@@ -156,10 +156,11 @@ class ApplyOptions:
 class Version:
     """The desired content of a placement on a cluster (`spec/lifecycle.md` A.1).
 
-    `id` is opaque; equal ids have equal manifests. The manifests are ready to apply. `fence` grows with every
-    claim of a call for this placement and cluster: a cluster refuses calls with a lower one than it has seen.
-    `kinds`: (apiVersion, kind) of all objects in the kept snapshots of the placement. `was_applied`: the hub
-    knows of an earlier apply of the placement there, whole or in part.
+    `placement` is its full name: one that has a namespace needs it on the cluster. `id` is opaque; equal ids
+    have equal manifests. The manifests are ready to apply. `fence` grows with every claim of a call for this
+    placement and cluster: a cluster refuses calls with a lower one than it has seen. `kinds`: (apiVersion,
+    kind) of all objects in the kept snapshots of the placement. `was_applied`: the hub knows of an earlier
+    apply of the placement there, whole or in part.
     """
 
     id: str
@@ -169,6 +170,11 @@ class Version:
     options: ApplyOptions = field(default_factory=ApplyOptions)
     kinds: tuple[tuple[str, str], ...] = ()
     was_applied: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the placement; empty for one that is cluster-scoped."""
+        return self.placement.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)

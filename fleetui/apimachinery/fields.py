@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError, ValidatorFunctionW
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
 from fleetui.apimachinery.kinds import ALPHA_VERSION, CLUSTER_SCOPED, PLACEMENT_VERSIONS, refuse_other_kinds
+from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
@@ -422,6 +423,14 @@ Namespace: TypeAlias = Annotated[str, pattern(dns_label_problem, DNS_LABEL)]
 WithAlpha: TypeAlias = Annotated[str, api_version(*PLACEMENT_VERSIONS, ALPHA_VERSION)]
 
 
+class NamespacedMeta(ObjectMeta):
+    """Metadata of a document inside a namespace."""
+
+    refused: ClassVar[Mapping[str, UnsupportedField]] = {}
+
+    namespace: Namespace
+
+
 class FleetDocument(ManifestModel):
     """A whole document, whose class is named as its kind; its status is accepted and left aside."""
 
@@ -431,6 +440,14 @@ class FleetDocument(ManifestModel):
     kind: str
     metadata: ObjectMeta
 
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace if isinstance(self.metadata, NamespacedMeta) else ""
+
+    @property
+    def full_name(self) -> str:
+        return full_name(self.namespace, self.metadata.name)
+
     def to_manifest(self) -> dict[str, Any]:
         """Return the manifest to export; parsing it results in an equal value."""
         return self.to_plain()
@@ -439,10 +456,19 @@ class FleetDocument(ManifestModel):
 Document = TypeVar("Document", bound=FleetDocument)
 
 
-def parse_document(model: type[Document], document: object) -> Document:
-    """Parse a manifest. Raise InvalidManifest; only one error for another kind."""
-    refuse_other_kinds(document, model.__name__)
-    return parse_manifest(model, document, semantics=DEFAULT_SEMANTICS, path="")
+def parse_document(
+    model: type[Document], document: object, *, namespaced: type[Document] | None = None
+) -> Document:
+    """Parse a manifest. Raise InvalidManifest; only one error for another kind.
+
+    `namespaced` is the model of the objects inside namespaces; their kind has no `Cluster` in front.
+    """
+    models = {model.__name__: model}
+    if namespaced:
+        models[model.__name__.removeprefix("Cluster")] = namespaced
+    refuse_other_kinds(document, *models)
+    chosen = models.get(str(mapping_at(document).get("kind")), model)
+    return parse_manifest(chosen, document, semantics=DEFAULT_SEMANTICS, path="")
 
 
 def immutable_faults(

@@ -19,14 +19,22 @@ BUDGET_KIND = "ClusterResourcePlacementDisruptionBudget"
 STAGED_STRATEGY_KIND = "ClusterStagedUpdateStrategy"
 STAGED_RUN_KIND = "ClusterStagedUpdateRun"
 APPROVAL_KIND = "ClusterApprovalRequest"
+NAMESPACED_PLACEMENT_KIND = "ResourcePlacement"
+NAMESPACED_STRATEGY_KIND = "StagedUpdateStrategy"
+NAMESPACED_RUN_KIND = "StagedUpdateRun"
+NAMESPACED_APPROVAL_KIND = "ApprovalRequest"
+CLUSTER_ENVELOPE_KIND = "ClusterResourceEnvelope"
+ENVELOPE_KIND = "ResourceEnvelope"
+ENVELOPE_KINDS = (CLUSTER_ENVELOPE_KIND, ENVELOPE_KIND)
+"""Resources on the hub whose content is placed instead of them."""
+ENVELOPE_VERSION = PLACEMENT_VERSIONS[1]
+ENVELOPES = frozenset((ENVELOPE_VERSION.partition("/")[0], kind) for kind in ENVELOPE_KINDS)
 
 _FLEET_GROUPS = frozenset(version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS))
 
 CLUSTER_SCOPED = "Forbidden: not allowed on this kind, which is cluster-scoped"
 OCM_GROUP = "cluster.open-cluster-management.io"
 _PLACEMENT = "a placement is not a resource that can be placed"
-_LATER = "namespaced placements are not supported"
-_NOT_HERE = "resource envelopes are not supported"
 _NOT_SUPPORTED = "objects of this kind are not supported"
 _NOUNS = {
     PLACEMENT_KIND: "a placement",
@@ -38,15 +46,13 @@ _NOUNS = {
     STAGED_STRATEGY_KIND: "a staged update strategy",
     STAGED_RUN_KIND: "a staged update run",
     APPROVAL_KIND: "an approval request",
+    NAMESPACED_PLACEMENT_KIND: "a placement",
+    NAMESPACED_STRATEGY_KIND: "a staged update strategy",
+    NAMESPACED_RUN_KIND: "a staged update run",
+    NAMESPACED_APPROVAL_KIND: "an approval request",
 }
 """The supported kinds, in words."""
 _REASONS = {
-    "ResourcePlacement": _LATER,
-    "StagedUpdateStrategy": _LATER,
-    "StagedUpdateRun": _LATER,
-    "ApprovalRequest": _LATER,
-    "ClusterResourceEnvelope": _NOT_HERE,
-    "ResourceEnvelope": _NOT_HERE,
     "InternalMemberCluster": _NOT_SUPPORTED,
     "Work": _NOT_SUPPORTED,
     "Placement": f"must have an apiVersion of {OCM_GROUP}",
@@ -56,21 +62,35 @@ _NO_RESOURCES = _REASONS | {
 }
 
 
-def refuse_other_kinds(document: object, expected: str) -> None:
+def is_envelope(version: object, kind: object) -> bool:
+    """Return whether an object of this apiVersion and kind wraps others."""
+    return (
+        isinstance(version, str) and isinstance(kind, str) and (version.rpartition("/")[0], kind) in ENVELOPES
+    )
+
+
+def is_fleet_group(version: object) -> bool:
+    """Return whether an apiVersion is one of KubeFleet's two groups."""
+    return isinstance(version, str) and version.rpartition("/")[0] in _FLEET_GROUPS
+
+
+def refuse_other_kinds(document: object, expected: str, *others: str) -> None:
     """Raise InvalidManifest for a manifest of another kind: its other errors would only confuse."""
-    kind = document.get("kind") if isinstance(document, dict) else expected
-    if kind == expected:
+    kind, allowed = document.get("kind") if isinstance(document, dict) else expected, (expected, *others)
+    if kind in allowed:
         return
     if kind is None:
-        raise InvalidManifest.of("kind", "required", "Required value", expected)
+        raise InvalidManifest.of("kind", "required", "Required value", " or ".join(allowed))
     if not isinstance(kind, str):
-        raise InvalidManifest.of("kind", "wrong-type", "Invalid value: must be a string", expected)
+        raise InvalidManifest.of(
+            "kind", "wrong-type", "Invalid value: must be a string", " or ".join(allowed)
+        )
     message = f"Unsupported kind {_readable(kind)}"
     if kind in _NOUNS and expected in _NOUNS:
         message += f": must be {_NOUNS[expected]}, not {_NOUNS[kind]}"
     elif kind in _REASONS:
         message += f": {_REASONS[kind]}"
-    raise InvalidManifest.of("kind", "kind-not-supported", message, expected)
+    raise InvalidManifest.of("kind", "kind-not-supported", message, " or ".join(allowed))
 
 
 def _readable(kind: str) -> str:
@@ -81,12 +101,12 @@ def refuse_fleet_kinds(document: object) -> None:
     """Raise InvalidManifest if the document is a placement, or of a kind of Fleet: no resource on the hub."""
     raw = document if isinstance(document, dict) else {}
     version, kind = raw.get("apiVersion"), raw.get("kind")
-    if not isinstance(version, str) or not isinstance(kind, str):
+    if not isinstance(version, str) or not isinstance(kind, str) or is_envelope(version, kind):
         return
     if version.rpartition("/")[0] == OCM_GROUP and kind == "Placement":
         message = f"Unsupported kind {kind}: {_PLACEMENT}"
         raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")
-    if version.rpartition("/")[0] in _FLEET_GROUPS:
+    if is_fleet_group(version):
         reason = _NO_RESOURCES.get(kind, "it belongs to Fleet itself")
         message = f"Unsupported kind {_readable(kind)}: {reason}"
         raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")
@@ -151,6 +171,7 @@ _NAMESPACED = {
     "events.k8s.io": "Event",
     "metrics.k8s.io": "PodMetrics",
     "networking.k8s.io": "Ingress NetworkPolicy",
+    "placement.kubernetes-fleet.io": ENVELOPE_KIND,
     "policy": "PodDisruptionBudget",
     "rbac.authorization.k8s.io": "Role RoleBinding",
     "resource.k8s.io": "ResourceClaim ResourceClaimTemplate",
@@ -170,6 +191,7 @@ _CLUSTER_SCOPED = {
     "metrics.k8s.io": "NodeMetrics",
     "networking.k8s.io": "IngressClass IPAddress ServiceCIDR",
     "node.k8s.io": "RuntimeClass",
+    "placement.kubernetes-fleet.io": CLUSTER_ENVELOPE_KIND,
     "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding",
     "resource.k8s.io": "DeviceClass ResourceSlice",
     "scheduling.k8s.io": "PriorityClass",

@@ -1,4 +1,4 @@
-"""Metadata that this hub sets in documents that are read, as Kubernetes does; it is not stored."""
+"""Names of objects, and the metadata that this hub sets in documents that are read, as Kubernetes does."""
 
 import hashlib
 import json
@@ -7,6 +7,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 SET_BY_HUB = ("uid", "resourceVersion", "generation", "creationTimestamp")
+"""What is not stored."""
+
+
+def full_name(namespace: str, name: str) -> str:
+    """Return the name of an object with its namespace, if it is in one."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def split_full_name(text: str) -> tuple[str, str]:
+    """Return namespace and name; the reverse of `full_name`."""
+    namespace, _, name = text.rpartition("/")
+    return namespace, name
 
 
 def without_hub_metadata(document: Mapping[str, Any]) -> dict[str, Any]:

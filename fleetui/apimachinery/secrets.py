@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, ENVELOPE_KINDS, OVERRIDE_KIND, is_envelope
 
 HIDDEN = "(hidden)"
 HIDDEN_AND_CHANGED = "(hidden, changed)"
-_SECRET, _NAMESPACE = "Secret", "Namespace"
+_SECRET = "Secret"  # noqa: S105 -- a kind
+_REACHING = (_SECRET, "Namespace", *ENVELOPE_KINDS)
+"""Kinds that an override selects to change a Secret."""
 _FIELDS = ("data", "stringData")
 _COPY = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation that holds the whole object once more."""
@@ -25,7 +27,8 @@ def without_secrets(content: Any, before: Any = None) -> Any:
     """Return a manifest with secret values hidden; keys stay, and values that differ from `before` are
     marked.
 
-    That is a Secret, or an override whose patches may reach one. Anything else comes back as it is.
+    That is a Secret, also inside an envelope, or an override whose patches may reach one. Anything else comes
+    back as it is.
     """
     if not isinstance(content, Mapping):
         return content
@@ -34,9 +37,16 @@ def without_secrets(content: Any, before: Any = None) -> Any:
         fields = {field: _hidden(content[field], older.get(field)) for field in _FIELDS if field in content}
         return {**content, **_metadata(content), **fields}
 
+    if is_envelope(content.get("apiVersion"), content.get("kind")) and isinstance(
+        content.get("data"), Mapping
+    ):
+        earlier = _mapping(older.get("data"))
+        wrapped = {key: without_secrets(one, earlier.get(key)) for key, one in content["data"].items()}
+        return {**content, **_metadata(content), "data": wrapped}
+
     field = _SELECTORS.get(str(content.get("kind")))
     selected = _items(_mapping(content.get("spec")).get(field)) if field else []
-    reaches_secrets = any(_mapping(one).get("kind") in (_SECRET, _NAMESPACE) for one in selected)
+    reaches_secrets = any(_mapping(one).get("kind") in _REACHING for one in selected)
     if reaches_secrets:
         policy = _mapping(content["spec"].get("policy"))
         earlier = _mapping(_mapping(older.get("spec")).get("policy"))

@@ -46,7 +46,9 @@ class PartOfPlacementAdmin(ReadOnlyAdmin):
 
     list_select_related: ClassVar[tuple[str, ...]] = ("placement",)
 
-    placement_name = shown("placement", lambda row: str(row.placement.name), ordering="placement__name")
+    placement_name = shown(
+        "placement", lambda row: str(row.placement.full_name), ordering="placement__full_name"
+    )
 
 
 _SORTS = {
@@ -80,15 +82,15 @@ class PlacementAdmin(ReadOnlyAdmin):
     """Placements; they are edited on their own pages."""
 
     list_display = (
-        *("name", "state", "placement_type", "number_of_clusters", "placed_count", "semantics"),
+        *("name", "namespace", "state", "placement_type", "number_of_clusters", "placed_count", "semantics"),
         "updated_at",
     )
     list_filter = (PlacementStateFilter, "placement_type", "semantics", "is_demo")
-    search_fields = ("name",)
-    ordering = ("name",)
+    search_fields = ("full_name",)
+    ordering = ("name", "namespace")
     fields = (
         "page",
-        "name",
+        ("name", "namespace"),
         "state",
         ("placement_type", "number_of_clusters", "semantics"),
         ("placed_count", "decisions_made", "reschedules_on_fleet_change"),
@@ -100,7 +102,7 @@ class PlacementAdmin(ReadOnlyAdmin):
 
     @admin.display(description="page")
     def page(self, placement: Placement) -> SafeString:
-        url = reverse("web:placement", args=[placement.name])
+        url = reverse("web:placement", args=[placement.full_name])
         return format_html('<a href="{}">Open in the console</a>', url)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -149,7 +151,7 @@ class PolicySnapshotAdmin(PartOfPlacementAdmin):
     list_display = ("placement_name", "number", "semantics", "is_latest", "created_by", "created_at")
     list_display_links = ("placement_name", "number")
     list_filter = ("is_latest", "semantics")
-    search_fields = ("placement__name",)
+    search_fields = ("placement__full_name",)
     ordering = ("-pk",)
     fields = (
         ("placement_name", "number", "is_latest"),
@@ -171,7 +173,7 @@ class ResourceSnapshotAdmin(PartOfPlacementAdmin):
     list_display = ("placement_name", "number", "objects_count", "is_latest", "created_by", "created_at")
     list_display_links = ("placement_name", "number")
     list_filter = ("is_latest",)
-    search_fields = ("placement__name",)
+    search_fields = ("placement__full_name",)
     ordering = ("-pk",)
     fields = (
         ("placement_name", "number", "is_latest"),
@@ -198,8 +200,8 @@ class BindingAdmin(PartOfPlacementAdmin):
     list_display_links = ("placement_name", "cluster_name")
     list_filter = ("state",)
     list_select_related = ("placement", "policy_snapshot", "decision")
-    search_fields = ("=cluster_name", "placement__name")
-    ordering = ("placement__name", "cluster_name")
+    search_fields = ("=cluster_name", "placement__full_name")
+    ordering = ("placement__full_name", "cluster_name")
     fields = (
         ("placement_name", "cluster_name"),
         ("state", "previous_state"),

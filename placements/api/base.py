@@ -21,6 +21,7 @@ from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.metadata import split_full_name
 from fleetui.concurrency import RevisionConflict
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.pagination import page_of
@@ -35,6 +36,7 @@ from placements.api.preconditions import (
     revision_in,
 )
 from placements.api.schema import Schema, documented, operation, page_serializer
+from placements.manifests.placement import is_ocm_placement
 from placements.services.results import read_manifest
 
 _MOST_WARNINGS, _LONGEST_WARNING = 10, 300
@@ -222,6 +224,24 @@ class BaseViewSet(GenericViewSet[Any]):
         if quoted:
             response.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
         return response
+
+
+class FullNameViewSet(BaseViewSet):
+    """A noun that may be namespaced: its path has `name` or `namespace:name`."""
+
+    lookup_path = "<full_name:name>"
+
+    def key(self) -> dict[str, Any]:
+        return {"full_name": self.kwargs["name"]}
+
+    def check_document(self, document: Any) -> None:
+        """Raise InvalidManifest unless the document has the name and the namespace that the path has."""
+        namespace, name = split_full_name(self.kwargs["name"])
+        names = {"metadata.name": name}
+        if not is_ocm_placement(document):  # whose namespace is no part of its name
+            names["metadata.namespace"] = namespace
+        check_names(document, names)
+        check_namespace(document, namespace)
 
 
 def listed(

@@ -63,6 +63,9 @@ class ClusterObjectSerializer(CamelCaseSerializer):
     hint = serializers.CharField(allow_blank=True)
     differences = DifferenceSerializer(many=True)
     live = LiveStateSerializer(allow_null=True, help_text="Null where objects are not read one by one.")
+    envelope = serializers.CharField(
+        allow_blank=True, help_text="Kind and name of the envelope that wraps it on the hub."
+    )
     observed_at = serializers.SerializerMethodField()
 
     def get_observed_at(self, _one: ClusterObject) -> datetime | None:

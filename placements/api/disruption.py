@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import faults_of, set_faults
-from placements.api.base import BaseViewSet, Params, Rows, actor, listed
+from placements.api.base import BaseViewSet, FullNameViewSet, Params, Rows, actor, listed
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, documented_put, operation
@@ -279,7 +279,12 @@ class ClusterDisruptionViewSet(BaseViewSet):
 
 
 class PlacementDisruptionViewSet(BaseViewSet):
-    """Evictions of a placement, its disruption budget, and clusters that its deletion abandons."""
+    """Evictions of a placement, its disruption budget, and clusters that its deletion abandons.
+
+    Only a cluster-scoped placement has a budget.
+    """
+
+    lookup_path = FullNameViewSet.lookup_path
 
     model = DisruptionBudget
     not_found = UnknownBudgetError
@@ -297,7 +302,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
     @listed("list_evictions", EvictionSerializer, order="-id", unique="id")
     def evictions(self, params: Params, name: str) -> Rows:
         """List evictions of a placement, the newest first."""
-        return Eviction.objects.filter(placement_name=get_placement(name).name).defer("document")
+        return Eviction.objects.filter(placement_name=get_placement(name).full_name).defer("document")
 
     @operation(
         "abandon_cluster",

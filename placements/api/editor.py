@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, MayRead, check_names
+from placements.api.base import FullNameViewSet, MayRead, check_names
 from placements.api.decisions import ComparisonSerializer
 from placements.api.parsers import read_document
 from placements.api.placements import PlacementViewSet
@@ -159,7 +159,7 @@ def _spread(one: Spread) -> dict[str, Any]:
     }
 
 
-class PlanViewSet(BaseViewSet):
+class PlanViewSet(FullNameViewSet):
     """The waves of a rolling update before it starts."""
 
     permission_classes = (MayRead,)

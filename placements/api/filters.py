@@ -12,7 +12,7 @@ from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
-from placements.models import Rollout
+from placements.models import Agreement, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
 from placements.services.placements import CONFIRMATION
 from placements.services.what_if.queries import PlacementImpact, Variant
@@ -121,7 +121,13 @@ PlacementQuery = _query(
     type=_one_of(PlacementType),
     semantics=_one_of(Semantics),
     cluster=_text(help_text="A cluster that has the placement."),
+    namespace=_text(help_text="The namespace of the placement."),
     order=_one_of(PLACEMENT_ORDERS, default="name"),
+)
+AgreementQuery = _query(
+    PageQuery,
+    agreement=_one_of(Agreement.values),
+    placement=_text(help_text="The name of a placement."),
 )
 DriftQuery = _query(
     PageQuery,

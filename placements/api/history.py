@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from placements.api.base import BaseViewSet, page_response, query_params
+from placements.api.base import BaseViewSet, FullNameViewSet, page_response, query_params
 from placements.api.filters import HistoryQuery, SearchQuery
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import AnyObject, CamelCaseSerializer, names, number, text
@@ -159,7 +159,7 @@ class OverviewViewSet(BaseViewSet):
         return Response(SearchResultSerializer(document).data)
 
 
-class HistoryViewSet(BaseViewSet):
+class HistoryViewSet(FullNameViewSet):
     """The history of a placement."""
 
     @operation("get_history", page_serializer(HistoryEntrySerializer), query=HistoryQuery)

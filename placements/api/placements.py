@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleetui.apimachinery.yaml import dump_yaml
-from placements.api.base import BaseViewSet, Params, Rows, actor, listed, page_response, query_params
+from placements.api.base import FullNameViewSet, Params, Rows, actor, listed, page_response, query_params
 from placements.api.cluster_objects import ClusterObjectSerializer, DifferenceSerializer, ReapplySerializer
 from placements.api.dry_runs import DryRunInputSerializer, DryRunSerializer
 from placements.api.filters import (
@@ -43,6 +43,7 @@ from placements.services.filters import (
     placements_matching,
 )
 from placements.services.health import healths_of
+from placements.services.hubs.queries import latest_agreements
 from placements.services.placements import delete_placement, save_placement
 from placements.services.results import UnknownPlacementError, get_placement
 from placements.services.rollouts.cluster_objects import DifferenceFilter, differences_page, objects_on
@@ -53,7 +54,7 @@ from placements.services.status import status_of
 LARGEST_PAGE = 100
 
 
-class PlacementViewSet(BaseViewSet):
+class PlacementViewSet(FullNameViewSet):
     """All placements."""
 
     model = Placement
@@ -66,8 +67,10 @@ class PlacementViewSet(BaseViewSet):
         "list_placements",
         PlacementSerializer,
         query=PlacementQuery,
+        unique="full_name",
         context=lambda rows: {
             "decisions": latest_decisions(rows),
+            "agreements": latest_agreements([one for one in rows if one.is_mirrored]),
             "healths": healths_of(rows, now=datetime.now(UTC)),
         },
     )
@@ -75,7 +78,12 @@ class PlacementViewSet(BaseViewSet):
         """List placements."""
         state = PlacementFilterState(params["state"]) if "state" in params else None
         chosen = PlacementFilter(
-            params["q"], state, params.get("type", ""), params.get("semantics", ""), params["cluster"]
+            params["q"],
+            state,
+            params.get("type", ""),
+            params.get("semantics", ""),
+            params["cluster"],
+            params["namespace"],
         )
         return placements_matching(chosen)
 
@@ -152,7 +160,7 @@ class PlacementViewSet(BaseViewSet):
         body = parse_body(request, DryRunInputSerializer) if has_body(request) else {}
         manifests = "---\n".join(map(dump_yaml, body.get("manifests", ())))
         found = start_dry_run(
-            manifests=manifests, placement=row.name, clusters=body.get("clusters", ()), **actor(request)
+            manifests=manifests, placement=row.full_name, clusters=body.get("clusters", ()), **actor(request)
         )
         address = request.build_absolute_uri(f"{request.path}/{found.pk}")
         return Response(DryRunSerializer(found).data, status=202, headers={"Location": address})
@@ -160,7 +168,7 @@ class PlacementViewSet(BaseViewSet):
     @operation("get_dry_run", DryRunSerializer, path="diffs/<number:number>")
     def diff(self, request: Request, name: str, number: int) -> Response:
         """Get a dry run with the answers of the clusters, once `endedAt` is set."""
-        row = get_object_or_404(DryRun, pk=number, placement_name=get_placement(name).name)
+        row = get_object_or_404(DryRun, pk=number, placement_name=get_placement(name).full_name)
         return Response(DryRunSerializer(row).data)
 
     @operation("list_drifts", page_serializer(DifferenceSerializer), query=DriftQuery)
@@ -193,10 +201,10 @@ class PlacementViewSet(BaseViewSet):
     @listed("list_placement_decisions", DecisionRowSerializer, order="-id", unique="id")
     def decisions(self, params: Params, name: str) -> Rows:
         """List the decisions of a placement, the newest first."""
-        return decisions_of(placement=self.get_object().name)
+        return decisions_of(placement=self.get_object().full_name)
 
 
-class SnapshotViewSet(BaseViewSet):
+class SnapshotViewSet(FullNameViewSet):
     """The policy snapshots and resource snapshots of a placement."""
 
     @listed(

@@ -10,7 +10,7 @@ from rest_framework.serializers import Serializer
 
 from fleetui.permissions import Role
 from placements.api.base import (
-    BaseViewSet,
+    FullNameViewSet,
     MayApprove,
     MayReadOrOperate,
     Params,
@@ -115,7 +115,7 @@ class ClusterUpdateSerializer(RowSerializer):
 class RolloutControlsSerializer(RowSerializer):
     """Rollout controls of a placement: paused, stopped, pinned."""
 
-    placement = text("name")
+    placement = text("full_name")
     stopped = serializers.BooleanField(source="is_stopped")
     held_at = number(
         "pinned_snapshot",
@@ -158,10 +158,10 @@ class RollBackSerializer(CamelCaseSerializer):
 MANY_CLUSTERS = 200
 
 
-class RolloutViewSet(BaseViewSet):
+class RolloutViewSet(FullNameViewSet):
     """Rollouts of all placements."""
 
-    lookup_path = "<named:name>/<number:number>"
+    lookup_path = "<full_name:name>/<number:number>"
 
     @listed("list_rollouts", RolloutRowSerializer, query=RolloutQuery, order="-id", unique="id")
     def list(self, params: Params) -> Rows:
@@ -247,7 +247,7 @@ def rollout_action(
 _rolling = partial(rollout_action, RolloutKind.ROLLING, RolloutControlsSerializer, has_tag=True)
 
 
-class RolloutActionViewSet(BaseViewSet):
+class RolloutActionViewSet(FullNameViewSet):
     """Rollout controls of a placement, and its rescheduling."""
 
     pause = _rolling(

@@ -22,8 +22,8 @@ class SimulateSerializer(CamelCaseSerializer):
     """A simulation, with the options of `manage.py simulate`."""
 
     clusters = AnyValue(help_text="MemberClusters, their List, or plain cases.")
-    placement = AnyObject(help_text="A ClusterResourcePlacement, or an OCM Placement.")
-    bindings = AnyValue(required=False, help_text="ClusterResourceBindings or plain cases.")
+    placement = AnyObject(help_text="A ClusterResourcePlacement or ResourcePlacement, or an OCM Placement.")
+    bindings = AnyValue(required=False, help_text="ClusterResourceBindings, ResourceBindings or plain cases.")
     snapshot = serializers.CharField(required=False)
     semantics = serializers.ChoiceField([*Semantics, "all"], required=False)
     now = serializers.DateTimeField(required=False)

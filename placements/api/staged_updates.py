@@ -7,8 +7,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from fleetui.apimachinery.kinds import PLACEMENT_VERSIONS, STAGED_RUN_KIND, STAGED_STRATEGY_KIND
-from placements.api.base import BaseViewSet, Params, Rows, actor, listed
+from fleetui.apimachinery.kinds import (
+    NAMESPACED_RUN_KIND,
+    NAMESPACED_STRATEGY_KIND,
+    PLACEMENT_VERSIONS,
+    STAGED_RUN_KIND,
+    STAGED_STRATEGY_KIND,
+)
+from placements.api.base import FullNameViewSet, Params, Rows, actor, listed
 from placements.api.filters import StagedRunQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
@@ -41,7 +47,7 @@ class StagedStrategySerializer(RowSerializer):
 
     class Meta:
         model = StagedStrategy
-        fields = ("name", "revision", "created_at", "updated_at")
+        fields = ("namespace", "name", "revision", "created_at", "updated_at")
 
 
 class StagedRunSerializer(RowSerializer):
@@ -53,25 +59,28 @@ class StagedRunSerializer(RowSerializer):
     class Meta:
         model = StagedRun
         fields = (
-            *("name", "placement", "status", "snapshot", "revision", "created_at", "created_by"),
+            *("namespace", "name", "placement", "status", "snapshot", "revision", "created_at", "created_by"),
             *("started_at", "started_by", "ended_at"),
         )
 
 
 class StagedStrategyManifestSerializer(CamelCaseSerializer):
-    """A ClusterStagedUpdateStrategy."""
+    """A ClusterStagedUpdateStrategy or StagedUpdateStrategy."""
 
     api_version = serializers.ChoiceField(PLACEMENT_VERSIONS)
-    kind = serializers.ChoiceField([STAGED_STRATEGY_KIND])
+    kind = serializers.ChoiceField([STAGED_STRATEGY_KIND, NAMESPACED_STRATEGY_KIND])
     metadata = AnyObject()
     spec = AnyObject()
 
 
 class StagedRunManifestSerializer(CamelCaseSerializer):
-    """A ClusterStagedUpdateRun; the status is written by this console, and ignored in an edit."""
+    """A ClusterStagedUpdateRun or StagedUpdateRun.
+
+    The status is written by this console, and ignored in an edit.
+    """
 
     api_version = serializers.ChoiceField(PLACEMENT_VERSIONS)
-    kind = serializers.ChoiceField([STAGED_RUN_KIND])
+    kind = serializers.ChoiceField([STAGED_RUN_KIND, NAMESPACED_RUN_KIND])
     metadata = AnyObject()
     spec = AnyObject()
     status = AnyObject(required=False)
@@ -164,13 +173,13 @@ class FailedClusterSerializer(CamelCaseSerializer):
     cluster = Text()
 
 
-class StagedStrategyViewSet(BaseViewSet):
+class StagedStrategyViewSet(FullNameViewSet):
     """All staged update strategies."""
 
     model = StagedStrategy
     not_found = UnknownStrategyError
 
-    @listed("list_staged_strategies", StagedStrategySerializer)
+    @listed("list_staged_strategies", StagedStrategySerializer, unique="full_name")
     def list(self, params: Params) -> Rows:
         """List staged update strategies, by name."""
         return StagedStrategy.objects.defer("document")
@@ -195,7 +204,7 @@ class StagedStrategyViewSet(BaseViewSet):
 _staged = partial(rollout_action, RolloutKind.STAGED, ProgressSerializer, is_edit=False)
 
 
-class StagedRunViewSet(BaseViewSet):
+class StagedRunViewSet(FullNameViewSet):
     """All staged update runs."""
 
     model = StagedRun

@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, include, path, re_path, register_converter
 from drf_spectacular.views import SpectacularAPIView
 
+import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.api import (
     auth,
     clusters,
@@ -58,10 +59,10 @@ former_paths = [
         cluster_disruption({"get": "fault_injection", "put": "put_fault_injection"}),
     ),
     path(
-        "placements/<named:name>/forget",
+        "placements/<full_name:name>/forget",
         disruption.PlacementDisruptionViewSet.as_view({"post": "abandon_cluster"}),
     ),
-    path("placements/<named:name>/release", rollouts.RolloutActionViewSet.as_view({"post": "unpin"})),
+    path("placements/<full_name:name>/release", rollouts.RolloutActionViewSet.as_view({"post": "unpin"})),
 ]
 
 strategies = staged_updates.StagedStrategyViewSet.as_view
@@ -92,7 +93,7 @@ first_version: list[URLPattern | URLResolver] = [
     ),
     path("staged-strategies", strategies({"get": "list"}), name="staged-strategies"),
     path(
-        "staged-strategies/<named:name>",
+        "staged-strategies/<full_name:name>",
         strategies({"get": "retrieve", "put": "update", "delete": "destroy"}),
         name="staged-strategy",
     ),

@@ -29,6 +29,7 @@ class EvictionContext:
     clusters: Mapping[str, ClusterAvailability]
     number_of_clusters: int | None = None
     is_being_deleted: bool = False
+    is_namespaced: bool = False
     is_held: bool = False
     """Paused or stopped: no replacement could start."""
 
@@ -38,6 +39,7 @@ class EvictionReason(StrEnum):
 
     NO_PLACEMENT = "no-placement"
     BEING_DELETED = "being-deleted"
+    NAMESPACED = "namespaced"
     PICK_FIXED = "pick-fixed"
     NOT_THERE = "not-there"
     LEAVING = "leaving"
@@ -53,6 +55,7 @@ class EvictionReason(StrEnum):
 class KeptReason(StrEnum):
     """Why a drain does not remove a placement, besides the reasons of its eviction."""
 
+    NAMESPACED = "namespaced"
     PICK_FIXED = "pick-fixed"
     TOLERATES = "tolerates-cordon"
     NEXT_RUN = "next-run"
@@ -103,6 +106,8 @@ def judge_eviction(
         return Invalid(EvictionReason.NO_PLACEMENT)
     if placement.is_being_deleted:
         return Invalid(EvictionReason.BEING_DELETED)
+    if placement.is_namespaced:
+        return Invalid(EvictionReason.NAMESPACED)
     if placement.placement_type is PlacementType.PICK_FIXED:
         return Invalid(EvictionReason.PICK_FIXED)
     verdict = _WITHOUT_BUDGET.get(placement.clusters.get(cluster))

@@ -10,6 +10,7 @@ import jsonpatch
 
 from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.secrets import HubObject, canonical_json
 from placements.engine.resource_manifest import parse_hub_object
 from placements.engine.scheduling.selectors import match_labels
@@ -19,7 +20,6 @@ from placements.manifests.override import (
     OverrideRule,
     OverrideType,
     PatchOperator,
-    PlacementScope,
     ResourceOverride,
 )
 from placements.manifests.strategy import ApplyStrategy
@@ -45,11 +45,11 @@ class OverrideContent:
 
     @property
     def namespace(self) -> str:
-        return "" if isinstance(self.override, ClusterResourceOverride) else self.override.metadata.namespace
+        return self.override.namespace
 
     @property
     def full_name(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return full_name(self.namespace, self.name)
 
     @property
     def content_hash(self) -> str:
@@ -90,12 +90,11 @@ def applicable_to_each(
 ) -> dict[str, tuple[OverrideContent, ...]]:
     """Return what `applicable` returns, for every cluster of a fleet to which any snapshot applies."""
     selected = {key for each in objects for key in (_own_key(each), _namespace_key(each))}
-    concerned = []
-    for one in snapshots:
-        wanted = one.override.spec.placement  # None is every placement
-        is_for = wanted is None or (wanted.name == placement and wanted.scope == PlacementScope.CLUSTER)
-        if is_for and not selected.isdisjoint(_selected_keys(one)):
-            concerned.append(one)
+    concerned = [
+        one
+        for one in snapshots
+        if one.override.placement in ("", placement) and not selected.isdisjoint(_selected_keys(one))
+    ]
     found: dict[str, list[OverrideContent]] = {}
     for one in sorted(concerned, key=lambda one: (not one.is_for_clusters, one.namespace, one.name)):
         rules = one.override.spec.policy.override_rules

@@ -1,14 +1,24 @@
 """Parsing of the manifests of resources on the hub cluster (`spec/lifecycle.md` A.16, B.1.10, B.2)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import Field
 
 from fleetui.apimachinery import fields
-from fleetui.apimachinery.errors import ErrorDetail
+from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, format_path
 from fleetui.apimachinery.fields import WRITTEN_BY_A_HUB, Annotations, FilledText, Labels, pattern
-from fleetui.apimachinery.kinds import CLUSTER_SCOPED, KindScope, refuse_fleet_kinds, scope_of
+from fleetui.apimachinery.kinds import (
+    CLUSTER_ENVELOPE_KIND,
+    CLUSTER_SCOPED,
+    ENVELOPE_KIND,
+    ENVELOPE_VERSION,
+    KindScope,
+    is_envelope,
+    refuse_fleet_kinds,
+    scope_of,
+)
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
@@ -19,6 +29,7 @@ from fleetui.apimachinery.model import (
     required,
 )
 from fleetui.apimachinery.secrets import HubObject, canonical_json
+from placements.engine.envelopes import MOST_WRAPPED
 from placements.manifests.placement import is_reserved_namespace
 
 __all__ = ["LARGEST_OBJECT", "HubObject", "parse_hub_object"]
@@ -52,11 +63,48 @@ _NAME_RULES = {
 def parse_hub_object(document: object) -> HubObject:
     """Parse any Kubernetes object and keep its manifest. Raise InvalidManifest.
 
-    For one of Fleet's own kinds that is the only error.
+    For one of Fleet's own kinds that is the only error. What an envelope wraps is parsed, too.
     """
     refuse_fleet_kinds(document)
-    parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=size_problems)
-    return HubObject.of(mapping_at(document))
+    parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=whole_problems)
+    found = HubObject.of(mapping_at(document))
+    if is_envelope(found.api_version, found.kind):
+        faults = [
+            fault for key, one in found.content["data"].items() for fault in _wrapped_faults(key, one, found)
+        ]
+        if faults:
+            raise InvalidManifest(faults)
+    return found
+
+
+def _wrapped_faults(key: str, document: object, envelope: HubObject) -> Iterator[FieldError]:
+    """Yield the errors of one object in an envelope, which has to be where the envelope is (B.1.10)."""
+    path = format_path(("data", key))
+    try:
+        refuse_fleet_kinds(document)
+        parse_manifest(_Wrapped, document, semantics=DEFAULT_SEMANTICS, path=path)
+    except InvalidManifest as found:
+        for fault in found.faults:
+            yield fault if fault.path.startswith(path) else replace(fault, path=f"{path}.{fault.path}")
+        return
+    one = HubObject.of(mapping_at(document))
+    place = f"{path}.metadata.namespace"
+    if is_envelope(one.api_version, one.kind):
+        message = "Forbidden: an envelope cannot be in another one"
+        yield FieldError(f"{path}.kind", "kind-not-supported", message, "objects to place")
+    elif envelope.namespace and one.namespace != envelope.namespace:
+        message = f"must be that of the envelope, which wraps objects of {envelope.namespace} only"
+        yield FieldError(place, "conflict", message, envelope.namespace)
+    elif one.namespace and not envelope.namespace:
+        message = f"Forbidden: a {CLUSTER_ENVELOPE_KIND} wraps cluster-scoped objects only"
+        yield FieldError(place, "misplaced", message, f"no namespace, or a {ENVELOPE_KIND}")
+
+
+def whole_problems(document: object) -> Iterator[ErrorDetail]:
+    yield from size_problems(document)
+    raw = mapping_at(document)
+    if is_envelope(raw.get("apiVersion"), raw.get("kind")):
+        yield from _envelope_problems(raw)
 
 
 def size_problems(document: object) -> Iterator[ErrorDetail]:
@@ -80,6 +128,7 @@ class _Manifest(ManifestModel):
     """The fields that every Kubernetes object has; the rest is checked by the clusters."""
 
     allow_unknown: ClassVar[bool] = True
+    is_on_hub: ClassVar[bool] = True
 
     api_version: Annotated[str, pattern(fields.api_version_problem, fields.API_VERSION)]
     kind: Annotated[str, pattern(fields.kind_problem, "a kind such as Deployment")]
@@ -102,7 +151,7 @@ class _Manifest(ManifestModel):
                 yield ErrorDetail(("kind",), "kind-not-supported", message, "one object")
             namespace = metadata.get("namespace")
             is_reserved = isinstance(namespace, str) and is_reserved_namespace(namespace)
-            if (group, kind) in _RUNS_ON_THE_HUB and not is_reserved:
+            if cls.is_on_hub and (group, kind) in _RUNS_ON_THE_HUB and not is_reserved:
                 reason = "would run on the hub itself; place its owner, such as a Deployment"
                 message, allowed = f"Forbidden: {kind} {reason}", "kinds that do not run on the hub"
                 yield ErrorDetail(("kind",), "kind-not-supported", message, allowed)
@@ -112,6 +161,27 @@ class _Manifest(ManifestModel):
                 message = f"Invalid value: {quote_value(name)}: {problem.words}"
                 yield ErrorDetail(("metadata", "name"), problem.code, message, rule.allowed)
             yield from (problem.under("metadata") for problem in _scope_problems(group, kind, metadata))
+
+
+class _Wrapped(_Manifest):
+    """An object in an envelope, which does not run on the hub."""
+
+    is_on_hub: ClassVar[bool] = False
+
+
+def _envelope_problems(raw: Raw) -> Iterator[ErrorDetail]:
+    """Check version and size of an envelope; what it wraps is checked object by object."""
+    if raw.get("apiVersion") != ENVELOPE_VERSION:
+        message = f"Unsupported value: {quote_value(raw.get('apiVersion'))}"
+        yield ErrorDetail(("apiVersion",), "api-version-not-supported", message, ENVELOPE_VERSION)
+    data, allowed = raw.get("data"), f"1 to {MOST_WRAPPED} objects by key"
+    if data is None:
+        yield required("data", "Required value", allowed)
+    elif not isinstance(data, Mapping):
+        yield ErrorDetail(("data",), "wrong-type", "Invalid value: must be an object", allowed)
+    elif not 1 <= len(data) <= MOST_WRAPPED:
+        code = "too-many" if data else "too-few"
+        yield ErrorDetail(("data",), code, f"has {len(data)} objects", allowed)
 
 
 def _scope_problems(group: str, kind: str, metadata: Raw) -> Iterator[ErrorDetail]:

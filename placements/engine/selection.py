@@ -7,16 +7,18 @@ storage of a selection in parts of bounded size (B.3.2).
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 
 from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning, faults_of, format_path, split_path
-from fleetui.apimachinery.kinds import KindScope, scope_of
+from fleetui.apimachinery.kinds import ENVELOPES, KindScope, scope_of
 from fleetui.apimachinery.model import quote_value
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, canonical_json
 from placements.engine.scheduling.selectors import label_requirements, label_test
 from placements.manifests.placement import (
     ResourceSelector,
     SelectionScope,
+    cluster_scoped_kind_problem,
     is_reserved_namespace,
     namespaced_kind_problem,
     reserved_namespace_problem,
@@ -49,6 +51,8 @@ _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 def is_ever_placed(group: str, kind: str) -> bool:
     """Return whether objects of a kind can be placed at all (lifecycle B.2.1)."""
+    if (group, kind) in ENVELOPES:
+        return True
     return group not in _NEVER_PLACED_GROUPS and (group, kind) not in _NEVER_PLACED_KINDS
 
 
@@ -88,6 +92,11 @@ class Inventory:
         """Return whether a kind is namespaced; for kinds that are not built in, the objects decide."""
         scope = scope_of(group, kind)
         return (group, kind) in self._namespaced if scope is None else scope is KindScope.NAMESPACED
+
+    def is_cluster_scoped(self, group: str, kind: str) -> bool:
+        """Return whether a kind is not namespaced; one that is not built in and not on the hub may be."""
+        scope = scope_of(group, kind)
+        return bool(self.of_kind(group, kind)) if scope is None else scope is KindScope.CLUSTER
 
     def of_kind(self, group: str, kind: str, *, namespace: str = "", name: str = "") -> Sequence[HubObject]:
         """Return the objects of a kind in a namespace, or outside all; with a name, that one if it exists."""
@@ -169,15 +178,18 @@ def select(
     selectors: tuple[ResourceSelector, ...],
     objects: Iterable[HubObject],
     *,
+    namespace: str = "",
     path: str = "spec.resourceSelectors",
 ) -> Selection:
-    """Return what the selectors select. Raise InvalidManifest if the selection is invalid.
+    """Return what the selectors of a placement select. Raise InvalidManifest if the selection is invalid.
 
     That is: an object selected twice, a missing namespace whose resources others select, a namespaced kind
-    selected without its namespace, a namespace of the hub itself.
+    selected without its namespace, a namespace of the hub itself. A placement in a namespace selects only
+    resources of it, and no kind that is cluster-scoped.
     """
     hub, within = Inventory(objects), own_namespace(selectors)
-    findings = [_find(selector, hub, within) for selector in selectors]
+    find = partial(_find_inside, namespace=namespace) if namespace else partial(_find, within=within)
+    findings = [find(selector, hub) for selector in selectors]
     problems = [problem.under(index) for index, each in enumerate(findings) for problem in each.problems]
     problems += _duplicates(findings, path)
     if problems:
@@ -220,6 +232,18 @@ def _find(selector: ResourceSelector, hub: Inventory, within: str | None) -> _Fi
         finding.objects += _matches(selector, hub, within, finding)
     else:
         finding.problems.append(namespaced_kind_problem(selector.kind))
+    return finding
+
+
+def _find_inside(selector: ResourceSelector, hub: Inventory, *, namespace: str) -> _Finding:
+    finding = _Finding()
+    if not is_ever_placed(selector.group, selector.kind):
+        message = f"selects nothing: objects of kind {selector.kind} are never placed"
+        finding.remark("kind", "never-placed", message)
+    elif hub.is_cluster_scoped(selector.group, selector.kind):
+        finding.problems.append(cluster_scoped_kind_problem(selector.kind))
+    else:
+        finding.objects += _matches(selector, hub, namespace, finding)
     return finding
 
 
@@ -286,12 +310,14 @@ def _listing(names: Iterable[str]) -> str:
     return ", ".join(found[:_LISTED]) + more
 
 
-def concerns(selectors: tuple[ResourceSelector, ...], changed: Iterable[HubObject]) -> bool:
-    """Return whether a change of these objects can change what the selectors select.
+def concerns(
+    selectors: tuple[ResourceSelector, ...], changed: Iterable[HubObject], *, namespace: str = ""
+) -> bool:
+    """Return whether a change of these objects can change what the selectors of a placement select.
 
     Pass the objects before and after the change. True may be wrong, False never is.
     """
-    within = own_namespace(selectors)
+    within = namespace or own_namespace(selectors)
     objects = tuple(changed)
     return any(_concerns(selector, within, objects) for selector in selectors)
 

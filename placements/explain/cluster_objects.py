@@ -187,7 +187,8 @@ _BY_READINESS = {
 class ClusterObject:
     """One object of a placement on a cluster; `wave` is its place in the order of applying.
 
-    `live` is None where no driver reads objects one by one, as on a simulated cluster.
+    `live` is None where no driver reads objects one by one, as on a simulated cluster. `envelope` is the kind
+    and the name of the envelope on the hub that wraps it.
     """
 
     group: str
@@ -202,6 +203,7 @@ class ClusterObject:
     hint: str = ""
     differences: tuple[Difference, ...] = ()
     live: LiveState | None = None
+    envelope: str = ""
 
 
 _BY_PHASE = {
@@ -227,7 +229,8 @@ def cluster_objects(
 ) -> Iterator[ClusterObject]:
     """Yield the objects of a version on a cluster in the order of applying.
 
-    Objects beyond the version are listed where they failed or differ.
+    An identity of one in an envelope also has kind and name of the envelope. Objects beyond the version are
+    listed where they failed or differ.
 
     `is_nothing_sent`: the version was not sent at all, as an override failed or the call was rejected.
     """
@@ -244,11 +247,11 @@ def cluster_objects(
     versions |= {key: one.version for key, one in faults.items()}
     states = {(one.group, one.kind, one.namespace, one.name): one for one in live}
     is_settled = usual in (ObjectState.APPLIED, ObjectState.AVAILABLE, ObjectState.UNKNOWN)
-    sent = set()
-    for api_version, kind, namespace, name in identities:
+    sent: dict[tuple[str, str, str, str], str] = {}
+    for api_version, kind, namespace, name, *envelope in identities:
         group, _, version = api_version.rpartition("/")
         versions[group, kind, namespace, name] = version
-        sent.add((group, kind, namespace, name))
+        sent[group, kind, namespace, name] = " ".join(envelope)
     for key in sorted(versions, key=lambda one: (wave_of(one[0], one[1]), one)):
         fault, (group, kind, namespace, name) = faults.get(key), key
         state = usual if key in sent else ObjectState.UNKNOWN
@@ -264,4 +267,5 @@ def cluster_objects(
             hint=_HINTS.get(reason, "") or (now.hint if now and now.hint not in message else ""),
             differences=tuple(found.get(key, ())),
             live=now,
+            envelope=sent.get(key, ""),
         )

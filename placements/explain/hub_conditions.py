@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from placements.engine.rollout.state import FailureKind, ObjectFault, Phase
 from placements.explain.vocabulary import counted
 
-_PREFIX = "ClusterResourcePlacement"
 _MOST_FAILED = 100
 Plain: TypeAlias = dict[str, Any]
 Noted: TypeAlias = Mapping[str, Sequence[str]]
@@ -218,13 +217,28 @@ def controlled_externally(condition: Condition) -> Condition:
     return replace(condition, reason="RolloutControlledByExternalController", message=words)
 
 
-def failed_objects(objects: Iterable[ObjectFault], condition: Condition, *, generation: int) -> list[Plain]:
-    """Return the objects that keep a condition of a cluster from being true, each with its own condition."""
+def failed_objects(
+    objects: Iterable[ObjectFault],
+    condition: Condition,
+    *,
+    generation: int,
+    wrapped: Iterable[Sequence[str]] = (),
+) -> list[Plain]:
+    """Return the objects that keep a condition of a cluster from being true, each with its own condition.
+
+    `wrapped` are the identities of those in envelopes, each with kind and name of its envelope.
+    """
+    envelopes = {tuple(one[:4]): one[4:] for one in wrapped}
     found = []
     for one in islice(objects, _MOST_FAILED):
         place = {"namespace": one.namespace} if one.namespace else {}
-        identity = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name, **place}
+        identity: Plain = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name}
+        identity |= place
         failed = replace(condition, reason=one.code, message=one.message)
+        version = f"{one.group}/{one.version}" if one.group else one.version
+        if envelope := envelopes.get((version, one.kind, one.namespace, one.name)):
+            kind, name = envelope
+            identity["envelope"] = {"type": kind, "name": name, **place}
         found.append({**identity, "condition": failed.plain(generation=generation)})
     return found
 
@@ -268,5 +282,6 @@ def resource_identity(identity: Sequence[str]) -> dict[str, str]:
     return {**found, "namespace": namespace} if namespace else found
 
 
-def plain_in_all(conditions: Iterable[Condition], *, generation: int) -> list[Plain]:
-    return [one.plain(generation=generation, prefix=_PREFIX) for one in conditions]
+def plain_in_all(conditions: Iterable[Condition], *, generation: int, kind: str) -> list[Plain]:
+    """Return the conditions of a placement as a hub writes them, named after its kind."""
+    return [one.plain(generation=generation, prefix=kind) for one in conditions]

@@ -59,6 +59,7 @@ OUTCOMES: Mapping[WriteOutcome, str] = {
     WriteOutcome.NOT_APPLIED: "The hub did not apply this.",
     WriteOutcome.REFUSED: "The hub refuses this.",
 }
+_RETRIED = frozenset({"absent", "forbidden", "failing"})
 _OUTDATED = frozenset({"stale", "unreachable", "refused", "unsuitable", "paused"})
 _ATTEMPTS = {
     "unreachable": "Next attempt within a minute.",
@@ -84,11 +85,13 @@ class ShownHub:
     since: datetime | None
     clusters: int
     placements: int
+    unresolved: int
     is_current: bool
     has_banner: bool
+    disagreements: int
 
 
-def shown_hub(one: HubSummary, *, now: datetime) -> ShownHub:
+def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0, disagreements: int = 0) -> ShownHub:
     level, word = STATES[one.state]
     if one.state == "syncing" and one.reason:
         word, reason = f"{word}, {one.reason}", ""
@@ -106,8 +109,10 @@ def shown_hub(one: HubSummary, *, now: datetime) -> ShownHub:
         one.since,
         one.clusters,
         one.placements,
+        unresolved,
         one.state == "live",
         one.state in _OUTDATED or bool(reason),
+        disagreements,
     )
 
 
@@ -126,7 +131,8 @@ def next_attempt(one: HubSummary, *, now: datetime) -> str:
 
 def shown_stream(row: HubStream) -> dict[str, Any]:
     level, word = STREAM_STATES[row.state]
-    return {"row": row, "level": level, "word": word}
+    retry_at = row.retry_at if row.state in _RETRIED else None
+    return {"row": row, "level": level, "word": word, "retry_at": retry_at}
 
 
 def shown_write(row: HubWrite) -> dict[str, Any]:

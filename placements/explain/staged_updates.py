@@ -1,6 +1,6 @@
 """Staged updates for people and programs: sentences, stages in words, status, progress, the stored result."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,6 +46,19 @@ def run_sentences(result: StagedUpdateResult) -> list[str]:
     if result.run.may_still_hold:
         sentences.append(f"Unreachable; resources may remain: {_names(result.run.may_still_hold)}.")
     return sentences
+
+
+NOT_INITIALIZED = "The hub has not initialized the run yet."
+_LONGEST_MESSAGE = 4096
+
+
+def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
+    """Return what a live hub says of a run: the message of the condition that counts now."""
+    found = {one.get("type"): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
+    for kind in ("Succeeded", "Progressing", "Initialized"):
+        if kind in found:
+            return [_condition_sentence(found[kind])]
+    return []
 
 
 _STATUS = {
@@ -122,6 +135,19 @@ def override_sentence(failure: OverrideFailed, cluster: str) -> str:
     return f"Nothing is sent to {cluster}: {problem}: {failure.message}."
 
 
+def hub_eviction_sentence(conditions: Sequence[Mapping[str, Any]]) -> str:
+    """Return what a live hub made of an eviction: the message of the condition that decides."""
+    found = {one.get("type"): one for one in conditions}
+    one = found.get("Executed") or found.get("Valid")
+    return _condition_sentence(one) if one else "The hub has not decided yet."
+
+
+def _condition_sentence(condition: Mapping[str, Any]) -> str:
+    reason, message = (str(condition.get(key) or "") for key in ("reason", "message"))
+    words = (f"{reason}: {message}" if message else reason)[:_LONGEST_MESSAGE]
+    return words if words.endswith((".", "!", "?")) else f"{words}."
+
+
 def eviction_sentence(verdict: Verdict) -> str:
     if isinstance(verdict, Invalid):
         return f"Not possible: {_EVICTIONS[verdict.why]}."
@@ -136,6 +162,7 @@ def eviction_sentence(verdict: Verdict) -> str:
 _EVICTIONS = {
     EvictionReason.NO_PLACEMENT: "there is no such placement",
     EvictionReason.BEING_DELETED: "the placement is being deleted",
+    EvictionReason.NAMESPACED: "there are no evictions of placements in namespaces",
     EvictionReason.PICK_FIXED: "the placement names its clusters; take the name off its list",
     EvictionReason.NOT_THERE: "the placement is not on this cluster",
     EvictionReason.LEAVING: "the placement is leaving the cluster already",
@@ -150,6 +177,7 @@ _EVICTIONS = {
 
 
 STAYS_SENTENCES = {
+    KeptReason.NAMESPACED: "ResourcePlacement: cannot be evicted, stays.",
     KeptReason.PICK_FIXED: "PickFixed: cannot be evicted, stays; take the name off its list.",
     KeptReason.TOLERATES: "Tolerates the cordon: it would come right back, and stays.",
     KeptReason.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",

@@ -13,6 +13,7 @@ from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import FilledText, Moment, Text, api_version, list_of, literal, one_of
 from fleetui.apimachinery.kinds import PLACEMENT_VERSIONS, refuse_other_kinds
+from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
@@ -80,6 +81,8 @@ def classify_bindings(bindings: Iterable[PlacedBinding], fleet: Fleet) -> Bindin
 
 
 BINDING_KIND = "ClusterResourceBinding"
+NAMESPACED_BINDING_KIND = "ResourceBinding"
+BINDING_KINDS = (BINDING_KIND, NAMESPACED_BINDING_KIND)
 _PARENT_LABEL = "kubernetes-fleet.io/parent-CRP"
 _PREVIOUS_STATE = "kubernetes-fleet.io/previous-binding-state"
 _INDEX = re.compile(r"(?:.*-)?([0-9]{1,18})", re.DOTALL)
@@ -161,22 +164,25 @@ class BindingSpec(_FromHub):
 class BindingMeta(_FromHub):
     """Whose binding it is, its state before, and whether it is being deleted."""
 
+    namespace: Text = ""
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     deletion_timestamp: Moment | None = None
 
 
 class BindingDocument(_FromHub):
-    """A ClusterResourceBinding as `kubectl get -o yaml` prints it."""
+    """A ClusterResourceBinding or ResourceBinding as `kubectl get -o yaml` prints it."""
 
     api_version: Annotated[str, api_version(*PLACEMENT_VERSIONS)]
-    kind: Annotated[str, literal(BINDING_KIND)]
+    kind: Annotated[str, literal(*BINDING_KINDS)]
     metadata: BindingMeta = Field(default_factory=BindingMeta)
     spec: BindingSpec
 
     @property
     def placement(self) -> str | None:
-        return self.metadata.labels.get(_PARENT_LABEL)
+        """Return the full name of its placement: one in a namespace has its bindings there."""
+        name = self.metadata.labels.get(_PARENT_LABEL)
+        return name if name is None else full_name(self.metadata.namespace, name)
 
     @property
     def snapshot(self) -> str:
@@ -208,8 +214,8 @@ def parse_case_bindings(raw: object, *, path: str = "") -> tuple[PlacedBinding, 
 
 
 def parse_binding(document: object) -> BindingDocument:
-    """Parse a ClusterResourceBinding. Raise InvalidManifest; only one error for another kind."""
-    refuse_other_kinds(document, BINDING_KIND)
+    """Parse a binding of a hub. Raise InvalidManifest; only one error for another kind."""
+    refuse_other_kinds(document, *BINDING_KINDS)
     return parse_manifest(BindingDocument, document, semantics=DEFAULT_SEMANTICS, path="")
 
 

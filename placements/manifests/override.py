@@ -11,8 +11,7 @@ from fleetui.apimachinery.errors import ErrorDetail, FieldError
 from fleetui.apimachinery.fields import (
     FleetDocument,
     Name,
-    Namespace,
-    ObjectMeta,
+    NamespacedMeta,
     WithAlpha,
     immutable_faults,
     list_of,
@@ -21,6 +20,7 @@ from fleetui.apimachinery.fields import (
     parse_document,
     pattern,
 )
+from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.model import (
     ManifestModel,
     Raw,
@@ -209,13 +209,10 @@ class ClusterResourceOverride(FleetDocument):
     api_version: WithAlpha
     spec: ClusterOverrideSpec
 
-
-class NamespacedMeta(ObjectMeta):
-    """Metadata of a document inside a namespace."""
-
-    refused: ClassVar[dict[str, UnsupportedField]] = {}
-
-    namespace: Namespace
+    @property
+    def placement(self) -> str:
+        """Return the full name of the placement that it is for; empty for every placement."""
+        return self.spec.placement.name if self.spec.placement else ""
 
 
 class ResourceOverride(FleetDocument):
@@ -224,6 +221,15 @@ class ResourceOverride(FleetDocument):
     api_version: WithAlpha
     metadata: NamespacedMeta
     spec: OverrideSpec
+
+    @property
+    def placement(self) -> str:
+        """Return the full name of the placement that it is for; empty for every placement."""
+        reference = self.spec.placement
+        if reference is None:
+            return ""
+        is_namespaced = reference.scope is PlacementScope.NAMESPACED
+        return full_name(self.namespace if is_namespaced else "", reference.name)
 
 
 parse_cluster_override = partial(parse_document, ClusterResourceOverride)

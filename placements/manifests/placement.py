@@ -13,6 +13,7 @@ from fleetui.apimachinery import fields
 from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.fields import (
     FleetDocument,
+    NamespacedMeta,
     ObjectMeta,
     integer,
     list_of,
@@ -20,6 +21,7 @@ from fleetui.apimachinery.fields import (
     pattern,
 )
 from fleetui.apimachinery.kinds import (
+    NAMESPACED_PLACEMENT_KIND,
     OCM_GROUP,
     PLACEMENT_KIND,
     KindScope,
@@ -144,6 +146,12 @@ def namespaced_kind_problem(kind: str) -> ErrorDetail:
     return ErrorDetail(("kind",), "namespaced-kind", message, allowed)
 
 
+def cluster_scoped_kind_problem(kind: str) -> ErrorDetail:
+    message = f"Forbidden: {kind} is cluster-scoped, and this placement is in a namespace"
+    allowed = f"namespaced kinds, or a {PLACEMENT_KIND}"
+    return ErrorDetail(("kind",), "cluster-scoped-kind", message, allowed)
+
+
 def _has_own_selectors(raw: Raw) -> bool:
     return raw.get("selectionScope") == SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS
 
@@ -156,6 +164,7 @@ _NO_APPLY_STRATEGY = (
     "other than the defaults: acts on clusters with the driver kubernetes; no effect on simulated ones"
 )
 _STORED = "stored, but has no effect yet"
+_NO_EFFECT = f"no effect on a {NAMESPACED_PLACEMENT_KIND}, whose status is in its namespace"
 
 
 class StatusReportingScope(StrEnum):
@@ -186,6 +195,27 @@ class PlacementSpec(ManifestModel):
         if raw.get("statusReportingScope") == StatusReportingScope.NAMESPACE_ACCESSIBLE and namespaces != 1:
             message = "NamespaceAccessible needs exactly one resource selector of kind Namespace"
             yield conflict("statusReportingScope", message, "ClusterScopeOnly")
+
+
+class NamespacedPlacementSpec(PlacementSpec):
+    """The spec of a placement in a namespace, which selects resources of that namespace only."""
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A placement in a namespace cannot select a Namespace, nor anything else outside (B.2.2).
+
+        Of other groups than Kubernetes' own only the objects on the hub tell, as for a whole cluster.
+        """
+        for index, selector in enumerate(
+            map(mapping_at, items_at(raw, "resourceSelectors")[:MOST_SELECTORS])
+        ):
+            group, kind = selector.get("group"), selector.get("kind")
+            if (
+                isinstance(group, str)
+                and isinstance(kind, str)
+                and scope_of(group, kind) is KindScope.CLUSTER
+            ):
+                yield cluster_scoped_kind_problem(kind).under("resourceSelectors", index)
 
 
 class ClusterResourcePlacement(FleetDocument):
@@ -223,6 +253,13 @@ class ClusterResourcePlacement(FleetDocument):
         return caveat
 
 
+class ResourcePlacement(ClusterResourcePlacement):
+    """A placement in a namespace: it selects resources of its namespace, and is otherwise alike."""
+
+    metadata: NamespacedMeta
+    spec: NamespacedPlacementSpec
+
+
 class OcmPlacementSpec(PlacementSpec):
     """The spec of a Placement of Open Cluster Management; it may select no resources at all."""
 
@@ -232,11 +269,12 @@ class OcmPlacementSpec(PlacementSpec):
 class OcmPlacement(ClusterResourcePlacement):
     """A Placement of Open Cluster Management: a policy of `ocm` semantics, its resources by annotation.
 
-    `places` maps paths of the policy to paths of the manifest, longest first.
+    `places` maps paths of the policy to paths of the manifest, longest first. Its namespace is no part of
+    its name, which is unique across namespaces (`docs/adr/0009`).
     """
 
     spec: OcmPlacementSpec
-    namespace: str = ""
+    namespace_written: str = ""
     options: dict[str, Any]
     caveats: tuple[ManifestWarning, ...] = ()
     places: dict[str, str]
@@ -288,7 +326,7 @@ def is_ocm_placement(document: object) -> bool:
 
 
 def parse_placement(document: Any) -> ClusterResourcePlacement:
-    """Parse a ClusterResourcePlacement or a Placement of OCM. Raise InvalidManifest with all its errors.
+    """Parse a placement of the cluster, of a namespace or of OCM. Raise InvalidManifest with all its errors.
 
     For a manifest of another kind that is the only error.
     """
@@ -308,15 +346,17 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
             kind=document["kind"],
             metadata=parse_manifest(ObjectMeta, known, semantics=Semantics.OCM, path="metadata"),
             spec=spec.model_copy(update={"policy": parsed.policy}),
-            namespace=metadata.get("namespace") or "",
+            namespace_written=metadata.get("namespace") or "",
             options=parsed.options.to_plain(),
             caveats=parsed.caveats,
             places=dict(parsed.places),
         )
-    refuse_other_kinds(document, PLACEMENT_KIND)
+    refuse_other_kinds(document, PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND)
     named = mapping_at(document, "metadata", "annotations").get(SEMANTICS_ANNOTATION)
     semantics = Semantics(named) if named in list(Semantics) else DEFAULT_SEMANTICS
-    return parse_manifest(ClusterResourcePlacement, document, semantics=semantics, path="")
+    is_namespaced = mapping_at(document).get("kind") == NAMESPACED_PLACEMENT_KIND
+    model = ResourcePlacement if is_namespaced else ClusterResourcePlacement
+    return parse_manifest(model, document, semantics=semantics, path="")
 
 
 def _ocm_annotation_faults(document: Any) -> Iterator[FieldError]:
@@ -374,6 +414,7 @@ def placement_caveats(placement: ClusterResourcePlacement) -> tuple[ManifestWarn
 
 def spec_caveats(spec: PlacementSpec, *, path: str = "spec") -> tuple[ManifestWarning, ...]:
     """Return the warnings that need no fleet (lifecycle A.2, A.17)."""
+    is_namespaced = isinstance(spec, NamespacedPlacementSpec)
     strategy, budgets = spec.strategy, spec.strategy.rolling_update
     caveats = [*policy_caveats(spec.policy, path=f"{path}.policy")]
     if budgets and budgets.max_unavailable.number == 0:
@@ -387,6 +428,6 @@ def spec_caveats(spec: PlacementSpec, *, path: str = "spec") -> tuple[ManifestWa
         place = f"{path}{APPLY_STRATEGY}"
         caveats.append(ManifestWarning("not-acted-on-yet", place, _NO_APPLY_STRATEGY))
     if spec.status_reporting_scope is StatusReportingScope.NAMESPACE_ACCESSIBLE:
-        message = f"NamespaceAccessible: {_STORED}"
+        message = f"NamespaceAccessible: {_NO_EFFECT if is_namespaced else _STORED}"
         caveats.append(ManifestWarning("not-acted-on-yet", f"{path}.statusReportingScope", message))
     return tuple(caveats)

@@ -18,6 +18,7 @@ from fleetui.apimachinery.fields import (
     FleetDocument,
     LabelKey,
     Name,
+    NamespacedMeta,
     immutable_faults,
     list_of,
     one_of,
@@ -152,6 +153,12 @@ class ClusterStagedUpdateStrategy(FleetDocument):
     spec: StagedStrategySpec
 
 
+class NamespacedStagedUpdateStrategy(ClusterStagedUpdateStrategy):
+    """The same for runs of its namespace."""
+
+    metadata: NamespacedMeta
+
+
 class StagedRunSpec(ManifestModel):
     """Which placement to bring to which resource snapshot, by which strategy."""
 
@@ -165,6 +172,12 @@ class ClusterStagedUpdateRun(FleetDocument):
     """A whole run document."""
 
     spec: StagedRunSpec
+
+
+class NamespacedStagedUpdateRun(ClusterStagedUpdateRun):
+    """The same for a placement of its namespace, by a strategy of its namespace."""
+
+    metadata: NamespacedMeta
 
 
 class ApprovalCondition(ManifestModel):
@@ -205,9 +218,17 @@ class ClusterApprovalRequest(FleetDocument):
         return any((one.type, one.status) == ("Approved", "True") for one in conditions)
 
 
-parse_staged_strategy = partial(parse_document, ClusterStagedUpdateStrategy)
-parse_staged_run = partial(parse_document, ClusterStagedUpdateRun)
-parse_approval_request = partial(parse_document, ClusterApprovalRequest)
+class NamespacedApprovalRequest(ClusterApprovalRequest):
+    """The same of a run of its namespace."""
+
+    metadata: NamespacedMeta
+
+
+parse_staged_strategy = partial(
+    parse_document, ClusterStagedUpdateStrategy, namespaced=NamespacedStagedUpdateStrategy
+)
+parse_staged_run = partial(parse_document, ClusterStagedUpdateRun, namespaced=NamespacedStagedUpdateRun)
+parse_approval_request = partial(parse_document, ClusterApprovalRequest, namespaced=NamespacedApprovalRequest)
 
 _MOVES = {
     RunState.INITIALIZE: (RunState.INITIALIZE, RunState.RUN),

@@ -2,6 +2,7 @@
 
 import datetime
 import django.db.models.deletion
+import django.db.models.functions.text
 import fleetui.fields
 import fleetui.hub_scope
 import uuid
@@ -50,7 +51,7 @@ class Migration(migrations.Migration):
             name='DrainStep',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('state', models.CharField(choices=[('waiting', 'Waiting'), ('blocked', 'Blocked'), ('leaving', 'Leaving'), ('next-run', 'Next Run'), ('gone', 'Gone'), ('stays', 'Stays')], default='waiting', max_length=8)),
                 ('why', models.CharField(blank=True, max_length=30)),
                 ('numbers', models.JSONField(null=True)),
@@ -64,7 +65,7 @@ class Migration(migrations.Migration):
             name='DryRun',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(blank=True, max_length=63)),
+                ('placement_name', models.CharField(blank=True, max_length=127)),
                 ('manifests', models.TextField(blank=True)),
                 ('clusters', models.JSONField(default=list)),
                 ('created_at', models.DateTimeField()),
@@ -94,7 +95,7 @@ class Migration(migrations.Migration):
             name='Leftover',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('cluster_name', models.CharField(max_length=63)),
                 ('noted_at', models.DateTimeField()),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
@@ -110,7 +111,7 @@ class Migration(migrations.Migration):
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('document', fleetui.fields.OrderedJSONField()),
                 ('revision', models.PositiveBigIntegerField(default=1)),
-                ('placement_name', models.CharField(blank=True, max_length=253)),
+                ('placement_name', models.CharField(blank=True, max_length=317)),
                 ('created_at', models.DateTimeField()),
                 ('updated_at', models.DateTimeField()),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
@@ -126,7 +127,7 @@ class Migration(migrations.Migration):
                 ('number', models.PositiveIntegerField()),
                 ('content_hash', models.CharField(max_length=64)),
                 ('document', fleetui.fields.OrderedJSONField()),
-                ('placement_name', models.CharField(blank=True, max_length=253)),
+                ('placement_name', models.CharField(blank=True, max_length=317)),
                 ('is_latest', models.BooleanField(default=True)),
                 ('created_at', models.DateTimeField()),
                 ('created_by', models.CharField(max_length=150)),
@@ -151,7 +152,9 @@ class Migration(migrations.Migration):
             name='Placement',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('namespace', models.CharField(blank=True, default='', max_length=63)),
                 ('name', models.CharField(max_length=63)),
+                ('full_name', models.GeneratedField(db_persist=True, expression=models.Case(models.When(namespace='', then=models.F('name')), default=django.db.models.functions.text.Concat(models.F('namespace'), models.Value('/'), models.F('name'))), output_field=models.CharField(max_length=127))),
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('document', fleetui.fields.OrderedJSONField()),
                 ('revision', models.PositiveBigIntegerField(default=1)),
@@ -206,9 +209,10 @@ class Migration(migrations.Migration):
                 ('document', fleetui.fields.OrderedJSONField(null=True)),
                 ('placement_name', models.CharField(max_length=253)),
                 ('cluster_name', models.CharField(max_length=253)),
-                ('outcome', models.CharField(choices=[('executed', 'Executed'), ('not-executed', 'Not Executed'), ('invalid', 'Invalid')], max_length=12)),
-                ('why', models.CharField(max_length=30)),
+                ('outcome', models.CharField(choices=[('pending', 'Pending'), ('executed', 'Executed'), ('not-executed', 'Not Executed'), ('invalid', 'Invalid')], max_length=12)),
+                ('why', models.CharField(blank=True, max_length=30)),
                 ('numbers', models.JSONField(null=True)),
+                ('hub_conditions', models.JSONField(default=list)),
                 ('at', models.DateTimeField()),
                 ('by', models.CharField(max_length=150)),
                 ('drain', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='evictions', to='placements.drain')),
@@ -234,7 +238,7 @@ class Migration(migrations.Migration):
             name='Decision',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('number', models.PositiveIntegerField()),
                 ('policy_number', models.PositiveIntegerField()),
                 ('fleet_digest', models.CharField(max_length=64)),
@@ -300,6 +304,7 @@ class Migration(migrations.Migration):
                 ('content_hash', models.CharField(max_length=64)),
                 ('objects_count', models.PositiveIntegerField()),
                 ('identities', models.JSONField(default=list)),
+                ('wrapped_identities', models.JSONField(default=list)),
                 ('is_latest', models.BooleanField(default=True)),
                 ('created_at', models.DateTimeField()),
                 ('created_by', models.CharField(max_length=150)),
@@ -365,7 +370,7 @@ class Migration(migrations.Migration):
             name='Rollout',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('number', models.PositiveIntegerField()),
                 ('state', models.CharField(choices=[('running', 'Running'), ('finished', 'Finished'), ('superseded', 'Superseded'), ('stopped', 'Stopped')], default='running', max_length=10)),
                 ('resource_number', models.PositiveIntegerField(null=True)),
@@ -439,7 +444,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('variant', models.CharField(choices=[('leave', 'Leave'), ('cordon', 'Cordon')], max_length=6)),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('policy_number', models.PositiveIntegerField()),
                 ('fleet_digest', models.CharField(max_length=64)),
                 ('milliseconds', models.FloatField()),
@@ -466,11 +471,13 @@ class Migration(migrations.Migration):
             name='StagedRun',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('namespace', models.CharField(blank=True, default='', max_length=63)),
                 ('name', models.CharField(max_length=253)),
+                ('full_name', models.GeneratedField(db_persist=True, expression=models.Case(models.When(namespace='', then=models.F('name')), default=django.db.models.functions.text.Concat(models.F('namespace'), models.Value('/'), models.F('name'))), output_field=models.CharField(max_length=317))),
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('document', fleetui.fields.OrderedJSONField()),
                 ('revision', models.PositiveBigIntegerField(default=1)),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('strategy', models.JSONField()),
                 ('resource_number', models.PositiveIntegerField(null=True)),
                 ('overrides', models.JSONField(default=dict)),
@@ -485,6 +492,8 @@ class Migration(migrations.Migration):
                 ('started_at', models.DateTimeField(null=True)),
                 ('started_by', models.CharField(blank=True, max_length=150)),
                 ('ended_at', models.DateTimeField(null=True)),
+                ('generation', models.PositiveBigIntegerField(default=0)),
+                ('hub_status', fleetui.fields.OrderedJSONField(null=True)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('placement', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='staged_runs', to='placements.placement')),
                 ('resource_snapshot', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='placements.resourcesnapshot')),
@@ -500,6 +509,7 @@ class Migration(migrations.Migration):
                 ('requested_at', models.DateTimeField()),
                 ('approved_at', models.DateTimeField(null=True)),
                 ('approved_by', models.CharField(blank=True, max_length=150)),
+                ('accepted_at', models.DateTimeField(null=True)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='approvals', to='placements.stagedrun')),
             ],
@@ -508,7 +518,9 @@ class Migration(migrations.Migration):
             name='StagedStrategy',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('namespace', models.CharField(blank=True, default='', max_length=63)),
                 ('name', models.CharField(max_length=253)),
+                ('full_name', models.GeneratedField(db_persist=True, expression=models.Case(models.When(namespace='', then=models.F('name')), default=django.db.models.functions.text.Concat(models.F('namespace'), models.Value('/'), models.F('name'))), output_field=models.CharField(max_length=317))),
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('document', fleetui.fields.OrderedJSONField()),
                 ('revision', models.PositiveBigIntegerField(default=1)),
@@ -640,7 +652,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='placement',
-            index=models.Index(fields=['hub', 'name'], name='placement_of_hub'),
+            index=models.Index(fields=['hub', 'name', 'full_name'], name='placement_of_hub'),
         ),
         migrations.AddIndex(
             model_name='placement',
@@ -652,11 +664,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='placement',
-            index=models.Index(fields=['hub', 'is_fulfilled', 'name'], name='placement_by_fulfilment'),
+            index=models.Index(fields=['hub', 'is_fulfilled', 'full_name'], name='placement_by_fulfilment'),
         ),
         migrations.AddConstraint(
             model_name='placement',
-            constraint=models.UniqueConstraint(fields=('name', 'hub'), name='placement_name_once'),
+            constraint=models.UniqueConstraint(fields=('full_name', 'hub'), name='placement_full_name_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='placement',
+            constraint=models.UniqueConstraint(fields=('hub', 'namespace', 'name'), name='placement_name_once'),
         ),
         migrations.AddConstraint(
             model_name='placement',
@@ -704,7 +720,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='eviction',
-            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', ['executed', 'not-executed', 'invalid'])), name='eviction_outcome_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', ['pending', 'executed', 'not-executed', 'invalid'])), name='eviction_outcome_known'),
+        ),
+        migrations.AddConstraint(
+            model_name='eviction',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('hub', 1), _negated=True), models.Q(models.Q(('outcome', 'pending'), _negated=True), models.Q(('why', ''), _negated=True)), _connector='OR'), name='only_mirrored_eviction_is_pending'),
         ),
         migrations.AddIndex(
             model_name='draft',
@@ -860,7 +880,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='stagedrun',
-            constraint=models.UniqueConstraint(fields=('name', 'hub'), name='staged_run_once'),
+            constraint=models.UniqueConstraint(fields=('full_name', 'hub'), name='staged_run_once'),
         ),
         migrations.AddConstraint(
             model_name='stagedrun',
@@ -888,7 +908,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='stagedstrategy',
-            constraint=models.UniqueConstraint(fields=('hub', 'name'), name='staged_strategy_once'),
+            constraint=models.UniqueConstraint(fields=('full_name', 'hub'), name='staged_strategy_once'),
         ),
         migrations.AddIndex(
             model_name='stalepick',
@@ -913,6 +933,15 @@ class Migration(migrations.Migration):
             name='hub_conditions',
             field=models.JSONField(default=list),
         ),
+        migrations.AddField(
+            model_name='placement',
+            name='observe_rollout',
+            field=models.BooleanField(default=False),
+        ),
+        migrations.AddIndex(
+            model_name='placement',
+            index=models.Index(condition=models.Q(('observe_rollout', True)), fields=['hub'], name='placement_to_observe'),
+        ),
         migrations.AlterField(
             model_name='binding',
             name='decision',
@@ -926,5 +955,102 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='binding',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('hub', 1), _negated=True), models.Q(('decision__isnull', False), ('policy_snapshot__isnull', False)), _connector='OR'), name='only_mirrored_binding_without_decision'),
+        ),
+        migrations.CreateModel(
+            name='FleetVersion',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('number', models.PositiveBigIntegerField()),
+                ('from_resource_version', models.CharField(blank=True, max_length=64)),
+                ('seen_at', models.DateTimeField()),
+                ('changes', models.JSONField(default=dict)),
+                ('is_live', models.BooleanField(default=False)),
+                ('fleet', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='placements.fleetrecord')),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='HubDecision',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('placement_name', models.CharField(max_length=63)),
+                ('is_latest', models.BooleanField(default=True)),
+                ('policy_snapshot', models.CharField(blank=True, max_length=253)),
+                ('policy_snapshot_uid', models.CharField(blank=True, max_length=64)),
+                ('observed_generation', models.BigIntegerField(null=True)),
+                ('condition', models.JSONField(null=True)),
+                ('content', models.BinaryField()),
+                ('digest', models.CharField(max_length=64)),
+                ('binding_change', models.PositiveBigIntegerField(default=0)),
+                ('hub_at', models.DateTimeField(null=True)),
+                ('seen_at', models.DateTimeField()),
+                ('replay', models.CharField(blank=True, choices=[('pick', 'Pick'), ('steady', 'Steady')], max_length=6)),
+                ('inputs', models.CharField(choices=[('observed', 'Observed'), ('present', 'Present'), ('assumed', 'Assumed'), ('none', 'None')], default='none', max_length=8)),
+                ('agreement', models.CharField(choices=[('pending', 'Pending'), ('not-replayable', 'Not Replayable'), ('agrees', 'Agrees'), ('forgotten', 'Forgotten'), ('agrees-on-picks', 'Agrees On Picks'), ('differs', 'Differs'), ('uncertain', 'Uncertain')], max_length=15)),
+                ('note', models.CharField(blank=True, max_length=300)),
+                ('differences', models.JSONField(default=list)),
+                ('differences_count', models.PositiveIntegerField(default=0)),
+                ('judged_at', models.DateTimeField()),
+                ('judged_count', models.PositiveIntegerField(default=1)),
+                ('recheck_at', models.DateTimeField(null=True)),
+                ('confirmed_at', models.DateTimeField(null=True)),
+                ('engine', models.CharField(blank=True, max_length=20)),
+                ('hub_behind', models.BooleanField(default=False)),
+                ('decision', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='hub_decision', to='placements.decision')),
+                ('fleet_version', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='placements.fleetversion')),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+                ('placement', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='hub_decisions', to='placements.placement')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='DueJudgement',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('changed_at', models.DateTimeField()),
+                ('due_at', models.DateTimeField()),
+                ('lease_expires_at', models.DateTimeField(null=True)),
+                ('lease_token', models.CharField(blank=True, max_length=32)),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+                ('placement', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='due_judgement', to='placements.placement')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['hub', 'due_at'], name='judgement_due')],
+            },
+        ),
+        migrations.AddIndex(
+            model_name='fleetversion',
+            index=models.Index(fields=['seen_at'], name='fleet_version_by_age'),
+        ),
+        migrations.AddConstraint(
+            model_name='fleetversion',
+            constraint=models.UniqueConstraint(fields=('hub', 'number'), name='fleet_version_once'),
+        ),
+        migrations.AddIndex(
+            model_name='hubdecision',
+            index=models.Index(fields=['hub', 'placement_name', '-id'], name='hub_decision_of_placement'),
+        ),
+        migrations.AddIndex(
+            model_name='hubdecision',
+            index=models.Index(condition=models.Q(('recheck_at__isnull', False)), fields=['hub', 'recheck_at'], name='hub_decision_again'),
+        ),
+        migrations.AddIndex(
+            model_name='hubdecision',
+            index=models.Index(condition=models.Q(('confirmed_at__isnull', False), ('is_latest', True)), fields=['hub'], name='hub_decision_disputed'),
+        ),
+        migrations.AddConstraint(
+            model_name='hubdecision',
+            constraint=models.UniqueConstraint(condition=models.Q(('is_latest', True)), fields=('placement',), name='one_latest_hub_decision'),
+        ),
+        migrations.AddConstraint(
+            model_name='hubdecision',
+            constraint=models.CheckConstraint(condition=models.Q(('agreement__in', ['pending', 'not-replayable', 'agrees', 'forgotten', 'agrees-on-picks', 'differs', 'uncertain'])), name='hub_decision_agreement_known'),
+        ),
+        migrations.AddConstraint(
+            model_name='hubdecision',
+            constraint=models.CheckConstraint(condition=models.Q(('inputs__in', ['observed', 'present', 'assumed', 'none'])), name='hub_decision_inputs_known'),
+        ),
+        migrations.AddConstraint(
+            model_name='hubdecision',
+            constraint=models.CheckConstraint(condition=models.Q(('confirmed_at__isnull', True), ('agreement', 'differs'), _connector='OR'), name='hub_decision_confirmed_differs'),
         ),
     ]

@@ -9,7 +9,7 @@ from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState
 from placements.models.closed_sets import known
 from placements.models.decisions import Decision
-from placements.models.placements import LONGEST_NAME, Placement
+from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot
 
 
@@ -142,7 +142,7 @@ class ObservedObjects(HubRow):
 class Leftover(HubRow):
     """What a placement left on a cluster on purpose: it was abandoned, or the cluster was out of reach."""
 
-    placement_name = models.CharField(max_length=LONGEST_NAME)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     cluster_name = models.CharField(max_length=LONGEST_NAME)
     noted_at = models.DateTimeField()
 

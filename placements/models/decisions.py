@@ -3,7 +3,7 @@
 from django.db import models
 
 from clusters.models import HubRow
-from placements.models.placements import LONGEST_NAME, Placement
+from placements.models.placements import LONGEST_FULL_NAME, Placement
 
 
 class FleetRecord(models.Model):
@@ -44,7 +44,7 @@ class Decision(HubRow):
     """One scheduling cycle of a placement that decided something, numbered; it outlives the placement."""
 
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="decisions")
-    placement_name = models.CharField(max_length=LONGEST_NAME)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     number = models.PositiveIntegerField()
     record = models.ForeignKey(DecisionRecord, models.PROTECT, related_name="cycles")
     policy_number = models.PositiveIntegerField()

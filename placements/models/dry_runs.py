@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models import HubRow
-from placements.models.placements import LONGEST_NAME
+from placements.models.placements import LONGEST_FULL_NAME
 
 
 class DryRun(HubRow):
@@ -17,7 +17,7 @@ class DryRun(HubRow):
     clusters without an API server to ask, by their driver, and `left_out` those beyond the limit.
     """
 
-    placement_name = models.CharField(max_length=LONGEST_NAME, blank=True)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME, blank=True)
     manifests = models.TextField(blank=True)
     clusters = models.JSONField(default=list)
     created_at = models.DateTimeField()

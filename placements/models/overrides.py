@@ -6,20 +6,17 @@ from django.db import models
 
 from clusters.models import HubRow
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.metadata import full_name
 from fleetui.fields import OrderedJSONField
 from placements.models.closed_sets import known
+from placements.models.full_names import LONGEST_NAMESPACE
 
 OVERRIDE_KINDS = (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)
 _LONGEST_NAME = 253
 
 
-def full_name(namespace: str, name: str) -> str:
-    """Write an override, or a snapshot of one, as people do: with the namespace that it lives in."""
-    return f"{namespace}/{name}" if namespace else name
-
-
 class Override(HubRow):
-    """An override as it was written; `placement_name` is empty where it is for every placement."""
+    """An override as it was written; `placement_name` is the full name, empty for every placement."""
 
     kind = models.CharField(max_length=30)
     namespace = models.CharField(max_length=63, blank=True)
@@ -27,7 +24,7 @@ class Override(HubRow):
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
-    placement_name = models.CharField(max_length=_LONGEST_NAME, blank=True)
+    placement_name = models.CharField(max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
@@ -80,7 +77,7 @@ class OverrideSnapshot(HubRow):
     number = models.PositiveIntegerField()
     content_hash = models.CharField(max_length=64)
     document = OrderedJSONField()
-    placement_name = models.CharField(max_length=_LONGEST_NAME, blank=True)
+    placement_name = models.CharField(max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True)
     is_latest = models.BooleanField(default=True)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)

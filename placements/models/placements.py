@@ -14,13 +14,17 @@ from fleetui.hub_scope import LOCAL_HUB
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
 from placements.models.closed_sets import known
+from placements.models.full_names import LONGEST_NAMESPACE, full_name_column
 
 LONGEST_NAME = 63
+LONGEST_FULL_NAME = LONGEST_NAMESPACE + 1 + LONGEST_NAME
+"""Of a placement with its namespace."""
 
 
 class Placement(HubRow):
     """Which resources are placed on which clusters, and how they are rolled out.
 
+    `namespace` is empty for one that is cluster-scoped; others refer to a placement by `full_name`.
     `document` is the manifest as it was written, without status; the columns beside it are derived from it.
     A scheduling cycle is due while `observed_generation` is behind `generation`; the worker that runs it
     holds the lease. Likewise its resources have to be selected again while `selection_observed` is behind
@@ -31,10 +35,13 @@ class Placement(HubRow):
     its value and since when. `selected_count` is how many resources the selectors match, None until they
     were evaluated. `named_count` is how many clusters a PickFixed policy names. `reschedules_on_fleet_change`
     means that a change of the fleet may change the decision. `hub_conditions` are all
-    conditions of a placement of a live hub, as that wrote them.
+    conditions of a placement of a live hub, as that wrote them; `observe_rollout` is set when something
+    changed there that its observed rollout depends on.
     """
 
+    namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
     name = models.CharField(max_length=LONGEST_NAME)
+    full_name = full_name_column(LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
@@ -83,10 +90,12 @@ class Placement(HubRow):
     scheduled_since = models.DateTimeField(null=True)
     conditions = models.JSONField(default=dict)
     hub_conditions = models.JSONField(default=list)
+    observe_rollout = models.BooleanField(default=False)
 
     class Meta:
         indexes = [
-            models.Index(fields=["hub", "name"], name="placement_of_hub"),
+            models.Index(fields=["hub", "name", "full_name"], name="placement_of_hub"),
+            models.Index(fields=["hub"], condition=Q(observe_rollout=True), name="placement_to_observe"),
             models.Index(
                 fields=["hub", "lease_expires_at"],
                 name="placement_due",
@@ -98,11 +107,12 @@ class Placement(HubRow):
                 condition=Q(rollout_observed__lt=F("rollout_generation"))
                 | Q(rollout_requeue_at__isnull=False),
             ),
-            models.Index(fields=["hub", "is_fulfilled", "name"], name="placement_by_fulfilment"),
+            models.Index(fields=["hub", "is_fulfilled", "full_name"], name="placement_by_fulfilment"),
         ]
         constraints = [
             # The name first, for lookups through other tables, which know no hub.
-            models.UniqueConstraint(fields=["name", "hub"], name="placement_name_once"),
+            models.UniqueConstraint(fields=["full_name", "hub"], name="placement_full_name_once"),
+            models.UniqueConstraint(fields=["hub", "namespace", "name"], name="placement_name_once"),
             models.CheckConstraint(condition=~Q(name=""), name="placement_has_name"),
             models.CheckConstraint(
                 condition=Q(hub=LOCAL_HUB)
@@ -138,7 +148,7 @@ class Placement(HubRow):
         ]
 
     def __str__(self) -> str:
-        return self.name
+        return self.full_name
 
     @property
     def is_staged(self) -> bool:
@@ -192,4 +202,4 @@ class Draft(HubRow):
         ]
 
     def __str__(self) -> str:
-        return f"draft {self.pk} of {self.placement.name if self.placement else 'a new placement'}"
+        return f"draft {self.pk} of {self.placement.full_name if self.placement else 'a new placement'}"

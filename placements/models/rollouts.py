@@ -7,16 +7,21 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models import HubRow
-from fleetui.apimachinery.kinds import APPROVAL_KIND
+from fleetui.apimachinery.kinds import APPROVAL_KIND, NAMESPACED_APPROVAL_KIND
+from fleetui.apimachinery.metadata import split_full_name
 from fleetui.fields import OrderedJSONField
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
 from placements.models.closed_sets import known, one_of
-from placements.models.placements import LONGEST_NAME, Placement
+from placements.models.full_names import LONGEST_NAMESPACE, full_name_column
+from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
 from placements.models.snapshots import ResourceSnapshot
 
 
 class Rollout(HubRow):
-    """One rollout of a placement: from the first difference between wanted and running to the end."""
+    """One rollout of a placement: from the first difference between wanted and running to the end.
+
+    One of a live hub is observed: made by this console from the conditions of the bindings there.
+    """
 
     class State(models.TextChoices):
         RUNNING = "running"
@@ -25,7 +30,7 @@ class Rollout(HubRow):
         STOPPED = "stopped"
 
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="rollouts")
-    placement_name = models.CharField(max_length=LONGEST_NAME)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     resource_snapshot = models.ForeignKey(ResourceSnapshot, models.SET_NULL, null=True, related_name="+")
@@ -134,7 +139,9 @@ ENDS = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.ABANDONED)
 class StagedStrategy(HubRow):
     """Stages as they were written; a run keeps a copy, so that changing them changes no run."""
 
+    namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
     name = models.CharField(max_length=_LONGEST_NAME)
+    full_name = full_name_column(_LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
@@ -142,10 +149,10 @@ class StagedStrategy(HubRow):
     updated_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["hub", "name"], name="staged_strategy_once")]
+        constraints = [models.UniqueConstraint(fields=["full_name", "hub"], name="staged_strategy_once")]
 
     def __str__(self) -> str:
-        return self.name
+        return self.full_name
 
 
 class StagedRun(HubRow):
@@ -156,14 +163,17 @@ class StagedRun(HubRow):
     override snapshots that it froze, by cluster; `sync_result` what happens next and what it waits for.
     `skipped_waits` and `retries` are actions of users: by stage since when the skipped wait counts, by
     cluster after how many failures it is to be retried. `progress_version` is incremented with every change.
+    `hub_status` is the status of a run of a live hub as that wrote it, at its `generation`.
     """
 
+    namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
     name = models.CharField(max_length=_LONGEST_NAME)
+    full_name = full_name_column(_LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="staged_runs")
-    placement_name = models.CharField(max_length=LONGEST_NAME)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     strategy = models.JSONField()
     resource_snapshot = models.ForeignKey(ResourceSnapshot, models.SET_NULL, null=True, related_name="+")
     resource_number = models.PositiveIntegerField(null=True)
@@ -179,11 +189,13 @@ class StagedRun(HubRow):
     started_at = models.DateTimeField(null=True)
     started_by = models.CharField(max_length=150, blank=True)
     ended_at = models.DateTimeField(null=True)
+    generation = models.PositiveBigIntegerField(default=0)
+    hub_status = OrderedJSONField(null=True)
 
     class Meta:
         indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]
         constraints = [
-            models.UniqueConstraint(fields=["name", "hub"], name="staged_run_once"),
+            models.UniqueConstraint(fields=["full_name", "hub"], name="staged_run_once"),
             known("status", (INITIALISING, *RunStatus), "staged_run_status_known"),
             models.CheckConstraint(
                 condition=Q(one_of("status", ENDS), ended_at__isnull=False)
@@ -198,11 +210,14 @@ class StagedRun(HubRow):
         ]
 
     def __str__(self) -> str:
-        return self.name
+        return self.full_name
 
 
 class ApprovalRequest(HubRow):
-    """A stage of a run waits for approval: requested when, and approved by whom and when."""
+    """A stage of a run waits for approval: requested when, and approved by whom and when.
+
+    `accepted_at` is when the controller of a live hub accepted the approval.
+    """
 
     run = models.ForeignKey(StagedRun, models.CASCADE, related_name="approvals")
     stage = models.CharField(max_length=63)
@@ -211,6 +226,7 @@ class ApprovalRequest(HubRow):
     requested_at = models.DateTimeField()
     approved_at = models.DateTimeField(null=True)
     approved_by = models.CharField(max_length=150, blank=True)
+    accepted_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -227,10 +243,12 @@ class ApprovalRequest(HubRow):
         return self.name_in(self.run)
 
     def name_in(self, run: StagedRun) -> str:
-        return f"{run.name}-{self.side}-{self.stage}"
+        """Return the full name of the request: it lives where its run does."""
+        return f"{run.full_name}-{self.side}-{self.stage}"
 
     def to_manifest(self) -> dict[str, Any]:
         """Return the manifest, with who approved and when."""
+        namespace, name = split_full_name(str(self))
         approved = {
             "type": "Approved",
             "status": "True",
@@ -240,8 +258,8 @@ class ApprovalRequest(HubRow):
         }
         return {
             "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
-            "kind": APPROVAL_KIND,
-            "metadata": {"name": str(self)},
+            "kind": NAMESPACED_APPROVAL_KIND if namespace else APPROVAL_KIND,
+            "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
             "spec": {"parentStageRollout": self.run.name, "targetStage": self.stage},
             **({"status": {"conditions": [approved]}} if self.approved_at else {}),
         }

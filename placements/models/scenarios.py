@@ -9,7 +9,7 @@ from django.db.models import Q
 from clusters.models import HubRow
 from placements.models.closed_sets import known
 from placements.models.decisions import DecisionRecord, FleetRecord
-from placements.models.placements import LONGEST_NAME, Placement
+from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
 
 
 class Scenario(HubRow):
@@ -58,7 +58,7 @@ class ScenarioDecision(HubRow):
     scenario = models.ForeignKey(Scenario, models.CASCADE, related_name="outcomes")
     variant = models.CharField(max_length=6, choices=Variant.choices)
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="+")
-    placement_name = models.CharField(max_length=LONGEST_NAME)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     record = models.ForeignKey(DecisionRecord, models.PROTECT, related_name="scenario_decisions")
     policy_number = models.PositiveIntegerField()
     fleet_digest = models.CharField(max_length=64)

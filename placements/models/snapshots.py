@@ -1,11 +1,14 @@
 """Immutable, numbered copies of policies and of selected resources."""
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 
 from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
 from fleetui.fields import OrderedJSONField
+from placements.engine.envelopes import applied_identities
 from placements.models.closed_sets import known
 from placements.models.placements import Placement
 
@@ -40,13 +43,18 @@ class PolicySnapshot(HubRow):
 
 
 class ResourceSnapshot(HubRow):
-    """An immutable, numbered copy of the resources that a placement selects; the content is in its parts."""
+    """An immutable, numbered copy of the resources that a placement selects; the content is in its parts.
+
+    `identities` are apiVersion, kind, namespace and name of each; `wrapped_identities` the same of what is in
+    envelopes, each with kind and name of its envelope.
+    """
 
     placement = models.ForeignKey(Placement, models.CASCADE, related_name="resource_snapshots")
     number = models.PositiveIntegerField()
     content_hash = models.CharField(max_length=64)
     objects_count = models.PositiveIntegerField()
     identities = models.JSONField(default=list)
+    wrapped_identities = models.JSONField(default=list)
     is_latest = models.BooleanField(default=True)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)
@@ -61,6 +69,11 @@ class ResourceSnapshot(HubRow):
 
     def __str__(self) -> str:
         return f"{self.placement.name}-{self.number}-snapshot"
+
+    @property
+    def applied_identities(self) -> list[Any]:
+        """Return the identities of what it applies to clusters, where envelopes are not."""
+        return applied_identities(self.identities, self.wrapped_identities)
 
 
 class ResourceSnapshotPart(HubRow):

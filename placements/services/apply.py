@@ -21,10 +21,15 @@ from fleetui.apimachinery.kinds import (
     CLUSTER_OVERRIDE_KIND,
     EVICTION_KIND,
     MEMBER_KIND,
+    NAMESPACED_APPROVAL_KIND,
+    NAMESPACED_PLACEMENT_KIND,
+    NAMESPACED_RUN_KIND,
+    NAMESPACED_STRATEGY_KIND,
     OVERRIDE_KIND,
     PLACEMENT_KIND,
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
+    is_fleet_group,
     no_effect_reason,
 )
 from fleetui.apimachinery.secrets import HubObject
@@ -127,21 +132,20 @@ def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[in
 
 def _unchanged_rows(kind: str, documents: Sequence[Document]) -> dict[int, Result]:
     """Return the results of the documents of one kind that are on the hub as they are written; one query."""
-    named = {id(one): _PARSERS[kind](one.data).metadata for one in documents}
-    rows: QuerySet[Any] = _MODELS[kind]._default_manager.filter(name__in={one.name for one in named.values()})
+    manifests = {id(one): _PARSERS[kind](one.data) for one in documents}
+    names = {one.metadata.name for one in manifests.values()}
+    rows: QuerySet[Any] = _MODELS[kind]._default_manager.filter(name__in=names)
     if kind in NOUNS:
         rows = rows.filter(kind=kind)
     there = {(getattr(row, "namespace", ""), row.name): row for row in rows}
     results: dict[int, Result] = {}
     for one in documents:
-        metadata = named[id(one)]
-        namespace = metadata.namespace if kind == OVERRIDE_KIND else ""
-        row = there.get((namespace, metadata.name))
+        manifest = manifests[id(one)]
+        row = there.get((manifest.namespace, manifest.metadata.name))
         if row is None or row.document != stored_document(one.data) or getattr(row, "deleting_since", None):
             continue
         warnings = warnings_of(parse_placement(one.data)) if isinstance(row, Placement) else ()
-        name = row.label if isinstance(row, Override) else row.name
-        results[id(one)] = Result(_SAVE[kind][0], name, UNCHANGED, warnings)
+        results[id(one)] = Result(_SAVE[kind][0], manifest.full_name, UNCHANGED, warnings)
     return results
 
 
@@ -256,9 +260,14 @@ def _raise(faults: Sequence[tuple[Document, FieldError]]) -> None:
 
 
 def _kind(document: Document) -> str | None:
-    """Return the kind of a document; a Placement of another group than OCM's is a resource like any other."""
+    """Return the kind of a document; one of another group is a resource like any other.
+
+    That is a Placement, and a namespaced kind: other systems have kinds of the same names.
+    """
     kind = document.data.get("kind") if isinstance(document.data, dict) else None
     if kind == OCM_KIND and not is_ocm_placement(document.data):
+        return None
+    if kind in _NAMESPACED_KINDS and not is_fleet_group(document.data.get("apiVersion")):
         return None
     return kind if isinstance(kind, str) else None
 
@@ -286,27 +295,37 @@ def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Resu
         eviction, is_new = apply_eviction(data, by=by, now=now)
         result = eviction.outcome if is_new else UNCHANGED
         return Result(EVICTION, str(eviction.name), result, said=event_line(eviction))
-    if kind == APPROVAL_KIND:
-        return Result(APPROVAL, data["metadata"]["name"], apply_approval(data, by=by, now=now))
+    if kind in (APPROVAL_KIND, NAMESPACED_APPROVAL_KIND):
+        name = parse_approval_request(data).full_name
+        return Result(APPROVAL, name, apply_approval(data, by=by, now=now))
     noun, save = _SAVE[kind]
     options = {"confirmed": confirmed} if noun == PLACEMENT else {}
     saved = save(data, by=by, now=now, **options)
-    name = saved.object.label if isinstance(saved.object, Override) else saved.object.name
-    return Result(noun, name, saved.result, saved.warnings)
+    return Result(noun, _PARSERS[kind](data).full_name, saved.result, saved.warnings)
 
 
 EVICTION, UNCHANGED = "eviction", "unchanged"
+_NAMESPACED_KINDS = (
+    NAMESPACED_PLACEMENT_KIND,
+    NAMESPACED_STRATEGY_KIND,
+    NAMESPACED_RUN_KIND,
+    NAMESPACED_APPROVAL_KIND,
+)
 _PARSERS: Mapping[str | None, Callable[[Any], Any]] = {
     MEMBER_KIND: parse_member,
     CLUSTER_OVERRIDE_KIND: parse_cluster_override,
     OVERRIDE_KIND: parse_override,
     PLACEMENT_KIND: parse_placement,
+    NAMESPACED_PLACEMENT_KIND: parse_placement,
     OCM_KIND: parse_placement,
     BUDGET_KIND: parse_disruption_budget,
     EVICTION_KIND: parse_eviction,
     STAGED_STRATEGY_KIND: parse_staged_strategy,
+    NAMESPACED_STRATEGY_KIND: parse_staged_strategy,
     STAGED_RUN_KIND: parse_staged_run,
+    NAMESPACED_RUN_KIND: parse_staged_run,
     APPROVAL_KIND: parse_approval_request,
+    NAMESPACED_APPROVAL_KIND: parse_approval_request,
 }
 """In the order of saving: what others refer to comes first."""
 _RANKS = {kind: rank for rank, kind in enumerate(_PARSERS, 1)}
@@ -314,17 +333,23 @@ _MODELS: Mapping[str, type[Model]] = {
     CLUSTER_OVERRIDE_KIND: Override,
     OVERRIDE_KIND: Override,
     PLACEMENT_KIND: Placement,
+    NAMESPACED_PLACEMENT_KIND: Placement,
     OCM_KIND: Placement,
     BUDGET_KIND: DisruptionBudget,
     STAGED_STRATEGY_KIND: StagedStrategy,
+    NAMESPACED_STRATEGY_KIND: StagedStrategy,
     STAGED_RUN_KIND: StagedRun,
+    NAMESPACED_RUN_KIND: StagedRun,
 }
 _SAVE: Mapping[str, tuple[str, Callable[..., SaveResult[Any]]]] = {
     CLUSTER_OVERRIDE_KIND: (NOUNS[CLUSTER_OVERRIDE_KIND], save_override),
     OVERRIDE_KIND: (NOUNS[OVERRIDE_KIND], save_override),
     PLACEMENT_KIND: (PLACEMENT, save_placement),
+    NAMESPACED_PLACEMENT_KIND: (PLACEMENT, save_placement),
     OCM_KIND: (PLACEMENT, save_placement),
     BUDGET_KIND: (BUDGET, save_budget),
     STAGED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),
+    NAMESPACED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),
     STAGED_RUN_KIND: (STAGED_RUN, save_run),
+    NAMESPACED_RUN_KIND: (STAGED_RUN, save_run),
 }

@@ -33,6 +33,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.secrets import sanitised
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.task_queue import enqueue
+from placements.engine.envelopes import unwrapped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.cluster_objects import with_reason
@@ -193,8 +194,8 @@ def _placed_by(row: DryRun, *, now: datetime) -> Iterator[tuple[Placement, list[
         enqueue_affected_placements()
         named |= {one.name for one in results if one.kind == PLACEMENT}
     changed = {pk for pk, *_ in set(Placement.objects.values_list(*columns)) - before}
-    rows = Placement.objects.filter(deleting_since=None).order_by("name")
-    concerned = [one for one in rows if one.pk in changed or one.name in named][:_MOST_PLACEMENTS]
+    rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
+    concerned = [one for one in rows if one.pk in changed or one.full_name in named][:_MOST_PLACEMENTS]
     for placement, cycle in cycles_of(concerned, load_fleet()):
         decision = schedule(cycle)
         bindings = cycle.live_bindings if decision.is_failed else decision.bindings_after
@@ -207,7 +208,7 @@ def _add_questions(
     target = _target(placement, now=now)
     if target is None or not target.objects_count:
         return
-    overrides = applying_to(placement.name, target)
+    overrides = applying_to(placement.full_name, target)
     versions = Versions.of(target, parse_placement(placement.document), overrides)
     parts = ResourceSnapshotPart.objects.filter(snapshot=target).order_by("position")
     manifests = tuple(one for several in parts.values_list("manifests", flat=True) for one in several)
@@ -220,8 +221,10 @@ def _add_questions(
         else:
             several = tuple(map(frozen_of, overrides.get(member.name, ())))
             rendered = overridden(manifests, several, cluster_of(member)) if several else manifests
+            if not isinstance(rendered, OverrideFailed):
+                rendered = unwrapped(rendered)
             strategy = versions.strategy_on(member.name)
-            plan.questions.append(Question(row.pk, placement.name, member, rendered, strategy))
+            plan.questions.append(Question(row.pk, placement.full_name, member, rendered, strategy))
 
 
 def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:

@@ -14,6 +14,7 @@ from clusters.models import MemberCluster
 from clusters.queries import current_fleet
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.models import Event
+from placements.engine.envelopes import applied_identities
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement, Resource, ResourceSnapshot, StalePick
 from placements.services.fleet.impact import impact_of, with_clusters
@@ -46,8 +47,10 @@ class PlacementFilter:
     placement_type: str = ""
     semantics: str = ""
     cluster: str = ""
+    namespace: str = ""
 
 
+_MOST_NAMESPACES = 200
 _COLUMNS = ("name", "updated_at", "created_at", "placed_count")
 PLACEMENT_ORDERS = tuple(f"{sign}{column}" for column in _COLUMNS for sign in ("", "-"))
 
@@ -56,7 +59,8 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
     """Return the placements that match; unordered."""
     rows = _filtered(
         Placement.objects.all(),
-        name__contains=wanted.text.lower(),
+        full_name__contains=wanted.text.lower(),
+        namespace=wanted.namespace,
         placement_type=wanted.placement_type,
         semantics=wanted.semantics,
     )
@@ -64,6 +68,12 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
         placed = Binding.objects.filter(cluster_name=wanted.cluster)
         rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
     return rows.filter(_STATES[wanted.state]()) if wanted.state else rows
+
+
+def namespaces_of_placements() -> list[str]:
+    """Return the first namespaces that have placements."""
+    rows = Placement.objects.exclude(namespace="").order_by("namespace").values_list("namespace", flat=True)
+    return list(rows.distinct()[:_MOST_NAMESPACES])
 
 
 def _filtered(rows: QuerySet[Row], **lookups: str) -> QuerySet[Row]:
@@ -108,7 +118,7 @@ def placements_on(names: Iterable[str]) -> dict[str, int]:
 def bindings_on(cluster: str) -> QuerySet[Binding]:
     """Return the bindings of one cluster by placement, whose name is `owner`."""
     rows = Binding.objects.filter(cluster_name=cluster).exclude(state=BindingState.UNSCHEDULED)
-    return _cited(rows).annotate(owner=F("placement__name")).order_by("owner")
+    return _cited(rows).annotate(owner=F("placement__full_name")).order_by("owner")
 
 
 def kinds_on(cluster: str) -> list[tuple[str, str]]:
@@ -128,12 +138,12 @@ def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     member = parse_member(dict(document)).cluster(now=datetime.now(UTC))
     impact = impact_of(with_clusters(current_fleet().fleet, [member]))
     names = [one.placement for one in impact.rows if name in one.joins]
-    return _kinds_in(ResourceSnapshot.objects.filter(placement__name__in=names, is_latest=True))
+    return _kinds_in(ResourceSnapshot.objects.filter(placement__full_name__in=names, is_latest=True))
 
 
 def _kinds_in(snapshots: QuerySet[ResourceSnapshot]) -> list[tuple[str, str]]:
-    identities = snapshots.values_list("identities", flat=True)
-    return sorted({(one[0], one[1]) for listed in identities for one in listed})
+    pairs = snapshots.values_list("identities", "wrapped_identities")
+    return sorted({(one[0], one[1]) for pair in pairs for one in applied_identities(*pair)})
 
 
 def bindings_of(placement: Placement) -> QuerySet[Binding]:
@@ -154,12 +164,14 @@ def _cited(rows: QuerySet[Binding]) -> QuerySet[Binding]:
         "decision__record__content",
         "policy_snapshot__policy",
         "resource_snapshot__identities",
+        "resource_snapshot__wrapped_identities",
     )
 
 
 def decisions_of(*, placement: str = "") -> QuerySet[Decision]:
     """Return decisions with the ids of their records, of one placement or all; unordered."""
-    rows = Decision.objects.select_related("record").defer("record__content")
+    rows = Decision.objects.select_related("record", "hub_decision")
+    rows = rows.defer("record__content", "hub_decision__content", "hub_decision__differences")
     return _filtered(rows, placement_name=placement)
 
 

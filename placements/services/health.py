@@ -51,9 +51,9 @@ def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
 
 def healths_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
     """Return the status of each of these placements by name; two queries."""
-    rows = list(with_rollouts(Placement.objects.filter(name__in=names)))
+    rows = list(with_rollouts(Placement.objects.filter(full_name__in=names)))
     found = healths_of(rows, now=now) if rows else {}
-    return {one.name: found[one.pk] for one in rows}
+    return {one.full_name: found[one.pk] for one in rows}
 
 
 def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int, PlacementHealth]:

@@ -110,17 +110,18 @@ def save_placement(
     UnschedulesEverything; then nothing has changed.
     """
     manifest = manifest or parse_placement(dict(document))
-    name = manifest.metadata.name
-    if errors := reserved_name_errors(name):
+    name = manifest.full_name
+    if errors := reserved_name_errors(manifest):
         raise InvalidManifest(errors)
     content = stored_document(document)
     caveats = warnings_of(manifest)
 
-    current = Placement.objects.select_for_update().filter(name=name).first()
+    current = Placement.objects.select_for_update().filter(full_name=name).first()
     revision = current.revision if current else 0
     check_revision(PLACEMENT, name, expected=expected, revision=revision)
     if current is None:
         created = Placement(
+            namespace=manifest.namespace,
             name=manifest.metadata.name,
             document=content,
             created_at=now,
@@ -132,7 +133,7 @@ def save_placement(
         )
         created.save(force_insert=True)
         _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
-        record(AuditEvent("created", PLACEMENT, created.name, revision=1, after=content), by=by, now=now)
+        record(AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content), by=by, now=now)
         enqueue_scheduling([created.pk], trigger=trigger or "created", by=actor_name(by), resources=True)
         return SaveResult(created, OperationResult.CREATED, caveats)
 
@@ -188,7 +189,9 @@ def _change(
         PolicySnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
         _take_policy_snapshot(placement, manifest, number=latest.number + 1, by=by, now=now)
         prune_policy_snapshots(placement)
-    event = AuditEvent("changed", PLACEMENT, placement.name, placement.revision, before=before, after=content)
+    event = AuditEvent(
+        "changed", PLACEMENT, placement.full_name, placement.revision, before=before, after=content
+    )
     record(event, by=by, now=now)
     enqueue_scheduling([placement.pk], trigger=trigger, by=actor_name(by), resources=True)
     enqueue_rollout([placement.pk])
@@ -217,7 +220,7 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
     UnknownPlacementError, RevisionConflict.
     """
     with transaction.atomic():
-        current = Placement.objects.select_for_update().filter(name=name).first()
+        current = Placement.objects.select_for_update().filter(full_name=name).first()
         if current is None:
             raise UnknownPlacementError(name)
         check_revision(PLACEMENT, name, expected=expected, revision=current.revision)
@@ -243,8 +246,9 @@ def reschedules_when_fulfilled(placement: Placement) -> bool:
     return is_pick_all or chooses_anew(Semantics(placement.semantics))
 
 
-def reserved_name_errors(name: str) -> list[FieldError]:
+def reserved_name_errors(manifest: ClusterResourcePlacement) -> list[FieldError]:
     """Return the error of a name whose address belongs to a page or to another REST path."""
+    name = manifest.full_name
     if name not in RESERVED_NAMES:
         return []
     message = f"{name} is a reserved name (reserved: {', '.join(RESERVED_NAMES)})"
@@ -263,7 +267,7 @@ def immutable_field_errors(
 
     The saved manifest was parsed when it was saved, so its document is compared as it is.
     """
-    saved, name = before.document, before.name
+    saved, name = before.document, before.full_name
     if saved["kind"] != after.kind:
         message = f"{name} is a {saved['kind']} already; names are unique across both kinds"
         allowed = f"{saved['kind']}, or another name than {name}"
@@ -271,7 +275,7 @@ def immutable_field_errors(
     errors: list[FieldError] = []
     if isinstance(after, OcmPlacement):
         namespace = saved["metadata"].get("namespace") or ""
-        if namespace != after.namespace:
+        if namespace != after.namespace_written:
             place = f"in namespace {namespace}" if namespace else "without a namespace"
             message = f"a Placement {name} exists already, {place}; names are unique across namespaces"
             allowed = f"{namespace or 'no namespace'}, or another name"
@@ -293,7 +297,7 @@ def immutable_field_errors(
         allowed = "to pick every cluster: placementType: PickAll"
         errors.append(FieldError("spec.policy", "immutable", message, allowed))
     scope = saved["spec"].get("statusReportingScope") or StatusReportingScope.CLUSTER_SCOPE_ONLY
-    if scope != after.spec.status_reporting_scope:
+    if scope != after.spec.status_reporting_scope and not before.namespace:  # where it has no effect
         message = f"cannot change from {scope}"
         errors.append(FieldError("spec.statusReportingScope", "immutable", message, _NEW_PLACEMENT))
     return errors
@@ -327,7 +331,7 @@ def check_not_unscheduling_all(current: Placement, manifest: ClusterResourcePlac
     """Raise UnschedulesEverything when saving a manifest over a placement would unschedule everything."""
     if changes_scheduling(current, manifest) and current.bindings.exists():
         cycle = draft_cycle(manifest, saved=current, fleet=load_fleet())
-        check_decision_keeps_clusters(current.name, schedule(cycle))
+        check_decision_keeps_clusters(current.full_name, schedule(cycle))
 
 
 def check_decision_keeps_clusters(name: str, decision: Decision) -> None:

@@ -33,7 +33,7 @@ def reschedule(
     Raise UnknownPlacementError, RevisionConflict, ActionNotAllowed where there is nothing to reschedule, and
     UnschedulesEverything when no cluster would be picked and that is not confirmed.
     """
-    placement = Placement.objects.select_for_update().filter(name=name).first()
+    placement = Placement.objects.select_for_update().filter(full_name=name).first()
     if placement is None:
         raise UnknownPlacementError(name)
     check_revision(PLACEMENT, name, expected=expected, revision=placement.revision)
@@ -73,7 +73,7 @@ def confirm_reschedule(
 def reschedule_refusal(placement: Placement) -> str:
     """Return why there is nothing to reschedule; empty where there is."""
     if placement.deleting_since is not None:
-        return f"{placement.name} is being deleted; there is nothing to reschedule"
+        return f"{placement.full_name} is being deleted; there is nothing to reschedule"
     if placement.placement_type == PlacementType.PICK_FIXED:
-        return f"{placement.name} names its clusters; there is nothing to reschedule"
+        return f"{placement.full_name} names its clusters; there is nothing to reschedule"
     return ""

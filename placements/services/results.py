@@ -31,8 +31,8 @@ class UnknownPlacementError(LookupError):
 
 
 def get_placement(name: str) -> Placement:
-    """Return a placement. Raise UnknownPlacementError."""
-    row = Placement.objects.filter(name=name).first()
+    """Return a placement by its full name. Raise UnknownPlacementError."""
+    row = Placement.objects.filter(full_name=name).first()
     if row is None:
         raise UnknownPlacementError(name)
     return row

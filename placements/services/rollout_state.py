@@ -14,6 +14,7 @@ from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
 from clusters.fleet import EligibilityKind, collector_paused
 from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.disruption import ClusterAvailability, EvictionContext
 from placements.engine.overrides import cluster_version
 from placements.engine.rollout.staged_run import (
@@ -139,7 +140,7 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
     rows = Binding.objects.filter(placement=placement).order_by("cluster_name").annotate(**columns)
     bindings = tuple(map(BindingColumns._make, rows.values_list(*BindingColumns._fields)))
     target = target_of(placement)
-    overrides = applying_to(placement.name, target) if target else {}
+    overrides = applying_to(placement.full_name, target) if target else {}
     versions = Versions.of(target, manifest, overrides) if target else None
     members = _members(placement)
 
@@ -181,9 +182,11 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
 def _members(placement: Placement) -> Mapping[str, Member]:
     """Return the members that a placement has something on or is to have, by name; one query.
 
-    A cluster without a driver counts as unreachable since it joined.
+    A cluster without a driver counts as unreachable since it joined. On a live hub what the hub reports
+    counts: its controllers reach the clusters.
     """
     unreachable_since = Case(
+        When(~Q(hub=LOCAL_HUB), then=None),
         When(~Q(driver__in=DRIVERS), then=F("joined_at")),
         When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
         output_field=DateTimeField(null=True),
@@ -206,7 +209,7 @@ def cluster_state(binding: BindingColumns, member: Member | None, version: str |
         unreachable_since=member.unreachable_since if member else None,
         is_in_fleet=member is not None and member.membership != Membership.LEAVING,
         phase_changed_at=binding.phase_changed_at,
-        has_driver=member is None or member.driver in DRIVERS,
+        has_driver=member is None or member.driver in DRIVERS or current_hub_id() != LOCAL_HUB,
         is_releasable=member is not None
         and member.membership != Membership.LEAVING
         and member.driver in ACTING_DRIVERS,
@@ -305,6 +308,7 @@ def eviction_context(context: RolloutContext) -> EvictionContext:
         {one.name: availability(one) for one in state.clusters},
         context.placement.number_of_clusters,
         is_being_deleted=context.placement.deleting_since is not None,
+        is_namespaced=bool(context.placement.namespace),
         is_held=context.placement.paused_since is not None or context.placement.is_stopped,
     )
 

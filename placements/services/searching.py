@@ -15,7 +15,8 @@ from placements.services.filters import (
 )
 
 MOST = 20
-_RUN = re.compile(r"(?:run )?(?:(?P<name>[a-z0-9][a-z0-9.-]*)(?: |/))?(?:run )?(?P<number>\d{1,6})")
+_NAME = r"[a-z0-9][a-z0-9.-]*"
+_RUN = re.compile(rf"(?:run )?(?:(?P<name>{_NAME}(?:/{_NAME})?)(?: |/))?(?:run )?(?P<number>\d{{1,6}})")
 _OF_A_KIND = re.compile(r"(?P<kind>[a-z]+)[ /](?P<name>\S+)", re.IGNORECASE)
 
 
@@ -49,7 +50,7 @@ def find(text: str) -> SearchResult:
     if not text:
         return SearchResult()
     clusters = clusters_matching(ClusterFilter(text=text)).order_by("name").values_list("name", flat=True)
-    placements = placements_matching(PlacementFilter(text=text)).order_by("name")
+    placements = placements_matching(PlacementFilter(text=text)).order_by("full_name")
     of_a_kind = _OF_A_KIND.fullmatch(text)
     rows = resources_matching(text=of_a_kind["name"] if of_a_kind else text)
     if of_a_kind:
@@ -61,7 +62,7 @@ def find(text: str) -> SearchResult:
         runs = runs.filter(placement_name=named["name"]) if named["name"] else runs
     return SearchResult(
         tuple(clusters[:MOST]),
-        tuple(placements.values_list("name", flat=True)[:MOST]),
+        tuple(placements.values_list("full_name", flat=True)[:MOST]),
         tuple(decisions_named(text, most=MOST)),
         tuple(runs[:MOST]),
         tuple(identity.order_by("kind", "namespace", "name")[:MOST]),
@@ -74,8 +75,8 @@ def pair_named(text: str) -> Pair | None:
     if len(words) != 2:
         return None
     cluster = MemberCluster.objects.filter(name__in=words).values_list("name", flat=True).first()
-    placement = Placement.objects.filter(name__in=words).first()
-    if cluster is None or placement is None or {cluster, placement.name} != set(words):
+    placement = Placement.objects.filter(full_name__in=words).first()
+    if cluster is None or placement is None or {cluster, placement.full_name} != set(words):
         return None
     decision = latest_decisions([placement]).get(placement.pk)
-    return Pair(cluster, placement.name, decision.record.decision_id) if decision else None
+    return Pair(cluster, placement.full_name, decision.record.decision_id) if decision else None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from placements.engine.rollout.state import objects_of
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain import hub_conditions, ocm_status
@@ -44,7 +45,7 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     rows = rows.select_related("resource_snapshot").defer("resource_snapshot__identities")
     latest = latest_decision(placement)
     bindings, first = list(rows.order_by("cluster_name")), scheduled(placement, latest)
-    versions = Versions.of(target, manifest, applying_to(placement.name, target)) if target else None
+    versions = Versions.of(target, manifest, applying_to(placement.full_name, target)) if target else None
     words = waiting_words(latest_run(placement))
     reading = ConditionReader.of(manifest, target, now=now or datetime.now(UTC))
     clusters = [
@@ -66,7 +67,9 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
         found = [*_of_ocm(placement), *others]
         status["conditions"] = [one.plain(generation=generation) for one in found]
     else:
-        status["conditions"] = hub_conditions.plain_in_all([first, *others], generation=generation)
+        status["conditions"] = hub_conditions.plain_in_all(
+            [first, *others], generation=generation, kind=manifest.kind
+        )
     if target:
         status["observedResourceIndex"] = str(target.number)
         status["selectedResources"] = list(map(hub_conditions.resource_identity, target.identities))
@@ -104,13 +107,19 @@ def scheduled_condition(placement: Placement, latest: Decision | None) -> dict[s
     `latest` is its `latest_decision`. A live hub states its own.
     """
     if placement.is_mirrored:
-        kind = "ClusterResourcePlacementScheduled"
+        kind = f"{placement_kind(placement)}Scheduled"
         stated = (one for one in placement.hub_conditions if one["type"] == kind)
         pending = {"type": kind, "status": "Unknown", "reason": "", "message": "Not stated by the hub yet"}
         return {"reason": "", "message": "", **next(stated, pending)}
     if is_ocm_placement(placement.document):
         return _of_ocm(placement)[0].plain(generation=placement.revision)
-    return hub_conditions.plain_in_all([scheduled(placement, latest)], generation=placement.revision)[0]
+    kind, found = placement_kind(placement), [scheduled(placement, latest)]
+    return hub_conditions.plain_in_all(found, generation=placement.revision, kind=kind)[0]
+
+
+def placement_kind(placement: Placement) -> str:
+    """Return the kind after which the conditions of a placement are named."""
+    return NAMESPACED_PLACEMENT_KIND if placement.namespace else PLACEMENT_KIND
 
 
 def scheduled(placement: Placement, latest: Decision | None) -> Condition:
@@ -165,7 +174,9 @@ def _cluster(
         status |= {"applicableResourceOverrides": others} if others else {}
     objects = objects_of(binding.failed_objects)
     if objects and last.sort in ("Applied", "Available", "DiffReported") and last.status is Truth.FALSE:
-        status["failedPlacements"] = hub_conditions.failed_objects(objects, last, generation=generation)
+        status["failedPlacements"] = hub_conditions.failed_objects(
+            objects, last, generation=generation, wrapped=snapshot.wrapped_identities if snapshot else ()
+        )
     if drifted := hub_conditions.differing_objects(binding.drifted_objects, is_drift=True):
         status["driftedPlacements"] = drifted
     if diffed := hub_conditions.differing_objects(binding.diffed_objects, is_drift=False):

@@ -41,7 +41,7 @@ _FACETS = {DifferenceType.DRIFT: "Drift", DifferenceType.DIFF: "Difference"}
 @require_safe
 def drift(request: HttpRequest, name: str) -> HttpResponse:
     """List the objects of a placement that differ on some cluster."""
-    placement = get_object_or_404(Placement, name=name)
+    placement = get_object_or_404(Placement, full_name=name)
     cluster, kind, path = (request.GET.get(key, "").strip() for key in ("cluster", "kind", "path"))
     wanted = DifferenceFilter(cluster, kind, path, word_from(request, "type", DifferenceType))
     try:
@@ -64,7 +64,7 @@ def drift(request: HttpRequest, name: str) -> HttpResponse:
 def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResponse:
     """Show the objects of a placement on one cluster, with their differences."""
     rows = Binding.objects.select_related("placement", "resource_snapshot")
-    binding = get_object_or_404(rows, placement__name=name, cluster_name=cluster)
+    binding = get_object_or_404(rows, placement__full_name=name, cluster_name=cluster)
     objects = objects_on(binding)
     context = {
         "placement": binding.placement,
@@ -88,7 +88,7 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
 def read_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResponse:
     """Read the objects of a placement on one cluster now."""
     rows = Binding.objects.select_related("placement")
-    binding = get_object_or_404(rows, placement__name=name, cluster_name=cluster)
+    binding = get_object_or_404(rows, placement__full_name=name, cluster_name=cluster)
     try:
         read_objects(binding)
     except (DriverError, NotReadableError) as error:

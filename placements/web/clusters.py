@@ -239,7 +239,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         found.properties.pop(ENTRYPOINT, None)
     here = bindings_on(name)
     bindings = list(here[:BINDINGS_SHOWN])
-    healths = healths_named([one.placement.name for one in bindings], now=now)
+    healths = healths_named([one.placement.full_name for one in bindings], now=now)
     resources = sorted({name for amounts in found.usage.values() for name in amounts})
     sorts = ("capacity", "allocatable", "available")
     context = {
@@ -253,7 +253,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "labels": labels_in(found),
         "taints": taints_in(found),
         "usage": [(name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources],
-        "bindings": [(one, badges.placement_state(healths[one.placement.name])) for one in bindings],
+        "bindings": [(one, badges.placement_state(healths[one.placement.full_name])) for one in bindings],
         "placements": here.count(),
         "events": event_rows(
             events_matching(kind="cluster", name=name).order_by("-at", "-id")[:EVENTS_SHOWN]

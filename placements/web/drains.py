@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from clusters.filters import cordoned_among
+from clusters.hubs.dispatch import acts_through
 from clusters.hubs.queries import live_hub
 from clusters.hubs.writing.sending import NotWritableError
 from clusters.models import Hub, MemberCluster, Membership
@@ -75,6 +76,7 @@ class DrainStepRow:
     is_evictable: bool
 
 
+@acts_through(drain, has_page=True)
 @for_readers
 @require_http_methods(["GET", "HEAD", "POST"])
 def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
@@ -97,7 +99,7 @@ def _version(cluster: str) -> str:
 def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     """Start, change or cancel a drain, or cordon only; restoring a placement has its own page."""
     if request.POST.get("do") == "bring-back":
-        found = get_object_or_404(Placement, name=request.POST.get("placement", ""))
+        found = get_object_or_404(Placement, full_name=request.POST.get("placement", ""))
         return redirect(
             f"{reverse('web:placement-reschedule', args=[found.name])}?{urlencode({'back': cluster.name})}"
         )

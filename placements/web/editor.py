@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retarget
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from fleetui.htmx import wants_fragment
@@ -71,21 +72,30 @@ class EditTarget:
 
     @property
     def name(self) -> str:
-        return self.placement.name if self.placement else ""
+        return self.placement.full_name if self.placement else ""
+
+
+CLUSTER, NAMESPACED = "cluster", "namespace"
+_SCOPES = ((CLUSTER, "Cluster-scoped", PLACEMENT_KIND), (NAMESPACED, "Namespaced", NAMESPACED_PLACEMENT_KIND))
+"""Where a new placement lives: the value, its word and the kind."""
 
 
 @for_operators("create placements")
 @require_http_methods(_METHODS)
 def new_placement(request: HttpRequest) -> HttpResponse:
     """Write a new placement: from a template, or as a copy of another one."""
-    copied = get_object_or_404(Placement, name=request.GET["from"]) if request.GET.get("from") else None
+    copied = get_object_or_404(Placement, full_name=request.GET["from"]) if request.GET.get("from") else None
     template = request.GET.get("template", TEMPLATES[0].name)
-    target = EditTarget(starting_text(template, copied=copied), request.get_full_path())
+    is_namespaced = request.GET.get("scope") == NAMESPACED
+    text = starting_text(template, copied=copied, is_namespaced=is_namespaced)
+    target = EditTarget(text, request.get_full_path())
     if request.method == "POST":
         return _edit(request, target)
     context = {
         "placement_templates": () if copied else TEMPLATES,
         "template_name": template,
+        "scopes": () if copied else _SCOPES,
+        "scope": NAMESPACED if is_namespaced else CLUSTER,
         "own_drafts": drafts_of(request.user, None)[:_LATEST_DRAFTS],
     }
     return _show(request, target, context)
@@ -95,7 +105,7 @@ def new_placement(request: HttpRequest) -> HttpResponse:
 @require_http_methods(_METHODS)
 def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
     """Change a placement; the first change starts a draft."""
-    placement = get_object_or_404(Placement, name=name)
+    placement = get_object_or_404(Placement, full_name=name)
     base, revision = placement.document, placement.revision
     if request.method == "POST":
         started = number_of(request.POST.get("revision", ""), digits=17)
@@ -137,7 +147,7 @@ def discard(request: HttpRequest, number: int) -> HttpResponse:
         raise Http404(str(error)) from error
     messages.success(request, "Draft discarded.")
     if discarded.placement:
-        return redirect("web:placement", discarded.placement.name)
+        return redirect("web:placement", discarded.placement.full_name)
     return redirect("web:placements")
 
 

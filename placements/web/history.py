@@ -67,7 +67,7 @@ class HistoryRow:
 @require_safe
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the snapshots and decisions of a placement, newest first; `?at=p3` begins with a policy."""
-    found = get_object_or_404(Placement, name=name)
+    found = get_object_or_404(Placement, full_name=name)
     after, at = request.GET.get("after"), _POLICY.fullmatch(request.GET.get("at", ""))
     is_folded = request.GET.get("unchanged") != "1"
     policy = at[1] if at and after is None else ""  # later pages are asked for without it
@@ -187,7 +187,7 @@ def choose(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def compare_two(request: HttpRequest, name: str, before: str, after: str) -> HttpResponse:
     """Show what differs between two snapshots or decisions of a placement."""
-    found = get_object_or_404(Placement, name=name)
+    found = get_object_or_404(Placement, full_name=name)
     try:
         comparison = compare(found, before, after)
     except UnknownRevisionError as error:

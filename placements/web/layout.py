@@ -296,7 +296,9 @@ _API_URLS: dict[str, Twin] = {
     "activity": _list("events", "kind", "name", "q", "by"),
     "event": _object("event", "number"),
     "clusters": _clusters,
-    "placements": _list("placements", "q", "state", "type", "semantics", "cluster", sort="order"),
+    "placements": _list(
+        "placements", "q", "state", "type", "semantics", "cluster", "namespace", sort="order"
+    ),
     "placement-plan": _object("plan", "name"),
     "placement-reschedule": _object("reschedule", "name"),
     "placement-history": _object("history", "name"),

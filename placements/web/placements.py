@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
+from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
@@ -24,6 +25,7 @@ from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.advice import OUTDATED
+from placements.explain.agreements import DIFFERS_SENTENCE
 from placements.explain.health import condition_sentence
 from placements.explain.preview import afresh_words
 from placements.explain.rollouts import progress_sentence, wave_counts
@@ -44,10 +46,12 @@ from placements.services.filters import (
     events_matching,
     has_driver,
     latest_decisions,
+    namespaces_of_placements,
     placements_matching,
 )
 from placements.services.fleet.queries import stale_placements
 from placements.services.health import health_of, with_rollouts
+from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.results import PLACEMENT
@@ -107,9 +111,12 @@ def placements(request: HttpRequest) -> HttpResponse:
         placement_type=str(placement_type or ""),
         semantics=str(word_from(request, "semantics", Semantics) or ""),
         cluster=request.GET.get("cluster", "").strip(),
+        namespace=request.GET.get("namespace", "").strip(),
     )
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
-    page = page_from(request, with_rollouts(rows.select_related("staleness_check")), order=order)
+    page = page_from(
+        request, with_rollouts(rows.select_related("staleness_check")), order=order, unique="full_name"
+    )
     context = {
         "wanted": wanted,
         "rows": placement_rows(page.rows),
@@ -124,6 +131,7 @@ def placements(request: HttpRequest) -> HttpResponse:
         ),
         "states": counts_by_state(),
         "types": list(PlacementType),
+        "namespaces": namespaces_of_placements(),
         "semantics": list(Semantics),
         "order": order,
     }
@@ -137,13 +145,14 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
     version = placement_pulse(name)
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
-    found = with_rollouts(Placement.objects.filter(name=name)).first() if version else None
+    found = with_rollouts(Placement.objects.filter(full_name=name)).first() if version else None
     if found is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
         raise Http404(f"No placement is named {name}.")
     now = datetime.now(UTC)
     health, latest = health_of(found, now=now), latest_decision(found)
+    judged = latest_agreements([found]).get(found.pk) if found.is_mirrored else None
     placed = Binding.objects.filter(placement=found).exclude(state=BindingState.UNSCHEDULED)
     placed = placed.annotate(has_driver=has_driver()).select_related("decision__record")
     page = page_from(request, placed, order="cluster_name", unique="cluster_name")
@@ -174,6 +183,8 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         ],
         "after": page.after,
         "decision": latest,
+        "agreement": agreement_of_row(judged) if judged else None,
+        "differs": DIFFERS_SENTENCE,
         "headline": headline(decision_of(latest)) if latest else "",
         "outdated": stale_placements(most=1, placement=name)[0],
         "traps": [one for one in problems_of(latest) if not one.startswith(OUTDATED)] if latest else (),
@@ -208,7 +219,7 @@ def _lasting_context(placement: Placement) -> dict[str, Any]:
     resources = placement.resource_snapshots.order_by("-number")
     latest = resources.filter(is_latest=True).first()
     identities: list[list[str]] = latest.identities if latest else []
-    events = events_matching(kind="placement", name=placement.name).order_by("-at", "-id")
+    events = events_matching(kind="placement", name=placement.full_name).order_by("-at", "-id")
     return {
         "may_reschedule": not reschedule_refusal(placement),
         "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
@@ -239,17 +250,18 @@ def _lasting_context(placement: Placement) -> dict[str, Any]:
 @require_safe
 def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     """Download the manifest, with or without the status."""
-    found = get_object_or_404(Placement, name=name)
+    found = get_object_or_404(Placement, full_name=name)
     manifest = found.document if request.GET.get("status") == "0" else manifest_of(found)
     headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
     return HttpResponse(dump_yaml(manifest), content_type="application/yaml", headers=headers)
 
 
+@acts_through(delete_placement)
 @for_operators("delete placements")
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, name: str) -> HttpResponse:
     """Show what deleting would do, or delete."""
-    found = get_object_or_404(Placement, name=name)
+    found = get_object_or_404(Placement, full_name=name)
     if request.method == "POST":
         gone = delete_placement(name, by=current_user(request), now=datetime.now(UTC))
         messages.success(request, f"Placement {name} deleted." if gone else f"Deleting placement {name}.")
@@ -266,6 +278,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "placements/delete.html", context)
 
 
+@acts_through(confirm_reschedule)
 @for_operators("reschedule placements")
 @require_http_methods(["GET", "HEAD", "POST"])
 def reschedule(request: HttpRequest, name: str) -> HttpResponse:
@@ -273,7 +286,7 @@ def reschedule(request: HttpRequest, name: str) -> HttpResponse:
 
     `?back=` is the cluster that the placement is to be restored to, from whose page this was opened.
     """
-    found = get_object_or_404(Placement, name=name)
+    found = get_object_or_404(Placement, full_name=name)
     if request.method != "POST":
         return _show_reschedule(request, found)
     expected = number_of(request.POST.get("revision", ""), digits=18)

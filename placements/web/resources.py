@@ -10,12 +10,12 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.permissions import for_operators, for_readers
-from placements.engine.selection import concerns
 from placements.models import Placement, Resource
 from placements.services.apply import Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
@@ -23,7 +23,7 @@ from placements.services.filters import events_matching, resources_matching
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
-from placements.services.resources.queries import selectors_of
+from placements.services.resources.queries import may_select
 from placements.web.events import event_rows, object_label, resource_url, url_of
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from
 
@@ -83,10 +83,15 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
 
 
 def _taken_by(one: HubObject) -> list[str]:
-    rows = Placement.objects.filter(deleting_since=None).only("name", "document").order_by("name")
-    return [row.name for row in rows if concerns(selectors_of(row), [one])]
+    rows = (
+        Placement.objects.filter(deleting_since=None)
+        .only("namespace", "full_name", "document")
+        .order_by("full_name")
+    )
+    return [row.full_name for row in rows if may_select(row, [one])]
 
 
+@acts_through(delete_resource)
 @for_operators("delete resources")
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
@@ -110,6 +115,7 @@ def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: st
     return render(request, "resources/delete.html", context)
 
 
+@acts_through(apply_documents)
 @for_operators("apply manifests")
 @require_http_methods(["GET", "HEAD", "POST"])
 def apply(request: HttpRequest) -> HttpResponse:
@@ -143,6 +149,7 @@ def apply(request: HttpRequest) -> HttpResponse:
     return render(request, "resources/applied.html", {"results": [_result_row(one) for one in results]})
 
 
+@acts_through(start_dry_run)
 @for_operators("try manifests on the clusters")
 @require_POST
 def dry_run(request: HttpRequest) -> HttpResponse:

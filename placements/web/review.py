@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import dump_yaml
@@ -36,6 +37,7 @@ NAMES_SHOWN, WAVES_SHOWN = 20, 12
 _MOST_NAMES_SENT = 300
 
 
+@acts_through(confirm_draft, has_page=True)
 @for_operators("save placements")
 @require_http_methods(["GET", "HEAD", "POST"])
 def review(request: HttpRequest, number: int) -> HttpResponse:
@@ -57,10 +59,11 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
         return _show_review(request, own_draft(request, number), status=409)
     except InvalidManifest as found:
         return _show_review(request, row, status=422, refused=found.faults)
-    messages.success(request, f"Placement {saved.object.name} saved.")
-    return redirect("web:placement", saved.object.name)
+    messages.success(request, f"Placement {saved.object.full_name} saved.")
+    return redirect("web:placement", saved.object.full_name)
 
 
+@acts_through(start_dry_run)
 @for_operators("try drafts on the clusters")
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
@@ -106,8 +109,8 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
         "is_unchanged": placement is not None and draft.data == placement.document,
         "has_rules": "rules" in request.GET and draft.manifest is not None and not preview.errors,
     }
-    latest = placement.policy_snapshots.filter(is_latest=True).order_by("-number") if placement else None
-    if placement is not None and latest is not None and (saved := latest.first()):
+    saved = placement.policy_snapshots.filter(is_latest=True).first() if placement else None
+    if placement is not None and saved is not None:
         policy = policy_of(saved, placement.number_of_clusters)
         context["sentence_before"] = policy_sentence(policy, Semantics(saved.semantics), saved.options)
     if context["has_rules"] and draft.manifest is not None:
@@ -119,7 +122,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
 
 
 def preview_row(row: Draft) -> DraftPreview:
-    draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
     return preview_draft(draft, saved=row.placement, now=datetime.now(UTC))
 
 
@@ -196,5 +199,5 @@ def conflict_context(draft: Draft | None) -> dict[str, Any]:
     return {
         "is_stale": True,
         "theirs": differences(draft.base, placement.document),
-        "savers": events_since(PLACEMENT, placement.name, draft.revision),
+        "savers": events_since(PLACEMENT, placement.full_name, draft.revision),
     }

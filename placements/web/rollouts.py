@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
+from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import Role, for_approvers, for_operators, for_readers, may_operate
@@ -116,8 +117,8 @@ def _row(run: Any) -> RunRow:
         annotated: Any = run
         is_running = run.ended_at is None and annotated.of is not None
         return RunRow(
-            reverse("web:staged-run", args=[run.name]),
-            f"{run.placement_name} · {run.name}",
+            reverse("web:staged-run", args=[run.full_name]),
+            f"{run.placement_name} · {run.full_name}",
             True,
             badges.staged_state(run),
             resources,
@@ -147,13 +148,13 @@ def _row(run: Any) -> RunRow:
 def newest(_request: HttpRequest, name: str) -> HttpResponse:
     """Redirect to the latest rollout or staged run of a placement."""
     run = newest_run(name)
-    if run is None and Placement.objects.filter(name=name).exists():
+    if run is None and Placement.objects.filter(full_name=name).exists():
         raise Http404(f"The placement {name} has no rollout yet.")
     if run is None:
         raise Http404(f"There is no placement {name}, and no rollout of one.")
     if isinstance(run, Rollout):
         return redirect("web:rollout", name, run.number)
-    return redirect("web:staged-run", run.name)
+    return redirect("web:staged-run", run.full_name)
 
 
 @for_readers
@@ -240,7 +241,7 @@ def _waiting_context(result: RollingUpdateResult, *, is_initial: bool = False) -
 @require_safe
 def plan(request: HttpRequest, name: str) -> HttpResponse:
     """Show the waves that a placement needs from the current state of its clusters."""
-    placement = get_object_or_404(Placement, name=name)
+    placement = get_object_or_404(Placement, full_name=name)
     planned, names, running = plan_now(placement, now=datetime.now(UTC))
     waves = []
     for wave in planned.waves[:_ROWS]:
@@ -264,6 +265,7 @@ def plan(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "rollouts/plan.html", context)
 
 
+@acts_through(chosen=lambda kind, action, **_: ACTIONS[kind, action].operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_action(
     request: HttpRequest, name: str, kind: RolloutKind, action: str, value: str = ""
@@ -292,7 +294,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
     }
     argument: str | int | None = value
     if action.kind is RolloutKind.STAGED:
-        run = get_object_or_404(StagedRun.objects.select_related("placement"), name=name)
+        run = get_object_or_404(StagedRun.objects.select_related("placement"), full_name=name)
         back = reverse("web:staged-run", args=[name])
         crumbs = {"parent": "Rollouts", "parent_url": reverse("web:rollouts")}
         if action.name == "approve":
@@ -300,7 +302,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
             if not run.approvals.filter(stage=value, approved_at=None).exists():
                 context["confirmation"] = f"Stage {value} does not wait for an approval."
     else:
-        placement = get_object_or_404(Placement, name=name)
+        placement = get_object_or_404(Placement, full_name=name)
         page, at = ("placement-cluster", [name, value]) if is_on_cluster else ("placement", [name])
         back = reverse(f"web:{page}", args=at)
         crumbs = {"parent": "Placements", "parent_url": reverse("web:placements")}

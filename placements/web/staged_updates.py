@@ -14,8 +14,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
+from clusters.hubs.dispatch import acts_through
 from clusters.models import Hub
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
@@ -81,7 +83,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(f"There is no staged run {name}.")
     if same := not_modified(request, version, partial(pulse_of, name)):
         return same
-    run = StagedRun.objects.select_related("placement").prefetch_related("approvals").get(name=name)
+    run = StagedRun.objects.select_related("placement").prefetch_related("approvals").get(full_name=name)
     result = result_in(run)
     wanted = request.GET.get("stage", "")
     window = Window(wanted, number_of(request.GET.get("from", "")) or 0) if wanted else None
@@ -102,7 +104,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "is_prepared": spec_state is RunState.INITIALIZE,
         "may_stop": is_active and spec_state is RunState.RUN,
         "is_rollback": is_rollback(run),
-        "strategy": run.strategy["metadata"]["name"],
+        "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
         "stages": [
             (
                 stage,
@@ -118,7 +120,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "why_not_operate": "" if may_operate(request.user) else _OPERATOR_REQUIRED,
         "why_not_approve": why_not_approve(run, current_user(request)),
         "events": event_rows(
-            events_matching(kind="staged-run", name=run.name).order_by("-at", "-id")[:_EVENTS_SHOWN]
+            events_matching(kind="staged-run", name=run.full_name).order_by("-at", "-id")[:_EVENTS_SHOWN]
         ),
     }
     return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
@@ -133,11 +135,12 @@ _BY_USERS = (
 """A run that waits for nothing else continues only after an action of a user."""
 
 
+@acts_through(start_run)
 @for_operators("manage staged update runs")
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Select a strategy and resources and preview the stages; then start a run, or only create it."""
-    found = get_object_or_404(Placement, name=name)
+    found = get_object_or_404(Placement, full_name=name)
     given = request.POST if request.method == "POST" else request.GET
     strategy, snapshot = given.get("strategy", ""), number_of(given.get("snapshot", ""))
     if request.method != "POST":
@@ -155,8 +158,8 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
     except InvalidManifest as faults:
         return _start_page(request, found, strategy, snapshot, faults=faults.faults, status=422)
     done = "started" if run.started_at else "created"
-    messages.success(request, f"Staged update run {run.name} {done}.")
-    return redirect("web:staged-run", run.name)
+    messages.success(request, f"Staged update run {run.full_name} {done}.")
+    return redirect("web:staged-run", run.full_name)
 
 
 def _start_page(
@@ -168,20 +171,21 @@ def _start_page(
     faults: tuple[FieldError, ...] = (),
     status: int = 200,
 ) -> HttpResponse:
-    strategies = list(StagedStrategy.objects.order_by("name").values_list("name", flat=True))
+    beside = StagedStrategy.objects.filter(namespace=placement.namespace)
+    strategies = list(beside.order_by("name").values_list("name", flat=True))
     snapshots = placement.resource_snapshots.defer("identities").order_by("-number")
     active = StagedRun.objects.filter(placement=placement, ended_at=None).order_by("pk")
     strategy = strategy or (strategies[0] if len(strategies) == 1 else "")
-    row = StagedStrategy.objects.filter(name=strategy).first()
+    row = beside.filter(name=strategy).first()
     context = {
         "placement": placement,
         "strategies": strategies,
         "strategy": strategy,
         "snapshots": snapshots[:_SNAPSHOTS_SHOWN],
         "snapshot": snapshot,
-        "active": list(active.values_list("name", flat=True)),
+        "active": list(active.values_list("full_name", flat=True)),
         "preview": preview_of(placement, row, snapshot, now=datetime.now(UTC)) if row else None,
-        "name": request.POST.get("name", "") or free_name(placement.name),
+        "name": request.POST.get("name", "") or free_name(placement.full_name),
         "faults": faults,
     }
     page, part = "staged_updates/start.html", "staged_updates/_preview.html"
@@ -195,14 +199,14 @@ def start_again(run: StagedRun) -> str:
     strategy = run.strategy["metadata"]["name"]
     snapshot = {} if run.resource_number is None else {"snapshot": run.resource_number}
     query = urlencode({"strategy": strategy, **snapshot})
-    return f"{reverse('web:staged-run-create', args=[run.placement.name])}?{query}"
+    return f"{reverse('web:staged-run-create', args=[run.placement.full_name])}?{query}"
 
 
 @for_readers
 @require_safe
 def strategies(request: HttpRequest) -> HttpResponse:
     """List the staged update strategies, by name."""
-    page = page_from(request, StagedStrategy.objects.all(), order="name")
+    page = page_from(request, StagedStrategy.objects.all(), order="name", unique="full_name")
     rows = [
         (one, [stage.name for stage in parse_staged_strategy(one.document).spec.stages]) for one in page.rows
     ]
@@ -213,19 +217,22 @@ def strategies(request: HttpRequest) -> HttpResponse:
 @require_safe
 def strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Show one strategy, stage by stage, and the runs that use it."""
-    found = get_object_or_404(StagedStrategy, name=name)
-    runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(by=name)
+    found = get_object_or_404(StagedStrategy, full_name=name)
+    runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(by=found.name, namespace=found.namespace)
     events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-at", "-id")
     context = {
         "strategy": found,
         "stages": tuple(map(stage_words, parse_staged_strategy(found.document).spec.stages)),
-        "runs": runs.only("name", "placement_name", "status", "created_at").order_by("-id")[:_RUNS_SHOWN],
+        "runs": runs.only("full_name", "placement_name", "status", "created_at").order_by("-id")[
+            :_RUNS_SHOWN
+        ],
         "manifest": dump_yaml(found.document),
         "events": event_rows(events[:_EVENTS_SHOWN]),
     }
     return render_page(request, "staged_updates/strategy.html", context)
 
 
+@acts_through(save_strategy)
 @for_operators("create strategies")
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_strategy(request: HttpRequest) -> HttpResponse:
@@ -233,11 +240,12 @@ def new_strategy(request: HttpRequest) -> HttpResponse:
     return _edit_strategy(request, None, _TEMPLATE)
 
 
+@acts_through(save_strategy)
 @for_operators("edit strategies")
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Edit a strategy by its manifest."""
-    found = get_object_or_404(StagedStrategy, name=name)
+    found = get_object_or_404(StagedStrategy, full_name=name)
     return _edit_strategy(request, found, dump_yaml(found.document))
 
 
@@ -255,7 +263,7 @@ def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str
     editor["text"] = request.POST.get("manifest", "").replace("\r\n", "\n")
     editor["revision"] = (number_of(request.POST.get("revision", "")) or 0) if saved else 0
     try:
-        document, draft = read_strategy(editor["text"], name=saved.name if saved else "")
+        document, draft = read_strategy(editor["text"], name=saved.full_name if saved else "")
         editor["stages"] = tuple(map(stage_words, draft.spec.stages))
         if request.POST.get("do") != "save":
             return render(request, page, {"editor": editor})
@@ -266,15 +274,16 @@ def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str
         return render(request, page, {"editor": editor | {"faults": found.faults}}, status=422)
     except RevisionConflict as stale:
         return render(request, page, {"editor": editor | {"stale": stale}}, status=409)
-    messages.success(request, f"Strategy {draft.metadata.name} saved. Existing runs keep their stages.")
-    return redirect("web:staged-strategy", draft.metadata.name)
+    messages.success(request, f"Strategy {draft.full_name} saved. Existing runs keep their stages.")
+    return redirect("web:staged-strategy", draft.full_name)
 
 
+@acts_through(delete_strategy)
 @for_operators("delete strategies")
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
     """Ask for confirmation, or delete a strategy."""
-    found = get_object_or_404(StagedStrategy, name=name)
+    found = get_object_or_404(StagedStrategy, full_name=name)
     if request.method != "POST":
         return render(request, "staged_updates/strategy_delete.html", {"strategy": found})
     delete_strategy(name, by=current_user(request), now=datetime.now(UTC))

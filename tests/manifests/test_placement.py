@@ -264,7 +264,6 @@ def test_refuses(document: Any, path: str, code: str) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        "ResourcePlacement",
         "ClusterResourceOverride",
         "ResourceOverride",
         "ClusterResourcePlacementEviction",

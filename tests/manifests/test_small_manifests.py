@@ -317,5 +317,5 @@ def test_another_kind_is_named() -> None:
 
     assert str(raised.value) == (
         "kind: Unsupported kind ClusterStagedUpdateStrategy: must be a placement, "
-        "not a staged update strategy (allowed: ClusterResourcePlacement)"
+        "not a staged update strategy (allowed: ClusterResourcePlacement or ResourcePlacement)"
     )

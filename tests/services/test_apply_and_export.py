@@ -22,6 +22,7 @@ EXAMPLES = SHARED / "examples" / "kubefleet"
 PLACEMENT, MEMBER = "ClusterResourcePlacement", "MemberCluster"
 NOUNS = {
     PLACEMENT: "placements",
+    "ResourcePlacement": "placements",
     MEMBER: "clusters",
     "ClusterResourceOverride": "overrides",
     "ResourceOverride": "overrides",
@@ -33,7 +34,6 @@ COVERED = sorted(
     for path in EXAMPLES.rglob("*.yaml")
     if path.name not in ("test-crp1.yaml",)  # PickN without a number: refused, as by a hub
     and not {
-        "ResourcePlacement",
         "ClusterResourcePlacementEviction",
         "ClusterResourcePlacementDisruptionBudget",
         "ClusterStagedUpdateRun",  # the placements of these runs stand in other files

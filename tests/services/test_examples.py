@@ -8,9 +8,13 @@ import pytest
 from clusters.fleet import EligibilityKind
 from clusters.manifest import parse_member
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
+from fleetui.apimachinery.yaml import Document, attach_lines, dump_yaml, items_of, load_documents
 from placements.manifests.placement import parse_placement, spec_caveats
+from placements.services.apply import apply_documents
+from placements.services.fleet.forms import read_documents
+from placements.services.simulate.inputs import read_bindings, read_wish
 from tests.documents import OURS, PARSERS, SHARED
+from tests.services.simulate_runs import simulate
 
 KUBEFLEET = SHARED / "examples" / "kubefleet"
 LOADS = "loads"
@@ -46,6 +50,8 @@ OUR_FILES = {
     "placement-without-number.yaml": [NO_NUMBER],
     "placement-status-in-namespace.yaml": ["loads not-acted-on-yet"],
     "other-kinds.yaml": [NO_KIND] * 5,
+    "namespaced.yaml": [LOADS] * 4,
+    "envelopes.yaml": [NO_KIND] * 2,
     "budget-and-evictions.yaml": [LOADS] * 3,
     "overrides.yaml": [LOADS] * 3,
     "staged-update.yaml": [LOADS] * 3,
@@ -77,8 +83,8 @@ KUBEFLEET_FILES = {
     "nginx/namespace.yaml": NO_KIND,
     "nginx/place-all-crp.yaml": LOADS,
     "nginx/service.yaml": NO_KIND,
-    "resourceplacement/rp-cm.yaml": NO_KIND,
-    "resourceplacement/rp-deploy.yaml": NO_KIND,
+    "resourceplacement/rp-cm.yaml": LOADS,
+    "resourceplacement/rp-deploy.yaml": LOADS,
     "resourceplacement/test-crp.yaml": LOADS,
     "stagedupdaterun/approvalRequest.yaml": LOADS,
     "stagedupdaterun/clusterStagedUpdateRun.yaml": LOADS,
@@ -120,6 +126,58 @@ def test_what_loads_is_exported_and_loads_again(name: str) -> None:
         found = parse(document.data)
 
         assert parse(found.to_manifest()) == found
+
+
+OF_NAMESPACES = (
+    *("ResourcePlacement", "StagedUpdateStrategy", "StagedUpdateRun", "ApprovalRequest"),
+    *("ResourceEnvelope", "ClusterResourceEnvelope"),
+)
+
+
+def test_every_document_of_a_namespaced_kind_is_applied_and_simulated(
+    db: None,  # noqa: ARG001
+    tmp_path: Path,
+) -> None:
+    files = [*OURS.glob("*.yaml"), *KUBEFLEET.rglob("*.yaml")]
+    found = [one.data for file in files for one in documents_of(file) if one.data["kind"] in OF_NAMESPACES]
+    spaces = {one["metadata"].get("namespace", "shop") for one in found}
+    resources = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in spaces]
+    approvals = [one for one in found if one["kind"] == "ApprovalRequest"]  # each waits for its run
+    wanted = [*resources, *(one for one in found if one not in approvals)]
+    file, fleet = tmp_path / "all.yaml", OURS / "members.yaml"
+    file.write_text("---\n".join(map(dump_yaml, wanted)))
+
+    results = apply_documents(read_documents(file.read_bytes()), by=None, now=datetime.now(UTC))
+    placements = [one for one in found if one["kind"] == "ResourcePlacement"]
+    for one in placements:
+        file.write_text(dump_yaml(one))
+        run = simulate("--clusters", fleet, "--placement", file)
+        assert run.status in (0, 1), run.errors
+
+    assert [one.did for one in results] == ["created"] * len(wanted)
+    assert len(found) >= 6
+    print(f"{len(found)} documents of namespaced kinds, {len(placements)} simulated")  # noqa: T201
+
+
+def test_simulate_reads_a_namespaced_placement_with_its_bindings(tmp_path: Path) -> None:
+    metadata = {"name": "web", "labels": {"kubernetes-fleet.io/parent-CRP": "web"}}
+    bindings = [
+        {
+            "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+            "kind": kind,
+            "metadata": {**metadata, **({} if kind.startswith("Cluster") else {"namespace": "team"})},
+            "spec": {"state": "Bound", "targetCluster": "edge-1", "schedulingPolicySnapshotName": "web-0"},
+        }
+        for kind in ("ResourceBinding", "ClusterResourceBinding")
+    ]
+    file = tmp_path / "bindings.yaml"
+    file.write_text("---\n".join(map(dump_yaml, bindings)))
+
+    found = read_bindings(file.read_bytes(), placement="team/web")
+
+    assert [one.cluster for one in found.bindings] == ["edge-1"]
+    assert [one.code for one in found.caveats] == ["other-bindings"]
+    assert read_wish((OURS / "namespaced.yaml").read_bytes().split(b"---")[1]).name == "team/web"
 
 
 def test_a_fault_names_its_line_in_the_file() -> None:

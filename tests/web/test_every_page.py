@@ -421,7 +421,7 @@ def test_no_address_is_missing_in_these_tests() -> None:
 
     # Downloads and redirects; what only the pages of live hubs have.
     elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}
-    elsewhere |= {"hub-line", "hub-write", "draft-hub-write", "metrics"}
+    elsewhere |= {"hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"}
     assert matched == {pattern.name for pattern in urls.urlpatterns} - elsewhere
 
 

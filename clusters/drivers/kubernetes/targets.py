@@ -114,7 +114,10 @@ def owner_value(hub_id: str, placement: str) -> str:
 
 
 def inventory_name(hub_id: str, placement: str) -> str:
-    return f"fleetui-{hub_id[:8]}-{placement}"
+    """Return the name of the ConfigMap for a placement, which is named with its namespace if it has one."""
+    namespace, _, name = placement.rpartition("/")
+    own = f".{namespace}.{name}" if namespace else f"-{name}"  # no name starts with a dot
+    return f"fleetui-{hub_id[:8]}{own}"
 
 
 def applyset_id(name: str) -> str:

@@ -46,13 +46,21 @@ APPLY_FAILED = "ManifestApplyFailed"
 
 
 def apply_objects(
-    state: PlacementState, version: Version, configuration: Configuration, *, now: datetime
+    state: PlacementState,
+    version: Version,
+    configuration: Configuration,
+    *,
+    now: datetime,
+    is_without_namespace: bool = False,
 ) -> PlacementState:
-    """Replace the version of a placement; rejected objects stay unchanged."""
+    """Replace the version of a placement; rejected objects stay unchanged.
+
+    `is_without_namespace`: nothing has placed the namespace of the placement there.
+    """
     before = state.held
     if before and before.version == version.id and not before.refusals:
         return state.noting(CallLogEntry(now.isoformat(), "applied again", version.id), is_change=False)
-    held = _held(before, version, configuration, now=now)
+    held = _held(before, version, configuration, now=now, is_without_namespace=is_without_namespace)
     was = (before.whole_version, before.objects) if before else ("", ())
     entry = CallLogEntry(now.isoformat(), "refused" if held.refusals else "applied", version.id)
     return replace(state, held=held).noting(entry, is_change=was != (held.whole_version, held.objects))
@@ -78,15 +86,23 @@ def _held(
     configuration: Configuration,
     *,
     now: datetime,
+    is_without_namespace: bool,
 ) -> StoredPlacement:
     there = {one.ref: one for one in before.objects} if before else {}
     refusing = [fault for fault in configuration.faults_at(now) if fault.kind is FaultKind.REFUSE]
     ready_at = now + timedelta(seconds=configuration.ready_seconds)
     objects, refusals = [], []
+    sent = set()
     for place, manifest in enumerate(version.manifests):
         ref = ObjectRef.of(manifest)
+        if ref in sent:  # as two envelopes may hold the same object
+            refusals.append(Refusal(ref, "Duplicated", f"{ref} is in the version more than once"))
+            continue
+        sent.add(ref)
         if place >= MOST_OBJECTS:
             message = f"a simulated cluster takes {MOST_OBJECTS} objects of a placement"
+        elif is_without_namespace:
+            message = f'namespaces "{version.namespace}" not found'
         else:
             images = images_in(manifest)
             is_refused = any(fault.is_about(ref.kind, ref.name, images) for fault in refusing)
@@ -124,9 +140,12 @@ class SimulatedDriver:
     def apply(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> Applied:
         """Apply a version after `applyMilliseconds`; its objects are ready `readySeconds` later."""
         self._reach(DriverCall.APPLY, timeout, self._configuration.apply_milliseconds)
+        is_without = bool(version.namespace) and not self._has_namespace(version.namespace)
 
         def step(state: PlacementState, now: datetime) -> PlacementState:
-            return apply_objects(state, version, self._configuration, now=now)
+            return apply_objects(
+                state, version, self._configuration, now=now, is_without_namespace=is_without
+            )
 
         before, after = self._change(version.placement, version.fence, step)
         self._lose_answer(DriverCall.APPLY, timeout)
@@ -208,6 +227,14 @@ class SimulatedDriver:
             name: PlacementState.from_plain(stored.content).without_lost(lost_at)
             for name, stored in self._store.load(*placements).items()
         }
+
+    def _has_namespace(self, name: str) -> bool:
+        """Return whether every cluster has a namespace, or a placement has brought it here."""
+        if name == "default" or name.startswith("kube-"):
+            return True
+        wanted = ObjectRef("", "Namespace", "", name)
+        held = (state.held for state in self.states().values() if state.held)
+        return any(one.ref == wanted for placement in held for one in placement.objects)
 
     def _change(
         self, placement: str, fence: int, step: Callable[[PlacementState, datetime], PlacementState]

@@ -26,7 +26,7 @@ class Command(HubCommand):
 
     def handle(self, *, placement: str, cluster: str, **_options: Any) -> None:
         """Evict; exit status 1 if the disruption budget forbids it, 2 if it is invalid."""
-        row = evict(get_placement(placement).name, cluster, by=None, now=datetime.now(UTC))
+        row = evict(get_placement(placement).full_name, cluster, by=None, now=datetime.now(UTC))
         if row.outcome != Eviction.Outcome.EXECUTED:
             code = BAD_INPUT if row.outcome == Eviction.Outcome.INVALID else NOT_DONE
             raise CommandError(event_line(row), returncode=code)

@@ -43,16 +43,16 @@ _KINDS: dict[str, tuple[Callable[[], QuerySet[Any]], Callable[[Any], dict[str, A
     "budgets": (lambda: DisruptionBudget.objects.order_by("name"), _document_of),
     "clusters": (lambda: MemberCluster.objects.order_by("name"), queries.manifest_of),
     "overrides": (lambda: Override.objects.order_by("kind", "namespace", "name"), _document_of),
-    "placements": (lambda: Placement.objects.order_by("name"), status.manifest_of),
+    "placements": (lambda: Placement.objects.order_by("full_name"), status.manifest_of),
     "resources": (
         lambda: Resource.objects.order_by("group", "kind", "namespace", "name"),
         lambda row: read_manifest(row, row.content),
     ),
     "runs": (
-        lambda: StagedRun.objects.order_by("name"),
+        lambda: StagedRun.objects.order_by("full_name"),
         lambda row: read_manifest(row, row.document, run_manifest(row)["status"]),
     ),
-    "strategies": (lambda: StagedStrategy.objects.order_by("name"), _document_of),
+    "strategies": (lambda: StagedStrategy.objects.order_by("full_name"), _document_of),
 }
 
 
@@ -63,7 +63,12 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("kind", choices=list(_KINDS))
-        parser.add_argument("names", nargs="*", metavar="NAME", help="names of the objects (default: all)")
+        parser.add_argument(
+            "names",
+            nargs="*",
+            metavar="NAME",
+            help="names of the objects, NAMESPACE/NAME of namespaced placements and runs (default: all)",
+        )
         parser.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml")
         parser.add_argument(
             "--no-status",
@@ -74,12 +79,14 @@ class Command(HubCommand):
     def handle(self, *, kind: str, names: list[str], output: str, no_status: bool, **_options: Any) -> None:
         find, manifest_of = _KINDS[kind]
         rows = find()
-        if names and kind != "approvals":  # the name of an approval request is not a column
-            rows = rows.filter(name__in=names)
-        manifests = [
-            manifest_of(row) for row in rows if not names or kind != "approvals" or str(row) in names
-        ]
-        missing = set(names) - {one["metadata"]["name"] for one in manifests}
+        column = "full_name" if hasattr(rows.model, "full_name") else "name"
+        if kind == "approvals":  # whose name is not a column
+            found = [row for row in rows if not names or str(row) in names]
+            missing = set(names) - set(map(str, found))
+        else:
+            found = list(rows.filter(**{f"{column}__in": names}) if names else rows)
+            missing = set(names) - {getattr(row, column) for row in found}
+        manifests = list(map(manifest_of, found))
         if missing:
             raise CommandError(f"Not found: {', '.join(sorted(missing))}", returncode=NOT_FOUND)
         if no_status:

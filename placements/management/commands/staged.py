@@ -48,7 +48,7 @@ class Command(RolloutCommand):
         if action == "list":
             active = True if options["active"] else None
             rows = runs_matching(placement=options["placement"], active=active).order_by("-id")
-            lines = [f"{run.name} of {run.placement_name}: {run.status}" for run in rows]
+            lines = [f"{run.full_name} of {run.placement_name}: {run.status}" for run in rows]
             self.stdout.write("\n".join(lines) or "No staged update runs.")
         elif action == "preview":
             self._preview(options["placement"], options["strategy"], options["snapshot"])
@@ -63,9 +63,9 @@ class Command(RolloutCommand):
                 now=datetime.now(UTC),
             )
             done = "created; start it with `staged resume`" if options["prepare"] else "started"
-            self.stdout.write(f"Staged update run {run.name} {done}.")
+            self.stdout.write(f"Staged update run {run.full_name} {done}.")
         elif action == "status":
-            row = StagedRun.objects.filter(name=options["target"]).first()
+            row = StagedRun.objects.filter(full_name=options["target"]).first()
             if row is None:
                 raise UnknownRunError(options["target"])
             self.stdout.write(json.dumps(progress_of(row), ensure_ascii=False, indent=2))
@@ -74,11 +74,12 @@ class Command(RolloutCommand):
             self.stdout.write(self.run_action(options["name"], options["target"], value, user))
 
     def _preview(self, placement: str, strategy: str, snapshot: str | None) -> None:
-        row = StagedStrategy.objects.filter(name=strategy).first()
+        found = get_placement(placement)
+        row = StagedStrategy.objects.filter(namespace=found.namespace, name=strategy).first()
         if row is None:
             raise CommandError(f"no staged update strategy is named {strategy!r}", returncode=BAD_INPUT)
         number = None if snapshot is None else revision_number(snapshot)
-        preview = preview_of(get_placement(placement), row, number, now=datetime.now(UTC))
+        preview = preview_of(found, row, number, now=datetime.now(UTC))
         if preview.problems:
             raise CommandError("\n".join(preview.problems), returncode=REFUSED)
         for count, one in enumerate(preview.stages, 1):

@@ -139,7 +139,9 @@ def faulty_records() -> list[DecisionRecord]:
 
 
 def short_placements() -> list[UnfulfilledPlacement]:
-    rows = list(Placement.objects.filter(is_fulfilled=False, selection_faults=[]).order_by("name")[:MOST])
+    rows = list(
+        Placement.objects.filter(is_fulfilled=False, selection_faults=[]).order_by("full_name")[:MOST]
+    )
     latest = latest_decisions(rows)
     found = []
     for row in rows:
@@ -151,7 +153,7 @@ def short_placements() -> list[UnfulfilledPlacement]:
 
 
 def invalid_placements() -> QuerySet[Placement]:
-    return Placement.objects.exclude(selection_faults=[]).order_by("name")[:MOST]
+    return Placement.objects.exclude(selection_faults=[]).order_by("full_name")[:MOST]
 
 
 def clusters_in_need() -> tuple[list[MemberCluster], list[MemberCluster]]:
@@ -203,7 +205,9 @@ def least_headroom(*, most: int = 10) -> list[PlacementHeadroom]:
     is_short = Case(When(is_fulfilled=False, then=0), default=1)
     rows = with_rollouts(Placement.objects.select_related("staleness_check")).annotate(is_short=is_short)
     headroom = F("staleness_check__headroom").asc(nulls_last=True)
-    return tight_of(list(rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "name")[:most]))
+    return tight_of(
+        list(rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "full_name")[:most])
+    )
 
 
 def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
@@ -217,7 +221,7 @@ def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
         found = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
         found = found.select_related("placement")
-        found = found.only("name", "status", "ended_at", "placement__paused_since")
+        found = found.only("full_name", "status", "ended_at", "placement__paused_since")
         staged = {row.placement_id: row for row in found}
     others = [one for one in placements if one.pk not in staged]
     rows = runs_to_show().filter(placement__in=others, number=F("placement__runs_made"))

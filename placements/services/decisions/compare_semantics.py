@@ -35,7 +35,7 @@ def side_by_side_of_draft(draft: ClusterResourcePlacement) -> SideBySide:
     Raise InvalidManifest for options that its own semantics refuse.
     """
     own = replace(placement_input(draft), caveats=())
-    saved = Placement.objects.filter(name=draft.metadata.name).first()
+    saved = Placement.objects.filter(full_name=draft.full_name).first()
     return _sides(schedule(draft_cycle(draft, saved=saved, fleet=current_fleet().fleet)), own)
 
 

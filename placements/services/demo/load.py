@@ -63,7 +63,7 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
         remove_demo(by=by, now=now)
         for noun, documents, rows in (
             ("clusters", demo.clusters, MemberCluster.objects.all()),
-            ("placements", demo.placements, Placement.objects.all()),
+            ("placements", demo.placements, Placement.objects.filter(namespace="")),
         ):
             names = [document["metadata"]["name"] for document in documents]
             taken = sorted(rows.filter(name__in=names).values_list("name", flat=True))
@@ -99,7 +99,7 @@ def remove_demo(*, by: User | None, now: datetime) -> Loaded:
     names = [cluster.name for cluster in clusters]
     for placement in placements:
         placement.bindings.filter(cluster_name__in=names).delete()
-        delete_placement(placement.name, by=by, now=now)
+        delete_placement(placement.full_name, by=by, now=now)
     resources = list(Resource.objects.filter(is_demo=True))
     if resources:
         delete_resources(resources, by=by, now=now)

@@ -38,7 +38,7 @@ def save_budget(
     parsed = parse_disruption_budget(dict(document))
     name = parsed.metadata.name
     current = locked_row(DisruptionBudget, BUDGET, expected, name=name)
-    found = Placement.objects.filter(name=name).values_list("placement_type", flat=True).first()
+    found = Placement.objects.filter(full_name=name).values_list("placement_type", flat=True).first()
     faults = budget_faults(parsed.spec, PlacementType(found)) if found else []
     if faults:
         raise InvalidManifest(faults)

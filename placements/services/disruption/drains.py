@@ -22,10 +22,9 @@ from placements.engine.disruption import EvictionReason, Executed, Invalid, Kept
 from placements.engine.rollout.state import Phase
 from placements.explain.vocabulary import counted
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import parse_placement
 from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, carry_out, judge
-from placements.services.disruption.impact import has_begun_run, is_held, why_stays
+from placements.services.disruption.impact import has_begun_run, is_held, why_placement_stays
 from placements.services.disruption.queries import left_of, numbers_facts
 from placements.services.rollouts.operations import ActionNotAllowed
 
@@ -50,7 +49,7 @@ def take_steps(drain: Drain, *, now: datetime) -> None:
 def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
     """Update the step of every placement; return the steps in the order of eviction."""
     rows = Binding.objects.filter(cluster_name=drain.cluster_name).select_related("placement")
-    bindings = {row.placement.name: row for row in rows}
+    bindings = {row.placement.full_name: row for row in rows}
     known = set(drain.steps.values_list("placement_name", flat=True))
     missing = [
         DrainStep(drain=drain, placement_name=name, changed_at=now) for name in bindings if name not in known
@@ -71,7 +70,7 @@ def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
             _put(step, DrainStep.State.LEAVING, EvictionReason.LEAVING, now=now)
         elif binding.state == BindingState.UNSCHEDULED and binding.placement.is_staged:
             _put(step, DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN, now=now)
-        elif stays := why_stays(parse_placement(binding.placement.document).spec.policy):
+        elif stays := why_placement_stays(binding.placement):
             _put(step, DrainStep.State.STAYS, stays, now=now)
         elif step.state not in _TRIED:
             _put(step, DrainStep.State.WAITING, "", now=now)
@@ -198,7 +197,9 @@ def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_
     first = list(pace.first or ())
     here = set[str]()
     if first:
-        here = set(Binding.objects.filter(cluster_name=cluster).values_list("placement__name", flat=True))
+        here = set(
+            Binding.objects.filter(cluster_name=cluster).values_list("placement__full_name", flat=True)
+        )
         here |= set(running.steps.values_list("placement_name", flat=True)) if running else set()
     for at, name in enumerate(first):
         if name in first[:at]:

@@ -83,7 +83,7 @@ def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetim
 
 def judge(name: str, cluster: str, *, now: datetime) -> EvictionCheck:
     """Lock a placement and check an eviction; requires a transaction."""
-    placement = Placement.objects.select_for_update().filter(name=name).first()
+    placement = Placement.objects.select_for_update().filter(full_name=name).first()
     if placement is None:
         return EvictionCheck(name, cluster, Invalid(EvictionReason.NO_PLACEMENT), None)
     list(Binding.objects.select_for_update().filter(placement=placement, cluster_name=cluster))

@@ -92,7 +92,7 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
     """
     here = Binding.objects.filter(cluster_name=cluster).values("placement_id")
     rows = Placement.objects.filter(pk__in=here)
-    looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
+    looked = list(rows.order_by("full_name")[:MOST_LOOKED_AT])
     fleet = cordoned(current_fleet().fleet, cluster, *beside)
     found = []
     for placement, cycle in cycles_of(looked, fleet):
@@ -101,7 +101,7 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
             found.append(_evicted(obstacle, cycle, cluster))
         else:
             placed = _placed(cycle.live_bindings)
-            found.append(DrainRow(placement.name, obstacle[0], (), placed, placed, obstacle[1]))
+            found.append(DrainRow(placement.full_name, obstacle[0], (), placed, placed, obstacle[1]))
     found.sort(key=lambda row: (not row.gets_worse, row.placement))
     return DrainImpact(cluster, tuple(found), rows.count() - len(looked))
 
@@ -111,10 +111,17 @@ def cordoned(fleet: Fleet, *names: str) -> Fleet:
     return with_clusters(fleet, [one._replace(taints=(*one.taints, CORDON)) for one in changed])
 
 
-def why_stays(policy: PlacementPolicy) -> KeptReason | None:
+def why_stays(policy: PlacementPolicy, *, is_namespaced: bool) -> KeptReason | None:
+    if is_namespaced:
+        return KeptReason.NAMESPACED
     if policy.placement_type is PlacementType.PICK_FIXED:
         return KeptReason.PICK_FIXED
     return None if untolerated((CORDON,), policy.tolerations) else KeptReason.TOLERATES
+
+
+def why_placement_stays(placement: Placement) -> KeptReason | None:
+    policy = parse_placement(placement.document).spec.policy
+    return why_stays(policy, is_namespaced=bool(placement.namespace))
 
 
 def is_held(placement: Placement) -> bool:
@@ -133,10 +140,10 @@ def _obstacle(
     """Return why a placement would not be evicted now, or the context of its eviction."""
     if placement.deleting_since:
         return EvictionImpact.LEAVING, "Placement is being deleted."
-    if stays := why_stays(parse_placement(placement.document).spec.policy):
+    if stays := why_placement_stays(placement):
         return EvictionImpact.STAYS, STAYS_SENTENCES[stays]
     context = load_rollout_context(placement, now=now)
-    verdict = judge_eviction(eviction_context(context), cluster, budget_for(placement.name))
+    verdict = judge_eviction(eviction_context(context), cluster, budget_for(placement.full_name))
     if verdict.why is EvictionReason.LEAVING:
         return EvictionImpact.LEAVING, "Removal in progress."
     if is_held(placement):
@@ -163,7 +170,7 @@ def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
         is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
         impact, said = EvictionImpact.SHRINKS, f"No replacement needed{' (PickAll)' if is_all else ''}."
     scores = tuple(one for one in decision.picked if one.cluster not in there)
-    return DrainRow(context.placement.name, impact, joins, before, after, f"{said}{staged}", scores)
+    return DrainRow(context.placement.full_name, impact, joins, before, after, f"{said}{staged}", scores)
 
 
 def without(cycle: Cycle, *clusters: str) -> Cycle:

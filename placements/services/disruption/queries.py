@@ -13,7 +13,7 @@ from placements.engine.disruption import (
     Numbers,
     Verdict,
 )
-from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
+from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence, hub_eviction_sentence
 from placements.manifests.disruption import DisruptionBudgetSpec, parse_disruption_budget
 from placements.models import Binding, DisruptionBudget, Drain, DrainStep, Eviction
 
@@ -38,6 +38,8 @@ def verdict_of(eviction: Eviction) -> Verdict:
 
 
 def event_line(eviction: Eviction) -> str:
+    if eviction.is_mirrored:
+        return hub_eviction_sentence(eviction.hub_conditions)
     return eviction_sentence(verdict_of(eviction))
 
 
@@ -57,11 +59,11 @@ def left_of(drain: Drain) -> list[DrainStep]:
 def taken_over(drain: Drain) -> dict[str, list[Binding]]:
     """Return, by placement of a drain, the bindings that were selected since its start."""
     names = drain.steps.values("placement_name")
-    rows = Binding.objects.filter(placement__name__in=names, picked_at__gte=drain.started_at)
+    rows = Binding.objects.filter(placement__full_name__in=names, picked_at__gte=drain.started_at)
     found: dict[str, list[Binding]] = {}
     rows = rows.exclude(cluster_name=drain.cluster_name).select_related("placement")
     for row in rows.order_by("cluster_name"):
-        found.setdefault(row.placement.name, []).append(row)
+        found.setdefault(row.placement.full_name, []).append(row)
     return found
 
 

@@ -71,7 +71,7 @@ class RestorePlan:
 
 def fresh_schedule(placement: Placement, *, fleet: Fleet | None = None) -> Fresh:
     [(_, cycle)] = cycles_of([placement], fleet or current_fleet().fleet)
-    return _fresh(placement.name, cycle)
+    return _fresh(placement.full_name, cycle)
 
 
 def bring_back(cluster: str) -> RestorePlan:
@@ -82,11 +82,11 @@ def bring_back(cluster: str) -> RestorePlan:
     last, now = latest_drain(cluster), current_fleet().fleet
     steps = DrainStep.objects.filter(drain=last).exclude(state=DrainStep.State.STAYS)
     names = steps.values_list("placement_name", flat=True) if last else ()
-    rows = Placement.objects.filter(name__in=names, deleting_since=None, selection_faults=[])
+    rows = Placement.objects.filter(full_name__in=names, deleting_since=None, selection_faults=[])
     looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
     fleet, found = uncordoned(now, cluster), []
     for placement, cycle in cycles_of(looked, fleet):
-        fresh = _fresh(placement.name, cycle)
+        fresh = _fresh(placement.full_name, cycle)
         if cluster in _active(cycle.live_bindings):
             how, said = Return.HERE, "Present."
         elif cluster in schedule(cycle).picked_names:
@@ -96,7 +96,7 @@ def bring_back(cluster: str) -> RestorePlan:
         else:
             replaced = f", replacing {joined(fresh.leaves)}" if fresh.leaves else ""
             how, said = Return.RESCHEDULED, f"Would be selected if rescheduled{replaced}."
-        found.append(BringBackRow(placement.name, how, fresh, said))
+        found.append(BringBackRow(placement.full_name, how, fresh, said))
     found.sort(key=lambda row: (_ORDER.index(row.how), row.placement))
     return RestorePlan(cluster, fleet is not now, tuple(found), rows.count() - len(looked))
 

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from fleetui.apimachinery.errors import Keys, format_path
+from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml_edit import Change, RemoveValue, RenameKey, SetValue
 from placements.manifests.affinity import LabelOperator, PropertyOperator, SortOrder
@@ -36,6 +37,7 @@ SPREAD: Keys = (*POLICY, "topologySpreadConstraints")
 TOLERATIONS: Keys = (*POLICY, "tolerations")
 STRATEGY: Keys = ("spec", "strategy")
 SEMANTICS: Keys = ("metadata", "annotations", SEMANTICS_ANNOTATION)
+NAMESPACE: Keys = ("metadata", "namespace")
 ABSENT: Any = object()
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -202,7 +204,7 @@ class PlacementForm:
     def of(cls, data: Mapping[str, Any]) -> "PlacementForm":
         return cls(
             data,
-            _fields(data, (), _BASICS),
+            _fields(data, (), _NAMESPACED_BASICS if is_namespaced(data) else _BASICS),
             _fields(data, (), _RULES),
             _group(data, SELECTORS, "resource selector", _NEW_SELECTOR, _resource),
             _group(data, REQUIRED, "term", _NEW_TERM, _required),
@@ -277,6 +279,10 @@ class PlacementForm:
                     yield from walk(place, inner)
 
         return tuple(map(format_path, walk((), self.data)))
+
+
+def is_namespaced(data: Mapping[str, Any]) -> bool:
+    return data.get("kind") == NAMESPACED_PLACEMENT_KIND
 
 
 def slug(name: str) -> str:
@@ -354,7 +360,8 @@ def _simple_row(specs: Sequence[FormField], data: object, keys: Keys) -> FormRow
 
 def _resource(data: object, keys: Keys) -> FormRow:
     is_namespace = at(data, (*keys, "kind")) == "Namespace"
-    specs = (*_RESOURCE, _SCOPE) if is_namespace else _RESOURCE
+    usual = _NAMESPACED_RESOURCE if isinstance(data, Mapping) and is_namespaced(data) else _RESOURCE
+    specs = (*usual, _SCOPE) if is_namespace else usual
     labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
     return _row(keys, _fields(data, keys, specs), *labels)
 
@@ -432,6 +439,7 @@ _BASICS = (
     FormField((*POLICY, "numberOfClusters"), "Number of clusters", FieldType.WHOLE),
     FormField((*POLICY, "clusterNames"), "Cluster names, one on each line", FieldType.LINES),
 )
+_NAMESPACED_BASICS = (_BASICS[0], FormField(NAMESPACE, "Namespace", kept_empty=True), *_BASICS[1:])
 _RULES = (
     _choice(SEMANTICS, "Scheduling rules", Semantics, DEFAULT_SEMANTICS),
     FormField(("spec", "revisionHistoryLimit"), "Revision history limit", FieldType.WHOLE, placeholder="10"),
@@ -441,6 +449,9 @@ _RESOURCE = (
     FormField(("version",), "Version", kept_empty=True),
     FormField(("kind",), "Kind", placeholder="Namespace", kept_empty=True),
     FormField(("name",), "Name", placeholder="all of this kind", suggest=Suggest.OBJECTS),
+)
+_NAMESPACED_RESOURCE = tuple(
+    replace(one, placeholder="ConfigMap") if one.keys == ("kind",) else one for one in _RESOURCE
 )
 _SCOPE = _choice("selectionScope", "Selection scope", SelectionScope, SelectionScope.NAMESPACE_WITH_RESOURCES)
 _CLUSTER_LABEL = (

@@ -126,7 +126,7 @@ def confirm_draft(
     """
     lock_fleet()
     row = draft_of(number, by=by)
-    draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
     if draft.digest != reviewed.digest:
         raise PreviewOutdatedError(is_text=True)
     if draft.manifest is None:

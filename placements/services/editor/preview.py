@@ -1,6 +1,6 @@
 """A manifest or a draft scheduled on the fleet as it is, without saving anything."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -19,7 +19,7 @@ from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import GroupStrategy
 from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
-from placements.engine.selection import Selection
+from placements.engine.selection import Selection, is_ever_placed
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
@@ -28,7 +28,7 @@ from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
-from placements.services.editor.form import PlacementForm, at
+from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions
 from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import immutable_field_errors, manifest_warnings, reserved_name_errors
@@ -183,9 +183,9 @@ class SchedulePreview:
 
 def preview(manifest: ClusterResourcePlacement) -> SchedulePreview:
     """Schedule a manifest as saving it would. Raise InvalidManifest."""
-    if errors := reserved_name_errors(manifest.metadata.name):
+    if errors := reserved_name_errors(manifest):
         raise InvalidManifest(errors)
-    saved = Placement.objects.filter(name=manifest.metadata.name).first()
+    saved = Placement.objects.filter(full_name=manifest.full_name).first()
     return preview_over(saved, manifest, selection_of(manifest), current_fleet().fleet)
 
 
@@ -246,10 +246,18 @@ class DraftPreview:
             bound=self.schedule.bound if self.schedule else None,
         )
 
+    @property
+    def namespace(self) -> str:
+        """The namespace in which the draft selects resources; empty for one that is cluster-scoped."""
+        data = self.draft.data
+        found = at(data, NAMESPACE) if isinstance(data, Mapping) and is_namespaced(data) else ""
+        return found if isinstance(found, str) else ""
+
     @cached_property
     def hub_choices(self) -> tuple[tuple[str, str], ...]:
         """What the picker of resources offers: the identity and the words of each, Namespaces first."""
-        found = [one for one in self.objects if not one.namespace]
+        found = [one for one in self.objects if one.namespace == self.namespace]
+        found = [one for one in found if is_ever_placed(one.group, one.kind)] if self.namespace else found
         found = [one for one in found if one.kind != "Namespace" or not is_reserved_namespace(one.name)]
         found.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
         return tuple(
@@ -266,7 +274,7 @@ class DraftPreview:
         for row in self.form.resources.rows[:_MOST_SELECTORS]:
             values = (at(self.draft.data, (*row.keys, key)) for key in ("group", "kind", "name"))
             group, kind, typed = (one if isinstance(one, str) else "" for one in values)
-            names[row.keys] = names_among(self.objects, group, kind, typed)
+            names[row.keys] = names_among(self.objects, group, kind, typed, namespace=self.namespace)
         return suggestions(self.form, self.fleet, names)
 
 
@@ -276,11 +284,11 @@ def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: dateti
     selection, errors = Selection(()), list(draft.errors)
     readable = draft.manifest or draft.valid_part
     if readable is not None:
-        name = readable.metadata.name
-        found = reserved_name_errors(name)
+        name = readable.full_name
+        found = reserved_name_errors(readable)
         if saved is not None:
             found += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
-        elif Placement.objects.filter(name=name).exists():
+        elif Placement.objects.filter(full_name=name).exists():
             message = f"a placement {name} exists already: edit that one, or give this one another name"
             found.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
         try:

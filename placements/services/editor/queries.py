@@ -40,10 +40,10 @@ def drafts_of(person: AbstractBaseUser | AnonymousUser, placement: Placement | N
     return Draft.objects.filter(owner_id=person.pk, placement=placement).order_by("-updated_at", "-pk")
 
 
-def starting_text(template: str, *, copied: Placement | None) -> str:
+def starting_text(template: str, *, copied: Placement | None, is_namespaced: bool = False) -> str:
     """Return the text that a new placement starts from: a template, or a copy of another placement."""
     if copied is None:
-        return template_named(template).text(current_fleet().fleet)
+        return template_named(template).text(current_fleet().fleet, is_namespaced=is_namespaced)
     name = f"{copied.name[: LONGEST_NAME - 5]}-copy"
     return dump_yaml({**copied.document, "metadata": {**copied.document["metadata"], "name": name}})
 
@@ -51,7 +51,7 @@ def starting_text(template: str, *, copied: Placement | None) -> str:
 def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], int]:
     """Return the manifest at a revision, and that revision; today's where it is not recorded."""
     if revision < placement.revision:
-        for event in events_since(PLACEMENT, placement.name, revision):
+        for event in events_since(PLACEMENT, placement.full_name, revision):
             if event.before:
                 return event.before, revision
     return placement.document, placement.revision

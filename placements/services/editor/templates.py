@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from clusters.fleet import Fleet
-from fleetui.apimachinery.kinds import PLACEMENT_KIND, PLACEMENT_VERSIONS
+from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND, PLACEMENT_VERSIONS
 
 _USUAL_KEYS = ("region", "topology.kubernetes.io/region", "zone", "topology.kubernetes.io/zone")
 _FEWEST_DOMAINS, _MOST_DOMAINS = 2, 24
@@ -13,6 +13,15 @@ apiVersion: {PLACEMENT_VERSIONS[0]}
 kind: {PLACEMENT_KIND}
 metadata:
   name: my-placement
+"""
+_NAMESPACED_HEAD = f"""\
+apiVersion: {PLACEMENT_VERSIONS[0]}
+kind: {NAMESPACED_PLACEMENT_KIND}
+metadata:
+  name: my-placement
+  namespace: ""
+"""
+_SELECTORS = """\
 spec:
   resourceSelectors:
     - group: ""
@@ -32,8 +41,9 @@ class PlacementTemplate:
     description: str
     policy: Callable[[Fleet], str]
 
-    def text(self, fleet: Fleet) -> str:
-        return _HEAD + self.policy(fleet)
+    def text(self, fleet: Fleet, *, is_namespaced: bool = False) -> str:
+        """Return the manifest of a placement of the cluster, or of a namespace that is still to be named."""
+        return (_NAMESPACED_HEAD if is_namespaced else _HEAD) + _SELECTORS + self.policy(fleet)
 
 
 def topology_key(fleet: Fleet) -> str:

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path, split_path
-from fleetui.apimachinery.kinds import PLACEMENT_KIND
+from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
+from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.services.editor.form import ABSENT, MOST_FIELDS, SELECTORS, PlacementForm, at
@@ -75,9 +76,12 @@ class PlacementDraft:
             manifest = parse_placement(self.document.data)
         except InvalidManifest as found:
             return None, self.with_lines(found.faults)
-        if self.name and manifest.metadata.name != self.name:
-            message = f"the name of the placement {self.name} cannot be changed"
-            return None, self.with_lines([FieldError("metadata.name", "immutable", message, self.name)])
+        if self.name and manifest.full_name != self.name:
+            namespace, name = split_full_name(self.name)
+            key, allowed = ("name", name) if manifest.metadata.name != name else ("namespace", namespace)
+            message = f"the {key} of the placement {self.name} cannot be changed"
+            error = FieldError(f"metadata.{key}", "immutable", message, allowed or "no namespace")
+            return None, self.with_lines([error])
         return manifest, ()
 
     def with_lines(self, errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
@@ -138,7 +142,7 @@ class PlacementDraft:
             return None, f"This is not one {PLACEMENT_KIND}. Edit it as YAML."
         if str(data.get("apiVersion")).startswith("cluster.open-cluster-management.io/"):
             return None, "There is no form for OCM manifests. Edit it as YAML."
-        if data.get("kind") != PLACEMENT_KIND:
+        if data.get("kind") not in (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND):
             return None, f"This is not a {PLACEMENT_KIND}. Edit it as YAML."
         form = PlacementForm.of(data)
         if len(form.fields) > MOST_FIELDS:
@@ -163,6 +167,9 @@ def _cut(data: dict[str, Any], error: FieldError) -> Keys | None:
     keys = split_path(error.path)
     if keys == ("metadata", "name") or (keys == ("metadata",) and error.code == "required"):
         data["metadata"] = {**(data.get("metadata") or {}), "name": _STAND_IN_NAME}
+        return ()
+    if keys == ("metadata", "namespace") and data.get("kind") == NAMESPACED_PLACEMENT_KIND:
+        data["metadata"]["namespace"] = _STAND_IN_NAME
         return ()
     if error.code == "unknown-field":
         return keys

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, split_path
-from fleetui.apimachinery.kinds import STAGED_STRATEGY_KIND
+from fleetui.apimachinery.kinds import NAMESPACED_STRATEGY_KIND, STAGED_STRATEGY_KIND
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
 from placements.manifests.staged_update import ClusterStagedUpdateStrategy, parse_staged_strategy
 
@@ -93,14 +93,16 @@ def lines_of(document: Document) -> Iterator[None]:
 
 
 def read_strategy(text: str, *, name: str = "") -> tuple[Document, ClusterStagedUpdateStrategy]:
-    """Return the only strategy of a text; `name` is its required name. Raise InvalidManifest with lines."""
+    """Return the only strategy of a text, with this full name if any. Raise InvalidManifest with lines."""
     documents = read_documents(text)
     if len(documents) > 1:
         message = f"there are {len(documents)} documents"
-        raise InvalidManifest([FieldError("", "too-many", message, f"one {STAGED_STRATEGY_KIND}")])
+        raise InvalidManifest(
+            [FieldError("", "too-many", message, f"one {STAGED_STRATEGY_KIND} or {NAMESPACED_STRATEGY_KIND}")]
+        )
     with lines_of(documents[0]):
         draft = parse_staged_strategy(documents[0].data)
-        if name and draft.metadata.name != name:
+        if name and draft.full_name != name:
             message = f"the strategy is called {name}; a name cannot be changed"
             raise InvalidManifest([FieldError("metadata.name", "immutable", message, name)])
     return documents[0], draft

@@ -101,7 +101,7 @@ def impact_rows(placements: Collection[Placement], fleet: Fleet) -> Iterable[Imp
         after = {one.cluster for one in decision.bindings_after if one.is_active}
         after = before if decision.is_failed else after
         yield ImpactRow(
-            placement.name,
+            placement.full_name,
             joins=tuple(sorted(after - before)),
             leaves=tuple(sorted(before - after)),
             placed_before=len(before),

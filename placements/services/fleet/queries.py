@@ -146,15 +146,15 @@ class Stale:
 
 def stale_placements(*, most: int, placement: str = "") -> tuple[list[Stale], int]:
     """Return the first placements with stale picks, by name, and the number of such placements."""
-    columns = ("staleness_check__placement__name", "staleness_check__checked_at")
+    columns = ("staleness_check__placement__full_name", "staleness_check__checked_at")
     rows = StalePick.objects.values_list(*columns).annotate(count=Count("pk"))
-    rows = rows.filter(staleness_check__placement__name=placement) if placement else rows
-    counts = list(rows.order_by("staleness_check__placement__name"))
+    rows = rows.filter(staleness_check__placement__full_name=placement) if placement else rows
+    counts = list(rows.order_by("staleness_check__placement__full_name"))
     first = {name: (at, count) for name, at, count in counts[:most]}
     names: dict[str, list[str]] = defaultdict(list)
     if first:
-        owner = "staleness_check__placement__name"
-        picks = StalePick.objects.filter(staleness_check__placement__name__in=list(first))
+        owner = "staleness_check__placement__full_name"
+        picks = StalePick.objects.filter(staleness_check__placement__full_name__in=list(first))
         place = Window(RowNumber(), partition_by=F(owner), order_by="cluster_name")
         picks = picks.annotate(place=place).filter(place__lte=MOST_NAMES).order_by("cluster_name")
         for placement, name in picks.values_list(owner, "cluster_name"):

@@ -142,7 +142,7 @@ def side_of(placement: Placement, key: str) -> RevisionSide:
             manifest = _manifest_at(placement, snapshot, until=at)
             title = f"decision {row.number}"
             return RevisionSide(row.record.decision_id, title, at, by, policy, manifest, row, snapshot)
-    raise UnknownRevisionError(placement.name, key)
+    raise UnknownRevisionError(placement.full_name, key)
 
 
 def _manifest_at(placement: Placement, snapshot: PolicySnapshot | None, *, until: datetime) -> dict[str, Any]:

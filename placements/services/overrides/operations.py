@@ -10,6 +10,7 @@ from django.db import transaction
 from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.metadata import full_name
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.concurrency import retry_on_conflict
 from placements.manifests.override import (
@@ -20,7 +21,6 @@ from placements.manifests.override import (
     parse_override,
 )
 from placements.models import Override, OverrideSnapshot, OverrideTarget, ResourceSnapshot
-from placements.models.overrides import full_name
 from placements.services.overrides.queries import KEY, TargetKey, target_keys
 from placements.services.pruning import prune_override_snapshots
 from placements.services.results import (
@@ -63,7 +63,7 @@ def save_override(
     """
     raw = dict(document)
     manifest = PARSERS.get(str(raw.get("kind")), parse_cluster_override)(raw)
-    namespace = "" if isinstance(manifest, ClusterResourceOverride) else manifest.metadata.namespace
+    namespace = manifest.namespace
     place = {"kind": manifest.kind, "namespace": namespace, "name": manifest.metadata.name}
     noun, label = NOUNS[manifest.kind], full_name(namespace, place["name"])
     current = locked_row(Override, noun, expected, label=label, **place)
@@ -78,7 +78,7 @@ def save_override(
     if faults := _save_errors(current, manifest, namespace, targets):
         raise InvalidManifest(faults)
     row = current or Override(**place, created_at=now, revision=0)
-    row.placement_name = manifest.spec.placement.name if manifest.spec.placement else ""
+    row.placement_name = manifest.placement
     saved = save_row(row, noun, document, by=by, now=now, label=label)
     before: set[TargetKey] = set(row.targets.values_list(*KEY))
     if before != set(keys):
@@ -179,7 +179,7 @@ def _enqueue_affected(placement: str, targets: Iterable[TargetKey], *, trigger: 
     wanted = frozenset(targets)
     latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
     if placement:
-        latest = latest.filter(placement__name=placement)
+        latest = latest.filter(placement__full_name=placement)
     rows = latest.values_list("placement_id", "identities").iterator()
     ids = [pk for pk, identities in rows if not wanted.isdisjoint(target_keys(identities))]
     enqueue_rollout(ids, trigger=trigger, by=by)

@@ -16,11 +16,10 @@ from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import batched
 from fleetui.concurrency import check_revision, retry_on_conflict
 from placements.engine.resource_manifest import parse_hub_object
-from placements.engine.selection import concerns
 from placements.explain.vocabulary import counted
 from placements.manifests.placement import is_reserved_namespace
 from placements.models import Placement, Resource
-from placements.services.resources.queries import existing_namespaces, selectors_of
+from placements.services.resources.queries import existing_namespaces, may_select
 from placements.services.results import OperationResult, SaveResult
 from placements.services.workqueue import enqueue_scheduling
 
@@ -183,8 +182,8 @@ def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None
     """Enqueue the placements whose selection these objects, before or after, may change."""
     if not changed:
         return
-    placements = Placement.objects.filter(deleting_since=None).only("pk", "document")
-    ids = [each.pk for each in placements.iterator() if concerns(selectors_of(each), changed)]
+    placements = Placement.objects.filter(deleting_since=None).only("namespace", "document")
+    ids = [each.pk for each in placements.iterator() if may_select(each, changed)]
     several = {one.key: one for one in changed}
     word = str(changed[-1]) if len(several) == 1 else counted(len(several), "resource")
     enqueue_scheduling(ids, trigger=f"{word} changed", by=actor_name(by), resources=True)

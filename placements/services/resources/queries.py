@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator
 
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.secrets import HubObject
-from placements.engine.selection import Selection, select
+from placements.engine.selection import Selection, concerns, select
 from placements.manifests.placement import (
     ClusterResourcePlacement,
     OcmPlacement,
-    ResourceSelector,
     is_reserved_namespace,
     parse_placement,
     selectors_of_document,
@@ -27,7 +26,7 @@ def selection_of(draft: ClusterResourcePlacement, objects: Iterable[HubObject] |
     """Return the selection of a placement among these objects or all of the hub. Raise InvalidManifest."""
     path, selectors = draft.selectors_path, draft.spec.resource_selectors
     hub = hub_objects() if objects is None and selectors else objects or ()
-    found = select(selectors, hub, path=path)
+    found = select(selectors, hub, namespace=draft.namespace, path=path)
     if selectors or not isinstance(draft, OcmPlacement):
         return found
     return Selection((), (ManifestWarning("no-resources", path, _NO_RESOURCES), *found.caveats))
@@ -44,14 +43,17 @@ def selection_for(placement: Placement) -> Selection:
     return selection_of(parse_placement(placement.document))
 
 
-def selectors_of(placement: Placement) -> tuple[ResourceSelector, ...]:
-    return selectors_of_document(placement.document)
+def may_select(placement: Placement, changed: Iterable[HubObject]) -> bool:
+    """Return whether a change of these objects may change what a placement selects."""
+    return concerns(selectors_of_document(placement.document), changed, namespace=placement.namespace)
 
 
-def names_among(objects: Iterable[HubObject], group: str, kind: str, typed: str) -> tuple[str, ...]:
-    """Return up to 50 names of a cluster-scoped kind, first those that contain the typed text."""
+def names_among(
+    objects: Iterable[HubObject], group: str, kind: str, typed: str, *, namespace: str = ""
+) -> tuple[str, ...]:
+    """Return up to 50 names of a kind in a namespace or outside, first those that contain the typed text."""
     is_hubs_own = is_reserved_namespace if (group, kind) == ("", "Namespace") else lambda _: False
-    found = (one.name for one in objects if (one.group, one.kind, one.namespace) == (group, kind, ""))
+    found = (one.name for one in objects if (one.group, one.kind, one.namespace) == (group, kind, namespace))
     names = (name for name in found if not is_hubs_own(name))
     return tuple(sorted(names, key=lambda name: (typed not in name, name))[:_MOST_NAMES])
 

@@ -7,6 +7,7 @@ from django.db import transaction
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, sanitised
 from fleetui.audit import SYSTEM
+from placements.engine.envelopes import wrapped_identities
 from placements.engine.selection import content_hash, parts
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.manifests.strategy import StrategyType
@@ -63,6 +64,7 @@ def take_resource_snapshot(
         content_hash=content,
         objects_count=len(objects),
         identities=[[one.api_version, one.kind, one.namespace, one.name] for one in objects],
+        wrapped_identities=wrapped_identities(objects),
         created_at=now,
         created_by=by,
     )

@@ -117,15 +117,17 @@ def _failures() -> dict[str, tuple[str, str]]:
     rows = Binding.objects.filter(has_failed | has_no_response).annotate(
         sort=Case(When(has_failed, then=Value(_FAILED)), default=Value(_NO_RESPONSE))
     )
-    counts = rows.values("placement__name", "sort").annotate(count=Count("pk"), first=Min("cluster_name"))
+    counts = rows.values("placement__full_name", "sort").annotate(
+        count=Count("pk"), first=Min("cluster_name")
+    )
     failures: dict[str, tuple[str, str]] = {}
-    for row in counts.order_by("placement__name", "sort")[:MOST]:
+    for row in counts.order_by("placement__full_name", "sort")[:MOST]:
         more = f" and {counted(row['count'] - 1, 'more cluster')}" if row["count"] > 1 else ""
         names = f"{row['first']}{more}"
         found = ("attention", f"{names} {'are' if more else 'is'} not responding.")
         if row["sort"] == _FAILED:
             found = ("failed", f"Failed on {names}.")
-        failures.setdefault(row["placement__name"], found)
+        failures.setdefault(row["placement__full_name"], found)
     return failures
 
 
@@ -140,31 +142,33 @@ def _items_of_placements() -> tuple[list[AttentionItem], list[AttentionItem], li
     category = Case(When(has_failed, then=0), When(is_without, then=1), default=2)
     rows: Any = Placement.objects.filter(is_suspended | has_failed | is_without).annotate(
         run_number=Subquery(rolling.values("number")[:1]),
-        staged_name=Subquery(staged.values("name")[:1]),
+        staged_name=Subquery(staged.values("full_name")[:1]),
         is_without=Case(When(is_without, then=True), default=False),
         place=Window(RowNumber(), partition_by=category, order_by="name"),
     )
-    rows = rows.only("name", "strategy_type", "paused_since", "paused_by", "is_stopped")
+    rows = rows.only("full_name", "strategy_type", "paused_since", "paused_by", "is_stopped")
     rows = rows.filter(place__lte=MOST).order_by("name")
     failed, without, suspended = [], [], []
     for row in rows:
-        if row.name in failures:
-            kind, words = failures[row.name]
+        if row.full_name in failures:
+            kind, words = failures[row.full_name]
             # What failed in a staged placement is retried only by a run.
             is_retried = not row.is_staged or row.staged_name
             retry = "Retrying." if is_retried else "Not retried before the next staged run."
             number = None if row.is_staged else row.run_number
             staged_name = (row.staged_name or "") if row.is_staged else ""
-            failed.append(AttentionItem("failed", row.name, kind, f"{words} {retry}", number, staged_name))
+            failed.append(
+                AttentionItem("failed", row.full_name, kind, f"{words} {retry}", number, staged_name)
+            )
         if row.is_without:
             words = (
                 "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
             )
-            without.append(AttentionItem("no-resources", row.name, "attention", _NO_RESOURCES, None))
+            without.append(AttentionItem("no-resources", row.full_name, "attention", _NO_RESOURCES, None))
         if row.paused_since or row.is_stopped:
             words = f"Paused by {row.paused_by}" if row.paused_since else "Stopped"
             words += "; no new updates start."
-            suspended.append(AttentionItem("on-hold", row.name, "blocked", words, row.run_number))
+            suspended.append(AttentionItem("on-hold", row.full_name, "blocked", words, row.run_number))
     return failed, without[:MOST], suspended[:MOST]
 
 
@@ -181,19 +185,21 @@ def _staged() -> tuple[list[AttentionItem], list[AttentionItem]]:
     rows = rows.annotate(place=Window(RowNumber(), partition_by=kind, order_by=order))
     rows = rows.filter(place__lte=_MOST_READ).order_by(*order)
     failed, stuck, unreachable = list[AttentionItem](), list[AttentionItem](), list[AttentionItem]()
-    for run in rows.only("name", "placement_name", "status", "sync_result"):
+    for run in rows.only("full_name", "placement_name", "status", "sync_result"):
         if run.status == RunStatus.FAILED:
-            words = f"Staged run {run.name} failed. Clusters keep their current revision."
-            failed.append(AttentionItem("staged-failed", run.placement_name, "failed", words, None, run.name))
+            words = f"Staged run {run.full_name} failed. Clusters keep their current revision."
+            failed.append(
+                AttentionItem("staged-failed", run.placement_name, "failed", words, None, run.full_name)
+            )
             continue
         waits = run.sync_result.get("waits", ())
         names = [name for one in waits if one["reason"] == WaitReason.UNREACHABLE for name in one["names"]]
         item = (run.placement_name, "attention")
         if run.status == RunStatus.STUCK:
             clusters = counted(len(run.sync_result.get("stuck", ())), "cluster")
-            words = f"Staged run {run.name} is stuck: {clusters} not updated within 5m."
-            stuck.append(AttentionItem("stuck", *item, words, None, run.name))
+            words = f"Staged run {run.full_name} is stuck: {clusters} not updated within 5m."
+            stuck.append(AttentionItem("stuck", *item, words, None, run.full_name))
         elif names:
-            words = f"Staged run {run.name} waits for unreachable clusters: {first_names(names)}."
-            unreachable.append(AttentionItem("staged-cut-off", *item, words, None, run.name))
+            words = f"Staged run {run.full_name} waits for unreachable clusters: {first_names(names)}."
+            unreachable.append(AttentionItem("staged-cut-off", *item, words, None, run.full_name))
     return failed[:MOST], [*stuck[:MOST], *unreachable[:MOST]]

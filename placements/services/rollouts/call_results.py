@@ -471,7 +471,7 @@ def _object_faults(
     """Return the first 100 objects in order, each with the API version that was sent to the cluster."""
     snapshot = binding.resource_snapshot if objects else None
     versions = {}
-    for api_version, kind, namespace, name in snapshot.identities if snapshot else ():
+    for api_version, kind, namespace, name, *_ in snapshot.applied_identities if snapshot else ():
         group, _, version = api_version.rpartition("/")
         versions[ObjectRef(group, kind, namespace, name)] = version
     faults = [

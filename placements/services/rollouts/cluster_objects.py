@@ -106,7 +106,7 @@ def objects_on(binding: Binding) -> list[ClusterObject]:
     is_rejected = binding.failure == FailureKind.REFUSED and not failed
     return list(
         cluster_objects(
-            snapshot.identities if snapshot else (),
+            snapshot.applied_identities if snapshot else (),
             binding.phase,
             failed,
             differences,

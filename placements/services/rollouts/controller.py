@@ -148,10 +148,10 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     if is_over and placement.deleting_since:
         held = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
         placement.bindings.all().delete()
-        keep_leftovers(placement.name, held, now=now)
+        keep_leftovers(placement.full_name, held, now=now)
         finish_deletion(placement, now=now)
         after = {"mayStillHold": held} if held else None
-        record(AuditEvent("gone", PLACEMENT, placement.name, after=after), by=None, now=now)
+        record(AuditEvent("gone", PLACEMENT, placement.full_name, after=after), by=None, now=now)
 
 
 def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
@@ -163,9 +163,11 @@ def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
     names = sorted(gone.values_list("cluster_name", flat=True))
     if names:
         gone.delete()
-        keep_leftovers(context.placement.name, names, now=now)
+        keep_leftovers(context.placement.full_name, names, now=now)
         after = {"clusters": names}
-        record(AuditEvent("left behind", PLACEMENT, context.placement.name, after=after), by=None, now=now)
+        record(
+            AuditEvent("left behind", PLACEMENT, context.placement.full_name, after=after), by=None, now=now
+        )
 
 
 def _mark_synced(context: RolloutContext, *, requeue_at: datetime | None, now: datetime) -> None:
@@ -234,7 +236,7 @@ def begin_run(context: RolloutContext, waves: Sequence[Sequence[str]], *, now: d
     Placement.objects.filter(pk=placement.pk).update(runs_made=placement.runs_made)
     run = Rollout.objects.create(
         placement=placement,
-        placement_name=placement.name,
+        placement_name=placement.full_name,
         number=placement.runs_made,
         resource_snapshot=target,
         resource_number=target.number if target else None,

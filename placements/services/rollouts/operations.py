@@ -180,6 +180,7 @@ def roll_back(
         content_hash=old.content_hash,
         objects_count=old.objects_count,
         identities=old.identities,
+        wrapped_identities=old.wrapped_identities,
         created_at=now,
         created_by=actor_name(by),
     )
@@ -238,7 +239,7 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
 
 
 def _locked(name: str, expected: int | None) -> Placement:
-    placement = Placement.objects.select_for_update().filter(name=name).first()
+    placement = Placement.objects.select_for_update().filter(full_name=name).first()
     if placement is None:
         raise UnknownPlacementError(name)
     check_revision(PLACEMENT, name, expected=expected, revision=placement.revision)
@@ -273,6 +274,6 @@ def _save(
 ) -> None:
     placement.revision += 1
     placement.save(update_fields=["revision", *fields])
-    event = AuditEvent(verb, PLACEMENT, placement.name, revision=placement.revision, after=after)
+    event = AuditEvent(verb, PLACEMENT, placement.full_name, revision=placement.revision, after=after)
     record(event, by=by, now=now)
     enqueue_rollout([placement.pk])

@@ -83,7 +83,7 @@ def find_orphans(held: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str],
     """
     pairs = {(cluster, name): fence for cluster, fences in held.items() for name, fence in fences.items()}
     bindings = Binding.objects.filter(cluster_name__in=held)
-    bound = set(bindings.values_list("cluster_name", "placement__name"))
+    bound = set(bindings.values_list("cluster_name", "placement__full_name"))
     leftovers = {
         (row.cluster_name, row.placement_name): row.pk
         for row in Leftover.objects.filter(cluster_name__in=held)

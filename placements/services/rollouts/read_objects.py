@@ -38,7 +38,7 @@ def read_objects(binding: Binding, *, clock: Callable[[], datetime] = wall_clock
     What follows from them is left to the worker, which is told where something is missing or has drifted.
     No transaction may be open. Raise NotReadableError, DriverError.
     """
-    cluster, name = readable_cluster(binding), binding.placement.name
+    cluster, name = readable_cluster(binding), binding.placement.full_name
     if cluster is None:
         raise NotReadableError(f"{binding.cluster_name} has nothing of {name} that could be read")
     call = ClusterCall(binding, name, cluster, ())

@@ -88,7 +88,7 @@ def _sync_run(
         )
         if is_new:
             after = {"request": str(request)}
-            record(AuditEvent("approval requested", STAGED_RUN, run.name, after=after), by=None, now=now)
+            record(AuditEvent("approval requested", STAGED_RUN, run.full_name, after=after), by=None, now=now)
     if result.run.outcome is StagedRunOutcome.SUCCEEDED:
         names = [step.name for step in result.run.deletions.steps]
         gone = {binding.cluster_name for binding in context.left_behind}
@@ -99,7 +99,9 @@ def _sync_run(
             part.filter(cluster_name__in=gone).delete()
         left = sorted(gone.intersection(names))
         if left:
-            event = AuditEvent("left behind", PLACEMENT, context.placement.name, after={"clusters": left})
+            event = AuditEvent(
+                "left behind", PLACEMENT, context.placement.full_name, after={"clusters": left}
+            )
             record(event, by=None, now=now)
     if result.run.outcome:
         return None
@@ -135,7 +137,7 @@ def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> St
             return None
     if not target.objects_count and all(one.phase in EMPTY for one in context.bindings):
         return ended(NO_PLAN.end(StagedRunOutcome.FAILED, now, StageReason("no-resources")))
-    overrides = applying_to(placement.name, target)
+    overrides = applying_to(placement.full_name, target)
     versions = Versions.of(target, context.manifest, overrides)
     names = [step.name for stage in found.stages for step in stage.steps]
     plan = plan_staged_run(run, context, {name: versions.of_cluster(name) for name in names})
@@ -157,7 +159,7 @@ def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None
         raise RunChanged
     if run.ended_at:
         after = {"why": [reason.code for reason in result.run.reasons]} if result.run.reasons else None
-        record(AuditEvent(run.status, STAGED_RUN, run.name, after=after), by=None, now=now)
+        record(AuditEvent(run.status, STAGED_RUN, run.full_name, after=after), by=None, now=now)
 
 
 def _start_actions(

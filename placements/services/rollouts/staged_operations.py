@@ -11,6 +11,7 @@ from django.db import transaction
 
 from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.metadata import full_name
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
 from placements.engine.rollout.staged_run import StagedRunOutcome, WaitReason
@@ -71,8 +72,8 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime) -> Approva
 def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetime) -> OperationResult:
     """Approve a stage by the status of its request's document (lifecycle B.1.7). Raise InvalidManifest."""
     manifest = parse_approval_request(dict(document))
-    run, stage = manifest.spec.parent_stage_rollout, manifest.spec.target_stage
-    name = manifest.metadata.name
+    run = full_name(manifest.namespace, manifest.spec.parent_stage_rollout)  # which it is beside
+    name, stage = manifest.full_name, manifest.spec.target_stage
     requests = ApprovalRequest.objects.filter(stage=name.rpartition("-")[2]).select_related("run")
     request = next((one for one in requests if str(one) == name), None)
     if request is None:
@@ -141,6 +142,6 @@ def _save(
 ) -> None:
     run.revision, run.progress_version = run.revision + 1, run.progress_version + 1
     run.save()
-    record(AuditEvent(verb, STAGED_RUN, run.name, revision=run.revision, after=after), by=by, now=now)
+    record(AuditEvent(verb, STAGED_RUN, run.full_name, revision=run.revision, after=after), by=by, now=now)
     if run.placement_id:
         enqueue_rollout([run.placement_id])

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Max, QuerySet, Sum
 
+from fleetui.apimachinery.metadata import split_full_name
 from placements.engine.rollout.staged_run import (
     ApprovalPoint,
     CannotStart,
@@ -21,8 +22,10 @@ from placements.engine.rollout.staged_run import (
 )
 from placements.engine.rollout.state import Phase
 from placements.explain.staged_updates import (
+    NOT_INITIALIZED,
     StageWords,
     duration_words,
+    hub_run_sentences,
     moment,
     progress_facts,
     reason_sentence,
@@ -41,6 +44,8 @@ _LONGEST = 63
 
 def run_manifest(run: StagedRun) -> dict[str, Any]:
     """Return the document of a run as it was written, with its status."""
+    if run.is_mirrored:
+        return {**run.document, "status": run.hub_status or {}}
     result = result_in(run)
     if result:
         return {**run.document, "status": run_status(result, snapshot=run.resource_number)}
@@ -60,12 +65,18 @@ def initialising_sentence(run: StagedRun) -> str:
 
 
 def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]:
-    """Return in a sentence each what a run is doing and waits for, first that its placement is paused."""
+    """Return in a sentence each what a run is doing and waits for, first that its placement is paused.
+
+    Of a run of a live hub, what the hub says of it comes first.
+    """
+    if run.is_mirrored:
+        words = hub_run_sentences(run.hub_status or {})
+        return [*words, *(run_sentences(result) if result else ())] or [NOT_INITIALIZED]
     placement, sentences = run.placement, run_sentences(result) if result else [initialising_sentence(run)]
     if placement and placement.paused_since and run.ended_at is None:
         by = placement.paused_by
         sentences.insert(
-            0, f"{placement.name} is paused by {by}: no new updates start, and no stage continues."
+            0, f"{placement.full_name} is paused by {by}: no new updates start, and no stage continues."
         )
     return sentences
 
@@ -73,7 +84,7 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
 def progress_of(run: StagedRun) -> dict[str, Any]:
     result = result_in(run)
     return {
-        "name": run.name,
+        "name": run.full_name,
         "placement": run.placement_name,
         "snapshot": run.resource_number,
         "startedBy": run.started_by,
@@ -204,7 +215,7 @@ class StageView:
 
 def pulse_of(name: str) -> str:
     """Return what changes with everything that the page of a run shows. Empty without such a run."""
-    runs = StagedRun.objects.filter(name=name)
+    runs = StagedRun.objects.filter(full_name=name)
     found = runs.values_list("progress_version", "placement_id", "placement__revision").first()
     if found is None:
         return ""
@@ -391,11 +402,12 @@ def is_rollback(run: StagedRun) -> bool:
 
 
 def free_name(placement: str) -> str:
-    """Return a name for the next run of a placement: the first of web-1, web-2 … that is free."""
+    """Return a name for the next run of a placement: the first of web-1, web-2 … that is free beside it."""
+    namespace, own = split_full_name(placement)
     number = StagedRun.objects.filter(placement_name=placement).count() + 1
     while True:
         ending = f"-{number}"
-        name = placement[: _LONGEST - len(ending)].rstrip("-.") + ending
-        if not StagedRun.objects.filter(name=name).exists():
+        name = own[: _LONGEST - len(ending)].rstrip("-.") + ending
+        if not StagedRun.objects.filter(namespace=namespace, name=name).exists():
             return name
         number += 1

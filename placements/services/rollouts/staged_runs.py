@@ -9,7 +9,13 @@ from django.db import transaction
 
 from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.kinds import STAGED_RUN_KIND
+from fleetui.apimachinery.kinds import (
+    NAMESPACED_RUN_KIND,
+    NAMESPACED_STRATEGY_KIND,
+    STAGED_RUN_KIND,
+    STAGED_STRATEGY_KIND,
+)
+from fleetui.apimachinery.metadata import split_full_name
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import RevisionConflict, check_revision, retry_on_conflict
 from placements.engine.rollout.staged_run import (
@@ -26,7 +32,6 @@ from placements.manifests.placement import parse_placement
 from placements.manifests.staged_update import (
     ClusterStagedUpdateRun,
     RunState,
-    StagedRunSpec,
     parse_staged_run,
     run_change_faults,
 )
@@ -43,9 +48,9 @@ _VERBS = {RunState.INITIALIZE: "changed", RunState.RUN: "set to run", RunState.S
 
 def locked_run(name: str) -> StagedRun | None:
     """Lock a run, and before it its placement, as a sync does; only inside a transaction."""
-    placement = StagedRun.objects.filter(name=name).values("placement")
+    placement = StagedRun.objects.filter(full_name=name).values("placement")
     list(Placement.objects.select_for_update().filter(pk__in=placement).values_list("pk"))
-    return StagedRun.objects.select_for_update().filter(name=name).first()
+    return StagedRun.objects.select_for_update().filter(full_name=name).first()
 
 
 @on_live_hub(refuse)
@@ -59,24 +64,27 @@ def save_run(
     """
     manifest = parse_staged_run(dict(document))
     written = stored_document(document)
-    name = manifest.metadata.name
+    namespace, name = manifest.namespace, manifest.full_name
     current = locked_run(name)
     check_revision(STAGED_RUN, name, expected=expected, revision=current.revision if current else 0)
     if current is None:
         spec = manifest.spec
-        placement = Placement.objects.select_for_update().filter(name=spec.placement_name).first()
-        strategy = StagedStrategy.objects.filter(name=spec.staged_rollout_strategy_name).first()
+        wanted = {"namespace": namespace, "name": spec.placement_name}  # a run refers to its own namespace
+        placement = Placement.objects.select_for_update().filter(**wanted).first()
+        wanted["name"] = spec.staged_rollout_strategy_name
+        strategy = StagedStrategy.objects.filter(**wanted).first()
         index = spec.resource_snapshot_index
         snapshots = ResourceSnapshot.objects.filter(placement=placement)
         snapshot = snapshots.filter(number=int(index)).first() if index and placement else None
-        faults = list(_missing(spec, placement, strategy, snapshot))
+        faults = list(_missing(manifest, placement, strategy, snapshot))
         if placement is None or strategy is None or faults:
             raise InvalidManifest(faults)
         run = StagedRun(
+            namespace=namespace,
             name=manifest.metadata.name,
             document=written,
             placement=placement,
-            placement_name=placement.name,
+            placement_name=placement.full_name,
             strategy=strategy.document,
             resource_snapshot=snapshot,
             resource_number=snapshot.number if snapshot else None,
@@ -85,7 +93,7 @@ def save_run(
         )
         _set_started(run, spec.state, by=by, now=now)
         run.save(force_insert=True)
-        record(AuditEvent("created", STAGED_RUN, run.name, revision=1, after=written), by=by, now=now)
+        record(AuditEvent("created", STAGED_RUN, run.full_name, revision=1, after=written), by=by, now=now)
         enqueue_rollout([placement.pk])
         return SaveResult(run, OperationResult.CREATED)
     if current.document == written:
@@ -95,25 +103,27 @@ def save_run(
 
 
 def _missing(
-    spec: StagedRunSpec,
+    manifest: ClusterStagedUpdateRun,
     placement: Placement | None,
     strategy: StagedStrategy | None,
     snapshot: ResourceSnapshot | None,
 ) -> Iterator[FieldError]:
     """Yield the references of a new run that do not exist, or are not possible."""
+    spec, place = manifest.spec, f" in namespace {manifest.namespace}" if manifest.namespace else ""
+    kind = NAMESPACED_STRATEGY_KIND if manifest.namespace else STAGED_STRATEGY_KIND
     if placement is None:
-        message = f"no placement is named {spec.placement_name!r}"
+        message = f"no placement is named {spec.placement_name!r}{place}"
         yield FieldError("spec.placementName", "not-found", message, "a placement with strategy External")
     elif placement.deleting_since:
-        message = f"the placement {placement.name} is being deleted"
+        message = f"the placement {placement.full_name} is being deleted"
         yield FieldError("spec.placementName", "being-deleted", message, "another placement")
     elif parse_placement(placement.document).spec.strategy.type is not StrategyType.EXTERNAL:
-        message = f"the placement {placement.name} is not updated by staged runs"
+        message = f"the placement {placement.full_name} is not updated by staged runs"
         message = f"{message}: its strategy is not External"
         yield FieldError("spec.placementName", "not-staged", message, "a placement with strategy External")
     if strategy is None:
-        path, allowed = "spec.stagedRolloutStrategyName", "a ClusterStagedUpdateStrategy"
-        message = f"no strategy is named {spec.staged_rollout_strategy_name!r}"
+        path, wanted = "spec.stagedRolloutStrategyName", spec.staged_rollout_strategy_name
+        message, allowed = f"no strategy is named {wanted!r}{place}", f"a {kind}"
         yield FieldError(path, "not-found", message, allowed)
     if placement and spec.resource_snapshot_index and snapshot is None:
         rows = ResourceSnapshot.objects.filter(placement=placement).order_by("number")
@@ -121,7 +131,7 @@ def _missing(
         if int(spec.resource_snapshot_index) == next(reversed(numbers), -1) + 1:
             return  # the next one: the run waits until it exists
         known = ", ".join(map(str, numbers)) or "0, which is the first one"
-        message = f"{placement.name} has no resource snapshot {spec.resource_snapshot_index}"
+        message = f"{placement.full_name} has no resource snapshot {spec.resource_snapshot_index}"
         yield FieldError("spec.resourceSnapshotIndex", "not-found", message, known)
 
 
@@ -142,7 +152,7 @@ def _change(
         raise InvalidManifest(faults)
     _set_started(run, state, by=by, now=now)
     verb = _VERBS[state] if state != before.spec.state else "changed"
-    event = AuditEvent(verb, STAGED_RUN, run.name, run.revision + 1, before=run.document, after=written)
+    event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=written)
     run.document, run.revision, run.progress_version = written, run.revision + 1, run.progress_version + 1
     run.save(update_fields=["document", "revision", "progress_version", "started_at", "started_by"])
     record(event, by=by, now=now)
@@ -169,17 +179,19 @@ def start_run(
 ) -> StagedRun:
     """Create a run; it starts immediately, or, only prepared, when a user resumes it.
 
+    The run and the strategy, which is named without it, are in the namespace of the placement.
     Without a snapshot it rolls out what the hub has when it starts. Raise InvalidManifest, also when the name
     exists.
     """
-    spec = {"placementName": placement, "stagedRolloutStrategyName": strategy}
+    namespace, placement_name = split_full_name(placement)
+    spec = {"placementName": placement_name, "stagedRolloutStrategyName": strategy}
     if snapshot is not None:
         spec["resourceSnapshotIndex"] = str(snapshot)
     spec["state"] = str(RunState.INITIALIZE if is_prepared else RunState.RUN)
     document = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
-        "kind": STAGED_RUN_KIND,
-        "metadata": {"name": name},
+        "kind": NAMESPACED_RUN_KIND if namespace else STAGED_RUN_KIND,
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
         "spec": spec,
     }
     try:
@@ -202,7 +214,9 @@ def end_run(
     run.ended_at, run.progress_version, run.revision = now, run.progress_version + 1, run.revision + 1
     run.save(update_fields=["plan", "sync_result", "status", "ended_at", "progress_version", "revision"])
     after = {"why": [reason.code for reason in reasons]} if reasons else None
-    record(AuditEvent(run.status, STAGED_RUN, run.name, revision=run.revision, after=after), by=by, now=now)
+    record(
+        AuditEvent(run.status, STAGED_RUN, run.full_name, revision=run.revision, after=after), by=by, now=now
+    )
 
 
 def end_runs_of(placement: Placement, reason: StageReason, *, by: User | None, now: datetime) -> None:

@@ -32,17 +32,18 @@ def save_strategy(
 
     Raise InvalidManifest, RevisionConflict.
     """
-    name = parse_staged_strategy(dict(document)).metadata.name
-    current = locked_row(StagedStrategy, STAGED_STRATEGY, expected, name=name)
-    row = current or StagedStrategy(name=name, created_at=now, revision=0)
-    return save_row(row, STAGED_STRATEGY, document, by=by, now=now)
+    manifest = parse_staged_strategy(dict(document))
+    label, key = manifest.full_name, {"namespace": manifest.namespace, "name": manifest.metadata.name}
+    current = locked_row(StagedStrategy, STAGED_STRATEGY, expected, label=label, **key)
+    row = current or StagedStrategy(**key, created_at=now, revision=0)
+    return save_row(row, STAGED_STRATEGY, document, by=by, now=now, label=label)
 
 
 @on_live_hub(refuse)
 @transaction.atomic
 def delete_strategy(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
     """Delete a strategy; runs keep their copy. Raise UnknownStrategyError, RevisionConflict."""
-    row = locked_row(StagedStrategy, STAGED_STRATEGY, expected, name=name)
+    row = locked_row(StagedStrategy, STAGED_STRATEGY, expected, label=name, full_name=name)
     if row is None:
         raise UnknownStrategyError(name)
-    delete_row(row, STAGED_STRATEGY, by=by, now=now)
+    delete_row(row, STAGED_STRATEGY, by=by, now=now, label=name)

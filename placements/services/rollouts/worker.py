@@ -28,6 +28,7 @@ from clusters.drivers.simulated.state import Stored
 from clusters.models import MemberCluster
 from clusters.queries import cluster_of
 from fleetui.bulk import claim_batch
+from placements.engine.envelopes import applied_identities, unwrapped
 from placements.engine.overrides import OverrideContent, OverrideFailed
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
@@ -104,7 +105,7 @@ def claim(*, now: datetime) -> list[Binding]:
     ids = claim_batch(_due(now), "next_call_at", "pk", size=BATCH, **lease)
     if not ids:
         return []
-    names = Prefetch("placement", Placement.objects.only("name"))
+    names = Prefetch("placement", Placement.objects.only("full_name"))
     rows = Binding.objects.filter(pk__in=ids).defer("conditions", "failed_objects")  # long, and not read here
     return list(rows.prefetch_related(names, "resource_snapshot"))
 
@@ -128,7 +129,7 @@ def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, Cl
     calls = {}
     for row in bindings:
         if cluster := clusters.get(row.cluster_name):
-            call = ClusterCall(row, row.placement.name, cluster, ())
+            call = ClusterCall(row, row.placement.full_name, cluster, ())
             if row.phase == Phase.APPLYING or call.is_report:
                 kinds = cache.kinds_of(row.placement_id) if cluster.driver in ACTING_DRIVERS else ()
                 call = replace(call, manifests=cache.of(row, cluster), kinds=kinds)
@@ -145,6 +146,7 @@ class ManifestCache:
     """The manifests for one batch of calls; snapshots and sets of overrides are read once."""
 
     _manifests: dict[int | None, Manifests] = field(default_factory=dict)
+    _applied: dict[int | None, Manifests] = field(default_factory=dict)
     _overrides: dict[tuple[int, ...], tuple[OverrideContent, ...]] = field(default_factory=dict)
     _kinds: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     _abandoned: dict[int, bool] = field(default_factory=dict)
@@ -163,8 +165,9 @@ class ManifestCache:
         """Return apiVersion and kind of all objects in the kept snapshots of a placement."""
         if placement_id not in self._kinds:
             kept = ResourceSnapshot.objects.filter(placement=placement_id)
-            identities = (one for listed in kept.values_list("identities", flat=True) for one in listed)
-            self._kinds[placement_id] = tuple(sorted({(one[0], one[1]) for one in identities}))
+            pairs = kept.values_list("identities", "wrapped_identities")
+            kinds = {(one[0], one[1]) for pair in pairs for one in applied_identities(*pair)}
+            self._kinds[placement_id] = tuple(sorted(kinds))
         return self._kinds[placement_id]
 
     def of(self, binding: Binding, cluster: MemberCluster) -> Manifests | OverrideFailed:
@@ -175,14 +178,16 @@ class ManifestCache:
             self._manifests[snapshot] = tuple(
                 manifest for part in parts.values_list("manifests", flat=True) for manifest in part
             )
+            self._applied[snapshot] = unwrapped(self._manifests[snapshot])
         if not keys:
-            return self._manifests[snapshot]
+            return self._applied[snapshot]
         if keys not in self._overrides:
             rows = OverrideSnapshot.objects.in_bulk(list(keys))
             if len(rows) < len(keys):
                 return _OVERRIDE_GONE
             self._overrides[keys] = tuple(frozen_of(rows[key]) for key in keys)  # in the order of applying
-        return overridden(self._manifests[snapshot], self._overrides[keys], cluster_of(cluster))
+        found = overridden(self._manifests[snapshot], self._overrides[keys], cluster_of(cluster))
+        return found if isinstance(found, OverrideFailed) else unwrapped(found)
 
 
 def call_clusters(

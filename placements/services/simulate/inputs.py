@@ -1,6 +1,6 @@
 """Inputs of one cycle from files: the member clusters, one placement, its bindings."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ from clusters.case_manifest import parse_case_cluster, parse_clusters
 from clusters.fleet import Cluster, EligibilityKind, Fleet
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
-from fleetui.apimachinery.kinds import MEMBER_KIND, PLACEMENT_KIND
+from fleetui.apimachinery.kinds import MEMBER_KIND, NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import (
     Read,
     items_in,
@@ -20,6 +20,7 @@ from fleetui.apimachinery.yaml import (
 from placements.engine.scheduling.warnings import property_caveats
 from placements.manifests.binding import (
     BINDING_KIND,
+    BINDING_KINDS,
     BindingDocument,
     PlacedBinding,
     newest_snapshot,
@@ -31,7 +32,8 @@ from placements.services.simulate.translate import PlacementInput, placement_inp
 
 Value = TypeVar("Value")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-_OF_OTHER_FILES = frozenset({MEMBER_KIND, PLACEMENT_KIND, BINDING_KIND})
+_PLACEMENT_KINDS = (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND)
+_OF_OTHER_FILES = frozenset({MEMBER_KIND, *_PLACEMENT_KINDS, *BINDING_KINDS})
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,15 @@ def _heartbeat_caveats(
         yield ManifestWarning("future-heartbeat", "status.agentStatus", message)
 
 
-def _of_kind(kind: str, parse: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
+def _of_kinds(kinds: Iterable[str], parse: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
     """Return a parser that skips, with None, the kinds of the other files."""
-    return lambda data: None if kind_of(data) in _OF_OTHER_FILES - {kind} else parse(data)
+    others = _OF_OTHER_FILES.difference(kinds)
+    return lambda data: None if kind_of(data) in others else parse(data)
 
 
 def read_wish(source: bytes, *, name: str | None = None) -> PlacementInput:
-    """Read the only placement of a file, or the one of that name: Fleet's or OCM's. Raise InvalidManifest."""
-    parse = _of_kind(PLACEMENT_KIND, lambda data: placement_input(parse_placement(data)))
+    """Read the only placement of a file, or the one of that full name. Raise InvalidManifest."""
+    parse = _of_kinds(_PLACEMENT_KINDS, lambda data: placement_input(parse_placement(data)))
     inputs = [read.value for read in read_each(items_in(source), parse)]
     found = [one for one in inputs if name in (None, one.name)]
     if len(found) == 1:
@@ -129,23 +132,23 @@ def read_wish(source: bytes, *, name: str | None = None) -> PlacementInput:
         problem = "found more than once" if found else "not found in this file"
         raise _fault("metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {listed}")
     if not inputs:
-        allowed = f"one {PLACEMENT_KIND}, or a Placement of OCM"
+        allowed = f"one {PLACEMENT_KIND} or {NAMESPACED_PLACEMENT_KIND}, or a Placement of OCM"
         raise _fault("", "required", f"No {PLACEMENT_KIND} found", allowed)
     message = f"{len(found)} placements found: select one with --name"
     raise _fault("metadata.name", "too-many", message, listed)
 
 
 def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None = None) -> BindingsFile:
-    """Read the bindings of a placement: plain cases or ClusterResourceBinding objects. Raise InvalidManifest.
+    """Read the bindings of a placement: plain cases or objects of a hub. Raise InvalidManifest.
 
     Current are those of `snapshot`, or else of the newest policy snapshot that they name. `placement` None
     takes those of every placement.
     """
     items = items_in(source)
     if any("kind" in item.data for item in items if isinstance(item.data, dict)):
-        return _hub_bindings(read_each(items, _of_kind(BINDING_KIND, parse_binding)), placement, snapshot)
+        return _hub_bindings(read_each(items, _of_kinds(BINDING_KINDS, parse_binding)), placement, snapshot)
     if snapshot is not None:
-        message = "Forbidden: --snapshot is only allowed with ClusterResourceBinding objects"
+        message = "Forbidden: --snapshot is only allowed with bindings of KubeFleet"
         raise _fault("", "conflict", message, "no --snapshot")
     reads = read_each(items, _plain_bindings)
     refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster")
@@ -156,7 +159,12 @@ def _hub_bindings(
     reads: list[Read[BindingDocument]], placement: str | None, snapshot: str | None
 ) -> BindingsFile:
     if not reads:
-        raise _fault("", "required", f"No {BINDING_KIND} found", f"{BINDING_KIND} objects or plain cases")
+        raise _fault(
+            "",
+            "required",
+            f"No {BINDING_KIND} found",
+            f"{' or '.join(BINDING_KINDS)} objects, or plain cases",
+        )
     ours = [read for read in reads if placement is None or read.value.placement in (None, placement)]
     documents = [read.value for read in ours]
     current = newest_snapshot(documents) if snapshot is None else snapshot

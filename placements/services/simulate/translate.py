@@ -61,7 +61,7 @@ class PlacementInput:
 
 def placement_input(placement: ClusterResourcePlacement) -> PlacementInput:
     """Return the input of a placement. Raise InvalidManifest for options that its semantics refuse."""
-    name, caveats = placement.metadata.name, placement_caveats(placement)
+    name, caveats = placement.full_name, placement_caveats(placement)
     if isinstance(placement, OcmPlacement):
         policy, places = placement.spec.policy, placement.places
         return PlacementInput(name, policy, Semantics.OCM, placement.spread_options, caveats, places)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from time import perf_counter
 
 from django.contrib.auth.models import User
@@ -15,7 +16,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.audit import actor_name
 from fleetui.task_queue import enqueue
-from placements.engine.scheduling.decision import labels_read, properties_read
+from placements.engine.scheduling.decision import fleet_digest
 from placements.explain.what_if import choice_words
 from placements.models import (
     Decision,
@@ -113,10 +114,12 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
         latest = PolicySnapshot.objects.filter(placement__in=list(left), is_latest=True)
         numbers = dict(latest.values_list("placement_id", "number"))
         for placement, cycle in cycles_of(left, without):
-            was_fulfilled, started = placement.is_fulfilled, perf_counter()
+            started = perf_counter()
+            is_namespaced = bool(placement.namespace)
+            judge = partial(evaluate, was_fulfilled=placement.is_fulfilled, is_namespaced=is_namespaced)
             other = replace(cycle, fleet=cordoned)
-            leave = evaluate(cycle, row.clusters, Variant.LEAVE, was_fulfilled=was_fulfilled)
-            cordon = evaluate(other, row.clusters, Variant.CORDON, was_fulfilled=was_fulfilled)
+            leave = judge(cycle, row.clusters, Variant.LEAVE)
+            cordon = judge(other, row.clusters, Variant.CORDON)
             shared = {
                 "placement": placement,
                 "policy_number": numbers[placement.pk],
@@ -129,7 +132,7 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
                     ScenarioDecision.objects.update_or_create(
                         scenario=row,
                         variant=variant,
-                        placement_name=placement.name,
+                        placement_name=placement.full_name,
                         defaults={**shared, **_columns(result, fleets[variant], now=now)},
                     )
         if perf_counter() > until:
@@ -141,7 +144,7 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
 
 def _next(row: Scenario) -> list[Placement]:
     done = ScenarioDecision.objects.filter(scenario=row, variant=Variant.CORDON)
-    rows = asked_placements().exclude(name__in=done.values("placement_name"))
+    rows = asked_placements().exclude(full_name__in=done.values("placement_name"))
     return list(rows.order_by("name")[:_BATCH])
 
 
@@ -151,7 +154,7 @@ def _columns(found: ScenarioResult, fleet: FleetRecord, *, now: datetime) -> dic
     joins = found.joins[:_SHOWN]
     return {
         "record": stored_decision(found.decision, fleet, now=now),
-        "fleet_digest": cycle.fleet.digest(labels_read(cycle), properties_read(cycle)),
+        "fleet_digest": fleet_digest(cycle),
         "impact": found.impact,
         "rank": RANKS[found.impact],
         "is_fulfilled": found.decision.is_fulfilled,

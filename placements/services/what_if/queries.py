@@ -101,10 +101,15 @@ def fleet_under(fleet: Fleet, clusters: Collection[str], variant: str) -> Fleet:
 
 
 def evaluate(
-    cycle: Cycle, clusters: Collection[str], variant: str, *, was_fulfilled: bool | None
+    cycle: Cycle,
+    clusters: Collection[str],
+    variant: str,
+    *,
+    was_fulfilled: bool | None,
+    is_namespaced: bool = False,
 ) -> ScenarioResult:
     """Schedule a placement until nothing changes, on the hypothetical fleet of the cycle."""
-    stays = why_stays(cycle.policy) if variant == Variant.CORDON else None
+    stays = why_stays(cycle.policy, is_namespaced=is_namespaced) if variant == Variant.CORDON else None
     evicted = variant == Variant.CORDON and stays is None
     start = without(cycle, *clusters) if evicted else cycle
     chain = [schedule(start)]

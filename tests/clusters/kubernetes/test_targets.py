@@ -17,6 +17,7 @@ from clusters.drivers.kubernetes.targets import (
     wave_of,
     with_ownership,
 )
+from fleetui.apimachinery.fields import subdomain_problem
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -64,6 +65,15 @@ def test_the_id_of_the_apply_set_follows_from_the_inventory() -> None:
     assert applyset_id(name).endswith("-v1")
     assert len(applyset_id(name)) == len("applyset-") + 43 + len("-v1")
     assert applyset_id(name) != applyset_id(inventory_name("0123456789ab", "web2"))
+
+
+def test_no_two_placements_share_an_inventory() -> None:
+    names = ["web", "shop/web", "shop.web", "shop-web", "a/b.c", "a.b.c", "a-b.c"]
+
+    inventories = [inventory_name("0123456789ab", name) for name in names]
+
+    assert len(set(inventories)) == len(names)
+    assert not any(map(subdomain_problem, inventories))
 
 
 def test_what_only_servers_write_is_not_sent() -> None:

@@ -14,6 +14,12 @@ from tests.hub_objects import hub_object, manifest
 DEPLOYMENT = manifest("Deployment", "web", "shop", labels={"app": "web"}, spec={"replicas": 2, "odd": [None]})
 RBAC = "rbac.authorization.k8s.io/v1"
 CERTIFICATES = "certificates.k8s.io/v1"
+ENVELOPE = "placement.kubernetes-fleet.io/v1beta1"
+
+
+def envelope(data: Document) -> Document:
+    """Write an envelope in the namespace shop."""
+    return manifest("ResourceEnvelope", "a", "shop", version=ENVELOPE, data=data)
 
 
 def without(document: Document, *keys: str) -> Document:
@@ -69,6 +75,9 @@ ACCEPTED: dict[str, Document] = {
     "an address with colons": manifest("IPAddress", "2001:db8::1", version="networking.k8s.io/v1"),
     "an unknown kind outside namespaces": manifest("Widget", "w"),
     "an unknown kind inside a namespace": manifest("Widget", "w", "shop"),
+    "an envelope with a pod, which does not run on the hub": envelope(
+        {"a.yaml": DEPLOYMENT, "b": manifest("Pod", "web", "shop")}
+    ),
     "a pod of the hub itself": manifest("Pod", "proxy", "kube-system"),
     "a made-up name that a hub has filled in": changed(
         manifest("Widget", "w-1"), "metadata", "generateName", to="w-"
@@ -153,9 +162,47 @@ REFUSED: dict[str, tuple[Any, list[tuple[str, str]]]] = {
         manifest("ClusterResourcePlacement", "A", version="placement.kubernetes-fleet.io/v1"),
         [("kind", "kind-not-supported")],
     ),
-    "an envelope": (
-        manifest("ResourceEnvelope", "a", version="placement.kubernetes-fleet.io/v1beta1"),
-        [("kind", "kind-not-supported")],
+    "an envelope of nothing": (envelope({}), [("data", "too-few")]),
+    "an envelope without data": (
+        manifest("ResourceEnvelope", "a", "shop", version=ENVELOPE),
+        [("data", "required")],
+    ),
+    "an envelope with too much": (
+        envelope({f"{count}": DEPLOYMENT for count in range(51)}),
+        [("data", "too-many")],
+    ),
+    "an envelope of another version": (
+        {**envelope({"a": DEPLOYMENT}), "apiVersion": "placement.kubernetes-fleet.io/v1"},
+        [("apiVersion", "api-version-not-supported")],
+    ),
+    "an envelope with a text": (envelope({"a.yaml": "kind: Pod"}), [('data["a.yaml"]', "wrong-type")]),
+    "an envelope with what is elsewhere": (
+        envelope({"a": changed(DEPLOYMENT, "metadata", "namespace", to="bank")}),
+        [("data.a.metadata.namespace", "conflict")],
+    ),
+    "an envelope with what is in no namespace": (
+        envelope({"a": manifest("ClusterRole", "a")}),
+        [("data.a.metadata.namespace", "conflict")],
+    ),
+    "an envelope for clusters with what is in a namespace": (
+        manifest("ClusterResourceEnvelope", "a", version=ENVELOPE) | {"data": {"a": DEPLOYMENT}},
+        [("data.a.metadata.namespace", "misplaced")],
+    ),
+    "an envelope in an envelope": (
+        envelope({"a": envelope({"a": DEPLOYMENT})}),
+        [("data.a.kind", "kind-not-supported")],
+    ),
+    "an envelope with a placement": (
+        envelope({"a": manifest("ResourcePlacement", "a", "shop", version=ENVELOPE)}),
+        [("data.a.kind", "kind-not-supported")],
+    ),
+    "an envelope with two wrong objects": (
+        envelope({"a": changed(DEPLOYMENT, "metadata", "name", to="A"), "b": {"apiVersion": "v1"}}),
+        [
+            ("data.a.metadata.name", "bad-format"),
+            ("data.b.kind", "required"),
+            ("data.b.metadata", "required"),
+        ],
     ),
     "a kind of Fleet that nobody knows": (
         manifest("Thing", "a", version="cluster.kubernetes-fleet.io/v2"),
