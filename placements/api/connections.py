@@ -190,7 +190,7 @@ class ConnectionViewSet(BaseViewSet):
         renew_credentials(name, **actor(request))
         return self._facts(request, name)
 
-    @operation("prepare_cluster", ANY_OBJECT, query=PrepareQuery)
+    @operation("prepare_cluster", ANY_OBJECT, query=PrepareQuery, problems=(422,))
     def prepare(self, request: Request, name: str) -> Response:
         """Get the manifest that prepares a cluster: a List for `kubectl apply`."""
         chosen = query_params(request, PrepareQuery)

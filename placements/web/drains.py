@@ -76,7 +76,7 @@ class DrainStepRow:
     is_evictable: bool
 
 
-@acts_through(drain, has_page=True)
+@acts_through(start_hub_drain, has_page=True)
 @for_readers
 @require_http_methods(["GET", "HEAD", "POST"])
 def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:

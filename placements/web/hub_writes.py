@@ -23,6 +23,7 @@ from clusters.hubs.writing.sending import NotWritableError, check_writable
 from clusters.models import Hub, MemberCluster
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.metadata import full_name
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_readers, has_role
 from placements.explain.hubs import OUTCOMES
@@ -127,7 +128,7 @@ def write_draft(request: HttpRequest, number: int) -> HttpResponse:
         *(request, _hub(), ACTIONS["save"], {}, request.path, reverse("web:draft-review", args=[number])),
         draft=row,
     )
-    draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
     if draft.errors or not isinstance(draft.data, dict):
         page.faults = draft.errors
         return show(page, status=422)
@@ -245,7 +246,7 @@ def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
     else:
         messages.success(page.request, "Accepted by the hub.")
     if page.draft:
-        name = done.row.name if done else ""
+        name = full_name(done.row.namespace, done.row.name) if done else ""
         return redirect(page.back if has_rest or not name else reverse("web:placement", args=[name]))
     return redirect(page.back)
 
@@ -278,6 +279,8 @@ def copied(page: WritePage) -> HttpResponse:
 def back_of(action: str, fields: Mapping[str, Any]) -> str:
     """Return the page of the object that an action is about."""
     name = str(fields.get("placement") or fields.get("name") or "")
+    if fields.get("namespace"):
+        name = full_name(str(fields["namespace"]), name)
     if action in ("labels", "taints", "cordon", "uncordon") and name:
         return reverse("web:cluster", args=[name])
     if action in ("scale", "evict", "start-run") and name:

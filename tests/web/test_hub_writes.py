@@ -12,6 +12,7 @@ from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import in_hub
 from placements.models import Draft, Drain, Placement
 from placements.web import hub_writes
+from tests.hubs.hub_documents import placement
 from tests.hubs.writable import WritableHub, writable_hub
 from tests.rows import person
 
@@ -157,6 +158,22 @@ def test_without_permission_there_are_copies_and_nothing_is_sent(
         "spec": {"taints": [{"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}]}
     }
     assert hub.fake.seen == []
+
+
+def test_a_placement_in_a_namespace_is_scaled(hub: WritableHub) -> None:
+    stored = hub.put("ResourcePlacement", placement("web", namespace="shop"), manager="fleetui")
+    client = visitor("operator")
+    entered = {"name": "web", "namespace": "shop", "numberOfClusters": "4", "do": "preview"}
+
+    preview = client.post(f"{ROOT}/hub-write/scale/", entered)
+    assert f'href="{ROOT}/placements/shop:web/"' in text(preview)
+    done = client.post(f"{ROOT}/hub-write/scale/", hidden(preview))
+
+    assert done.headers["Location"] == f"{ROOT}/placements/shop:web/"
+    after = hub.fake.get("resourceplacements", "web", "shop")
+    assert after["spec"]["policy"]["numberOfClusters"] == 4
+    assert after["metadata"]["uid"] == stored["metadata"]["uid"]
+    assert hub.fake.get("clusterresourceplacements", "web")["spec"]["policy"]["numberOfClusters"] == 2
 
 
 def test_a_drain_is_started_and_canceled(hub: WritableHub) -> None:
