@@ -163,7 +163,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
 
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     """Yield what is kept of live hubs to replay their decisions; of versions of a fleet a number at most."""
-    before = now - settings.KEEP_HUB_HISTORY
+    before = now - settings.HUB_HISTORY
     undecided = HubDecision.objects.filter(decision=None, is_latest=False, judged_at__lt=before)
     yield "hub decisions without a replay", undecided, _BATCH
     is_cited = Exists(HubDecision.objects.filter(fleet_version=OuterRef("pk")))
