@@ -10,7 +10,7 @@ import pytest
 from clusters.models import Hub, HubStream
 from fleetui.models import Event
 from placements import tasks
-from placements.models import Agreement, Decision, DueJudgement, HubDecision, Placement
+from placements.models import Agreement, Binding, Decision, DueJudgement, HubDecision, Placement
 from placements.services.hubs.judgements import judge_due
 from placements.services.hubs.queries import disagreements, disagreements_by_hub
 from tests.database import forget_caches, rolled_back
@@ -177,6 +177,8 @@ def test_a_difference_counts_when_it_was_found_three_times(differing: RecordedHu
     assert disagreements_by_hub() == {hub.live.hub.pk: 1}
     with hub.live.scope():
         assert (HubDecision.objects.count(), Decision.objects.count()) == (1, 1)
+        cited = set(Binding.objects.values_list("decision__number", flat=True))
+    assert cited == {1}
 
 
 def test_a_difference_that_the_hub_corrects_is_withdrawn(differing: RecordedHub) -> None:
