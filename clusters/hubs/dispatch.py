@@ -44,7 +44,7 @@ def acts_through(
     chosen: Callable[..., Operation] | None = None,
     has_page: bool = False,
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """Mark a view with the operation that it carries out; `chosen` returns it from the arguments of the path.
+    """Mark a view with its operation; `chosen` returns it from the arguments of the path.
 
     A live hub that refuses the operation refuses the view as well, and pages have no link to it; with
     `has_page` only its form: the page itself shows something.

@@ -113,7 +113,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     as long as they are there.
     """
     is_local = current_hub_id() == LOCAL_HUB
-    before = now - (settings.KEEP_ROLLOUTS if is_local else settings.HUB_HISTORY)
+    before = now - (settings.KEEP_ROLLOUTS if is_local else settings.KEEP_HUB_HISTORY)
     samples = RolloutSample.objects.filter(at__lt=before, rollout__ended_at=None)
     later_sample = RolloutSample.objects.filter(rollout=OuterRef("rollout"), pk__gt=OuterRef("pk"))
     yield "rollout samples", samples.filter(Exists(later_sample)), _BATCH
@@ -156,14 +156,14 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen) & ~is_version), _BATCH
 
     yield "drafts", Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS), _BATCH
-    events_before = now - (settings.KEEP_EVENTS if is_local else settings.HUB_HISTORY)
+    events_before = now - (settings.KEEP_EVENTS if is_local else settings.KEEP_HUB_HISTORY)
     yield "events", Event.objects.filter(at__lt=events_before), _BATCH
     yield "expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH
 
 
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     """Yield what is kept of live hubs to replay their decisions; of versions of a fleet a number at most."""
-    before = now - settings.HUB_HISTORY
+    before = now - settings.KEEP_HUB_HISTORY
     undecided = HubDecision.objects.filter(decision=None, is_latest=False, judged_at__lt=before)
     yield "hub decisions without a replay", undecided, _BATCH
     is_cited = Exists(HubDecision.objects.filter(fleet_version=OuterRef("pk")))

@@ -102,7 +102,7 @@ def test_bindings_make_no_events_of_their_own(live: ProjectedHub) -> None:
 
 
 def test_history_is_kept_for_its_period(live: ProjectedHub, settings: Any) -> None:
-    settings.HUB_HISTORY = timedelta(days=30)
+    settings.KEEP_HUB_HISTORY = timedelta(days=30)
     for clusters in (3, 4):
         live.put(CRP, changed(placement("web", clusters=clusters), status=scheduled()))
         live.project()

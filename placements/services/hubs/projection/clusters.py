@@ -177,7 +177,7 @@ def _set_report(row: MemberCluster, document: HubDocument) -> None:
 
 
 def _set_namespaces(row: MemberCluster, document: HubDocument) -> None:
-    """Set which namespaces the cluster reports; a degraded collection counts all the same (2.1, point 6)."""
+    """Set which namespaces the cluster reports; a degraded collection counts too (2.1, point 6)."""
     row.collects_namespaces = _COLLECTION in document.conditions("status", "conditions")
     names = mapping_at(document.content, "status").get("namespaces")
     row.namespaces_seen = sorted(names) if isinstance(names, Mapping) else None
