@@ -973,7 +973,7 @@ class Migration(migrations.Migration):
             name='HubDecision',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('placement_name', models.CharField(max_length=63)),
+                ('placement_name', models.CharField(max_length=127)),
                 ('is_latest', models.BooleanField(default=True)),
                 ('policy_snapshot', models.CharField(blank=True, max_length=253)),
                 ('policy_snapshot_uid', models.CharField(blank=True, max_length=64)),

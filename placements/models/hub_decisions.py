@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from clusters.models import HubRow
 from placements.models.decisions import Decision, FleetRecord
-from placements.models.placements import LONGEST_NAME, Placement
+from placements.models.placements import LONGEST_FULL_NAME, Placement
 
 COALESCING = timedelta(seconds=1)
 """Changes of a fleet within this time are one version of it."""
@@ -99,7 +99,7 @@ class HubDecision(HubRow):
     """
 
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="hub_decisions")
-    placement_name = models.CharField(max_length=LONGEST_NAME)
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     decision = models.OneToOneField(Decision, models.CASCADE, null=True, related_name="hub_decision")
     is_latest = models.BooleanField(default=True)
     policy_snapshot = models.CharField(max_length=253, blank=True)

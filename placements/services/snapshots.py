@@ -110,6 +110,7 @@ def _cycle(
         binding_values(rows, snapshot),
         Semantics(snapshot.semantics),
         snapshot.options,
+        placement.namespace,
     )
 
 
@@ -123,7 +124,7 @@ def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fle
         # A draft that creates a new policy snapshot makes every binding obsolete.
         is_same = snapshot is not None and content_hash(draft) == snapshot.content_hash
         bindings = binding_values(map(BindingInput._make, rows), snapshot if is_same else None)
-    cycle = Cycle(fleet, draft.spec.policy, bindings, rules_of(draft), draft.spread_options)
+    cycle = Cycle(fleet, draft.spec.policy, bindings, rules_of(draft), draft.spread_options, draft.namespace)
     return PlacementCounts().balanced(cycle)
 
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from clusters.models import HubStream
+from clusters.models import Hub, HubStream
 from fleetui.models import Event
-from placements.models import Agreement, Decision, DueJudgement, HubDecision, Placement
+from placements import tasks
+from placements.models import Agreement, Binding, Decision, DueJudgement, HubDecision, Placement
 from placements.services.hubs.judgements import judge_due
 from placements.services.hubs.queries import disagreements, disagreements_by_hub
 from tests.database import forget_caches, rolled_back
@@ -176,6 +177,8 @@ def test_a_difference_counts_when_it_was_found_three_times(differing: RecordedHu
     assert disagreements_by_hub() == {hub.live.hub.pk: 1}
     with hub.live.scope():
         assert (HubDecision.objects.count(), Decision.objects.count()) == (1, 1)
+        cited = set(Binding.objects.values_list("decision__number", flat=True))
+    assert cited == {1}
 
 
 def test_a_difference_that_the_hub_corrects_is_withdrawn(differing: RecordedHub) -> None:
@@ -338,3 +341,18 @@ def test_a_change_of_the_fleet_that_the_hub_does_not_follow_differs() -> None:
     with hub.live.scope():
         assert HubDecision.objects.count() == Decision.objects.count() == 1
     forget_caches()
+
+
+def test_the_sweep_finds_what_is_due(differing: RecordedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, Document]] = []
+    monkeypatch.setattr(tasks, "send_now", lambda task, arguments: sent.append((task, arguments)))
+    hub = differing.live.hub
+    Hub.objects.filter(pk=hub.pk).update(lease_expires_at=datetime.now(UTC) + timedelta(minutes=5))
+
+    tasks.sweep()
+
+    assert (tasks.judge_hub.name, {"hub": hub.pk}) in sent
+    tasks.judge_hub(hub=hub.pk)
+    with differing.live.scope():
+        assert HubDecision.objects.get().agreement == "differs"
+        assert DueJudgement.objects.count() == 0

@@ -51,6 +51,7 @@ def _sides(decision: Decision, own: PlacementInput) -> SideBySide:
             refused[semantics] = str(faults)
             continue
         is_own = other.semantics is cycle.semantics
-        decisions[semantics] = decision if is_own else schedule(other.cycle(cycle.fleet, cycle.bindings))
+        changed = replace(other.cycle(cycle.fleet, cycle.bindings), namespace=cycle.namespace)
+        decisions[semantics] = decision if is_own else schedule(changed)
         warnings[semantics] = tuple(map(own.in_document, other.caveats))
     return SideBySide(SemanticsComparison(decisions, decision.cycle.semantics), warnings, refused)

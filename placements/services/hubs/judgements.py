@@ -36,7 +36,7 @@ from placements.models import (
     ReplayInputs,
     ReplayKind,
 )
-from placements.services.decisions.records import stored_decision
+from placements.services.decisions.records import decision_of, stored_decision
 from placements.services.hubs.agreement import (
     StatusComparison,
     agreement_of,
@@ -140,7 +140,7 @@ def judge_now(*, placement: str = "", now: datetime) -> int:
     if hub is None:
         return 0
     rows = Placement.objects.filter(full_name=placement) if placement else Placement.objects.all()
-    found = list(rows.order_by("name").values_list("pk", flat=True))
+    found = list(rows.order_by("full_name").values_list("pk", flat=True))
     for pk in found:
         judge_placement(pk, hub, now=now)
     return len(found)
@@ -159,9 +159,21 @@ class Judgement:
     milliseconds: float = 0.0
 
 
-@transaction.atomic
 def judge_placement(placement_id: int, hub: Hub, *, now: datetime) -> HubDecision | None:
-    """Judge what the hub decided for a placement; return the row, or None where there is nothing to judge."""
+    """Judge what the hub decided for a placement; return the row, or None where there is nothing to judge.
+
+    Bindings are written afterwards: the projection locks them before their placement.
+    """
+    row = _judge(placement_id, hub, now=now)
+    if row is not None and row.decision is not None and row.seen_at == row.judged_at:
+        for part in batched(decision_of(row.decision).picked_names):
+            bindings = Binding.objects.filter(placement=placement_id, cluster_name__in=part)
+            bindings.update(decision=row.decision)
+    return row
+
+
+@transaction.atomic
+def _judge(placement_id: int, hub: Hub, *, now: datetime) -> HubDecision | None:
     placement = Placement.objects.select_for_update(no_key=True).filter(pk=placement_id).first()
     if placement is None or placement.deleting_since:
         return None
@@ -423,6 +435,4 @@ def _written_decision(
     for name, found in columns.items():
         setattr(decision, name, found)
     decision.save()
-    for part in batched(value.picked_names):
-        Binding.objects.filter(placement=placement, cluster_name__in=part).update(decision=decision)
     return decision

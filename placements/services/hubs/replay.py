@@ -32,11 +32,9 @@ from placements.services.hubs.fleet_versions import (
     version_at,
 )
 from placements.services.hubs.projection.documents import HubDocument
+from placements.services.hubs.projection.kinds import BINDING_KINDS, PLACEMENT_KINDS, POLICY_KINDS
 from placements.services.hubs.projection.snapshots import NUMBER_OF_CLUSTERS, policy_of
 
-PLACEMENT_KINDS = ("ClusterResourcePlacement", "ResourcePlacement")
-POLICY_KINDS = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
-BINDING_KINDS = ("ClusterResourceBinding", "ResourceBinding")
 SCHEDULED = "Scheduled"
 _JUDGING = timedelta(seconds=20)
 """Eligibility by heartbeats is judged so often: a change this long after a cycle may have been before it."""
@@ -164,22 +162,13 @@ class HubObservation:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def key_of(placement: Placement) -> str:
-    """Return how objects of the hub name their placement, `[namespace/]name`."""
-    return placement.full_name
-
-
-def namespace_of(placement: Placement) -> str:
-    return key_of(placement).rpartition("/")[0]
-
-
 def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation | None:
     """Read what the mirror has of a placement; None if it has the placement itself no more.
 
     `since` is the key of the last change of a binding that is known. Changes are read first: what is written
     meanwhile is then in the objects and not in the changes, and is judged again for it.
     """
-    key = key_of(placement)
+    key = placement.full_name
     changes = BindingChange.objects.filter(owner=key, pk__gt=since).order_by("pk")
     found = tuple(changes)
     rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, owner=key)
@@ -338,7 +327,7 @@ def one_per_cluster(bindings: Collection[BindingFacts]) -> list[BindingFacts]:
 
 def cycle_on(observed: HubObservation, policy: PlacementPolicy, fleet: Fleet, bindings: Bindings) -> Cycle:
     found = [one.placed(observed.name) for one in one_per_cluster(bindings.values())]
-    return Cycle(fleet, policy, tuple(found), HUB_SEMANTICS, namespace=namespace_of(observed.placement))
+    return Cycle(fleet, policy, tuple(found), HUB_SEMANTICS, namespace=observed.placement.namespace)
 
 
 def steady_replay(
