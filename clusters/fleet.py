@@ -64,6 +64,12 @@ class ResourceUsage:
 NO_USAGE = ResourceUsage()
 
 
+class SeenNamespaces(NamedTuple):
+    """What a cluster that collects its namespaces reports of them; None: nothing yet."""
+
+    names: frozenset[str] | None = None
+
+
 class Cluster(NamedTuple):
     """One member cluster as the scheduler sees it.
 
@@ -76,6 +82,8 @@ class Cluster(NamedTuple):
     properties: Mapping[str, str] = _NOTHING
     usage: ResourceUsage = NO_USAGE
     eligibility: Eligibility = ELIGIBLE
+    namespaces: SeenNamespaces | None = None
+    """None: the cluster does not collect its namespaces."""
 
     @property
     def is_leaving(self) -> bool:
@@ -123,7 +131,7 @@ class Fleet:
         self._labels: dict[str, LabelColumn] = {}
         self._claims: dict[str, LabelColumn] = {}
         self._properties: dict[str, PropertyColumn] = {}
-        self._digests: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        self._digests: dict[tuple[tuple[str, ...], tuple[str, ...], str], str] = {}
 
     @cached_property
     def clusters(self) -> tuple[Cluster, ...]:
@@ -213,22 +221,30 @@ class Fleet:
         fleet._digests = {}
         return fleet
 
-    def digest(self, label_keys: tuple[str, ...], property_names: tuple[str, ...]) -> str:
-        """Return a hash of what a policy that reads these labels and properties depends on (spec 5)."""
-        reads = (tuple(sorted(set(label_keys))), tuple(sorted(set(property_names))))
+    def digest(
+        self, label_keys: tuple[str, ...], property_names: tuple[str, ...], namespace: str = ""
+    ) -> str:
+        """Return a hash of what a policy that reads these labels and properties depends on (spec 5).
+
+        `namespace` is that of the placement; where it has none, namespaces of clusters do not count.
+        """
+        reads = (tuple(sorted(set(label_keys))), tuple(sorted(set(property_names))), namespace)
         if reads not in self._digests:
             self._digests[reads] = _digest(self.clusters, *reads)
         return self._digests[reads]
 
 
-def _digest(clusters: Iterable[Cluster], label_keys: tuple[str, ...], property_names: tuple[str, ...]) -> str:
+def _digest(
+    clusters: Iterable[Cluster], label_keys: tuple[str, ...], property_names: tuple[str, ...], namespace: str
+) -> str:
     """Return the hash of the canonical JSON of the clusters; equal ones share all but the name."""
     around: dict[tuple[object, ...], tuple[str, str]] = {}
     readers = [_property_reader(name) for name in property_names]
     parts = []
     for cluster in clusters:
         labels, kind = tuple(map(cluster.labels.get, label_keys)), cluster.eligibility.kind
-        seen = (labels, tuple([read(cluster) for read in readers]), cluster.taints, kind)
+        lacks = lacks_namespace(cluster, namespace) if namespace else None
+        seen = (labels, tuple([read(cluster) for read in readers]), cluster.taints, kind, lacks)
         if seen not in around:
             around[seen] = _around_the_name(label_keys, property_names, *seen)
         before, after = around[seen]
@@ -243,8 +259,11 @@ def _around_the_name(
     properties: tuple[str | None, ...],
     taints: tuple[Taint, ...],
     kind: EligibilityKind | None,
+    lacks: str | None,
 ) -> tuple[str, str]:
-    first = {"eligibility": kind, "labels": _present(label_keys, labels)}
+    first: dict[str, object] = {"eligibility": kind, "labels": _present(label_keys, labels)}
+    if lacks:
+        first["lacksNamespace"] = lacks
     last = {
         "properties": _present(property_names, properties),
         "taints": [[taint.key, taint.value, taint.effect] for taint in taints],
@@ -253,6 +272,15 @@ def _around_the_name(
         json.dumps(part, ensure_ascii=False, sort_keys=True, separators=(",", ":")) for part in (first, last)
     )
     return f'{before[:-1]},"name":', f",{after[1:]}"
+
+
+def lacks_namespace(cluster: Cluster, namespace: str) -> str | None:
+    """Return how a cluster lacks a namespace, "unknown" or "missing"; None if it may be placed there."""
+    if cluster.namespaces is None:
+        return None
+    if cluster.namespaces.names is None:
+        return "unknown"
+    return None if namespace in cluster.namespaces.names else "missing"
 
 
 def _present(keys: tuple[str, ...], values: tuple[str | None, ...]) -> dict[str, str]:

@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
-from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
+from clusters.fleet import (
+    ELIGIBLE,
+    Cluster,
+    Eligibility,
+    EligibilityKind,
+    Fleet,
+    ResourceUsage,
+    SeenNamespaces,
+    Taint,
+)
 from clusters.health import LIMITS, AgentReport, judge, leaving
 from clusters.models import FleetState, MemberCluster, Membership
 from fleetui.apimachinery.metadata import with_hub_metadata
@@ -54,7 +63,10 @@ def eligibility(cluster: MemberCluster, *, now: datetime, state: FleetState | No
     return judge(_report(cluster, state.observing_since if state else None), now=now, limits=LIMITS)
 
 
-_COLUMNS = ("name", "document", "properties", "usage", "verdict", "verdict_reason")
+_COLUMNS = (
+    *("name", "document", "properties", "usage", "verdict", "verdict_reason"),
+    *("collects_namespaces", "namespaces_seen"),
+)
 _NO_USAGE = ResourceUsage()
 
 
@@ -115,7 +127,7 @@ def _clusters() -> Iterator[Cluster]:
 
 def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
     taints_of: dict[tuple[Any, ...], tuple[Taint, ...]] = {}
-    for name, document, properties, usage, verdict, reason in rows:
+    for name, document, properties, usage, verdict, reason, collects, seen in rows:
         taints = tuple(
             Taint(one["key"], one.get("value") or "", one["effect"])
             for one in document["spec"].get("taints") or ()
@@ -127,6 +139,7 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
             properties,
             ResourceUsage(**usage) if usage else _NO_USAGE,
             Eligibility(EligibilityKind(verdict) if verdict else None, reason),
+            SeenNamespaces(None if seen is None else frozenset(seen)) if collects else None,
         )
 
 

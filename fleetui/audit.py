@@ -35,19 +35,25 @@ def record(happening: AuditEvent, *, by: User | None, now: datetime) -> None:
 
 def record_all(happenings: Iterable[AuditEvent], *, by: User | None, now: datetime) -> None:
     name = actor_name(by)
-    Event.objects.bulk_create(
-        Event(
-            at=now,
-            actor=by,
-            actor_name=name,
-            verb=one.verb,
-            kind=one.kind,
-            name=one.name,
-            revision=one.revision,
-            before=one.before,
-            after=one.after,
-        )
-        for one in happenings
+    Event.objects.bulk_create(_row(one, now, name, by) for one in happenings)
+
+
+def record_of_others(happenings: Iterable[tuple[AuditEvent, str]], *, now: datetime) -> None:
+    """Write events of actors that are no users of this console, each with the name of the actor."""
+    Event.objects.bulk_create(_row(one, now, name) for one, name in happenings)
+
+
+def _row(one: AuditEvent, now: datetime, name: str, by: User | None = None) -> Event:
+    return Event(
+        at=now,
+        actor=by,
+        actor_name=name,
+        verb=one.verb,
+        kind=one.kind,
+        name=one.name,
+        revision=one.revision,
+        before=one.before,
+        after=one.after,
     )
 
 

@@ -46,6 +46,11 @@ def may_administer_clusters(user: AbstractBaseUser | AnonymousUser) -> bool:
     return _has_one_of(user, (Role.CLUSTER_ADMINISTRATOR,))
 
 
+def has_role(user: AbstractBaseUser | AnonymousUser, role: Role) -> bool:
+    """Return whether a user has a role on the hub in scope."""
+    return _has_one_of(user, (role,))
+
+
 def _has_one_of(user: AbstractBaseUser | AnonymousUser, roles: Collection[Role]) -> bool:
     if not isinstance(user, User) or not user.is_active:
         return False

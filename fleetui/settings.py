@@ -140,9 +140,13 @@ CELERY_TASK_ROUTES = {
     "placements.tasks.sweep": {"queue": broker.PERIODIC},
     "clusters.tasks.observe": {"queue": broker.PERIODIC},
     "placements.tasks.refresh_hubs": {"queue": broker.PERIODIC},
+    # They wait for hubs.
+    "clusters.tasks.resolve_hub_writes": {"queue": broker.ANALYSES},
+    "placements.tasks.advance_hub_drains": {"queue": broker.ANALYSES},
     "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
     "placements.tasks.prune": {"queue": broker.ANALYSES},
     "placements.tasks.run_dry_runs": {"queue": broker.ANALYSES},
+    "placements.tasks.judge_hub": {"queue": broker.ANALYSES},
 }
 CELERY_BEAT_SCHEDULER = "fleetui.task_queue:BoundedScheduler"
 # A tick that waited longer than its period is worth nothing: the next one does the same.
@@ -150,6 +154,16 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "placements.tasks.sweep", "schedule": 1.0, "options": {"expires": 1.0}},
     "observe": {"task": "clusters.tasks.observe", "schedule": 5.0, "options": {"expires": 5.0}},
     "refresh-hubs": {"task": "placements.tasks.refresh_hubs", "schedule": 15.0, "options": {"expires": 15.0}},
+    "advance-hub-drains": {
+        "task": "placements.tasks.advance_hub_drains",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
+    "resolve-hub-writes": {
+        "task": "clusters.tasks.resolve_hub_writes",
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
+    },
 }
 
 # How long rows are kept that nothing refers to (`placements.services.pruning`).
@@ -160,7 +174,9 @@ KEEP_ROLLOUTS = read_period(os.environ, "FLEETUI_KEEP_ROLLOUTS", default=_KEEP)
 KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP)
 KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
 KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
+KEEP_HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timedelta(days=30))
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
+HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timedelta(days=30))
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go
 # (`clusters/kubernetes_drivers.py`).

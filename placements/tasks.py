@@ -15,8 +15,10 @@ from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
 from placements.services import dry_runs, pruning, scheduling, verification
+from placements.services.disruption import hub_drains
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.hubs import judgements
 from placements.services.hubs.projection.operations import (
     delete_removed_rows,
     hubs_with_changes,
@@ -128,6 +130,15 @@ def project_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
         send_now(self.name, {"hub": hub})
 
 
+@shared_task(acks_late=True, bind=True)
+def judge_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
+    """Judge what a live hub decided: a batch at a time, behind everything that users wait for."""
+    with in_hub(hub):
+        is_more = judgements.judge_due(now=datetime.now(UTC))
+    if is_more:
+        send_now(self.name, {"hub": hub})
+
+
 @shared_task(acks_late=True)
 def refresh_hubs(**_newer: Any) -> None:
     """Judge the clusters of live hubs again: a heartbeat that becomes too old is no event.
@@ -138,6 +149,12 @@ def refresh_hubs(**_newer: Any) -> None:
         with in_hub(hub):
             rejudge(now=datetime.now(UTC))
     delete_removed_rows()
+
+
+@shared_task(acks_late=True)
+def advance_hub_drains(**_newer: Any) -> None:
+    """Take the drains of live hubs a step further; a hub that does not answer delays no other task."""
+    hub_drains.advance_hub_drains(now=datetime.now(UTC))
 
 
 @shared_task(acks_late=True)
@@ -161,6 +178,8 @@ def sweep(**_newer: Any) -> None:
             send_now(task.name, {})
     for hub in hubs_with_changes():
         send_now(project_hub.name, {"hub": hub})
+    for hub in judgements.hubs_to_judge(now=datetime.now(UTC)):
+        send_now(judge_hub.name, {"hub": hub})
 
 
 def _repeat(step: Callable[..., int]) -> bool:

@@ -113,10 +113,10 @@ NO_PAGE = {
         "keys-set",
     ),
     *("draft-dry-run", "resource-dry-run", "placement-cluster-read"),
-    *("hub-check", "hub-pause", "hub-line"),
+    *("hub-check", "hub-pause", "hub-line", "fleet-version"),
     *("draft-discard", "draft-rebase", "cluster-connection-check", "cluster-connection-renew"),
 }
-"""Addresses that show nothing of their own: they redirect, or hand out a file."""
+"""Addresses that show nothing of their own: they redirect, hand out a file, or need a hub that decides."""
 
 
 def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> dict[str, str]:

@@ -24,7 +24,7 @@ from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import load_documents
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
-from placements.engine.scheduling.profile import FILTERS, profile_of
+from placements.engine.scheduling.profile import NAMESPACED_FILTERS, profile_of
 from placements.engine.scheduling.scoring import ScoreSource
 from placements.services.apply import apply_documents
 from tests.screenshots.tour import MAIN
@@ -105,7 +105,7 @@ def test_every_setting_has_a_row() -> None:
 
 
 def test_filters_are_listed_in_the_order_of_the_profile() -> None:
-    names = [each.name for each in (*FILTERS, TopologyKeyFilter())]
+    names = [each.name for each in (*NAMESPACED_FILTERS, TopologyKeyFilter())]
 
     assert _rows("reference/plugins.md", "Filters") == names
 

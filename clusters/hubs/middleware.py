@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponsePermanen
 from django.shortcuts import render
 from django.urls import get_script_prefix, set_script_prefix
 
+from clusters.hubs.dispatch import refusal_of
 from clusters.hubs.queries import hub_named
 from clusters.models import Hub
 from fleetui.hub_scope import LOCAL_HUB, HubDecidesError, current_hub_id, in_hub
@@ -80,11 +81,20 @@ class HubMiddleware:
         finally:
             set_script_prefix(before)
 
-    def process_view(self, request: HttpRequest, *_view: Any) -> None:
-        """Raise Http404 for a user without a role on a live hub: nothing of it is to be known."""
-        is_known = request.user.is_authenticated and not may_read(request.user)
-        if current_hub_id() != LOCAL_HUB and is_known:
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], _: Any, arguments: dict[str, Any]
+    ) -> HttpResponse | None:
+        """Refuse what the live hub decides. Raise Http404 for a user without a role there.
+
+        Nothing of the hub is to be known without a role; the page of a view that could only refuse is not
+        shown at all.
+        """
+        if current_hub_id() == LOCAL_HUB or not request.user.is_authenticated:
+            return None
+        if not may_read(request.user):
             raise Http404
+        refusal = refusal_of(view, arguments, is_form=request.method == "POST")
+        return self.process_exception(request, refusal) if refusal else None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """Respond with the hub's own way of doing what a view refused; REST has its own response."""

@@ -134,11 +134,35 @@ def recent_writes(hub: Hub) -> Sequence[HubWrite]:
         return list(HubWrite.objects.order_by("-at", "-pk")[:MOST_WRITES])
 
 
+def writes_of(hub: Hub, *, requested_by: str = "", object: str = "", **columns: object) -> QuerySet[HubWrite]:  # noqa: A002 -- the parameter of the address
+    """Return the requests that people had sent to a hub; unordered."""
+    with in_hub(hub.pk):
+        rows = HubWrite.objects.filter(**columns)
+    rows = rows.filter(requested_by=requested_by) if requested_by else rows
+    return rows.filter(name=object) if object else rows
+
+
 def mirrored_object(hub: Hub, group: str, kind: str, namespace: str, name: str) -> dict[str, object] | None:
     """Return an object as the mirror has it."""
     with in_hub(hub.pk):
         row = MirroredObject.objects.filter(group=group, kind=kind, namespace=namespace, name=name).first()
     return unpack(bytes(row.manifest)) if row else None
+
+
+def mirrored_version(hub: Hub, write: HubWrite) -> str:
+    """Return the resourceVersion that the mirror has of the object of a write; "" without the object."""
+    with in_hub(hub.pk):
+        rows = MirroredObject.objects.filter(
+            group=write.group, kind=write.kind, namespace=write.namespace, name=write.name
+        )
+        return rows.values_list("resource_version", flat=True).first() or ""
+
+
+def mirrored_objects(hub: Hub, kind: str, **columns: object) -> list[dict[str, object]]:
+    """Return the objects of a kind as the mirror has them, by name."""
+    with in_hub(hub.pk):
+        rows = MirroredObject.objects.filter(kind=kind, **columns).order_by("namespace", "name")
+        return [unpack(bytes(one.manifest)) for one in rows]
 
 
 def removed_hubs_with_rows() -> list[int]:

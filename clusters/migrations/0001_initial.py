@@ -89,6 +89,8 @@ class Migration(migrations.Migration):
                 ('connection', models.JSONField(blank=True, default=dict)),
                 ('properties', models.JSONField(blank=True, default=dict)),
                 ('usage', models.JSONField(blank=True, default=dict)),
+                ('namespaces_seen', models.JSONField(blank=True, null=True)),
+                ('collects_namespaces', models.BooleanField(default=False)),
                 ('expects_report', models.BooleanField(default=False)),
                 ('has_reported', models.BooleanField(default=False)),
                 ('as_of', models.DateTimeField(blank=True, null=True)),
@@ -319,7 +321,7 @@ class Migration(migrations.Migration):
                 ('body', models.JSONField(null=True)),
                 ('dry_run_digest', models.CharField(blank=True, max_length=64)),
                 ('precondition', models.CharField(blank=True, max_length=64)),
-                ('state', models.CharField(choices=[('planned', 'Planned'), ('sent', 'Sent'), ('accepted', 'Accepted'), ('refused', 'Refused'), ('conflict', 'Conflict'), ('unreachable', 'Unreachable'), ('unknown', 'Unknown')], default='planned', max_length=11)),
+                ('state', models.CharField(choices=[('planned', 'Planned'), ('sent', 'Sent'), ('accepted', 'Accepted'), ('refused', 'Refused'), ('conflict', 'Conflict'), ('unreachable', 'Unreachable'), ('unknown', 'Unknown'), ('not-applied', 'Not Applied')], default='planned', max_length=11)),
                 ('status', models.PositiveSmallIntegerField(null=True)),
                 ('answer', models.CharField(blank=True, max_length=4096)),
                 ('resource_version_after', models.CharField(blank=True, max_length=64)),
@@ -352,6 +354,7 @@ class Migration(migrations.Migration):
                 ('is_dirty', models.BooleanField(default=True)),
                 ('not_understood', models.JSONField(default=list)),
                 ('projection_error', models.CharField(blank=True, max_length=300)),
+                ('is_unresolved', models.BooleanField(default=False)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('stream', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='clusters.hubstream')),
             ],
@@ -414,7 +417,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='hubwrite',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['planned', 'sent', 'accepted', 'refused', 'conflict', 'unreachable', 'unknown'])), name='hub_write_state_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['planned', 'sent', 'accepted', 'refused', 'conflict', 'unreachable', 'unknown', 'not-applied'])), name='hub_write_state_known'),
         ),
         migrations.AddIndex(
             model_name='mirroredobject',
@@ -427,6 +430,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='mirroredobject',
             index=models.Index(condition=models.Q(('is_dirty', True)), fields=['hub'], name='mirrored_dirty'),
+        ),
+        migrations.AddIndex(
+            model_name='mirroredobject',
+            index=models.Index(condition=models.Q(('is_unresolved', True)), fields=['hub'], name='mirrored_unresolved'),
         ),
         migrations.AddConstraint(
             model_name='mirroredobject',

@@ -87,6 +87,8 @@ class MemberCluster(HubRow):
 
     properties = models.JSONField(default=dict, blank=True)
     usage = models.JSONField(default=dict, blank=True)
+    namespaces_seen = models.JSONField(null=True, blank=True)
+    collects_namespaces = models.BooleanField(default=False)
     expects_report = models.BooleanField(default=False)
     has_reported = models.BooleanField(default=False)
     as_of = models.DateTimeField(null=True, blank=True)

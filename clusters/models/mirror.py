@@ -99,7 +99,8 @@ class MirroredObject(HubRow):
     `manifest` is deflated JSON (`clusters.hubs.trimming.unpack`) of `size` bytes. `owner` is the key of its
     placement, `[namespace/]name`. `digest` decides whether a change counts: of a binding it covers state and
     policy snapshot, of a cluster all that no heartbeat changes. The projection removes `is_dirty`; it records
-    the paths that are `not_understood`, and why an object is not shown (`projection_error`).
+    the paths that are `not_understood`, and why an object is not shown (`projection_error`); with one of the
+    two it `is_unresolved`.
     """
 
     stream = models.ForeignKey(HubStream, models.CASCADE, db_index=False, related_name="+")
@@ -124,6 +125,7 @@ class MirroredObject(HubRow):
     is_dirty = models.BooleanField(default=True)
     not_understood = models.JSONField(default=list)
     projection_error = models.CharField(max_length=300, blank=True)
+    is_unresolved = models.BooleanField(default=False)
 
     class Meta:
         constraints = [
@@ -135,6 +137,7 @@ class MirroredObject(HubRow):
             models.Index(fields=["hub", "kind", "owner"], name="mirrored_by_owner"),
             models.Index(fields=["hub", "kind", "cluster"], name="mirrored_by_cluster"),
             models.Index(fields=["hub"], condition=Q(is_dirty=True), name="mirrored_dirty"),
+            models.Index(fields=["hub"], condition=Q(is_unresolved=True), name="mirrored_unresolved"),
         ]
 
     def __str__(self) -> str:
@@ -167,7 +170,7 @@ class BindingChange(HubRow):
 
 
 class HubWriteState(models.TextChoices):
-    """What became of a write."""
+    """What became of a write; `not-applied` was unknown, until the object showed that nothing came of it."""
 
     PLANNED = "planned"
     SENT = "sent"
@@ -176,6 +179,7 @@ class HubWriteState(models.TextChoices):
     CONFLICT = "conflict"
     UNREACHABLE = "unreachable"
     UNKNOWN = "unknown"
+    NOT_APPLIED = "not-applied"
 
 
 class HubWrite(HubRow):

@@ -180,6 +180,8 @@ class Semantics(StrEnum):
 SUPPORTED_SEMANTICS = tuple(Semantics)
 DEFAULT_SEMANTICS = Semantics.FLEET
 """The semantics without an annotation, and for manifests that do not depend on any."""
+HUB_SEMANTICS = Semantics.KUBEFLEET
+"""The semantics of live hubs, whatever their manifests say."""
 
 
 def parse_semantics(raw: object, *, path: str = "semantics") -> Semantics:

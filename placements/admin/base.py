@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import may_operate, may_read
 
 NONE = "–"  # noqa: RUF001 -- the dash of tables
@@ -30,7 +31,7 @@ class SuperusersOnly:
 class RoleAdmin(admin.ModelAdmin):
     """A list that counts no more than it has to; every role reads, operators add and change.
 
-    Rows are deleted by operations only.
+    Rows are deleted by operations only, and those of a live hub are changed by its projection only.
     """
 
     list_per_page = 50
@@ -42,7 +43,7 @@ class RoleAdmin(admin.ModelAdmin):
         return may_read(request.user)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_operate(request.user)
+        return may_operate(request.user) and current_hub_id() == LOCAL_HUB
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

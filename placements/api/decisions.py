@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from placements.api.base import BaseViewSet, Params, Rows, listed, next_page, page_response, query_params
 from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
+from placements.api.hubs import HubDecisionSerializer
 from placements.api.renderers import CsvRenderer, YamlRenderer
 from placements.api.schema import RECORD_PROBLEMS, documented, operation, page_serializer
 from placements.api.serializers import (
@@ -39,6 +40,7 @@ from placements.explain.decision_tables import outcome_csv
 from placements.services.decisions.compare_semantics import side_by_side
 from placements.services.decisions.records import UnknownInDecisionError, cycles_of, recorded
 from placements.services.filters import decisions_of
+from placements.services.hubs.queries import hub_decision_of
 
 
 class ReasonSerializer(CamelCaseSerializer):
@@ -275,6 +277,16 @@ class DecisionViewSet(BaseViewSet):
             "next": next_page(request, end) if end < last else None,
         }
         return Response(document)
+
+    @_of_record("get_decision_on_hub", HubDecisionSerializer, path="hub")
+    def on_hub(self, request: Request, decision: str) -> Response:
+        """Get what the live hub decided, and how the replay agrees with it."""
+        query_params(request)
+        row = cycles_of(recorded(decision)[0]).filter(hub_decision__isnull=False).first()
+        found = hub_decision_of(row) if row else None
+        if found is None:
+            raise Http404
+        return Response(HubDecisionSerializer(found).data)
 
     @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice")
     def advice(self, request: Request, decision: str, name: str) -> Response:

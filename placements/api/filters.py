@@ -6,12 +6,13 @@ from rest_framework import serializers
 
 from clusters.filters import ORDERS, ClusterFilterState
 from clusters.fleet import EligibilityKind
+from clusters.models import HubWriteState
 from clusters.operations.connection import FAILED_CHECK
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
-from placements.models import Rollout
+from placements.models import Agreement, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
 from placements.services.placements import CONFIRMATION
 from placements.services.what_if.queries import PlacementImpact, Variant
@@ -88,6 +89,17 @@ PageQuery = _query(
     limit=_number(100, 1, 500),
 )
 NumberedPageQuery = _query(after=_number(0, 0, 10**9), limit=_number(20, 1, 100))
+HubWriteQuery = _query(
+    PageQuery,
+    state=_one_of(HubWriteState.values),
+    kind=_text(help_text="The kind of the object, such as MemberCluster."),
+    object=_text(help_text="The name of the object."),
+    by=_text(help_text="The user who requested it."),
+)
+SendWriteQuery = _query(
+    DryRunQuery,
+    force=_text(help_text="Paths, separated by commas, that are taken from other field managers."),
+)
 ClusterQuery = _query(
     PageQuery,
     q=_text(help_text="Part of the name."),
@@ -111,6 +123,11 @@ PlacementQuery = _query(
     cluster=_text(help_text="A cluster that has the placement."),
     namespace=_text(help_text="The namespace of the placement."),
     order=_one_of(PLACEMENT_ORDERS, default="name"),
+)
+AgreementQuery = _query(
+    PageQuery,
+    agreement=_one_of(Agreement.values),
+    placement=_text(help_text="The name of a placement."),
 )
 DriftQuery = _query(
     PageQuery,

@@ -1,10 +1,10 @@
 """Live hubs: add, check, change, remove; their streams, permissions and mirrored objects."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -34,14 +34,30 @@ from clusters.hubs.queries import (
 from clusters.kubeconfig import ca_facts
 from clusters.models import Hub, HubStream
 from clusters.models.hubs import HubIdentity, HubMode, HubState
+from fleetui.hub_scope import in_hub
+from fleetui.pagination import page_of
 from fleetui.permissions import may_administer_clusters
-from placements.api.base import BaseViewSet, MayAdministerClusters, MayRead, actor, query_params
+from placements.api.base import (
+    BaseViewSet,
+    MayAdministerClusters,
+    MayRead,
+    Params,
+    Rows,
+    actor,
+    listed,
+    page_response,
+    query_params,
+)
 from placements.api.connections import ConnectionInputSerializer, connection_fields
-from placements.api.filters import ConnectionQuery
+from placements.api.filters import AgreementQuery, ConnectionQuery, PageQuery
 from placements.api.parsers import parse_body
 from placements.api.problems import CheckStepSerializer
-from placements.api.schema import documented, operation
-from placements.api.serializers import ANY_OBJECT, CamelCaseSerializer
+from placements.api.schema import documented, operation, page_serializer
+from placements.api.serializers import ANY_OBJECT, AnyObject, AnyValue, CamelCaseSerializer
+from placements.explain.agreements import agreement_document, agreement_fields
+from placements.models import Agreement, HubDecision, ReplayInputs
+from placements.services.hubs.queries import agreements
+from placements.services.hubs.unresolved import unresolved_counts, unresolved_objects
 
 NO_NAMESPACE = "-"
 
@@ -86,15 +102,12 @@ class HubSerializer(CamelCaseSerializer):
     clock_offset_seconds = serializers.FloatField(allow_null=True)
     clusters = serializers.IntegerField()
     placements = serializers.IntegerField()
+    unresolved = serializers.IntegerField(help_text="Objects that are not shown, or not completely.")
+    retry_at = serializers.DateTimeField(
+        allow_null=True, help_text="When a required kind that fails is tried again."
+    )
     connection = HubConnectionSerializer(required=False)
     steps = CheckStepSerializer(many=True, required=False, help_text="Of the check before saving.")
-
-
-@extend_schema_serializer(many=False)  # the action `list` responds with an object
-class HubListSerializer(CamelCaseSerializer):
-    """All live hubs that the caller may see."""
-
-    items = HubSerializer(many=True)
 
 
 class HubSettingsSerializer(CamelCaseSerializer):
@@ -151,6 +164,21 @@ class HubStreamListSerializer(CamelCaseSerializer):
     items = HubStreamSerializer(many=True)
 
 
+class UnresolvedObjectSerializer(CamelCaseSerializer):
+    """An object of the mirror that is not shown, or not completely."""
+
+    group = serializers.CharField(allow_blank=True)
+    kind = serializers.CharField()
+    namespace = serializers.CharField(allow_blank=True)
+    name = serializers.CharField()
+    paths = serializers.ListField(
+        child=serializers.CharField(), source="not_understood", help_text="What is not understood."
+    )
+    reason = serializers.CharField(
+        allow_blank=True, source="projection_error", help_text="Why it is not shown; empty if it is."
+    )
+
+
 class HubPermissionSerializer(CamelCaseSerializer):
     """What the account may do with a kind; null where the hub does not say it."""
 
@@ -167,6 +195,42 @@ class HubCheckSerializer(CamelCaseSerializer):
     permissions = HubPermissionSerializer(many=True)
 
 
+class HubAgreementSerializer(CamelCaseSerializer):
+    """How a replay agrees with what a live hub decided for a placement."""
+
+    placement = serializers.CharField()
+    decision = serializers.CharField(allow_null=True, help_text="The replay.")
+    agreement = serializers.ChoiceField(Agreement.values)
+    confirmed = serializers.BooleanField(help_text="The difference was found again after minutes.")
+    note = serializers.CharField(allow_blank=True, help_text="Why nothing could be replayed.")
+    replay = serializers.ChoiceField(["pick", "steady", ""])
+    inputs = serializers.ChoiceField(ReplayInputs.values)
+    fleet_version = serializers.IntegerField(allow_null=True)
+    policy_snapshot = serializers.CharField(allow_blank=True)
+    observed_generation = serializers.IntegerField(allow_null=True)
+    condition = AnyValue(allow_null=True)
+    differences_count = serializers.IntegerField()
+    hub_at = serializers.DateTimeField(allow_null=True)
+    judged_at = serializers.DateTimeField()
+    engine = serializers.CharField(allow_blank=True)
+    hub_behind = serializers.BooleanField(help_text="It has not decided for more than 5 minutes.")
+
+    def to_representation(self, instance: HubDecision) -> dict[str, Any]:
+        """Return the fields that the page has."""
+        return agreement_fields(instance)
+
+
+class HubDecisionSerializer(HubAgreementSerializer):
+    """What a live hub decided for a placement, and where a replay differs."""
+
+    decisions = serializers.ListField(child=AnyObject(), help_text="As the hub wrote them at first.")
+    differences = serializers.ListField(child=AnyObject(), help_text="The first 200.")
+
+    def to_representation(self, instance: HubDecision) -> dict[str, Any]:
+        """Return the same document as the page."""
+        return agreement_document(instance)
+
+
 class HubViewSet(BaseViewSet):
     """The live hubs."""
 
@@ -174,7 +238,10 @@ class HubViewSet(BaseViewSet):
 
     def get_permissions(self) -> list[BasePermission]:
         """Let every role read, and cluster administrators write."""
-        reads = self.action in ("list", "retrieve", "streams", "permissions", "mirrored")
+        reads = self.action in (
+            *("list", "retrieve", "streams", "permissions"),
+            *("agreements", "mirrored", "unresolved"),
+        )
         return [MayRead()] if reads else [MayAdministerClusters()]
 
     def _visible(self, name: str) -> Hub:
@@ -183,8 +250,14 @@ class HubViewSet(BaseViewSet):
             raise UnknownHubError(name)
         return hub
 
-    def _shown(self, one: HubSummary, report: HubCheckReport | None = None) -> dict[str, Any]:
+    def _shown(
+        self,
+        one: HubSummary,
+        report: HubCheckReport | None = None,
+        unresolved: Mapping[int, int] | None = None,
+    ) -> dict[str, Any]:
         now, hub = datetime.now(UTC), one.hub
+        counts = unresolved_counts([hub.pk], now=now) if unresolved is None else unresolved
         age = one.age(now)
         shown: dict[str, Any] = {
             "name": hub.name,
@@ -202,6 +275,8 @@ class HubViewSet(BaseViewSet):
             "clock_offset_seconds": hub.clock_offset_seconds,
             "clusters": one.clusters,
             "placements": one.placements,
+            "unresolved": counts.get(hub.pk, 0),
+            "retry_at": one.retry_at,
         }
         if may_administer_clusters(self.request.user):
             credential = credential_of_hub(hub)
@@ -216,13 +291,21 @@ class HubViewSet(BaseViewSet):
             shown["steps"] = report.steps
         return HubSerializer(shown).data
 
-    @documented("list_hubs", HubListSerializer)
+    @documented("list_hubs", page_serializer(HubSerializer), query=PageQuery)
     def list(self, request: Request) -> Response:
         """List the live hubs."""
-        query_params(request)
-        now = datetime.now(UTC)
-        hubs = visible_hubs(request.user).order_by("name")
-        return Response({"items": [self._shown(summary_of(hub, now=now)) for hub in hubs]})
+        params, now = query_params(request, PageQuery), datetime.now(UTC)
+        hubs = visible_hubs(request.user)
+        page = page_of(hubs, order="name", size=params["limit"], after=params.get("after"))
+        counts = unresolved_counts([hub.pk for hub in page.rows], now=now)
+        shown = [self._shown(summary_of(hub, now=now), unresolved=counts) for hub in page.rows]
+        return page_response(request, shown, page.after)
+
+    @listed("list_unresolved_objects", UnresolvedObjectSerializer, order="id", unique="id")
+    def unresolved(self, params: Params, name: str) -> Rows:
+        """List the objects of a hub that are not shown, or not completely, and why."""
+        with in_hub(self._visible(name).pk):
+            return unresolved_objects(now=datetime.now(UTC))
 
     @documented(
         "create_hub", HubSerializer, status=201, body=NewHubSerializer, query=ConnectionQuery, problems=(409,)
@@ -291,6 +374,18 @@ class HubViewSet(BaseViewSet):
         """List what the account of a hub may do, as the last check found it."""
         query_params(request)
         return Response(self._visible(name).found.get("permissions", []))
+
+    @listed(
+        "list_hub_agreements",
+        HubAgreementSerializer,
+        query=AgreementQuery,
+        order="placement_name",
+        unique="id",
+    )
+    def agreements(self, params: Params, name: str) -> Rows:
+        """List how replays agree with what a hub decided, by placement."""
+        with in_hub(self._visible(name).pk):
+            return agreements(agreement=params.get("agreement", ""), placement=params["placement"])
 
     @documented("get_hub_object", ANY_OBJECT)
     def mirrored(

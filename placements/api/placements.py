@@ -43,6 +43,7 @@ from placements.services.filters import (
     placements_matching,
 )
 from placements.services.health import healths_of
+from placements.services.hubs.queries import latest_agreements
 from placements.services.placements import delete_placement, save_placement
 from placements.services.results import UnknownPlacementError, get_placement
 from placements.services.rollouts.cluster_objects import DifferenceFilter, differences_page, objects_on
@@ -69,6 +70,7 @@ class PlacementViewSet(FullNameViewSet):
         unique="full_name",
         context=lambda rows: {
             "decisions": latest_decisions(rows),
+            "agreements": latest_agreements([one for one in rows if one.is_mirrored]),
             "healths": healths_of(rows, now=datetime.now(UTC)),
         },
     )

@@ -17,6 +17,10 @@ from rest_framework.views import set_rollback
 from clusters.drivers.base import DriverRejected, DriverUnavailable
 from clusters.hubs.operations import HubCheckFailed, HubExists
 from clusters.hubs.queries import UnknownHubError
+from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
+from clusters.hubs.writing.bodies import StaleBaseError
+from clusters.hubs.writing.requests import NotOfferedError
+from clusters.hubs.writing.sending import NotWritableError
 from clusters.operations.connection import (
     FAILED_CHECK,
     ConnectionCheckFailed,
@@ -40,6 +44,8 @@ from placements.services.decisions.records import (
     UnknownInDecisionError,
 )
 from placements.services.disruption.budgets import UnknownBudgetError
+from placements.services.hub_writes.operations import HubRefusedError, PreviewRequiredError
+from placements.services.hub_writes.planning import UnknownObjectError, WriteRefusedError
 from placements.services.overrides.operations import UnknownOverrideError
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
 from placements.services.resources.operations import UnknownResourceError
@@ -95,6 +101,26 @@ class UnscheduledPlacementSerializer(CamelCaseSerializer):
     clusters = names()
 
 
+class HubStatusSerializer(CamelCaseSerializer):
+    """The answer of a live hub to a write."""
+
+    code = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField()
+    webhook = serializers.CharField(allow_blank=True)
+    causes = FieldErrorSerializer(many=True)
+
+
+class FieldConflictSerializer(CamelCaseSerializer):
+    """A field that another manager of the hub owns."""
+
+    path = serializers.CharField()
+    manager = serializers.CharField(allow_blank=True)
+    operation = serializers.CharField(allow_blank=True)
+    time = serializers.CharField(allow_blank=True)
+    ours = serializers.JSONField(allow_null=True)
+    theirs = serializers.JSONField(allow_null=True)
+
+
 class ProblemSerializer(CamelCaseSerializer):
     """Problem details (RFC 9457)."""
 
@@ -112,6 +138,8 @@ class ProblemSerializer(CamelCaseSerializer):
     )
     placements = UnscheduledPlacementSerializer(many=True, required=False)
     steps = CheckStepSerializer(many=True, required=False)
+    hub_status = HubStatusSerializer(required=False)
+    conflicts = FieldConflictSerializer(many=True, required=False)
 
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse | None:  # noqa: ARG001 -- DRF's
@@ -174,6 +202,39 @@ def _malformed(error: MalformedBodyError) -> Plain:
     return _field_errors(status, kind, map(fault_facts, error.faults), str(error))
 
 
+_HUB_STATUS = {
+    WriteOutcome.INVALID: 422,
+    WriteOutcome.FORBIDDEN: 403,
+    WriteOutcome.WEBHOOK: 403,
+    WriteOutcome.DELETED: 404,
+    WriteOutcome.TOO_LARGE: 413,
+    WriteOutcome.BUSY: 503,
+    WriteOutcome.UNREACHABLE: 503,
+}
+
+
+def _hub_refusal(answer: WriteAnswer) -> Plain:
+    """Return the refusal of a hub in its own words."""
+    facts = {"code": answer.status, "reason": str(answer.outcome), "webhook": answer.webhook}
+    causes = [fault_facts(one) for one in answer.causes]
+    conflicts = [
+        {
+            "path": one.name,
+            "manager": one.manager,
+            "operation": one.operation,
+            "time": one.at,
+            "ours": one.ours,
+            "theirs": one.theirs,
+        }
+        for one in answer.conflicts
+    ]
+    more = {"conflicts": conflicts} if conflicts else {}
+    status = _HUB_STATUS.get(answer.outcome, 409)
+    kind = "hub-conflict" if conflicts else "hub-refused"
+    detail = answer.message or str(answer.outcome)
+    return _problem(status, detail, kind, hubStatus={**facts, "causes": causes}, **more)
+
+
 _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     InvalidManifest: lambda error: _field_errors(422, "invalid-document", map(fault_facts, error.faults)),
     BadInputError: lambda error: _field_errors(
@@ -213,6 +274,13 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
         confirm=CONFIRMATION,
         placements=[{"placement": one.placement, "clusters": list(one.clusters)} for one in error.emptied],
     ),
+    HubRefusedError: lambda error: _hub_refusal(error.answer),
+    NotWritableError: _as(409, "not-writable"),
+    WriteRefusedError: _as(409, "refused"),
+    PreviewRequiredError: _as(409, "preview-required"),
+    StaleBaseError: _as(409, "stale-edit"),
+    NotOfferedError: _as(422, "not-offered"),
+    UnknownObjectError: _as(404, "unknown-object"),
     ConnectionNotAllowed: _as(409, "refused"),
     UnknownHubError: _as(404, "unknown-hub"),
     HubExists: _as(409, "exists"),

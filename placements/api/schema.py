@@ -38,7 +38,7 @@ _DESCRIPTIONS = {
     415: "The type of the body is not supported.",
     422: "The document is invalid; each error has its path, its line and what is allowed.",
     429: "Too many attempts.",
-    503: "The database or the disk is not available; retry after the seconds in `Retry-After`.",
+    503: "The database, the disk or the live hub is not available; retry after the seconds in `Retry-After`.",
 }
 RECORD_PROBLEMS = (409, 410)
 """Where a path has the id of a decision: it is ambiguous, or its record cannot be read."""

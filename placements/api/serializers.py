@@ -12,7 +12,16 @@ from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import Event
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.health import HealthLevel
-from placements.models import Binding, Decision, Placement, PolicySnapshot, Resource, ResourceSnapshot
+from placements.models import (
+    Agreement,
+    Binding,
+    Decision,
+    HubDecision,
+    Placement,
+    PolicySnapshot,
+    Resource,
+    ResourceSnapshot,
+)
 
 LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
 LABEL_PATCH = {"type": "object", "additionalProperties": {"type": "string", "nullable": True}}
@@ -294,6 +303,9 @@ class HealthSerializer(CamelCaseSerializer):
     counts = HealthCountsSerializer()
 
 
+AGREEMENT_HELP = "On a live hub: how a replay agrees with what the hub decided."
+
+
 class PlacementSerializer(RowSerializer):
     """A placement in a list; its manifest has everything else."""
 
@@ -303,6 +315,7 @@ class PlacementSerializer(RowSerializer):
     pending = serializers.BooleanField(source="is_due")
     health = serializers.SerializerMethodField()
     decision = serializers.SerializerMethodField()
+    agreement = serializers.SerializerMethodField(help_text=AGREEMENT_HELP)
 
     class Meta:
         model = Placement
@@ -320,7 +333,7 @@ class PlacementSerializer(RowSerializer):
                 "pending",
             ),
             *("health", "selection_faults", "deleting_since"),
-            *("created_at", "updated_at", "is_demo", "decision"),
+            *("created_at", "updated_at", "is_demo", "decision", "agreement"),
         )
 
     @extend_schema_field(HealthSerializer)
@@ -330,6 +343,11 @@ class PlacementSerializer(RowSerializer):
     def get_decision(self, row: Placement) -> str | None:
         latest: Decision | None = self.context["decisions"].get(row.pk)
         return latest.record.decision_id if latest else None
+
+    @extend_schema_field(serializers.ChoiceField(Agreement.values, allow_null=True))
+    def get_agreement(self, row: Placement) -> str | None:
+        found: HubDecision | None = self.context["agreements"].get(row.pk)
+        return found.agreement if found else None
 
 
 class BindingSerializer(RowSerializer):
@@ -431,6 +449,7 @@ class DecisionRowSerializer(RowSerializer):
     unscheduled = number("unscheduled_count")
     joins = names(help_text="The first of them.")
     leaves = names(help_text="The first of them, evicted clusters included.")
+    agreement = serializers.SerializerMethodField(help_text=AGREEMENT_HELP)
 
     class Meta:
         model = Decision
@@ -446,8 +465,14 @@ class DecisionRowSerializer(RowSerializer):
                 "because",
                 "asked_by",
                 "created_at",
+                "agreement",
             ),
         )
+
+    @extend_schema_field(serializers.ChoiceField(Agreement.values, allow_null=True))
+    def get_agreement(self, row: Decision) -> str | None:
+        found: HubDecision | None = getattr(row, "hub_decision", None) if row.is_mirrored else None
+        return found.agreement if found else None
 
 
 class EventRowSerializer(RowSerializer):

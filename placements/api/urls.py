@@ -13,6 +13,7 @@ from placements.api import (
     editor,
     events,
     history,
+    hub_writes,
     hubs,
     overrides,
     placements,
@@ -95,6 +96,11 @@ first_version: list[URLPattern | URLResolver] = [
         "staged-strategies/<full_name:name>",
         strategies({"get": "retrieve", "put": "update", "delete": "destroy"}),
         name="staged-strategy",
+    ),
+    path(
+        "hubs/<named:name>/writes",
+        hub_writes.HubWriteViewSet.as_view({"get": "list", "post": "create"}),
+        name="hub-writes",
     ),
     path(
         "hubs/<named:name>/objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>",

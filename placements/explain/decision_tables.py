@@ -326,7 +326,7 @@ def outcome_csv(decision: Decision) -> str:
 
 
 def written(rows: Iterable[tuple[object, ...]]) -> str:
-    return _csv(OUTCOME_COLUMNS, rows)
+    return csv_text(OUTCOME_COLUMNS, rows)
 
 
 def comparison_csv(comparison: SemanticsComparison) -> str:
@@ -334,10 +334,12 @@ def comparison_csv(comparison: SemanticsComparison) -> str:
         {one.cluster: str(one.outcome) for one in Outcomes(each)} for each in comparison.decisions.values()
     ]
     rows = ((name, *(column[name] for column in columns)) for name in columns[0])
-    return _csv(("cluster", *map(str, comparison.decisions)), rows)
+    return csv_text(("cluster", *map(str, comparison.decisions)), rows)
 
 
-def _csv(header: Iterable[str], rows: Iterable[tuple[object, ...]]) -> str:
+def csv_text(header: Iterable[str], rows: Iterable[tuple[object, ...]]) -> str:
+    """Write rows as CSV that is safe to open in a spreadsheet or a terminal."""
+
     def safe(cell: object) -> object:
         """Keep spreadsheets from reading a name as a formula, and terminals from reading a command."""
         if isinstance(cell, str):

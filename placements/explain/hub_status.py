@@ -4,11 +4,17 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from placements.engine.scheduling.decision import CycleKind, Decision
-from placements.engine.scheduling.outcome import Outcome, Outcomes
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.manifests.binding import BindingState
 
 MOST_UNSELECTED = 20
+_AGAINST = frozenset(
+    {
+        *(ReasonCode.REQUIRED_AFFINITY, ReasonCode.NOT_ELIGIBLE, ReasonCode.NAMESPACE_MISSING),
+        *(ReasonCode.UNTOLERATED_TAINT, ReasonCode.TOPOLOGY_SPREAD, ReasonCode.OUTRANKED),
+    }
+)
 Plain: TypeAlias = dict[str, Any]
 
 
@@ -89,33 +95,48 @@ def _unselected(decision: Decision) -> list[Plain]:
     """
     if decision.kind in (CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO):
         return []
-    ranked: list[tuple[int, Plain]] = []
-    others: list[Plain | None] = []
-    for outcome in Outcomes(decision):
-        codes = (ReasonCode.REQUIRED_AFFINITY, ReasonCode.NOT_ELIGIBLE, ReasonCode.UNTOLERATED_TAINT)
-        against = (*codes, ReasonCode.TOPOLOGY_SPREAD, ReasonCode.OUTRANKED)
-        reason = next((reason for reason in outcome.reasons if reason.code in against), None)
-        if reason is None:
-            continue
-        if reason.code is ReasonCode.OUTRANKED:
-            affinity, spread = reason.facts["affinityScore"], reason.facts["topologySpreadScore"]
-            words = f'Cluster "{outcome.cluster}" does not score high enough{_scores(affinity, spread)}'
-            line = _line(outcome.cluster, selected=False, affinity=affinity, spread=spread, reason=words)
-            ranked.append((reason.facts["rank"], line))
+    names, outcomes = decision.cycle.fleet.names, Outcomes(decision)
+    is_fixed = decision.kind is CycleKind.PICK_FIXED
+    if is_fixed:
+        named = decision.cycle.policy.cluster_names
+        names = tuple(name for name in named if name not in decision.not_found)
+    lines: list[Plain | None] = [*_outranked(decision, outcomes)]
+    for name in names:
+        if len(lines) == MOST_UNSELECTED:
+            break
+        outcome = outcomes.of(name)
+        reason = _against(outcome)
+        if reason is None or reason.code is ReasonCode.OUTRANKED:
             continue
         words = f"ClusterUnschedulable, {_cause(reason)}"
-        if decision.kind is CycleKind.PICK_FIXED:
+        if is_fixed:
             why = f"is not eligible for resource placement yet: {reason.facts['reason']}"
-            words = f'Cluster "{outcome.cluster}" {why}'
-        elif outcome.outcome is Outcome.KEPT:
-            others.append(None)
+            words = f'Cluster "{name}" {why}'
+        is_kept = not is_fixed and outcome.outcome is Outcome.KEPT
+        lines.append(None if is_kept else _line(name, selected=False, reason=words))
+    return [line for line in lines if line is not None]
+
+
+def _outranked(decision: Decision, outcomes: Outcomes) -> list[Plain]:
+    """List the best clusters that were not picked for their rank; a large fleet has many more of them."""
+    lines: list[Plain] = []
+    rounds, names = decision.number_of_rounds, decision.cycle.fleet.names
+    for position in decision.round(rounds).ranked.tolist() if rounds else ():
+        reason = _against(outcomes.of(names[position]))
+        if reason is None or reason.code is not ReasonCode.OUTRANKED:
             continue
-        others.append(_line(outcome.cluster, selected=False, reason=words))
-    if decision.kind is CycleKind.PICK_FIXED:
-        order = {name: place for place, name in enumerate(decision.cycle.policy.cluster_names)}
-        others.sort(key=lambda line: order[line["cluster"]] if line is not None else -1)
-    lines = [line for _, line in sorted(ranked, key=lambda pair: pair[0])] + others
-    return [line for line in lines[:MOST_UNSELECTED] if line is not None]
+        affinity, spread = reason.facts["affinityScore"], reason.facts["topologySpreadScore"]
+        words = f'Cluster "{names[position]}" does not score high enough{_scores(affinity, spread)}'
+        line = _line(names[position], selected=False, affinity=affinity, spread=spread, reason=words)
+        lines.append(line)
+        if len(lines) == MOST_UNSELECTED:
+            break
+    return lines
+
+
+def _against(outcome: ClusterOutcome) -> Reason | None:
+    """Return the first reason of a cluster that a hub names, if there is one."""
+    return next((reason for reason in outcome.reasons if reason.code in _AGAINST), None)
 
 
 def _cause(reason: Reason) -> str:
@@ -125,6 +146,9 @@ def _cause(reason: Reason) -> str:
     if reason.code is ReasonCode.TOPOLOGY_SPREAD:
         limit = f'"{facts["topologyKey"]}" (max skew {facts["maxSkew"]})'
         return f"violated doNotSchedule topology spread constraint {limit}"
+    if reason.code is ReasonCode.NAMESPACE_MISSING:
+        known = "target namespace does not exist on cluster"
+        return known if facts["known"] else "cluster has no namespace information available"
     if reason.code is ReasonCode.UNTOLERATED_TAINT:
         first = facts["taints"][0]
         written = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"

@@ -8,6 +8,7 @@ from typing import Any
 from clusters.hubs.check import READ_VERBS, WRITE_VERBS, KindPermissions
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.queries import NO_WATCHER, HubSummary
+from clusters.hubs.writing.answers import WriteOutcome
 from clusters.models import Hub, HubStream, HubWrite
 
 STATES: Mapping[str, tuple[str, str]] = {
@@ -38,7 +39,27 @@ WRITE_STATES: Mapping[str, tuple[str, str]] = {
     "conflict": ("attention", "Conflict"),
     "unreachable": ("failed", "Not sent"),
     "unknown": ("attention", "Unknown"),
+    "not-applied": ("failed", "Not applied"),
 }
+OUTCOMES: Mapping[WriteOutcome, str] = {
+    WriteOutcome.ACCEPTED: "The hub accepts this.",
+    WriteOutcome.INVALID: "The hub refuses this as invalid.",
+    WriteOutcome.FORBIDDEN: "The hub does not allow this.",
+    WriteOutcome.WEBHOOK: "A webhook of the hub refuses this.",
+    WriteOutcome.DELETED: "The object was deleted on the hub.",
+    WriteOutcome.REPLACED: "The object was deleted on the hub and created again.",
+    WriteOutcome.EXISTS: "The hub has an object of this name.",
+    WriteOutcome.STALE: "The object changed on the hub meanwhile.",
+    WriteOutcome.CONFLICT: "Other managers own some of the fields.",
+    WriteOutcome.TOO_LARGE: "This is too large for the hub.",
+    WriteOutcome.BUSY: "The hub is busy.",
+    WriteOutcome.UNAUTHORIZED: "The hub rejects the credentials of the console.",
+    WriteOutcome.UNREACHABLE: "The hub did not answer.",
+    WriteOutcome.UNKNOWN: "The outcome is unknown.",
+    WriteOutcome.NOT_APPLIED: "The hub did not apply this.",
+    WriteOutcome.REFUSED: "The hub refuses this.",
+}
+_RETRIED = frozenset({"absent", "forbidden", "failing"})
 _OUTDATED = frozenset({"stale", "unreachable", "refused", "unsuitable", "paused"})
 _ATTEMPTS = {
     "unreachable": "Next attempt within a minute.",
@@ -64,11 +85,13 @@ class ShownHub:
     since: datetime | None
     clusters: int
     placements: int
+    unresolved: int
     is_current: bool
     has_banner: bool
+    disagreements: int
 
 
-def shown_hub(one: HubSummary, *, now: datetime) -> ShownHub:
+def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0, disagreements: int = 0) -> ShownHub:
     level, word = STATES[one.state]
     if one.state == "syncing" and one.reason:
         word, reason = f"{word}, {one.reason}", ""
@@ -86,8 +109,10 @@ def shown_hub(one: HubSummary, *, now: datetime) -> ShownHub:
         one.since,
         one.clusters,
         one.placements,
+        unresolved,
         one.state == "live",
         one.state in _OUTDATED or bool(reason),
+        disagreements,
     )
 
 
@@ -106,7 +131,8 @@ def next_attempt(one: HubSummary, *, now: datetime) -> str:
 
 def shown_stream(row: HubStream) -> dict[str, Any]:
     level, word = STREAM_STATES[row.state]
-    return {"row": row, "level": level, "word": word}
+    retry_at = row.retry_at if row.state in _RETRIED else None
+    return {"row": row, "level": level, "word": word, "retry_at": retry_at}
 
 
 def shown_write(row: HubWrite) -> dict[str, Any]:

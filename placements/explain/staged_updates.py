@@ -1,6 +1,6 @@
 """Staged updates for people and programs: sentences, stages in words, status, progress, the stored result."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,6 +46,19 @@ def run_sentences(result: StagedUpdateResult) -> list[str]:
     if result.run.may_still_hold:
         sentences.append(f"Unreachable; resources may remain: {_names(result.run.may_still_hold)}.")
     return sentences
+
+
+NOT_INITIALIZED = "The hub has not initialized the run yet."
+_LONGEST_MESSAGE = 4096
+
+
+def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
+    """Return what a live hub says of a run: the message of the condition that counts now."""
+    found = {one.get("type"): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
+    for kind in ("Succeeded", "Progressing", "Initialized"):
+        if kind in found:
+            return [_condition_sentence(found[kind])]
+    return []
 
 
 _STATUS = {
@@ -120,6 +133,19 @@ _REASONS: dict[str, tuple[str, str]] = {
 def override_sentence(failure: OverrideFailed, cluster: str) -> str:
     problem = f"override {failure.snapshot} at {failure.path} does not fit {failure.resource}"
     return f"Nothing is sent to {cluster}: {problem}: {failure.message}."
+
+
+def hub_eviction_sentence(conditions: Sequence[Mapping[str, Any]]) -> str:
+    """Return what a live hub made of an eviction: the message of the condition that decides."""
+    found = {one.get("type"): one for one in conditions}
+    one = found.get("Executed") or found.get("Valid")
+    return _condition_sentence(one) if one else "The hub has not decided yet."
+
+
+def _condition_sentence(condition: Mapping[str, Any]) -> str:
+    reason, message = (str(condition.get(key) or "") for key in ("reason", "message"))
+    words = (f"{reason}: {message}" if message else reason)[:_LONGEST_MESSAGE]
+    return words if words.endswith((".", "!", "?")) else f"{words}."
 
 
 def eviction_sentence(verdict: Verdict) -> str:

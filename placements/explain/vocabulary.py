@@ -341,6 +341,11 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ReasonCode.NOT_ELIGIBLE: lambda facts: (
         facts["reason"] or ELIGIBILITY_WORDS[EligibilityKind(facts["kind"])]
     ),
+    ReasonCode.NAMESPACE_MISSING: lambda facts: (
+        f"Namespace {facts['namespace']} does not exist on the cluster"
+        if facts["known"]
+        else f"No information about its namespaces; the placement needs {facts['namespace']}"
+    ),
     ReasonCode.UNTOLERATED_TAINT: lambda facts: (
         f"Untolerated taint{'' if len(facts['taints']) == 1 else 's'}: "
         + joined([taint_words(one) for one in facts["taints"]])

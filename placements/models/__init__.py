@@ -4,6 +4,14 @@ from placements.models.bindings import Binding, Leftover, ObservedObjects
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.models.dry_runs import DryRun
+from placements.models.hub_decisions import (
+    Agreement,
+    DueJudgement,
+    FleetVersion,
+    HubDecision,
+    ReplayInputs,
+    ReplayKind,
+)
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Draft, Placement
 from placements.models.resources import Resource
@@ -21,6 +29,7 @@ from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, Resour
 __all__ = [
     "CHANGES_CLUSTERS",
     "LONGEST_NAME",
+    "Agreement",
     "ApprovalRequest",
     "Binding",
     "ClusterUpdate",
@@ -31,8 +40,11 @@ __all__ = [
     "Drain",
     "DrainStep",
     "DryRun",
+    "DueJudgement",
     "Eviction",
     "FleetRecord",
+    "FleetVersion",
+    "HubDecision",
     "Leftover",
     "ObservedObjects",
     "Override",
@@ -40,6 +52,8 @@ __all__ = [
     "OverrideTarget",
     "Placement",
     "PolicySnapshot",
+    "ReplayInputs",
+    "ReplayKind",
     "Resource",
     "ResourceSnapshot",
     "ResourceSnapshotPart",

@@ -7,6 +7,7 @@ from django.db.models import Q
 
 from clusters.models import HubRow
 from fleetui.fields import OrderedJSONField
+from fleetui.hub_scope import LOCAL_HUB
 from placements.models.closed_sets import known
 from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
 
@@ -125,10 +126,12 @@ class Eviction(HubRow):
     """A request to remove a placement from a cluster, and its result; never changed afterwards.
 
     `why` and `numbers` are those of `placements.engine.disruption`. One that came as a manifest keeps it
-    under its name, and is not carried out again when the same manifest comes again.
+    under its name, and is not carried out again when the same manifest comes again. `hub_conditions` are
+    those of an eviction of a live hub, which alone may be pending.
     """
 
     class Outcome(models.TextChoices):
+        PENDING = "pending"
         EXECUTED = "executed"
         NOT_EXECUTED = "not-executed"
         INVALID = "invalid"
@@ -140,8 +143,9 @@ class Eviction(HubRow):
     cluster_name = models.CharField(max_length=LONGEST_OBJECT_NAME)
     drain = models.ForeignKey(Drain, models.SET_NULL, null=True, related_name="evictions")
     outcome = models.CharField(max_length=12, choices=Outcome.choices)
-    why = models.CharField(max_length=30)
+    why = models.CharField(max_length=30, blank=True)
     numbers = models.JSONField(null=True)
+    hub_conditions = models.JSONField(default=list)
     at = models.DateTimeField()
     by = models.CharField(max_length=150)
 
@@ -149,7 +153,11 @@ class Eviction(HubRow):
         indexes = [models.Index(fields=["placement_name", "hub", "-id"], name="eviction_of_placement")]
         constraints = [
             models.UniqueConstraint(fields=["name", "hub"], name="eviction_name_once"),
-            known("outcome", ("executed", "not-executed", "invalid"), "eviction_outcome_known"),
+            known("outcome", ("pending", "executed", "not-executed", "invalid"), "eviction_outcome_known"),
+            models.CheckConstraint(
+                condition=~Q(hub=LOCAL_HUB) | (~Q(outcome="pending") & ~Q(why="")),
+                name="only_mirrored_eviction_is_pending",
+            ),
         ]
 
     def __str__(self) -> str:

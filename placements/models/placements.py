@@ -35,7 +35,8 @@ class Placement(HubRow):
     its value and since when. `selected_count` is how many resources the selectors match, None until they
     were evaluated. `named_count` is how many clusters a PickFixed policy names. `reschedules_on_fleet_change`
     means that a change of the fleet may change the decision. `hub_conditions` are all
-    conditions of a placement of a live hub, as that wrote them.
+    conditions of a placement of a live hub, as that wrote them; `observe_rollout` is set when something
+    changed there that its observed rollout depends on.
     """
 
     namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
@@ -89,10 +90,12 @@ class Placement(HubRow):
     scheduled_since = models.DateTimeField(null=True)
     conditions = models.JSONField(default=dict)
     hub_conditions = models.JSONField(default=list)
+    observe_rollout = models.BooleanField(default=False)
 
     class Meta:
         indexes = [
             models.Index(fields=["hub", "name", "full_name"], name="placement_of_hub"),
+            models.Index(fields=["hub"], condition=Q(observe_rollout=True), name="placement_to_observe"),
             models.Index(
                 fields=["hub", "lease_expires_at"],
                 name="placement_due",

@@ -18,7 +18,10 @@ from placements.models.snapshots import ResourceSnapshot
 
 
 class Rollout(HubRow):
-    """One rollout of a placement: from the first difference between wanted and running to the end."""
+    """One rollout of a placement: from the first difference between wanted and running to the end.
+
+    One of a live hub is observed: made by this console from the conditions of the bindings there.
+    """
 
     class State(models.TextChoices):
         RUNNING = "running"
@@ -160,6 +163,7 @@ class StagedRun(HubRow):
     override snapshots that it froze, by cluster; `sync_result` what happens next and what it waits for.
     `skipped_waits` and `retries` are actions of users: by stage since when the skipped wait counts, by
     cluster after how many failures it is to be retried. `progress_version` is incremented with every change.
+    `hub_status` is the status of a run of a live hub as that wrote it, at its `generation`.
     """
 
     namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
@@ -185,6 +189,8 @@ class StagedRun(HubRow):
     started_at = models.DateTimeField(null=True)
     started_by = models.CharField(max_length=150, blank=True)
     ended_at = models.DateTimeField(null=True)
+    generation = models.PositiveBigIntegerField(default=0)
+    hub_status = OrderedJSONField(null=True)
 
     class Meta:
         indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]
@@ -208,7 +214,10 @@ class StagedRun(HubRow):
 
 
 class ApprovalRequest(HubRow):
-    """A stage of a run waits for approval: requested when, and approved by whom and when."""
+    """A stage of a run waits for approval: requested when, and approved by whom and when.
+
+    `accepted_at` is when the controller of a live hub accepted the approval.
+    """
 
     run = models.ForeignKey(StagedRun, models.CASCADE, related_name="approvals")
     stage = models.CharField(max_length=63)
@@ -217,6 +226,7 @@ class ApprovalRequest(HubRow):
     requested_at = models.DateTimeField()
     approved_at = models.DateTimeField(null=True)
     approved_by = models.CharField(max_length=150, blank=True)
+    accepted_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

@@ -14,12 +14,12 @@ from typing import Any
 from django.conf import settings
 from django.contrib.sessions.models import Session
 from django.db import IntegrityError, OperationalError, connection
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
 from clusters.hubs.queries import across_hubs, hub_ids
-from clusters.models import MemberCluster
+from clusters.models import BindingChange, MemberCluster
 from fleetui.broker import is_folder, messages_before
-from fleetui.hub_scope import in_hub
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.models import Event, PeriodicWork
 from placements.models import (
     Binding,
@@ -30,6 +30,8 @@ from placements.models import (
     Drain,
     Eviction,
     FleetRecord,
+    FleetVersion,
+    HubDecision,
     Override,
     OverrideSnapshot,
     Placement,
@@ -94,6 +96,8 @@ def _newest(model: type[PolicySnapshot] | type[ResourceSnapshot], placement: Pla
 PRUNE_EVERY = timedelta(hours=1)
 _PRUNING = "pruning"
 _BATCH = 500
+FLEET_VERSIONS = 2_000
+"""How many versions of the fleet of a hub are kept that no decision cites: one a second is possible."""
 _SMALL_BATCH = 10
 """Of rows with many dependent rows, such as the updates of a rollout."""
 LARGEST_WAL = 64 * 1024 * 1024
@@ -105,25 +109,30 @@ _WAL_PATIENCE = 200
 def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     """Yield what may be deleted: a name, the rows, and how many of them in one transaction.
 
-    In this order: what only cites others comes before what it cites.
+    In this order: what only cites others comes before what it cites. Runs and evictions of a live hub stay
+    as long as they are there.
     """
-    samples = RolloutSample.objects.filter(at__lt=now - settings.KEEP_ROLLOUTS, rollout__ended_at=None)
+    is_local = current_hub_id() == LOCAL_HUB
+    before = now - (settings.KEEP_ROLLOUTS if is_local else settings.HUB_HISTORY)
+    samples = RolloutSample.objects.filter(at__lt=before, rollout__ended_at=None)
     later_sample = RolloutSample.objects.filter(rollout=OuterRef("rollout"), pk__gt=OuterRef("pk"))
     yield "rollout samples", samples.filter(Exists(later_sample)), _BATCH
 
-    updates = ClusterUpdate.objects.filter(ended_at__lt=now - settings.KEEP_ROLLOUTS, rollout__ended_at=None)
+    updates = ClusterUpdate.objects.filter(ended_at__lt=before, rollout__ended_at=None)
     later_update = ClusterUpdate.objects.filter(
         rollout=OuterRef("rollout"), cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk")
     )
     yield "cluster updates", updates.filter(Exists(later_update)), _BATCH
 
-    for name, runs in (("rollouts", Rollout.objects.all()), ("staged update runs", StagedRun.objects.all())):
+    staged = StagedRun.objects.all() if is_local else StagedRun.objects.none()
+    for name, runs in (("rollouts", Rollout.objects.all()), ("staged update runs", staged)):
         later_run = runs.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
-        ended = runs.filter(ended_at__lt=now - settings.KEEP_ROLLOUTS)
+        ended = runs.filter(ended_at__lt=before)
         yield name, ended.filter(Q(placement=None) | Exists(later_run)), _SMALL_BATCH
 
     # One that came as a manifest would be carried out again with the same manifest.
     evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)
+    evictions = evictions if is_local else evictions.none()
     yield "evictions", evictions.filter(Q(name=None) | Q(placement=None)), _BATCH
     drains = Drain.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
     later_drain = Drain.objects.filter(cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk"))
@@ -134,6 +143,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     yield "what-if analyses", analyses, 1
 
     yield "decisions", _prunable_decisions(now), _BATCH
+    yield from _prunable_history(now)
     with across_hubs():  # which share the records
         is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
         is_hypothetical = Exists(ScenarioDecision.objects.filter(record=OuterRef("pk")))
@@ -141,11 +151,26 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     records = DecisionRecord.objects.filter(~is_made & ~is_hypothetical)
     yield "decision records", records, _BATCH
     is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
-    yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen)), _BATCH
+    with across_hubs():
+        is_version = Exists(FleetVersion.objects.filter(fleet=OuterRef("pk")))
+    yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen) & ~is_version), _BATCH
 
     yield "drafts", Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS), _BATCH
-    yield "events", Event.objects.filter(at__lt=now - settings.KEEP_EVENTS), _BATCH
+    events_before = now - (settings.KEEP_EVENTS if is_local else settings.HUB_HISTORY)
+    yield "events", Event.objects.filter(at__lt=events_before), _BATCH
     yield "expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH
+
+
+def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
+    """Yield what is kept of live hubs to replay their decisions; of versions of a fleet a number at most."""
+    before = now - settings.KEEP_HUB_HISTORY
+    undecided = HubDecision.objects.filter(decision=None, is_latest=False, judged_at__lt=before)
+    yield "hub decisions without a replay", undecided, _BATCH
+    is_cited = Exists(HubDecision.objects.filter(fleet_version=OuterRef("pk")))
+    newest = FleetVersion.objects.aggregate(newest=Max("number"))["newest"] or 0
+    surplus = Q(seen_at__lt=before) | Q(number__lte=newest - FLEET_VERSIONS)
+    yield "fleet versions", FleetVersion.objects.filter(surplus & ~is_cited & Q(number__lt=newest)), _BATCH
+    yield "binding changes", BindingChange.objects.filter(seen_at__lt=before), _BATCH
 
 
 def _prunable_decisions(now: datetime) -> QuerySet[Decision]:
@@ -158,7 +183,8 @@ def _prunable_decisions(now: datetime) -> QuerySet[Decision]:
     )
     policy = PolicySnapshot.objects.filter(placement=OuterRef("placement"), number=OuterRef("policy_number"))
     is_superseded = ~Q(number=F("placement__decisions_made")) & (Exists(later) | ~Exists(policy))
-    in_use = Exists(Binding.objects.filter(decision=OuterRef("pk")))
+    on_hub = HubDecision.objects.filter(decision=OuterRef("pk"), is_latest=True)
+    in_use = Exists(Binding.objects.filter(decision=OuterRef("pk"))) | Exists(on_hub)
     return old.filter(~in_use & (Q(placement=None) | is_superseded))
 
 

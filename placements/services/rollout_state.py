@@ -14,6 +14,7 @@ from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
 from clusters.fleet import EligibilityKind, collector_paused
 from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.disruption import ClusterAvailability, EvictionContext
 from placements.engine.overrides import cluster_version
 from placements.engine.rollout.staged_run import (
@@ -181,9 +182,11 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
 def _members(placement: Placement) -> Mapping[str, Member]:
     """Return the members that a placement has something on or is to have, by name; one query.
 
-    A cluster without a driver counts as unreachable since it joined.
+    A cluster without a driver counts as unreachable since it joined. On a live hub what the hub reports
+    counts: its controllers reach the clusters.
     """
     unreachable_since = Case(
+        When(~Q(hub=LOCAL_HUB), then=None),
         When(~Q(driver__in=DRIVERS), then=F("joined_at")),
         When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
         output_field=DateTimeField(null=True),
@@ -206,7 +209,7 @@ def cluster_state(binding: BindingColumns, member: Member | None, version: str |
         unreachable_since=member.unreachable_since if member else None,
         is_in_fleet=member is not None and member.membership != Membership.LEAVING,
         phase_changed_at=binding.phase_changed_at,
-        has_driver=member is None or member.driver in DRIVERS,
+        has_driver=member is None or member.driver in DRIVERS or current_hub_id() != LOCAL_HUB,
         is_releasable=member is not None
         and member.membership != Membership.LEAVING
         and member.driver in ACTING_DRIVERS,

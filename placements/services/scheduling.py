@@ -18,7 +18,7 @@ from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched, claim_batch
 from placements import models
 from placements.engine.rollout.state import EMPTY
-from placements.engine.scheduling.decision import ENGINE_VERSION, Decision, labels_read, properties_read
+from placements.engine.scheduling.decision import ENGINE_VERSION, Decision, fleet_digest
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
 from placements.manifests.binding import BindingState
@@ -171,7 +171,7 @@ def write_decision(
     with transaction.atomic():
         _check_fleet_unchanged(result, settle=settle_for_old_fleet)
         placement, decision = result.inputs.placement, result.decision
-        digest = decision.cycle.fleet.digest(labels_read(decision.cycle), properties_read(decision.cycle))
+        digest = fleet_digest(decision.cycle)
         condition = condition_of(decision)
         status = condition["status"] if condition else "Unknown"
         columns: dict[str, Any] = scheduled_columns(placement, status, now=now)

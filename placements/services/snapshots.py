@@ -19,7 +19,8 @@ from django.db.models.functions import Cast
 
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import FleetSnapshot
-from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.model import HUB_SEMANTICS, Semantics
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import labels_read, properties_read
 from placements.engine.scheduling.profile import profile_of
@@ -116,12 +117,13 @@ def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fle
     """Return the cycle that would run if the draft were saved over `saved`, or as a new placement."""
     bindings: tuple[BindingValue, ...] = ()
     if saved is not None:
-        snapshot = PolicySnapshot.objects.get(placement=saved, is_latest=True)
+        # A live hub may have none yet, or one that is not understood.
+        snapshot = PolicySnapshot.objects.filter(placement=saved, is_latest=True).first()
         rows = _rows_of(Binding.objects.filter(placement=saved).order_by("cluster_name"))
         # A draft that creates a new policy snapshot makes every binding obsolete.
-        is_same = content_hash(draft) == snapshot.content_hash
+        is_same = snapshot is not None and content_hash(draft) == snapshot.content_hash
         bindings = binding_values(map(BindingInput._make, rows), snapshot if is_same else None)
-    cycle = Cycle(fleet, draft.spec.policy, bindings, draft.semantics, draft.spread_options)
+    cycle = Cycle(fleet, draft.spec.policy, bindings, rules_of(draft), draft.spread_options)
     return PlacementCounts().balanced(cycle)
 
 
@@ -190,9 +192,14 @@ def placement_columns(manifest: ClusterResourcePlacement) -> dict[str, Any]:
     }
 
 
+def rules_of(manifest: ClusterResourcePlacement) -> Semantics:
+    """Return the semantics by which a placement of the hub in scope is scheduled."""
+    return manifest.semantics if current_hub_id() == LOCAL_HUB else HUB_SEMANTICS
+
+
 def content_hash(placement: ClusterResourcePlacement) -> str:
     """Return the hash that a new policy snapshot depends on: without numberOfClusters (lifecycle A.16)."""
-    content = {"policy": placement.spec.policy.without_number(), "semantics": placement.semantics}
+    content = {"policy": placement.spec.policy.without_number(), "semantics": rules_of(placement)}
     return hash_of({**content, "options": placement.spread_options})
 
 

@@ -4,13 +4,18 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from django import template
 from django.http import QueryDict
+from django.urls import Resolver404, get_script_prefix, resolve
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
+from clusters.hubs.dispatch import refusal_of
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from placements.explain.agreements import shown_agreement
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.vocabulary import NONE, score_text
 
@@ -35,6 +40,29 @@ _SIMULATED = mark_safe(
 )  # no value of a user
 _HUMP = re.compile(r"([a-z])([A-Z])")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+@register.filter
+def offered(url: str) -> bool:
+    """Return whether the hub in scope has the page at an address: a live hub decides some things itself."""
+    return _is_possible(url, is_form=False)
+
+
+@register.filter
+def accepted(url: str) -> bool:
+    """Return whether the hub in scope accepts the form of the page at an address."""
+    return _is_possible(url, is_form=True)
+
+
+def _is_possible(url: str, *, is_form: bool) -> bool:
+    if current_hub_id() == LOCAL_HUB:
+        return True
+    path = urlsplit(url).path
+    try:
+        match = resolve(f"/{path.removeprefix(get_script_prefix())}")
+    except Resolver404:
+        return True
+    return refusal_of(match.func, match.kwargs, is_form=is_form) is None
 
 
 @register.filter
@@ -106,6 +134,13 @@ def simulated(context: Mapping[str, Any], name: str) -> str:
 def badge(kind: str, words: str, *, hidden: bool = False) -> dict[str, object]:
     """Show a status badge: an icon, distinct in shape, and the status word."""
     return {"kind": kind, "words": words, "hidden": hidden}
+
+
+@register.inclusion_tag("parts/agreement.html")
+def agreement(decision: Any) -> dict[str, object]:
+    """Show how a replay agrees with the live hub that decided; nothing for a decision of this console."""
+    found = getattr(decision, "hub_decision", None) if decision.is_mirrored else None
+    return {"shown": shown_agreement(found.agreement) if found else None}
 
 
 @register.simple_tag(takes_context=True)

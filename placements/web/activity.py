@@ -22,6 +22,7 @@ KINDS = (
     "override",
     "cluster-override",
     "budget",
+    "eviction",
     "staged-run",
     "staged-strategy",
     "approval-request",

@@ -16,6 +16,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
 from clusters.fleet import Cluster, Taint
+from clusters.hubs.dispatch import acts_through
 from clusters.importing import read_members
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
@@ -87,7 +88,10 @@ STEPS = {
     ),
 }
 
+STEP_OPERATIONS = {"cordon": cordon, "uncordon": uncordon, "leave": leave}
 
+
+@acts_through(chosen=lambda step, **_: STEP_OPERATIONS[step])
 @for_operators("change clusters")
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
@@ -109,6 +113,7 @@ def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
     return render(request, "clusters/change.html", context)
 
 
+@acts_through(put_cluster)
 @for_operators("edit labels and taints")
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
@@ -231,6 +236,7 @@ class ImportPlan:
     impact: Impact
 
 
+@acts_through(upsert_clusters)
 @for_operators("import clusters")
 @require_http_methods(["GET", "HEAD", "POST"])
 def import_clusters(request: HttpRequest) -> HttpResponse:

@@ -13,6 +13,7 @@ from django_htmx.http import HttpResponseClientRefresh
 from clusters.filters import label_keys, members_by
 from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page, wants_fragment
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_readers, may_approve, may_operate
 from fleetui.polling import not_modified, shared_fragment
 from placements.explain.charts.figure import Chart, Leads
@@ -34,6 +35,7 @@ from placements.services.dashboard.queries import (
 )
 from placements.services.demo.fleets import DEMO_SIZES
 from placements.services.fleet.queries import Skew, favourite_key, stale_placements
+from placements.services.hubs.queries import disagreements
 from placements.services.rollouts.approvals import first_waiting, waiting_for
 from placements.services.rollouts.attention import needs_attention, waiting_count
 from placements.web import badges
@@ -134,6 +136,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "stale_count": stale_count,
         "rollouts": rollouts,
         "faulty": queries.faulty_records(),
+        **_disagreements(),
         "is_large": is_large,
         "ineligible_counts": ineligible_counts() if is_large else [],
         "ineligible": ineligible,
@@ -142,6 +145,16 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "placements": [tight_row(one) for one in least_headroom()],
     }
     return render_page(request, "dashboard/overview.html", context, fragment="dashboard/_events.html")
+
+
+def _disagreements() -> dict[str, Any]:
+    """Return the placements on whose decisions the replay and the live hub disagree."""
+    if current_hub_id() == LOCAL_HUB:
+        return {}
+    rows = disagreements()
+    found = list(rows.order_by("placement_name")[: queries.MOST])
+    count = rows.count() if len(found) == queries.MOST else len(found)
+    return {"disagreements": found, "disagreements_count": count}
 
 
 def _by(request: HttpRequest) -> str:

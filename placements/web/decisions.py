@@ -16,6 +16,7 @@ from fleetui.permissions import for_readers
 from placements.engine.scheduling.outcome import Outcome
 from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.replay import RoundSummary
+from placements.explain.agreements import DIFFERS_SENTENCE, agreement_document, difference_csv
 from placements.explain.charts.figure import Chart, Leads
 from placements.explain.charts.outcomes import (
     RULES,
@@ -30,9 +31,11 @@ from placements.explain.charts.spread import group_chart, skew_chart
 from placements.explain.decision_document import outcome_document
 from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of, rows_of, written
 from placements.explain.decisions import step_sentences
+from placements.explain.hub_status import condition_of
 from placements.explain.vocabulary import bindings_sentence, headline, policy_sentence
 from placements.models import Rollout, ScenarioDecision
 from placements.services.decisions.records import AnyDecision, DecisionView, decisions_named
+from placements.services.hubs.queries import HubSide, hub_decision_of
 from placements.services.what_if.queries import hypothetical_named
 from placements.web.outcomes import OutcomeTable, outcome_table
 from placements.web.request import UnknownWord, address_with, asked_table, number_of, unknown_words, word_from
@@ -196,6 +199,15 @@ class DecisionPage(DecisionView):
         return charts[name]() if name in charts else None
 
     @cached_property
+    def hub(self) -> HubSide | None:
+        """What the live hub decided, of a decision that is a replay of it."""
+        if isinstance(self.row, ScenarioDecision) or not self.row.is_mirrored:
+            return None
+        found = hub_decision_of(self.row)
+        condition = condition_of(self.value)
+        return HubSide(found, self.clusters_count, condition) if found else None
+
+    @cached_property
     def why(self) -> Explanation | None:
         is_known = self.cluster in self.value.cycle.fleet.positions
         return explanation_of(self, self.cluster) if is_known else None
@@ -233,7 +245,7 @@ class DecisionPage(DecisionView):
 
     @property
     def unknown(self) -> list[UnknownWord]:
-        closed = {"view": View, "outcome": Outcome, "reason": ReasonCode, "download": FORMATS}
+        closed = {"view": View, "outcome": Outcome, "reason": ReasonCode, "download": FORMATS, "hub": FORMATS}
         return unknown_words(self._request, **closed)
 
     @property
@@ -308,6 +320,8 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         return redirect(f"{address}?{query}" if query else address)
 
     page = DecisionPage(request, row)
+    if page.hub and request.GET.get("hub") in FORMATS:
+        return _hub_download(page.hub, request.GET["hub"], page.row.record.decision_id[:10])
     if request.GET.get("download") in FORMATS:
         form = request.GET["download"]
         table, is_filtered = (
@@ -327,6 +341,16 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         return asked_table(request, [chart] if chart else []) or HttpResponse(status=404)
     fragment = PANELS.get(request.GET.get("panel", ""), "decisions/_record.html")
     return render_page(request, "decisions/decision.html", _context(page), fragment=fragment)
+
+
+def _hub_download(side: HubSide, form: str, name: str) -> HttpResponse:
+    if form == "json":
+        response: HttpResponse = JsonResponse(agreement_document(side.row))
+    else:
+        text = difference_csv(side.row.differences)
+        response = HttpResponse(text, content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}-hub.{form}"'
+    return response
 
 
 @for_readers
@@ -352,6 +376,7 @@ def _context(page: DecisionPage) -> dict[str, Any]:
         "page": page,
         "decision": row,
         "value": page.value,
+        "differs": DIFFERS_SENTENCE if page.hub and page.hub.is_different else "",
         "scenario": row.scenario if isinstance(row, ScenarioDecision) else None,
         "variant": row.variant if isinstance(row, ScenarioDecision) else "",
     }

@@ -15,7 +15,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from clusters.filters import cordoned_among
-from clusters.models import MemberCluster, Membership
+from clusters.hubs.dispatch import acts_through
+from clusters.hubs.queries import live_hub
+from clusters.hubs.writing.sending import NotWritableError
+from clusters.models import Hub, MemberCluster, Membership
 from clusters.operations.edit import cordon
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
@@ -23,9 +26,13 @@ from fleetui.permissions import for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, cancel_drain, drain
+from placements.services.disruption.hub_drains import cancel_hub_drain, start_hub_drain
 from placements.services.disruption.impact import EvictionImpact, drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence, taken_over
 from placements.services.disruption.restore import bring_back
+from placements.services.hub_writes.catalogue import ACTIONS
+from placements.services.hub_writes.operations import HubRefusedError, apply_write
+from placements.services.hub_writes.planning import WriteRefusedError
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.web.badges import Badge, phase_state
 from placements.web.request import current_user, number_of
@@ -69,6 +76,7 @@ class DrainStepRow:
     is_evictable: bool
 
 
+@acts_through(drain, has_page=True)
 @for_readers
 @require_http_methods(["GET", "HEAD", "POST"])
 def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
@@ -100,7 +108,11 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
         if what == "begin":
             done = _start(request, cluster)
         elif what == "cancel":
-            cancel_drain(cluster.name, by=current_user(request), now=datetime.now(UTC))
+            by, now, hub = current_user(request), datetime.now(UTC), _live_hub(request)
+            if hub:
+                cancel_hub_drain(hub, cluster.name, by=by, now=now)
+            else:
+                cancel_drain(cluster.name, by=by, now=now)
             done = f"Drain of {cluster.name} canceled; {cluster.name} stays cordoned."
         else:
             raise InvalidManifest(
@@ -108,7 +120,7 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             )
     except InvalidManifest as found:
         return _page(request, cluster, faults=found.faults, status=422)
-    except ActionNotAllowed as refused:
+    except (ActionNotAllowed, NotWritableError, WriteRefusedError, HubRefusedError) as refused:
         return _page(request, cluster, refused=str(refused), status=409)
     messages.success(request, done)
     return redirect("web:cluster-drain", cluster.name)
@@ -116,6 +128,10 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
 
 def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     by, now = current_user(request), datetime.now(UTC)
+    hub = _live_hub(request)
+    if request.POST.get("how") == "cordon" and hub:
+        apply_write(hub, ACTIONS["cordon"], {"name": cluster.name}, by=by, now=now)
+        return f"{cluster.name} cordoned."
     if request.POST.get("how") == "cordon":
         cordon([cluster.name], by=by, now=now)
         return f"{cluster.name} cordoned."
@@ -131,8 +147,17 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     if impact.asks_for_the_name and request.POST.get("name", "").strip() != cluster.name:
         message = "Required value: some placements have no replacement"
         raise InvalidManifest([FieldError("name", "required", message, cluster.name)])
-    drain(cluster.name, by=by, now=now, pace=pace)
+    if hub:
+        start_hub_drain(hub, cluster.name, by=by, now=now, at_once=at_once or 1, deadline=deadline)
+    else:
+        drain(cluster.name, by=by, now=now, pace=pace)
     return f"Draining {cluster.name}."
+
+
+def _live_hub(request: HttpRequest) -> Hub | None:
+    """Return the live hub in scope with its credential; None on the local hub."""
+    hub: Hub | None = getattr(request, "hub", None)
+    return live_hub(hub.name) if hub else None
 
 
 def _number(request: HttpRequest, field: str, most: int, faults: list[FieldError]) -> int | None:

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
 from fleetui.permissions import for_operators, for_readers
 from placements.models import Placement, Resource
@@ -23,6 +24,7 @@ def help_page(request: HttpRequest, page: str) -> HttpResponse:
     return render(request, f"help/{page}.html", {"pages": PAGES})
 
 
+@acts_through(load_demo)
 @for_operators("load demo data")
 @require_POST
 def load(request: HttpRequest) -> HttpResponse:
@@ -42,6 +44,7 @@ def load(request: HttpRequest) -> HttpResponse:
     return redirect("web:overview")
 
 
+@acts_through(remove_demo)
 @for_operators("remove demo data")
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest) -> HttpResponse:

@@ -33,19 +33,35 @@ from clusters.models.hubs import HubIdentity, HubMode
 from clusters.operations.connection import FAILED_CHECK, INSECURE_WARNING
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
-from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.permissions import for_cluster_administrators, for_readers, may_administer_clusters
 from placements.explain.hubs import permission_rows, shown_hub, shown_stream, shown_write
+from placements.services.hubs.queries import disagreements_by_hub
+from placements.services.hubs.unresolved import (
+    UnresolvedObject,
+    unresolved_counts,
+    unresolved_objects,
+)
 from placements.web.request import current_user
+
+MOST_SHOWN = 50
 
 
 @for_readers
 @require_safe
 def hubs(request: HttpRequest) -> HttpResponse:
     """List the live hubs with state and age."""
-    now = datetime.now(UTC)
+    now, visible = datetime.now(UTC), list(visible_hubs(request.user).order_by("name"))
+    unresolved = unresolved_counts([hub.pk for hub in visible], now=now)
+    disagreements = disagreements_by_hub()
     found = [
-        shown_hub(summary_of(hub, now=now), now=now) for hub in visible_hubs(request.user).order_by("name")
+        shown_hub(
+            summary_of(hub, now=now),
+            now=now,
+            unresolved=unresolved.get(hub.pk, 0),
+            disagreements=disagreements.get(hub.pk, 0),
+        )
+        for hub in visible
     ]
     return render_page(request, "hubs/list.html", {"hubs": found}, fragment="hubs/_list.html")
 
@@ -128,7 +144,13 @@ def _about(request: HttpRequest, hub: Hub, report: HubCheckReport | None = None)
     may_administer = may_administer_clusters(request.user)
     credential = credential_of_hub(hub) if may_administer else None
     permissions = report.permissions if report else hub.found.get("permissions", ())
+    with in_hub(hub.pk):
+        rows = unresolved_objects(now=now)
+        unresolved, count = list(rows.order_by("kind", "namespace", "name", "pk")[:MOST_SHOWN]), rows.count()
     context = {
+        "unresolved": [UnresolvedObject.of(one) for one in unresolved],
+        "unresolved_count": count,
+        "unresolved_more": count - len(unresolved),
         "hub": shown_hub(summary_of(hub, now=now), now=now),
         "streams": [shown_stream(one) for one in streams_of(hub)],
         "permissions": permission_rows(permissions),

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
+from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
@@ -24,6 +25,7 @@ from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.advice import OUTDATED
+from placements.explain.agreements import DIFFERS_SENTENCE
 from placements.explain.health import condition_sentence
 from placements.explain.preview import afresh_words
 from placements.explain.rollouts import progress_sentence, wave_counts
@@ -49,6 +51,7 @@ from placements.services.filters import (
 )
 from placements.services.fleet.queries import stale_placements
 from placements.services.health import health_of, with_rollouts
+from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.results import PLACEMENT
@@ -149,6 +152,7 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(f"No placement is named {name}.")
     now = datetime.now(UTC)
     health, latest = health_of(found, now=now), latest_decision(found)
+    judged = latest_agreements([found]).get(found.pk) if found.is_mirrored else None
     placed = Binding.objects.filter(placement=found).exclude(state=BindingState.UNSCHEDULED)
     placed = placed.annotate(has_driver=has_driver()).select_related("decision__record")
     page = page_from(request, placed, order="cluster_name", unique="cluster_name")
@@ -179,6 +183,8 @@ def placement(request: HttpRequest, name: str) -> HttpResponse:
         ],
         "after": page.after,
         "decision": latest,
+        "agreement": agreement_of_row(judged) if judged else None,
+        "differs": DIFFERS_SENTENCE,
         "headline": headline(decision_of(latest)) if latest else "",
         "outdated": stale_placements(most=1, placement=name)[0],
         "traps": [one for one in problems_of(latest) if not one.startswith(OUTDATED)] if latest else (),
@@ -250,6 +256,7 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     return HttpResponse(dump_yaml(manifest), content_type="application/yaml", headers=headers)
 
 
+@acts_through(delete_placement)
 @for_operators("delete placements")
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, name: str) -> HttpResponse:
@@ -271,6 +278,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "placements/delete.html", context)
 
 
+@acts_through(confirm_reschedule)
 @for_operators("reschedule placements")
 @require_http_methods(["GET", "HEAD", "POST"])
 def reschedule(request: HttpRequest, name: str) -> HttpResponse:

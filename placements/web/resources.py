@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
@@ -90,6 +91,7 @@ def _taken_by(one: HubObject) -> list[str]:
     return [row.full_name for row in rows if may_select(row, [one])]
 
 
+@acts_through(delete_resource)
 @for_operators("delete resources")
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
@@ -113,6 +115,7 @@ def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: st
     return render(request, "resources/delete.html", context)
 
 
+@acts_through(apply_documents)
 @for_operators("apply manifests")
 @require_http_methods(["GET", "HEAD", "POST"])
 def apply(request: HttpRequest) -> HttpResponse:
@@ -146,6 +149,7 @@ def apply(request: HttpRequest) -> HttpResponse:
     return render(request, "resources/applied.html", {"results": [_result_row(one) for one in results]})
 
 
+@acts_through(start_dry_run)
 @for_operators("try manifests on the clusters")
 @require_POST
 def dry_run(request: HttpRequest) -> HttpResponse:

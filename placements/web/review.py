@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import dump_yaml
@@ -36,6 +37,7 @@ NAMES_SHOWN, WAVES_SHOWN = 20, 12
 _MOST_NAMES_SENT = 300
 
 
+@acts_through(confirm_draft, has_page=True)
 @for_operators("save placements")
 @require_http_methods(["GET", "HEAD", "POST"])
 def review(request: HttpRequest, number: int) -> HttpResponse:
@@ -61,6 +63,7 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     return redirect("web:placement", saved.object.full_name)
 
 
+@acts_through(start_dry_run)
 @for_operators("try drafts on the clusters")
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
@@ -106,8 +109,8 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
         "is_unchanged": placement is not None and draft.data == placement.document,
         "has_rules": "rules" in request.GET and draft.manifest is not None and not preview.errors,
     }
-    if placement is not None:
-        saved = placement.policy_snapshots.get(is_latest=True)
+    saved = placement.policy_snapshots.filter(is_latest=True).first() if placement else None
+    if placement is not None and saved is not None:
         policy = policy_of(saved, placement.number_of_clusters)
         context["sentence_before"] = policy_sentence(policy, Semantics(saved.semantics), saved.options)
     if context["has_rules"] and draft.manifest is not None:
@@ -188,7 +191,10 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -
 def conflict_context(draft: Draft | None) -> dict[str, Any]:
     """Return what was saved since a draft was started, and by whom; nothing where nothing was."""
     placement = draft.placement if draft else None
-    if draft is None or placement is None or placement.revision == draft.revision:
+    is_same = placement is not None and draft is not None and placement.revision == draft.revision
+    if placement is not None and draft is not None and placement.is_mirrored:
+        is_same = placement.document == draft.base  # a new status is a new revision of the mirror
+    if draft is None or placement is None or is_same:
         return {"is_stale": False, "theirs": [], "savers": []}
     return {
         "is_stale": True,

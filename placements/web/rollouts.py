@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
+from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import Role, for_approvers, for_operators, for_readers, may_operate
@@ -264,6 +265,7 @@ def plan(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "rollouts/plan.html", context)
 
 
+@acts_through(chosen=lambda kind, action, **_: ACTIONS[kind, action].operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_action(
     request: HttpRequest, name: str, kind: RolloutKind, action: str, value: str = ""

@@ -14,6 +14,8 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
+from clusters.hubs.dispatch import acts_through
+from clusters.models import Hub
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import dump_yaml
@@ -27,6 +29,7 @@ from placements.manifests.staged_update import RunState, parse_staged_strategy
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_strategy
+from placements.services.hub_writes.queries import open_approvals
 from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.approvals import why_not_approve
 from placements.services.rollouts.staged_queries import (
@@ -88,6 +91,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     waits = result.waits if result else ()
     failed = [step.name for step in result.run.steps if step.failed_at] if result else []
     is_active, spec_state = run.ended_at is None, spec_state_of(run)
+    hub: Hub | None = getattr(request, "hub", None)
     context = {
         "version": version,
         "run": run,
@@ -112,6 +116,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "skippable": next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""),
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
+        "hub_approvals": open_approvals(hub, run.name) if hub and is_active else (),
         "why_not_operate": "" if may_operate(request.user) else _OPERATOR_REQUIRED,
         "why_not_approve": why_not_approve(run, current_user(request)),
         "events": event_rows(
@@ -130,6 +135,7 @@ _BY_USERS = (
 """A run that waits for nothing else continues only after an action of a user."""
 
 
+@acts_through(start_run)
 @for_operators("manage staged update runs")
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest, name: str) -> HttpResponse:
@@ -226,6 +232,7 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "staged_updates/strategy.html", context)
 
 
+@acts_through(save_strategy)
 @for_operators("create strategies")
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_strategy(request: HttpRequest) -> HttpResponse:
@@ -233,6 +240,7 @@ def new_strategy(request: HttpRequest) -> HttpResponse:
     return _edit_strategy(request, None, _TEMPLATE)
 
 
+@acts_through(save_strategy)
 @for_operators("edit strategies")
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
@@ -270,6 +278,7 @@ def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str
     return redirect("web:staged-strategy", draft.full_name)
 
 
+@acts_through(delete_strategy)
 @for_operators("delete strategies")
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:

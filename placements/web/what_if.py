@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import label_keys
+from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.htmx import render_page
@@ -48,6 +49,7 @@ _MARKS = {
 _NAMES_SHOWN = 20
 
 
+@acts_through(create_scenario, has_page=True)
 @for_readers
 @require_http_methods(["GET", "HEAD", "POST"])
 def what_if(request: HttpRequest) -> HttpResponse:

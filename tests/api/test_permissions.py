@@ -20,6 +20,8 @@ READING_POSTS = {
 }
 OPEN = {"/api/v1/token"}
 APPROVING = [("POST", "/api/v1/staged-runs/{name}/approve")]
+HUB_WRITES = "/api/v1/hubs/{name}/writes"
+"""Each action of it has a role of its own: see test_hub_writes."""
 ADMINISTERING = ("/connection", "/connection/check", "/connection/renew", "/prepare")
 """The ends of the paths that show or change the connections of clusters and hubs."""
 ROLES = [(), ("viewer",), ("approver",), ("operator",), ("cluster-administrator",)]
@@ -34,7 +36,7 @@ def operations() -> list[tuple[str, str]]:
         (method.upper(), path)
         for path, methods in generated_schema()["paths"].items()
         for method in methods
-        if path not in OPEN
+        if path not in OPEN and (path, method) != (HUB_WRITES, "post")
     )
 
 
@@ -108,6 +110,13 @@ def test_only_approvers_approve(caller, method: str, path: str, roles: tuple[str
     answer = call(caller(*roles), method, path)
 
     assert (answer.status_code == 403) == (roles != ("approver",))
+
+
+@pytest.mark.parametrize("roles", ROLES)
+def test_only_operators_and_approvers_write_to_hubs(caller, roles: tuple[str, ...]) -> None:
+    answer = call(caller(*roles), "POST", HUB_WRITES)
+
+    assert (answer.status_code == 403) == (roles not in (("operator",), ("approver",)))
 
 
 @pytest.mark.parametrize("roles", ROLES)

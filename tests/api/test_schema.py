@@ -104,10 +104,15 @@ REFUSED = {
     "POST /api/v1/placements/{name}/abandon-cluster": 409,
     "POST /api/v1/placements/{name}/forget": 409,
     "POST /api/v1/clusters/{name}/connection/renew": 409,
+    "POST /api/v1/hubs/{name}/writes": 409,
     "POST /api/v1/placements/{name}/reapply": 422,
     "POST /api/v1/placements/{name}/bindings/{cluster}/objects/read": 409,
+    "GET /api/v1/decisions/{decision}/hub": 404,
 }
-"""What is refused even where everything is there: nothing is being deleted or applied, no token expires."""
+"""What is refused even where everything is there: nothing is being deleted or applied, no token expires.
+
+Only a live hub has decisions of its own.
+"""
 BODIES = {
     "POST /api/v1/apply": {"items": [namespace("shop"), member_document("a")], "kind": "List"},
     "PUT /api/v1/clusters/{name}": member_document("a"),
@@ -149,6 +154,7 @@ BODIES = {
         "connection": {"server": "https://hub.invalid", "token": "one"},
     },
     "PATCH /api/v1/hubs/{name}": {"title": "Production"},
+    "POST /api/v1/hubs/{name}/writes": {"action": "cordon", "name": "east"},
     "POST /api/v1/token": {"username": "ann", "password": "a long enough password"},
 }
 
@@ -336,7 +342,7 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 121
+    assert len(operations) == 126
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 

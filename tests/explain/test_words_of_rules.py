@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from django.template.loader import render_to_string
 
-from clusters.fleet import Fleet
+from clusters.fleet import Fleet, SeenNamespaces
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
@@ -166,6 +166,9 @@ def _rare() -> Iterator[Decision]:
             (odd, ()),
         ):
             yield schedule(Cycle(clusters, policy, bindings, semantics))
+        if semantics is not OCM:
+            seen = cluster("a")._replace(namespaces=SeenNamespaces(frozenset()))
+            yield schedule(Cycle(fleet(seen, "b"), pick_n(2), semantics=semantics, namespace="shop"))
     five = pick_n(5, spread=[spread("region")])
     several = [*grouped("region", east="a b c", west="d"), cluster("keyless")]
     for options in ({"unsatisfiable": "error"}, {"unsetPolicy": "exclude"}):
@@ -179,7 +182,7 @@ def _obsolete(name: str) -> PlacedBinding:
 NEVER_GIVEN = {
     FLEET: {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
     KUBEFLEET: {"already-placed", "chosen-anew", "missing-topology-key"},
-    OCM: {"already-placed", "kept", "nothing-to-do", "scaled-down", "scaling-down"},
+    OCM: {"already-placed", "kept", "namespace-missing", "nothing-to-do", "scaled-down", "scaling-down"},
     KUBERNETES: {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
 }
 """What each set of rules has no use for: that a cluster is placed already never stands in an outcome."""

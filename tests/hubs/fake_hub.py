@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.clusters.kubernetes.servers import LocalServer, Request, answer, serve, status_body
 from tests.hubs.crds import BUILT_IN, CLUSTER, PLACEMENT, RESOURCES, Resource
+from tests.hubs.fake_writes import Webhook, carry_out
 
 TOKEN = "hub-token"
 _PATH = re.compile(
@@ -39,6 +40,7 @@ class Fault:
     """What goes wrong with requests: `verb` list, watch or continue, "" for each; so many `times`.
 
     410 (an ERROR event on a watch), 410-status, 504, cut, stall, drip, 429, 503, 401, 403, 404, slow, html,
+    cut-before and cut-after (a write that is not, or is carried out; the connection ends without an answer),
     garbage (the lines of `lines`), error (another ERROR event).
     """
 
@@ -91,6 +93,9 @@ class FakeHub:
     seen: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     watches: int = 0
+    webhooks: list[Webhook] = field(default_factory=list)
+    strangers: set[str] = field(default_factory=set)
+    """Impersonated users without any permission."""
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition()
@@ -216,7 +221,13 @@ class FakeHub:
         elif found and verb in ("list", "continue", "watch"):
             self._collection(link, found, query, request, server, fault)
         else:
-            link.sendall(self._other(url.path, request))
+            is_write = "dryRun" not in query
+            if fault and fault.name == "cut-before" and is_write:
+                raise Closed
+            content = self._other(url.path, request)
+            if fault and fault.name == "cut-after" and is_write:
+                raise Closed
+            link.sendall(content)
 
     def _verb(self, request: Request, query: Mapping[str, str], found: re.Match[str] | None) -> str:
         if request.method != "GET" or not found or found["name"]:
@@ -411,12 +422,29 @@ class FakeHub:
             return answer(201, {"kind": "SelfSubjectAccessReview", **body})
         if path.endswith("/selfsubjectrulesreviews"):
             return answer(201, {"kind": "SelfSubjectRulesReview", "status": self._rules()})
-        if (found := _PATH.fullmatch(path)) and found["name"] and request.method == "GET":
+        if (found := _PATH.fullmatch(path)) and request.method in ("POST", "PATCH", "DELETE"):
+            return self._write(path, found, request)
+        if found and found["name"] and request.method == "GET":
             resource = self._resource(found)
             place = self.objects.get((resource.group, resource.plural), {}) if resource else {}
-            if one := place.get((found["namespace"] or "", found["name"])):
-                return answer(200, one)
+            if stored := place.get((found["namespace"] or "", found["name"])):
+                return answer(200, stored)
         return answer(404, status_body(404, "NotFound", "not found"))
+
+    def _write(self, path: str, found: re.Match[str], request: Request) -> bytes:
+        if path.endswith("/subjectaccessreviews"):
+            spec = json.loads(request.body)["spec"]
+            wanted = spec["resourceAttributes"]
+            is_allowed = self._may(wanted["verb"], wanted["resource"]) and spec["user"] not in self.strangers
+            return answer(201, {"kind": "SubjectAccessReview", "status": {"allowed": is_allowed}})
+        resource = self._resource(found)
+        if resource is None:
+            return answer(404, status_body(404, "NotFound", "not found"))
+        if request.headers.get("impersonate-user") in self.strangers:
+            return answer(403, status_body(403, "Forbidden", "the user may not do this"))
+        query = {key: values[0] for key, values in parse_qs(urlsplit(request.path).query).items()}
+        with self.changed:
+            return carry_out(self, resource, found.groupdict(), query, request)
 
     def _resource_list(self, path: str) -> bytes:
         parts = path.removeprefix("/apis/").split("/") if path.startswith("/apis/") else ["", "v1"]

@@ -30,7 +30,8 @@ def member(name: str, *, heartbeat: str = "2026-11-01T10:00:00Z", **labels: str)
 
 def placement(name: str, *, clusters: int = 2, namespace: str = "") -> dict[str, Any]:
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-    selector = {"group": "", "version": "v1", "kind": "Namespace", "name": name}
+    kind = "ConfigMap" if namespace else "Namespace"
+    selector = {"group": "", "version": "v1", "kind": kind, "name": name}
     return {
         "metadata": metadata,
         "spec": {
@@ -117,4 +118,113 @@ def event(kind: str, name: str, number: int, namespace: str = "default") -> dict
         "reason": "PlacementRolloutCompleted",
         "message": "done",
         "type": "Normal",
+    }
+
+
+def condition(kind: str, status: str = "True", *, reason: str = "", at: str = "09:30", **more: Any) -> Any:
+    return {
+        "type": kind,
+        "status": status,
+        "observedGeneration": 1,
+        "reason": reason or kind,
+        "message": f"{kind} is {status}",
+        "lastTransitionTime": f"2026-11-01T{at}:00Z",
+        **more,
+    }
+
+
+def written_by(manager: str, *parts: str, at: str = "09:30") -> list[dict[str, Any]]:
+    """Return managed fields that say who wrote these parts."""
+    return [
+        {
+            "manager": manager,
+            "operation": "Update",
+            "time": f"2026-11-01T{at}:00Z",
+            "fieldsV1": {f"f:{part}": {} for part in parts},
+            **({"subresource": "status"} if "status" in parts else {}),
+        }
+    ]
+
+
+def metadata(name: str, namespace: str = "", **more: Any) -> dict[str, Any]:
+    return {"name": name, **({"namespace": namespace} if namespace else {}), **more}
+
+
+def strategy(name: str, *stages: str, namespace: str = "") -> dict[str, Any]:
+    return {"metadata": metadata(name, namespace), "spec": {"stages": [stage(one) for one in stages]}}
+
+
+def stage(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "labelSelector": {"matchLabels": {"env": name}}, **more}
+
+
+def staged_run(name: str, owner: str = "web", *, state: str = "Run", namespace: str = "") -> dict[str, Any]:
+    return {
+        "metadata": metadata(name, namespace, managedFields=written_by("kubectl", "spec")),
+        "spec": {"placementName": owner, "stagedRolloutStrategyName": "canary-first", "state": state},
+    }
+
+
+def run_status(*conditions: Any, stages: Any = (), **more: Any) -> dict[str, Any]:
+    """Return the status of an initialized run with the stages canary (an approval, then a wait) and prod."""
+    tasks = [{"type": "Approval"}, {"type": "TimedWait", "waitTime": "10m"}]
+    return {
+        "policySnapshotIndexUsed": "0",
+        "resourceSnapshotIndexUsed": "0",
+        "stagedUpdateStrategySnapshot": {"stages": [stage("canary", afterStageTasks=tasks), stage("prod")]},
+        "stagesStatus": list(stages),
+        "conditions": [condition("Initialized"), *conditions],
+        **more,
+    }
+
+
+def approval(run: str, stage_name: str, *conditions: Any, side: str = "after", namespace: str = "") -> Any:
+    labels = {
+        f"{PREFIX}targetUpdateRun": run,
+        f"{PREFIX}targetUpdatingStage": stage_name,
+        f"{PREFIX}taskType": f"{side}Stage",
+        f"{PREFIX}isLatestUpdateRunApproval": "true",
+    }
+    return {
+        "metadata": metadata(f"{run}-{side}-{stage_name}", namespace, labels=labels),
+        "spec": {"parentStageRollout": run, "targetStage": stage_name},
+        "status": {"conditions": list(conditions)},
+    }
+
+
+def override(name: str, *, value: str = "1", namespace: str = "", owner: str = "web") -> dict[str, Any]:
+    """Return an override of a ClusterRole, or in a namespace of a ConfigMap."""
+    group, kind = ("", "ConfigMap") if namespace else ("rbac.authorization.k8s.io", "ClusterRole")
+    patch = {"op": "add", "path": "/metadata/labels/tier", "value": value}
+    selectors = "resourceSelectors" if namespace else "clusterResourceSelectors"
+    return {
+        "metadata": metadata(name, namespace),
+        "spec": {
+            "placement": {"name": owner},
+            selectors: [{"group": group, "version": "v1", "kind": kind, "name": "reader"}],
+            "policy": {"overrideRules": [{"clusterSelector": {}, "jsonPatchOverrides": [patch]}]},
+        },
+    }
+
+
+def override_snapshot(
+    name: str, number: int, *, is_latest: bool = True, namespace: str = ""
+) -> dict[str, Any]:
+    labels = {f"{PREFIX}is-latest-snapshot": str(is_latest).lower()}
+    spec = override(name, value=str(number), namespace=namespace)["spec"]
+    return {
+        "metadata": metadata(f"{name}-{number}", namespace, labels=labels),
+        "spec": {"overrideHash": f"hash-{number}", "overrideSpec": spec},
+    }
+
+
+def budget(owner: str, **spec: Any) -> dict[str, Any]:
+    return {"metadata": metadata(owner), "spec": spec}
+
+
+def eviction(name: str, owner: str, cluster: str, *conditions: Any) -> dict[str, Any]:
+    return {
+        "metadata": metadata(name),
+        "spec": {"placementName": owner, "clusterName": cluster},
+        "status": {"conditions": list(conditions)},
     }

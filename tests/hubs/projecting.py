@@ -10,6 +10,7 @@ from clusters.hubs.mirror import HubMirror
 from clusters.hubs.stream import ObjectRemoval, StreamItem
 from clusters.hubs.trimming import record_of
 from clusters.models import Hub, MirroredObject
+from fleetui.apimachinery.metadata import split_full_name
 from fleetui.hub_scope import in_hub
 from placements.services.hubs.projection.operations import project_changes, rejudge, reproject
 from tests.hubs.test_mirror import LEASE, stream_row
@@ -39,15 +40,17 @@ class ProjectedHub:
             "generation": 1,
             "creationTimestamp": "2026-11-01T08:00:00Z",
             **metadata,
-            "uid": uid or f"{kind}-{metadata['name']}",
+            "uid": uid or f"{kind}-{metadata.get('namespace', '')}-{metadata['name']}",
             "resourceVersion": str(self.version),
         }
         record = record_of(KUBEFLEET, stream(kind), "v1beta1", {**content, "metadata": metadata})
         return StreamItem(number, record, position=str(self.version))
 
     def removal(self, kind: str, name: str, *, uid: str = "") -> StreamItem:
+        """Return the deletion of an object, which is named with its namespace if it has one."""
         self.version += 1
-        removal = ObjectRemoval("", name, uid or f"{kind}-{name}", str(self.version))
+        namespace, own = split_full_name(name)
+        removal = ObjectRemoval(namespace, own, uid or f"{kind}-{namespace}-{own}", str(self.version))
         return StreamItem(self._stream(kind), removal=removal, position=str(self.version))
 
     def put(self, kind: str, *contents: Any) -> None:
@@ -75,7 +78,8 @@ class ProjectedHub:
     def mark(self, kind: str, name: str) -> tuple[bool, list[str], str]:
         """Return whether an object is dirty, what is not understood of it, and why it is not shown."""
         with in_hub(self.hub.pk):
-            row = MirroredObject.objects.get(kind=kind, name=name)
+            namespace, own = split_full_name(name)
+            row = MirroredObject.objects.get(kind=kind, namespace=namespace, name=own)
         return row.is_dirty, row.not_understood, row.projection_error
 
     @contextmanager

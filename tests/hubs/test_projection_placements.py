@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from clusters.queries import load_fleet
+from placements.manifests.placement import parse_placement
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services import scheduling
 from placements.services.rollouts import controller, worker
+from placements.services.snapshots import draft_cycle
 from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapshot
 from tests.hubs.projecting import NOW, ProjectedHub
 from tests.rows import person
@@ -337,3 +340,51 @@ def test_the_page_of_a_placement_states_the_conditions_of_the_hub(live: Projecte
     assert "ClusterResourcePlacementScheduled is True" in content
     assert "Available" in content
     assert "on the hub" in content
+
+
+def test_a_placement_in_a_namespace_is_apart_from_that_of_the_cluster(
+    live: ProjectedHub, admin_client: Client
+) -> None:
+    put_web(live)
+    status = scheduled()
+    status["conditions"][0]["type"] = "ResourcePlacementScheduled"
+    here = {"namespace": "shop"}
+    live.put("ResourceBinding", changed(bound("web", "paris"), metadata=here))
+    live.put("ResourceSnapshot", changed(resource_snapshot("web"), metadata=here))
+    live.put("SchedulingPolicySnapshot", changed(snapshot("web"), metadata=here))
+    live.put("ResourcePlacement", changed(placement("web", namespace="shop"), status=status))
+    live.project()
+
+    with live.scope():
+        found = {one.full_name: one for one in Placement.objects.all()}
+        rows = Binding.objects.filter(placement=found["shop/web"])
+        (row,) = rows.select_related("policy_snapshot__placement", "resource_snapshot__placement")
+    assert sorted(found) == ["shop/web", "web"]
+    assert (found["shop/web"].scheduled, found["shop/web"].placed_count) == ("True", 1)
+    assert list(found["shop/web"].conditions) == list(found["web"].conditions)
+    assert row.policy_snapshot is not None
+    assert row.resource_snapshot is not None
+    assert {row.policy_snapshot.placement.full_name, row.resource_snapshot.placement.full_name} == {
+        "shop/web"
+    }
+    assert admin_client.get("/hubs/prod-eu/placements/shop:web/").status_code == 200
+
+    live.remove("ResourcePlacement", "shop/web")
+    live.project()
+    with live.scope():
+        assert [one.full_name for one in Placement.objects.all()] == ["web"]
+        assert Binding.objects.count() == 2
+    assert live.mark("ResourceBinding", "shop/web-paris-0a1b2c3d")[2] == "its placement is not in the mirror"
+
+
+def test_a_draft_that_is_what_the_hub_has_keeps_the_bindings(live: ProjectedHub) -> None:
+    put_web(live)
+    live.project()
+
+    row = web(live)
+    with live.scope():
+        cycle = draft_cycle(parse_placement(row.document), saved=row, fleet=load_fleet())
+
+    assert (row.semantics, cycle.semantics) == ("kubefleet", "kubefleet")
+    assert [one.is_current for one in cycle.bindings] == [True] * len(cycle.bindings)
+    assert cycle.bindings

@@ -71,10 +71,12 @@ def test_two_hubs_with_equal_names_do_not_mix() -> None:
     assert (names(one), names(other)) == ([], ["paris", "rome"])
 
 
-def test_reproject_hub_makes_the_rows_again_and_counts_what_is_not_shown() -> None:
+def test_reproject_hub_makes_the_rows_again_and_counts_what_is_unresolved() -> None:
     live, output = ProjectedHub(), StringIO()
     live.put("MemberCluster", member("paris"))
-    live.put("ResourcePlacement", placement("web", namespace="shop"))
+    odd = placement("web", namespace="shop")
+    odd["spec"]["newField"] = 1
+    live.put("ResourcePlacement", odd)
     live.project()
     with live.scope():
         MemberCluster.objects.all().delete()
@@ -83,8 +85,8 @@ def test_reproject_hub_makes_the_rows_again_and_counts_what_is_not_shown() -> No
 
     assert names(live) == ["paris"]
     assert output.getvalue().splitlines() == [
-        "1 objects of hub prod-eu projected",
-        "ResourcePlacements that are not shown yet: 1",
+        "2 objects of hub prod-eu projected",
+        "1 object is unresolved; the page of the hub lists it",
     ]
 
 

@@ -6,23 +6,40 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from clusters.hubs.kinds.kubefleet import KUBEFLEET
+from clusters.hubs.kinds.kubefleet import KUBEFLEET, PREFIX
 from clusters.hubs.stream import StreamItem
 from clusters.hubs.trimming import MirrorRecord, record_of
+from clusters.models import HubStream
+from clusters.queries import load_fleet
+from fleetui.apimachinery.model import Semantics
+from fleetui.bulk import batched
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.scheduler import schedule
+from placements.explain.hub_status import hub_status
+from placements.manifests.policy import parse_policy
+from placements.models import HubDecision, Placement
+from placements.services.hubs.due import mark_due
+from placements.services.hubs.judgements import judge_due
 from tests.hubs.fake_hub import FakeHub, serve_hub
-from tests.hubs.hub_documents import binding, member
+from tests.hubs.hub_documents import binding, member, placement, snapshot
+from tests.hubs.projecting import NOW, ProjectedHub
+from tests.hubs.scenarios import target
 from tests.hubs.test_mirror import Written
 from tests.hubs.test_trimming import stream
 from tests.runtime.processes import ROOT, Watched, eventually, watching
 from tests.runtime.test_watch_hubs import connect, hub_rows, mirror_rows
 
 COUNT = 5_000
+JUDGED, JUDGED_CLUSTERS = 1_000, 1_000
 BATCH = 500
 BINDINGS, CLUSTERS, BURST = 10_000, 1_000, 5_000
 HEARTBEAT_SECONDS = 60
@@ -70,6 +87,73 @@ def test_receiving_trimming_and_storing_a_binding() -> None:
         f"together {ratio:.1f} times json.loads; {10_000 * (trimming + storing) / COUNT:.1f} CPU s per 10,000"
     )
     assert stored <= 900
+
+
+def deciding_hub() -> ProjectedHub:
+    """Return a hub whose placements have been decided, by our scheduler: this is about time only."""
+    live = ProjectedHub(lease_expires_at=NOW + timedelta(days=1))
+    zones, tiers = "abcdefgh", ("gold", "silver", "bronze")
+    labels = [{"zone": zones[each % 8], "tier": tiers[each % 3]} for each in range(JUDGED_CLUSTERS)]
+    heartbeat = "2026-11-02T10:00:00Z"
+    members = [member(f"cluster-{at:04}", heartbeat=heartbeat, **each) for at, each in enumerate(labels)]
+    live.put("MemberCluster", *members)
+    live.project()
+    with live.scope():
+        HubStream.objects.update(listed_at=NOW - timedelta(minutes=1))
+        fleet = load_fleet()
+    gold = {"weight": 20, "preference": {"labelSelector": {"matchLabels": {"tier": "gold"}}}}
+    affinity = {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [gold]}}
+    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    plain = {"placementType": "PickN", "numberOfClusters": 20, "affinity": affinity}
+    policies = [plain, {**plain, "topologySpreadConstraints": [constraint]}]
+    decisions = [schedule(Cycle(fleet, parse_policy(one), (), Semantics.KUBEFLEET)) for one in policies]
+    documents: dict[str, list[dict[str, Any]]] = {}
+    for number in range(JUDGED):
+        name, chosen = f"web-{number:04}", number % 2
+        status = hub_status(decisions[chosen])
+        assert status
+        body = {"metadata": {"name": name}, "spec": {**placement(name)["spec"], "policy": policies[chosen]}}
+        documents.setdefault("ClusterResourcePlacement", []).append(body)
+        one = snapshot(name)
+        one["metadata"]["annotations"] = {f"{PREFIX}number-of-clusters": "20"}
+        one["spec"]["policy"] = policies[chosen]
+        one["status"] = {
+            "observedCRPGeneration": 1,
+            "conditions": [{"type": "Scheduled", **status.condition}],
+            "targetClusters": list(map(target, status.decisions)),
+        }
+        documents.setdefault("ClusterSchedulingPolicySnapshot", []).append(one)
+        for picked in decisions[chosen].picked:
+            content = binding(name, picked.cluster)
+            scores = {"affinityScore": picked.affinity_score, "priorityScore": picked.topology_spread_score}
+            content["spec"]["clusterDecision"]["clusterScore"] = scores
+            documents.setdefault("ClusterResourceBinding", []).append(content)
+    for kind, contents in documents.items():
+        for part in batched(contents):
+            live.put(kind, *part)
+    live.project()
+    return live
+
+
+def test_judging_what_a_hub_decided() -> None:
+    """Print CPU seconds for judging 1,000 decisions on 1,000 clusters, and judging them again."""
+    live = deciding_hub()
+    later = NOW + timedelta(seconds=10)
+
+    def judge() -> None:
+        with live.scope():
+            while judge_due(now=later):
+                pass
+
+    first = cpu(judge)
+    with live.scope():
+        found = Counter(HubDecision.objects.values_list("agreement", flat=True))
+        mark_due(list(Placement.objects.values_list("pk", flat=True)), now=NOW)
+        stored = sum(len(bytes(one)) for one in HubDecision.objects.values_list("content", flat=True))
+    again = cpu(judge)
+    print(f"\njudging {JUDGED:,} decisions on {JUDGED_CLUSTERS:,} clusters: {first:.1f} CPU s, goal 60")
+    print(f"again, without a change of bindings: {again:.1f} CPU s; stored {stored / JUDGED:,.0f} bytes each")
+    assert found == {"agrees": JUDGED}
 
 
 def filled_hub(bindings: int, clusters: int) -> FakeHub:

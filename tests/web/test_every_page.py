@@ -419,8 +419,9 @@ def test_no_address_is_missing_in_these_tests() -> None:
     tested = {address.partition("?")[0].format(id="d-0", **numbers) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
-    # Downloads and redirects, and the line that the pages of live hubs poll.
-    elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", "hub-line", None}
+    # Downloads and redirects; what only the pages of live hubs have.
+    elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}
+    elsewhere |= {"hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"}
     assert matched == {pattern.name for pattern in urls.urlpatterns} - elsewhere
 
 

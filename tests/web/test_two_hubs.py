@@ -14,6 +14,7 @@ from django.urls import resolve
 from django.urls.exceptions import Resolver404
 from rest_framework.test import APIClient
 
+from clusters.hubs.dispatch import refusal_of
 from clusters.hubs.queries import across_hubs
 from clusters.models import Hub, HubCredential, HubGrant, MemberCluster
 from fleetui.hub_scope import LOCAL_HUB, HubManager, ScopeError, in_hub
@@ -133,15 +134,18 @@ def test_no_page_shows_what_only_another_hub_has(visitor: Client, worlds: tuple[
 def test_every_page_of_a_live_hub_has_addresses_of_that_hub_only(
     visitor: Client, worlds: tuple[World, World]
 ) -> None:
-    live = worlds[1]
+    live, live_id = worlds[1], Hub.objects.get(name="paris").pk
     shared = re.compile(r"/(static|help|theme|rows|keys|login|logout|api/docs|api/schema)\b")
     for address in live.pages.values():
         if shared.match(address) or "/compare/" in address:
             continue
         answer = visitor.get(f"{live.mount}{address}", follow=True)
         links = {unescape(one) for one in LINK.findall(answer.content.decode())}
+        view = resolve(address.partition("?")[0])
+        with in_hub(live_id):
+            is_refused = refusal_of(view.func, view.kwargs, is_form=False) is not None
 
-        assert answer.status_code == 200, address
+        assert answer.status_code == (409 if is_refused else 200), address
         assert [
             one for one in links if not one.startswith(f"{live.mount}/") and not shared.match(one)
         ] == [], address

@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from urllib3 import HTTPHeaderDict
 from urllib3.exceptions import HTTPError, ProxyError, ReadTimeoutError
 from urllib3.response import BaseHTTPResponse
 
@@ -99,13 +100,18 @@ class Client:
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
         accept: str = JSON,
+        headers: Mapping[str, str | tuple[str, ...]] | None = None,
     ) -> Response:
         """Return every answer that is a Status or another JSON object; `deadline` is a monotonic time.
 
-        Raise DriverUnavailable with a code of section 8 for everything else.
+        A header with several values is sent once for each. Raise DriverUnavailable with a code of section 8
+        for everything else.
         """
         content = None if body is None else encode_body(body, content_type)
-        sent = {**self._headers, "Accept": accept}
+        sent = HTTPHeaderDict({**self._headers, "Accept": accept})
+        for name, values in (headers or {}).items():
+            for value in (values,) if isinstance(values, str) else values:
+                sent.add(name, value)
         if content is not None:
             sent["Content-Type"] = content_type
         with self._slot(deadline):
@@ -114,6 +120,15 @@ class Client:
                 url = self._url(path, query)
                 status, headers, raw = self._exchange(method, url, content, sent, deadline)
         return self._interpret(path, status, headers, raw)
+
+    def connect(self, deadline: float) -> None:
+        """Open a socket for the next request, so that a failure before anything is sent is known as one.
+
+        Raise DriverUnavailable.
+        """
+        self._check_pause()
+        with errors_mapped(self.connection):
+            self._keep(self._open(deadline))
 
     def stream(
         self, path: str, *, query: Mapping[str, str], silence: float, accept: str = JSON
@@ -189,7 +204,7 @@ class Client:
             self._slots.release()
 
     def _exchange(
-        self, method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float
+        self, method: str, url: str, content: bytes | None, headers: HTTPHeaderDict, deadline: float
     ) -> tuple[int, Mapping[str, str], bytes]:
         link = self._idle_connection() or self._open(deadline)
         with ExitStack() as stack:
@@ -202,12 +217,16 @@ class Client:
             with closing(answer):
                 raw = read_body(answer)
             if answer.status != http.client.UNAUTHORIZED and self._keeps_sockets and link.sock is not None:
-                link.idle_since = self._monotonic()
-                sockets.idle_sockets.add(link, self.close_if_idle)
-                with self._lock:
-                    self._idle.append(link)
+                self._keep(link)
                 stack.pop_all()
         return answer.status, answer.headers, raw
+
+    def _keep(self, link: BoundedConnection) -> None:
+        """Keep an open socket for the next request."""
+        link.idle_since = self._monotonic()
+        sockets.idle_sockets.add(link, self.close_if_idle)
+        with self._lock:
+            self._idle.append(link)
 
     def _idle_connection(self) -> BoundedConnection | None:
         """Return the connection that was used last, or None; close those that the server has closed."""

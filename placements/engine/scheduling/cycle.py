@@ -29,13 +29,17 @@ class DuplicateBindingError(ValueError):
 
 @dataclass(frozen=True)
 class Cycle:
-    """The inputs of one run of the scheduler for one placement. Raise DuplicateBindingError."""
+    """The inputs of one run of the scheduler for one placement. Raise DuplicateBindingError.
+
+    `namespace` is that of the placement, "" for one that is cluster-scoped.
+    """
 
     fleet: Fleet
     policy: PlacementPolicy = field(default_factory=PlacementPolicy)
     bindings: tuple[PlacedBinding, ...] = ()
     semantics: Semantics = DEFAULT_SEMANTICS
     options: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
+    namespace: str = ""
 
     def __post_init__(self) -> None:
         clusters = [binding.cluster for binding in self.live_bindings]

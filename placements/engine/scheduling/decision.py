@@ -75,8 +75,10 @@ class Decision:
             "options": dict(cycle.options),
             "policy": cycle.policy.to_plain(),
             "bindings": [binding_facts(binding) for binding in cycle.live_bindings],
-            "fleet": cycle.fleet.digest(labels_read(cycle), properties_read(cycle)),
+            "fleet": fleet_digest(cycle),
         }
+        if cycle.namespace:
+            identity["namespace"] = cycle.namespace
         text = json.dumps(identity, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
         return "d-" + hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -160,6 +162,11 @@ def _score_identity(score: SpreadScore | None) -> SpreadScore | None:
     if isinstance(score, tuple):
         return tuple(float(one) + 0.0 for one in score)
     return None if score is None else float(score) + 0.0
+
+
+def fleet_digest(cycle: Cycle) -> str:
+    """Return the hash of what the cycle reads of its fleet."""
+    return cycle.fleet.digest(labels_read(cycle), properties_read(cycle), cycle.namespace)
 
 
 def labels_read(cycle: Cycle) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from placements.engine.scheduling.filters.affinity import AffinityFilter
 from placements.engine.scheduling.filters.already_placed import AlreadyPlacedFilter
 from placements.engine.scheduling.filters.base import Filter
 from placements.engine.scheduling.filters.eligibility import EligibilityFilter
+from placements.engine.scheduling.filters.namespace_affinity import NamespaceFilter
 from placements.engine.scheduling.filters.taint_toleration import TaintFilter
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
 from placements.engine.scheduling.scoring import AffinityScore, WeightedScore
@@ -67,6 +68,8 @@ COMMON_FILTERS: tuple[Filter, ...] = (AffinityFilter(), EligibilityFilter(), Tai
 """The filters of all semantics."""
 FILTERS: tuple[Filter, ...] = (*COMMON_FILTERS, AlreadyPlacedFilter())
 """The filters of all semantics except `ocm`."""
+NAMESPACED_FILTERS: tuple[Filter, ...] = (*FILTERS[:2], NamespaceFilter(), *FILTERS[2:])
+"""Those of a placement with a namespace; other placements keep their places in stored decisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +116,16 @@ _PROFILES = {
     Semantics.KUBEFLEET: Profile(KubeFleetSpread(), fails_on_malformed_property=True),
     Semantics.KUBERNETES: Profile(KubernetesSpread()),
 }
+_NAMESPACED = {
+    semantics: replace(profile, filters=NAMESPACED_FILTERS) for semantics, profile in _PROFILES.items()
+}
 
 
 def profile_of(cycle: Cycle) -> Profile:
     """Return the profile that a cycle runs under. Raise InvalidManifest for invalid options."""
-    return _ocm(cycle) if cycle.semantics is Semantics.OCM else _PROFILES[cycle.semantics]
+    if cycle.semantics is Semantics.OCM:
+        return _ocm(cycle)
+    return (_NAMESPACED if cycle.namespace else _PROFILES)[cycle.semantics]
 
 
 @cache

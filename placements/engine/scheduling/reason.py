@@ -24,6 +24,7 @@ class ReasonCode(StrEnum):
     CYCLE_FAILED = "cycle-failed"
     REQUIRED_AFFINITY = "required-affinity"
     NOT_ELIGIBLE = "not-eligible"
+    NAMESPACE_MISSING = "namespace-missing"
     UNTOLERATED_TAINT = "untolerated-taint"
     ALREADY_PLACED = "already-placed"
     MISSING_TOPOLOGY_KEY = "missing-topology-key"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clusters.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
+from clusters.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, SeenNamespaces, Taint
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.candidates import Candidates, Picks
 from placements.engine.scheduling.cycle import Cycle
@@ -59,6 +59,8 @@ def pack(decision: Decision) -> bytes:
         "ranDry": None if decision.picks is None else decision.picks.ran_dry,
     }
 
+    if cycle.namespace:
+        header["namespace"] = cycle.namespace
     header["arrays"] = [[name, array.dtype.str, len(array)] for name, array in arrays.items()]
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     parts = (len(text).to_bytes(_LENGTH_BYTES, "big"), text, *(array.tobytes() for array in arrays.values()))
@@ -85,7 +87,10 @@ def unpack(blob: bytes, fleet: Fleet) -> Decision:
 
 
 def pack_fleet(fleet: Fleet) -> bytes:
-    """Write a fleet as bytes: all that a decision on it may ever cite. Equal fleets give equal bytes."""
+    """Write a fleet as bytes: all that a decision on it may ever cite. Equal fleets give equal bytes.
+
+    A cluster that collects its namespaces has a list more: their names, or null in it.
+    """
     listed = [
         [
             cluster.name,
@@ -94,6 +99,7 @@ def pack_fleet(fleet: Fleet) -> bytes:
             dict(cluster.properties),
             [dict(usage.capacity), dict(usage.allocatable), dict(usage.available)],
             [cluster.eligibility.kind, cluster.eligibility.reason],
+            *_namespaces_of(cluster),
         ]
         for cluster, usage in ((one, one.usage) for one in fleet)
     ]
@@ -101,7 +107,15 @@ def pack_fleet(fleet: Fleet) -> bytes:
     return zlib.compress(text.encode(), _FASTEST)
 
 
+def _namespaces_of(cluster: Cluster) -> list[list[list[str] | None]]:
+    if cluster.namespaces is None:
+        return []
+    names = cluster.namespaces.names
+    return [[None if names is None else sorted(names)]]
+
+
 def unpack_fleet(blob: bytes) -> Fleet:
+    listed = json.loads(zlib.decompress(blob))
     return Fleet(
         Cluster(
             name,
@@ -110,8 +124,9 @@ def unpack_fleet(blob: bytes) -> Fleet:
             properties,
             ResourceUsage(*usage),
             Eligibility(None if kind is None else EligibilityKind(kind), reason),
+            SeenNamespaces(None if seen[0][0] is None else frozenset(seen[0][0])) if seen else None,
         )
-        for name, labels, taints, properties, usage, (kind, reason) in json.loads(zlib.decompress(blob))
+        for name, labels, taints, properties, usage, (kind, reason), *seen in listed
     )
 
 
@@ -165,6 +180,7 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
         ),
         Semantics(header["semantics"]),
         header["options"],
+        header.get("namespace", ""),
     )
 
     candidates, picks = None, None

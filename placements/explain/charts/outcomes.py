@@ -37,6 +37,7 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.NOT_NAMED: "not named",
     ReasonCode.REQUIRED_AFFINITY: "required affinity",
     ReasonCode.NOT_ELIGIBLE: "not ready",
+    ReasonCode.NAMESPACE_MISSING: "namespace",
     ReasonCode.UNTOLERATED_TAINT: "taints",
     ReasonCode.MISSING_TOPOLOGY_KEY: "topology keys",
     ReasonCode.TOPOLOGY_SPREAD: "hard spread limit",

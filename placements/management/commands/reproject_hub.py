@@ -8,7 +8,9 @@ from django.core.management.base import CommandParser
 from clusters.hubs.queries import UnknownHubError, live_hub
 from fleetui.hub_scope import in_hub
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
-from placements.services.hubs.projection.operations import reproject, unprojected_placements
+from placements.explain.vocabulary import counted
+from placements.services.hubs.projection.operations import reproject
+from placements.services.hubs.unresolved import unresolved_objects
 
 
 class Command(HubCommand):
@@ -21,10 +23,14 @@ class Command(HubCommand):
         parser.add_argument("name", help="name of the hub")
 
     def handle(self, *, name: str, **_options: Any) -> None:
-        """Print how many objects were projected, and how many placements are not shown yet."""
+        """Print how many objects were projected, and how many are not understood completely."""
         hub = live_hub(name)
         with in_hub(hub.pk):
-            count, namespaced = reproject(now=datetime.now(UTC)), unprojected_placements()
-        self.stdout.write(f"{count:,} objects of hub {name} projected")
-        if namespaced:
-            self.stdout.write(f"ResourcePlacements that are not shown yet: {namespaced:,}")
+            now = datetime.now(UTC)
+            count = reproject(now=now)
+            unresolved = unresolved_objects(now=now).count()
+        self.stdout.write(f"{counted(count, 'object')} of hub {name} projected")
+        if unresolved:
+            are, them = ("is", "it") if unresolved == 1 else ("are", "them")
+            words = counted(unresolved, "object")
+            self.stdout.write(f"{words} {are} unresolved; the page of the hub lists {them}")

@@ -156,8 +156,9 @@ def of_another_engine() -> list[int]:
 
 
 def cycles_of(record: int) -> QuerySet[Decision]:
-    rows = Decision.objects.filter(record_id=record).select_related("record").defer("record__content")
-    return rows.order_by("-pk")
+    rows = Decision.objects.filter(record_id=record).select_related("record", "hub_decision")
+    heavy = ("record__content", "hub_decision__content", "hub_decision__differences")
+    return rows.defer(*heavy).order_by("-pk")
 
 
 @lru_cache(maxsize=8)

@@ -13,7 +13,7 @@ from placements.engine.disruption import (
     Numbers,
     Verdict,
 )
-from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
+from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence, hub_eviction_sentence
 from placements.manifests.disruption import DisruptionBudgetSpec, parse_disruption_budget
 from placements.models import Binding, DisruptionBudget, Drain, DrainStep, Eviction
 
@@ -38,6 +38,8 @@ def verdict_of(eviction: Eviction) -> Verdict:
 
 
 def event_line(eviction: Eviction) -> str:
+    if eviction.is_mirrored:
+        return hub_eviction_sentence(eviction.hub_conditions)
     return eviction_sentence(verdict_of(eviction))
 
 

@@ -127,12 +127,14 @@ def _parse_cursor(cursor: str) -> tuple[datetime, int, int]:
 def policy_restores(placement: Placement, snapshots: Iterable[PolicySnapshot]) -> dict[int, PolicyRestore]:
     """Return what restoring each of these policy snapshots would bring to the editor, by their numbers."""
     older = list(snapshots)
-    latest = placement.policy_snapshots.get(is_latest=True)
+    # A live hub may have a policy of a newer API.
+    latest = placement.policy_snapshots.filter(is_latest=True).first()
     numbers = numbers_under(placement, [one.number for one in older])
     return {
         one.number: PolicyRestore(
             manifest_with(placement, one, numbers[one.number]),
-            is_current=one.content_hash == latest.content_hash
+            is_current=latest is not None
+            and one.content_hash == latest.content_hash
             and numbers[one.number] == placement.number_of_clusters,
         )
         for one in older

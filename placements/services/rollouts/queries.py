@@ -269,6 +269,9 @@ def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
     available_since = now - run.placement.unavailable_period
     is_untrackable = Q(phase=Phase.APPLIED, untrackable_since__lte=available_since)
     selected = rows.exclude(state=BindingState.UNSCHEDULED)
-    is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & Q(applied_version=run.version)
+    is_wanted = Q(applied_version=run.version)
+    if run.is_mirrored:  # the hub compares snapshots by number, whatever overrides a cluster has
+        is_wanted = Q(resource_snapshot__number=run.resource_number)
+    is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & is_wanted
     found = selected.aggregate(done=Count("pk", filter=is_updated), number=Count("pk"))
     return Progress(found["done"], found["number"])

@@ -22,8 +22,10 @@ from placements.engine.rollout.staged_run import (
 )
 from placements.engine.rollout.state import Phase
 from placements.explain.staged_updates import (
+    NOT_INITIALIZED,
     StageWords,
     duration_words,
+    hub_run_sentences,
     moment,
     progress_facts,
     reason_sentence,
@@ -42,6 +44,8 @@ _LONGEST = 63
 
 def run_manifest(run: StagedRun) -> dict[str, Any]:
     """Return the document of a run as it was written, with its status."""
+    if run.is_mirrored:
+        return {**run.document, "status": run.hub_status or {}}
     result = result_in(run)
     if result:
         return {**run.document, "status": run_status(result, snapshot=run.resource_number)}
@@ -61,7 +65,13 @@ def initialising_sentence(run: StagedRun) -> str:
 
 
 def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]:
-    """Return in a sentence each what a run is doing and waits for, first that its placement is paused."""
+    """Return in a sentence each what a run is doing and waits for, first that its placement is paused.
+
+    Of a run of a live hub, what the hub says of it comes first.
+    """
+    if run.is_mirrored:
+        words = hub_run_sentences(run.hub_status or {})
+        return [*words, *(run_sentences(result) if result else ())] or [NOT_INITIALIZED]
     placement, sentences = run.placement, run_sentences(result) if result else [initialising_sentence(run)]
     if placement and placement.paused_since and run.ended_at is None:
         by = placement.paused_by

@@ -16,7 +16,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.audit import actor_name
 from fleetui.task_queue import enqueue
-from placements.engine.scheduling.decision import labels_read, properties_read
+from placements.engine.scheduling.decision import fleet_digest
 from placements.explain.what_if import choice_words
 from placements.models import (
     Decision,
@@ -154,7 +154,7 @@ def _columns(found: ScenarioResult, fleet: FleetRecord, *, now: datetime) -> dic
     joins = found.joins[:_SHOWN]
     return {
         "record": stored_decision(found.decision, fleet, now=now),
-        "fleet_digest": cycle.fleet.digest(labels_read(cycle), properties_read(cycle)),
+        "fleet_digest": fleet_digest(cycle),
         "impact": found.impact,
         "rank": RANKS[found.impact],
         "is_fulfilled": found.decision.is_fulfilled,

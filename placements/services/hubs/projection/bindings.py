@@ -1,21 +1,24 @@
 """Bindings of a live hub: one for each placement and cluster, and how far it has come (10.1, 10.2)."""
 
+import json
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
 from django.db.models import Exists, OuterRef
 
-from clusters.hubs.kinds.base import items_at, mapping_at
+from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
+from clusters.hubs.trimming import short_digest
 from clusters.models import MirroredObject
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
+from placements.services.hubs.due import mark_due
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
+from placements.services.hubs.projection.kinds import BINDING_KINDS
 from placements.services.hubs.projection.placements import count_placed, current_conditions, placements_of
-from placements.services.hubs.projection.snapshots import BINDING_KIND
 
 MOST_OBJECTS = 100
 _PREVIOUS_STATE = f"{PREFIX}previous-binding-state"
@@ -36,11 +39,11 @@ _FAILURES = {
 _COLUMNS = (
     *("state", "previous_state", "policy_snapshot_id", "resource_snapshot_id", "topology_spread_score"),
     *("affinity_score", "picked_at", "phase", "phase_changed_at", "message", "failure", "failed_objects"),
-    *("conditions", "apply_strategy", "hub_name", "hub_conditions"),
+    *("conditions", "apply_strategy", "hub_name", "hub_conditions", "applied_version"),
 )
 
 
-def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write the bindings of the clusters that these are about, where they differ."""
     owners = placements_of(documents)
     known = [one for one in documents if one.row.owner in owners and _is_usable(one)]
@@ -52,14 +55,15 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
     )
     names = {placement.pk: name for name, placement in owners.items()}
     there = {(names[row.placement_id], row.cluster_name): row for row in rows}
+    own = {placement.pk: placement.name for placement in owners.values()}
     policies, resources = (
-        {(row.placement_id, f"{names[row.placement_id]}-{row.number}{suffix}"): row.pk for row in found}
+        {(row.placement_id, f"{own[row.placement_id]}-{row.number}{suffix}"): row.pk for row in found}
         for found, suffix in (
             (PolicySnapshot.objects.filter(placement__in=list(names)).defer("policy"), ""),
             (ResourceSnapshot.objects.filter(placement__in=list(names)).defer("identities"), "-snapshot"),
         )
     )
-    new, changed = [], []
+    new, changed, decided = [], [], set(moved)
     for pair, one in chosen.items():
         before = there.get(pair)
         row = binding_row(one, before, owners[pair[0]])
@@ -72,6 +76,9 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
             new.append(row)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
             changed.append(row)
+            is_other_state = row.state not in (before.state, BindingState.BOUND)  # rollouts bind
+            if row.policy_snapshot_id != before.policy_snapshot_id or is_other_state:
+                decided.add(row.placement_id)
     gone = [row for pair, row in there.items() if pair in pairs and pair not in chosen]
     Binding.objects.filter(pk__in=[row.pk for row in gone]).delete()
     Binding.objects.bulk_create(new, batch_size=BATCH_SIZE)
@@ -84,6 +91,7 @@ def project_bindings(documents: Sequence[HubDocument], _moment: HubMoment) -> No
     )
     touched = {row.placement_id for row in (*new, *changed, *gone)} | moved
     count_placed([one for one in owners.values() if one.pk in touched])
+    mark_due(decided | {row.placement_id for row in (*new, *gone)}, now=moment.now)
 
 
 def _is_usable(document: HubDocument) -> bool:
@@ -120,7 +128,7 @@ def _chosen(pairs: set[tuple[str, str]], known: Sequence[HubDocument]) -> dict[t
     found: dict[tuple[str, str], HubDocument] = {}
     rows = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
-        kind=BINDING_KIND,
+        kind__in=BINDING_KINDS,
         owner__in={owner for owner, _ in pairs},
         cluster__in={cluster for _, cluster in pairs},
     )
@@ -154,11 +162,20 @@ def binding_row(document: HubDocument, before: Binding | None, placement: Placem
         _number(document, scores, key, path=f"{path}.{key}") for key in ("affinityScore", "priorityScore")
     )
     row.apply_strategy = dict(mapping_at(spec, "applyStrategy")) or None
+    row.applied_version = _version(spec)
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())
     row.conditions = current_conditions(document, conditions)
     _set_phase(row, document, conditions)
     return row
+
+
+def _version(spec: Manifest) -> str:
+    """Return what tells one target of a binding from the next: resource snapshot, and overrides."""
+    overrides = [spec.get(key) for key in ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")]
+    digest = short_digest(json.dumps(overrides, sort_keys=True)) if any(overrides) else ""
+    name = text_of(spec.get("resourceSnapshotName"))
+    return f"{short_digest(name)}{digest}" if name else ""
 
 
 def _number(document: HubDocument, values: Mapping[str, Any], key: str, *, path: str) -> float | None:
@@ -206,11 +223,11 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
     return found
 
 
-def remove_bindings() -> int:
+def remove_bindings(moment: HubMoment) -> int:
     """Delete the bindings that the mirror has no more; another one of the same cluster takes their place."""
     mirrored = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
-        kind=BINDING_KIND,
+        kind__in=BINDING_KINDS,
         owner=OuterRef("placement__full_name"),
         name=OuterRef("hub_name"),
     )
@@ -219,7 +236,8 @@ def remove_bindings() -> int:
     for part in batched(gone):
         Binding.objects.filter(pk__in=[pk for pk, *_ in part]).delete()
         owners, clusters = {name for _, _, name, _ in part}, {name for *_, name in part}
-        others = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=BINDING_KIND, is_dirty=False)
+        others = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, is_dirty=False)
         others.filter(owner__in=owners, cluster__in=clusters).update(is_dirty=True)
     count_placed(list(Placement.objects.filter(pk__in={one[1] for one in gone}).only("pk")))
+    mark_due({one[1] for one in gone}, now=moment.now)
     return len(gone)

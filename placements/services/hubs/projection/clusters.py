@@ -1,6 +1,6 @@
 """Member clusters of a live hub, and their eligibility by the clock of the hub (10.1, 10 rule 4)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -9,16 +9,31 @@ from django.db.models import F, OuterRef, Subquery
 from clusters.fleet import NO_SCHEDULE
 from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
-from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership, MirroredObject
-from clusters.operations.join import readings, set_eligibility
+from clusters.models import (
+    ClusterLabel,
+    ClusterTaint,
+    FleetState,
+    HubStream,
+    MemberCluster,
+    Membership,
+    MirroredObject,
+)
+from clusters.operations.join import CLUSTER, readings, set_eligibility
 from fleetui.bulk import BATCH_SIZE, batched
+from placements.services.hubs.due import mark_after_fleet_change
+from placements.services.hubs.fleet_versions import properties_read, write_version
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
+from placements.services.hubs.projection.events import HubEvents
 
 MEMBER_KIND = "MemberCluster"
+_COLLECTION = "NamespaceCollectionSucceeded"
 _USAGE = ("capacity", "allocatable", "available")
 _VERDICT = ("verdict", "verdict_reason", "verdict_since")
 _READINGS = ("properties", "usage")
-_SCHEDULING = ("document", "membership", "leaving_since", "verdict")
+_SCHEDULING = (
+    *("document", "membership", "leaving_since", "verdict"),
+    *("collects_namespaces", "namespaces_seen"),
+)
 _COLUMNS = (
     *_SCHEDULING,
     *_READINGS,
@@ -42,6 +57,8 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     if replaced:
         MemberCluster.objects.filter(pk__in=replaced).delete()
     new, changed, moves, reads = [], [], False, False
+    events = HubEvents(moment)
+    read, concerned = set(properties_read()), [one.row.name for one in documents if one.row.name not in there]
     for one in documents:
         before = there.get(one.row.name)
         row = cluster_row(one, before, moment)
@@ -49,10 +66,15 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             new.append(row)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
             is_moved = any(getattr(before, name) != getattr(row, name) for name in _SCHEDULING)
-            is_read = bool(readings(before, row))
-            row.revision += is_moved or is_read
-            moves, reads = moves or is_moved, reads or is_read
+            names = readings(before, row)
+            row.revision += is_moved or bool(names)
+            moves, reads = moves or is_moved, reads or bool(names)
             changed.append(row)
+            events.changed(CLUSTER, one, before.document, row.document)
+            events.reported(CLUSTER, one, _reports(before), _reports(row))
+            if is_moved or names & read:
+                concerned.append(row.name)
+    events.record()
     MemberCluster.objects.bulk_create(new, batch_size=BATCH_SIZE)
     MemberCluster.objects.bulk_create(
         changed,
@@ -64,6 +86,20 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     reindexed = [row for row in changed if there[row.name].document != row.document]
     _write_index(new, reindexed)
     count_change(moves=moves or bool(new) or bool(replaced), reads=reads)
+    versions = [one.row.resource_version for one in documents if one.row.name in set(concerned)]
+    _record_change(concerned, moment, resource_version=_highest(versions))
+
+
+def _highest(versions: Sequence[str]) -> str:
+    """Return the highest resourceVersion; "" unless all are numbers, which alone can be compared."""
+    return str(max(map(int, versions))) if versions and all(map(str.isdecimal, versions)) else ""
+
+
+def _record_change(names: Sequence[str], moment: HubMoment, *, resource_version: str = "") -> None:
+    """Write the fleet that decisions are replayed on, and let those be judged that may change with it."""
+    if names:
+        write_version(names, resource_version=resource_version, is_live=moment.is_live, now=moment.now)
+        mark_after_fleet_change(now=moment.now)
 
 
 def cluster_row(document: HubDocument, before: MemberCluster | None, moment: HubMoment) -> MemberCluster:
@@ -78,6 +114,7 @@ def cluster_row(document: HubDocument, before: MemberCluster | None, moment: Hub
         if mapping_at(document.content, "status", "resourceUsage", sort)
     }
     _set_report(row, document)
+    _set_namespaces(row, document)
     row.leaving_since = document.deleting_since
     if row.leaving_since:
         row.membership = Membership.LEAVING
@@ -88,6 +125,12 @@ def cluster_row(document: HubDocument, before: MemberCluster | None, moment: Hub
     if moment.is_live or before is None or row.leaving_since:
         set_eligibility(row, now=moment.hub_now, state=None)
     return row
+
+
+def _reports(row: MemberCluster) -> list[dict[str, str]]:
+    """Return what the member agent reports of a cluster, as conditions."""
+    values = {"Joined": row.agent_joined, "Healthy": row.agent_healthy}
+    return [{"type": kind, "status": status} for kind, status in values.items() if status]
 
 
 def _spec(document: HubDocument) -> dict[str, Any]:
@@ -133,6 +176,15 @@ def _set_report(row: MemberCluster, document: HubDocument) -> None:
     row.heartbeat_at = document.moment_in(agent, key, path=f"{path}.{key}")
 
 
+def _set_namespaces(row: MemberCluster, document: HubDocument) -> None:
+    """Set which namespaces the cluster reports; a degraded collection counts all the same (2.1, point 6)."""
+    row.collects_namespaces = _COLLECTION in document.conditions("status", "conditions")
+    names = mapping_at(document.content, "status").get("namespaces")
+    row.namespaces_seen = sorted(names) if isinstance(names, Mapping) else None
+    if names is not None and not isinstance(names, Mapping):
+        document.reject("status.namespaces")
+
+
 def _write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster]) -> None:
     """Write the rows of labels and taints."""
     for model in (ClusterLabel, ClusterTaint):
@@ -169,13 +221,16 @@ def count_change(*, moves: bool, reads: bool) -> None:
         FleetState.objects.update(**moved, **read)
 
 
-def remove_clusters() -> int:
+def remove_clusters(moment: HubMoment) -> int:
     """Delete the clusters that the mirror has no more; return how many."""
     names = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).values("name")
-    gone = list(MemberCluster.objects.exclude(name__in=names).values_list("pk", flat=True))
+    gone = dict(MemberCluster.objects.exclude(name__in=names).values_list("pk", "name"))
     if gone:
         MemberCluster.objects.filter(pk__in=gone).delete()
         count_change(moves=True, reads=False)
+        stream = HubStream.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).first()
+        version = _highest([stream.resource_version]) if stream else ""
+        _record_change(list(gone.values()), moment, resource_version=version)
     return len(gone)
 
 
@@ -204,4 +259,5 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
     if changed:
         MemberCluster.objects.bulk_update(changed, [*_VERDICT, "revision"], batch_size=BATCH_SIZE)
         count_change(moves=True, reads=False)
+        _record_change([row.name for row in changed], moment)
     return len(changed)

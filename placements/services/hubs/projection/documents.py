@@ -6,30 +6,39 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from clusters.hubs.kinds.base import Manifest, items_at, mapping_at
+from django.db import DataError, IntegrityError
+
+from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.mirror import moment_of
 from clusters.hubs.queries import state_of
 from clusters.hubs.states import MirrorState
 from clusters.hubs.trimming import unpack
 from clusters.models import Hub, MirroredObject
+from fleetui.apimachinery.metadata import full_name
 
+FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DataError, IntegrityError)
+"""What an unexpected object makes a projection raise; the object is marked, and others go on."""
 MOST_PATHS = 20
 """Paths that are recorded for one object; the first ones are enough to see what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubMoment:
-    """A moment on our clock and on that of the hub; while the hub is not live, eligibility is frozen."""
+    """A moment on our clock and on that of the hub; while the hub is not live, eligibility is frozen.
+
+    Without `has_events` nothing has changed on the hub: rows are made again from the same objects.
+    """
 
     now: datetime
     hub_now: datetime
     is_live: bool
+    has_events: bool = True
 
     @classmethod
-    def of(cls, hub: Hub, *, now: datetime) -> "HubMoment":
+    def of(cls, hub: Hub, *, now: datetime, has_events: bool = True) -> "HubMoment":
         state, _, _ = state_of(hub, now=now)
         offset = timedelta(seconds=hub.clock_offset_seconds or 0.0)
-        return cls(now, now + offset, state == MirrorState.LIVE)
+        return cls(now, now + offset, state == MirrorState.LIVE, has_events)
 
 
 @dataclass(slots=True)
@@ -55,6 +64,10 @@ class HubDocument:
             return UUID(self.row.uid)
         except ValueError:
             return uuid5(NAMESPACE_OID, self.row.uid)
+
+    @property
+    def full_name(self) -> str:
+        return full_name(self.row.namespace, self.row.name)
 
     @property
     def spec(self) -> Manifest:
@@ -110,6 +123,24 @@ class HubDocument:
                 self.reject(f"{path}[{index}]")
         return found
 
+    def transition(self, values: Manifest, kind: str, *, path: str, status: str = "True") -> datetime | None:
+        """Return since when a condition of these values has a status; None if it has another one."""
+        condition = self.conditions_in(values, "conditions", path=f"{path}.conditions").get(kind, {})
+        if condition.get("status") != status:
+            return None
+        at = self.moment_in(condition, "lastTransitionTime", path=f"{path}.conditions.{kind}")
+        return at or self.created_at
+
+    def manager(self, part: str, *, without: str = "") -> str:
+        """Return who wrote `metadata`, `spec` or `status` last; "" if managed fields do not say it."""
+        entries = [
+            one
+            for one in map(mapping_at, items_at(self.content, "metadata", "managedFields"))
+            if part in items_at(one, "paths") and one.get("manager") not in (None, without)
+        ]
+        newest = max(entries, key=lambda one: str(one.get("time") or ""), default={})
+        return text_of(newest.get("manager"), longest=128)
+
     def manifest(self, spec: Manifest) -> dict[str, Any]:
         """Return the manifest as its author could have written it, with this spec."""
         metadata: dict[str, Any] = {"name": self.row.name}
@@ -134,5 +165,6 @@ def save_marks(documents: Iterable[HubDocument]) -> None:
         row = one.row
         if (row.not_understood, row.projection_error) != (one.not_understood, one.error):
             row.not_understood, row.projection_error = one.not_understood, one.error
+            row.is_unresolved = bool(one.not_understood or one.error)
             marked.append(row)
-    MirroredObject.objects.bulk_update(marked, ["not_understood", "projection_error"])
+    MirroredObject.objects.bulk_update(marked, ["not_understood", "projection_error", "is_unresolved"])

@@ -3,17 +3,30 @@
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
-from django.db import DataError, IntegrityError, connection, transaction
+from django.db import connection, transaction
+from django.utils import timezone
 
 from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
 from clusters.hubs.queries import live_hubs
 from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
 from clusters.operations.change_log import lock_fleet
+from fleetui.apimachinery.kinds import BUDGET_KIND, CLUSTER_OVERRIDE_KIND, EVICTION_KIND, OVERRIDE_KIND
 from fleetui.bulk import batched
 from fleetui.hub_scope import current_hub_id, in_hub
-from placements.models import Placement
+from placements.models import (
+    DisruptionBudget,
+    Eviction,
+    Override,
+    OverrideSnapshot,
+    Placement,
+    Rollout,
+    StagedRun,
+    StagedStrategy,
+)
+from placements.services.hubs.observed_rollouts import observe_rollouts
 from placements.services.hubs.projection.bindings import project_bindings, remove_bindings
 from placements.services.hubs.projection.clusters import (
     MEMBER_KIND,
@@ -21,28 +34,54 @@ from placements.services.hubs.projection.clusters import (
     rejudge_clusters,
     remove_clusters,
 )
-from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
+from placements.services.hubs.projection.documents import FAULTS, HubDocument, HubMoment, save_marks
+from placements.services.hubs.projection.evictions import EVICTIONS, project_evictions
+from placements.services.hubs.projection.kinds import (
+    APPROVAL_KINDS,
+    BINDING_KINDS,
+    OVERRIDE_OF,
+    PLACEMENT_KINDS,
+    POLICY_KINDS,
+    RESOURCE_KINDS,
+    RUN_KINDS,
+    STRATEGY_KINDS,
+)
+from placements.services.hubs.projection.overrides import (
+    BUDGETS,
+    CLUSTER_OVERRIDES,
+    OVERRIDES,
+    project_budgets,
+    project_override_snapshots,
+    project_overrides,
+    remove_override_snapshots,
+)
 from placements.services.hubs.projection.placements import (
-    PLACEMENT_KIND,
     delete_placements,
     project_placements,
     remove_placements,
 )
+from placements.services.hubs.projection.rows import RowKind, remove_rows
 from placements.services.hubs.projection.snapshots import (
-    BINDING_KIND,
-    POLICY_KIND,
-    RESOURCE_KIND,
     project_policy_snapshots,
     project_resource_snapshots,
     remove_policy_snapshots,
     remove_resource_snapshots,
 )
+from placements.services.hubs.projection.staged_runs import (
+    STRATEGIES,
+    project_approvals,
+    project_runs,
+    project_strategies,
+    remove_approvals,
+    remove_runs,
+)
 
 log = logging.getLogger(__name__)
 
 BATCH = 500
-FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DataError, IntegrityError)
-"""What an unexpected object makes a projection raise; the object is marked, and others go on."""
+
+
+Projection: TypeAlias = Callable[[Sequence[HubDocument], HubMoment], None]
 
 
 class ProjectedKind(NamedTuple):
@@ -50,35 +89,63 @@ class ProjectedKind(NamedTuple):
 
     group: str
     kind: str
-    project: Callable[[Sequence[HubDocument], HubMoment], None]
-    remove: Callable[[], int]
+    project: Projection
+    remove: Callable[[HubMoment], int]
+
+
+def _kinds(
+    kinds: Sequence[str],
+    project: Callable[[Sequence[HubDocument], HubMoment], None],
+    remove: Callable[[HubMoment], int],
+) -> list[ProjectedKind]:
+    return [ProjectedKind(PLACEMENT_GROUP, kind, project, remove) for kind in kinds]
+
+
+def _removal(rows: RowKind[Any], *kinds: str) -> Callable[[HubMoment], int]:
+    return partial(remove_rows, rows, group=PLACEMENT_GROUP, mirrored=kinds)
 
 
 KINDS = (
     ProjectedKind(CLUSTER_GROUP, MEMBER_KIND, project_clusters, remove_clusters),
-    ProjectedKind(PLACEMENT_GROUP, PLACEMENT_KIND, project_placements, remove_placements),
-    ProjectedKind(PLACEMENT_GROUP, POLICY_KIND, project_policy_snapshots, remove_policy_snapshots),
-    ProjectedKind(PLACEMENT_GROUP, RESOURCE_KIND, project_resource_snapshots, remove_resource_snapshots),
-    ProjectedKind(PLACEMENT_GROUP, BINDING_KIND, project_bindings, remove_bindings),
+    *_kinds(PLACEMENT_KINDS, project_placements, remove_placements),
+    *_kinds(POLICY_KINDS, project_policy_snapshots, remove_policy_snapshots),
+    *_kinds(RESOURCE_KINDS, project_resource_snapshots, remove_resource_snapshots),
+    *_kinds([CLUSTER_OVERRIDE_KIND], project_overrides, _removal(CLUSTER_OVERRIDES, CLUSTER_OVERRIDE_KIND)),
+    *_kinds([OVERRIDE_KIND], project_overrides, _removal(OVERRIDES, OVERRIDE_KIND)),
+    *(
+        ProjectedKind(
+            PLACEMENT_GROUP, kind, project_override_snapshots, partial(remove_override_snapshots, kind)
+        )
+        for kind in OVERRIDE_OF
+    ),
+    *_kinds(BINDING_KINDS, project_bindings, remove_bindings),
+    *_kinds([BUDGET_KIND], project_budgets, _removal(BUDGETS, BUDGET_KIND)),
+    *_kinds([EVICTION_KIND], project_evictions, _removal(EVICTIONS, EVICTION_KIND)),
+    *_kinds(STRATEGY_KINDS, project_strategies, _removal(STRATEGIES, *STRATEGY_KINDS)),
+    *_kinds(RUN_KINDS, project_runs, remove_runs),
+    *_kinds(APPROVAL_KINDS, project_approvals, remove_approvals),
 )
 """In this order: what others refer to comes first."""
 
 
-def project_changes(*, now: datetime) -> int:
-    """Project up to 500 changed objects of the hub in scope, and what was removed; return how many."""
+def project_changes(*, now: datetime, has_events: bool = True) -> int:
+    """Project up to 500 changed objects of the hub in scope, and what was removed; return how many.
+
+    Once nothing has changed any more, the rollouts are observed.
+    """
     hub = live_hubs().filter(pk=current_hub_id()).first()
     if hub is None:
         return 0
-    removed = remove_gone()
-    moment = HubMoment.of(hub, now=now)
+    moment = HubMoment.of(hub, now=now, has_events=has_events)
+    removed = remove_gone(moment)
     for kind in KINDS:
         if count := _project_batch(kind, moment):
             return removed + count
-    return removed
+    return removed or observe_rollouts(moment)
 
 
 @transaction.atomic
-def remove_gone() -> int:
+def remove_gone(moment: HubMoment) -> int:
     """Delete the rows whose objects were deleted since the last projection; return how many.
 
     In a transaction of its own, which locks no object: the writer of the mirror locks streams and objects in
@@ -90,7 +157,7 @@ def remove_gone() -> int:
     lock_fleet()
     kinds = set(marked.values_list("group", "kind"))
     marked.update(has_removals=False)
-    return sum(each.remove() for each in reversed(KINDS) if (each.group, each.kind) in kinds)
+    return sum(each.remove(moment) for each in reversed(KINDS) if (each.group, each.kind) in kinds)
 
 
 def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:
@@ -109,7 +176,7 @@ def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:
                 words = f"{type(error).__name__}: {error}"[:300]
                 log.warning("object not projected: kind=%s object=%s error=%s", kind.kind, pk, words)
                 failed = MirroredObject.objects.filter(pk=pk, resource_version=version)
-                failed.update(is_dirty=False, projection_error=words)
+                failed.update(is_dirty=False, projection_error=words, is_unresolved=True)
     return len(versions)
 
 
@@ -148,14 +215,9 @@ def reproject(*, now: datetime) -> int:
     MirroredObject.objects.filter(kind__in=kinds).update(is_dirty=True)
     HubStream.objects.filter(kind__in=kinds).update(has_removals=True)
     count = 0
-    while done := project_changes(now=now):
+    while done := project_changes(now=now, has_events=False):
         count += done
     return count
-
-
-def unprojected_placements() -> int:
-    """Return how many placements of the hub in scope are not shown yet: namespaced ones have no rows."""
-    return MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind="ResourcePlacement").count()
 
 
 def hubs_with_changes() -> list[int]:
@@ -165,16 +227,27 @@ def hubs_with_changes() -> list[int]:
         with in_hub(pk):
             kinds = [each.kind for each in KINDS]
             dirty = MirroredObject.objects.filter(is_dirty=True, kind__in=kinds)
-            if dirty.exists() or HubStream.objects.filter(has_removals=True, kind__in=kinds).exists():
+            removals = HubStream.objects.filter(has_removals=True, kind__in=kinds)
+            unobserved = Placement.objects.filter(observe_rollout=True)
+            if dirty.exists() or removals.exists() or unobserved.exists():
                 found.append(pk)
     return found
 
 
+_OTHER_TABLES = (
+    *(StagedRun, StagedStrategy, Override, OverrideSnapshot, DisruptionBudget, Eviction, Rollout),
+)
+
+
 def delete_removed_rows(*, most: int = 10 * BATCH) -> None:
-    """Delete the clusters and placements of removed hubs, at most so many of each hub."""
+    """Delete what the projection wrote of removed hubs, at most so many rows of each hub."""
     for pk in Hub.objects.exclude(removed_at=None).values_list("pk", flat=True):
         with in_hub(pk), transaction.atomic():
-            delete_placements(list(Placement.objects.values_list("pk", flat=True)[: most // 10]))
+            placements = list(Placement.objects.values_list("pk", flat=True)[: most // 10])
+            delete_placements(placements, now=timezone.now())
             clusters = list(MemberCluster.objects.values_list("pk", flat=True)[:most])
             for part in batched(clusters):
                 MemberCluster.objects.filter(pk__in=part).delete()
+            for model in _OTHER_TABLES:
+                rows = model._default_manager.values_list("pk", flat=True)[:most]
+                model._default_manager.filter(pk__in=list(rows)).delete()

@@ -6,37 +6,45 @@ from typing import Any, TypeAlias
 from django.db.models import Exists, OuterRef
 
 from clusters.hubs.kinds.base import items_at, mapping_at
-from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
+from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, POLICY_INDEX, PREFIX, RESOURCE_INDEX
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS
-from placements.manifests.policy import parse_policy
+from fleetui.apimachinery.model import HUB_SEMANTICS
+from placements.manifests.policy import PlacementType, parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
+from placements.services.hubs.due import mark_named
 from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
-from placements.services.hubs.projection.placements import PLACEMENT_KIND, mark_children, placements_of
+from placements.services.hubs.projection.kinds import (
+    BINDING_KINDS,
+    PLACEMENT_KINDS,
+    POLICY_KINDS,
+    RESOURCE_KINDS,
+    RUN_KINDS,
+)
+from placements.services.hubs.projection.placements import mark_children, placements_of
 from placements.services.snapshots import hash_of
 
-POLICY_KIND, RESOURCE_KIND = "ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot"
-BINDING_KIND = "ClusterResourceBinding"
 TWO_LATEST = "two snapshots are marked as the latest: the controller of the hub stops here"
 NO_NUMBER = "its number is not understood"
 _HASH = f"{PREFIX}resource-hash"
-_INDEX = {POLICY_KIND: f"{PREFIX}policy-index", RESOURCE_KIND: f"{PREFIX}resource-index"}
+_INDEX = dict.fromkeys(POLICY_KINDS, POLICY_INDEX) | dict.fromkeys(RESOURCE_KINDS, RESOURCE_INDEX)
+NUMBER_OF_CLUSTERS = f"{PREFIX}number-of-clusters"
 
 Snapshot: TypeAlias = PolicySnapshot | ResourceSnapshot
 Columns: TypeAlias = dict[str, Any]
 
 
-def project_policy_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+def project_policy_snapshots(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     _project(PolicySnapshot, documents, lambda _placement: _policy_columns)
+    mark_named({one.row.owner for one in documents}, now=moment.now)
 
 
 def project_resource_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
     """Write resource snapshots; of the one that the placement observes, the objects are known as well."""
     masters = [one for one in documents if _is_master(one)]
     names = {one.row.owner for one in masters}
-    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=PLACEMENT_KIND, name__in=names)
-    observed = {row.name: mapping_at(HubDocument.of(row).content, "status") for row in rows}
+    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS, owner__in=names)
+    observed = {row.owner: mapping_at(HubDocument.of(row).content, "status") for row in rows}
 
     def columns(placement: Placement) -> Callable[[HubDocument], Columns]:
         return lambda document: _resource_columns(document, observed.get(placement.full_name, {}))
@@ -64,7 +72,7 @@ def _project(
     for row in rows.order_by("number", "name"):
         siblings.setdefault(row.owner, []).append(changed.get(row.pk) or HubDocument.of(row))
     for owner, placement in owners.items():
-        found = [one for one in siblings.get(owner, []) if kind == POLICY_KIND or _is_master(one)]
+        found = [one for one in siblings.get(owner, []) if model is PolicySnapshot or _is_master(one)]
         _write(model, placement, found, columns_for(placement))
         save_marks(found)
 
@@ -75,6 +83,30 @@ def _write(
     documents: Sequence[HubDocument],
     columns_of: Callable[[HubDocument], Columns | None],
 ) -> None:
+    wanted = _wanted(documents, columns_of)
+    there = {row.number: row for row in model._default_manager.filter(placement=placement)}
+    changes = {
+        number: columns
+        for number, columns in wanted.items()
+        if number in there and any(getattr(there[number], key) != value for key, value in columns.items())
+    }
+    _release([row.pk for number, row in there.items() if number not in wanted], model)
+    # The former latest first: one of a placement is the latest at any time.
+    for number, columns in sorted(changes.items(), key=lambda one: one[1]["is_latest"]):
+        model._default_manager.filter(pk=there[number].pk).update(**columns)
+    new = [number for number in wanted if number not in there]
+    for number in sorted(new, key=lambda one: bool(wanted[one]["is_latest"])):
+        model._default_manager.create(placement=placement, number=number, created_by="", **wanted[number])
+    if new:
+        mark_children([placement.full_name], kinds=(*BINDING_KINDS, *RUN_KINDS))
+    if new or changes:
+        Placement.objects.filter(pk=placement.pk).update(observe_rollout=True)
+
+
+def _wanted(
+    documents: Sequence[HubDocument], columns_of: Callable[[HubDocument], Columns | None]
+) -> dict[int, Columns]:
+    """Return the columns of the snapshots of one placement by number; one of them at most is the latest."""
     wanted: dict[int, Columns] = {}
     latest: tuple[int, HubDocument] | None = None
     for one in documents:
@@ -93,34 +125,34 @@ def _write(
             latest = number, one
     if latest:
         wanted[latest[0]]["is_latest"] = True
+    return wanted
 
-    there = {row.number: row for row in model._default_manager.filter(placement=placement)}
-    changes = {
-        number: columns
-        for number, columns in wanted.items()
-        if number in there and any(getattr(there[number], key) != value for key, value in columns.items())
-    }
-    _release([row.pk for number, row in there.items() if number not in wanted], model)
-    # The former latest first: one of a placement is the latest at any time.
-    for number, columns in sorted(changes.items(), key=lambda one: one[1]["is_latest"]):
-        model._default_manager.filter(pk=there[number].pk).update(**columns)
-    new = [number for number in wanted if number not in there]
-    for number in sorted(new, key=lambda one: bool(wanted[one]["is_latest"])):
-        model._default_manager.create(placement=placement, number=number, created_by="", **wanted[number])
-    if new:
-        mark_children([placement.full_name], kinds=[BINDING_KIND])
+
+def policy_of(document: HubDocument) -> dict[str, Any] | None:
+    """Return the policy of a snapshot; the hub keeps the number of clusters in an annotation beside it."""
+    policy = document.spec.get("policy")
+    if not isinstance(policy, Mapping):
+        return policy
+    number = mapping_at(document.content, "metadata", "annotations").get(NUMBER_OF_CLUSTERS)
+    if policy.get("placementType") != PlacementType.PICK_N or number is None:
+        return dict(policy)
+    is_number = isinstance(number, str) and number.isdecimal()
+    return {**policy, "numberOfClusters": int(number) if is_number else number}
 
 
 def _policy_columns(document: HubDocument) -> Columns | None:
     """Return the policy as it is stored; None for one that is not understood."""
+    stored = policy_of(document)
+    if stored and stored.get("placementType") == PlacementType.PICK_N:
+        stored.setdefault("numberOfClusters", 0)  # which is not part of what is stored
     try:
-        policy = parse_policy(document.spec.get("policy"), path="spec.policy")
+        policy = parse_policy(stored, semantics=HUB_SEMANTICS, path="spec.policy")
     except InvalidManifest as found:
         for fault in found.faults:
             document.reject(fault.path)
         document.error = "the policy is not understood"
         return None
-    content = {"policy": policy.without_number(), "semantics": DEFAULT_SEMANTICS, "options": {}}
+    content = {"policy": policy.without_number(), "semantics": HUB_SEMANTICS, "options": {}}
     return {**content, "content_hash": hash_of(content)}
 
 
@@ -151,20 +183,23 @@ def _release(pks: Sequence[int], model: type[PolicySnapshot] | type[ResourceSnap
     model._default_manager.filter(pk__in=pks).delete()
 
 
-def remove_policy_snapshots() -> int:
-    return _remove(PolicySnapshot, POLICY_KIND)
+def remove_policy_snapshots(_moment: HubMoment) -> int:
+    return _remove(PolicySnapshot, POLICY_KINDS)
 
 
-def remove_resource_snapshots() -> int:
-    return _remove(ResourceSnapshot, RESOURCE_KIND)
+def remove_resource_snapshots(_moment: HubMoment) -> int:
+    return _remove(ResourceSnapshot, RESOURCE_KINDS)
 
 
-def _remove(model: type[PolicySnapshot] | type[ResourceSnapshot], kind: str) -> int:
+def _remove(model: type[PolicySnapshot] | type[ResourceSnapshot], kinds: Sequence[str]) -> int:
     mirrored = MirroredObject.objects.filter(
-        group=PLACEMENT_GROUP, kind=kind, owner=OuterRef("placement__full_name"), number=OuterRef("number")
+        group=PLACEMENT_GROUP,
+        kind__in=kinds,
+        owner=OuterRef("placement__full_name"),
+        number=OuterRef("number"),
     )
     rows = model._default_manager.filter(~Exists(mirrored))
     gone = dict(rows.values_list("pk", "placement__full_name"))
     _release(list(gone), model)
-    mark_children(set(gone.values()), kinds=[kind])
+    mark_children(set(gone.values()), kinds=kinds)
     return len(gone)

@@ -1,0 +1,132 @@
+"""In whose name a write is sent, and whether the hub lets that account write (13.5)."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clusters.drivers.kubernetes.client import Client
+from clusters.hubs.kinds.base import mapping_at
+from clusters.hubs.writing.requests import WriteRequest
+from clusters.models import Hub
+from clusters.models.hubs import HubIdentity
+
+REVIEW_SECONDS = 60.0
+MOST_REVIEWS = 2_000
+_REVIEWS = "/apis/authorization.k8s.io/v1"
+SYSTEM = "system:"
+AUTHENTICATED = "system:authenticated"
+"""A group that API servers add to each impersonated user, and a review does not."""
+Headers = Mapping[str, str | tuple[str, ...]]
+
+
+class IdentityRefusedError(Exception):
+    """A person cannot be impersonated on this hub."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """The account that the hub sees: that of the console, or a person with groups."""
+
+    person: str
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+    @property
+    def headers(self) -> Headers:
+        return {"Impersonate-User": self.user, "Impersonate-Group": self.groups} if self.user else {}
+
+
+def requester_on(hub: Hub, person: str, role: str) -> Requester:
+    """Return the account that a person's writes are sent as. Raise IdentityRefusedError.
+
+    Without a prefix, or with one of the hub itself, a name of this console could be that of an administrator.
+    """
+    if hub.identity != HubIdentity.IMPERSONATE:
+        return Requester(person)
+    if not hub.user_prefix or not hub.group_prefix:
+        raise IdentityRefusedError("impersonation requires a prefix of users and of groups")
+    user = f"{hub.user_prefix}{person}"
+    groups = (f"{hub.group_prefix}{role}", *map(str, hub.extra_groups))
+    for text in (user, *groups):
+        if text.lower().startswith(SYSTEM):
+            raise IdentityRefusedError(f"{text[:80]!r} begins with {SYSTEM}, which belongs to the hub")
+        if not text.isascii() or not text.isprintable():
+            raise IdentityRefusedError(f"{text[:80]!r} has characters that a header cannot have")
+    return Requester(person, user, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Whether the hub allows a write; `reason` says who lacks which verb on what."""
+
+    is_allowed: bool
+    reason: str = ""
+
+
+class ReviewCache:
+    """The access reviews of the last minute; safe for several threads."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._found: OrderedDict[tuple[object, ...], tuple[float, Permission]] = OrderedDict()
+
+    def get(self, key: tuple[object, ...]) -> Permission | None:
+        with self._lock:
+            until, found = self._found.get(key, (0.0, None))
+            return found if found and until > self._monotonic() else None
+
+    def put(self, key: tuple[object, ...], found: Permission) -> None:
+        with self._lock:
+            self._found[key] = (self._monotonic() + REVIEW_SECONDS, found)
+            self._found.move_to_end(key)
+            while len(self._found) > MOST_REVIEWS:
+                self._found.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._found.clear()
+
+
+reviews = ReviewCache()
+
+
+def review(
+    client: Client, hub: Hub, requester: Requester, request: WriteRequest, *, deadline: float
+) -> Permission:
+    """Return whether the hub would allow a write, at most a minute old. Raise DriverUnavailable."""
+    attributes = {
+        "verb": request.verb.permission,
+        "group": request.kind.group,
+        "resource": request.kind.plural,
+        "subresource": request.subresource,
+        "namespace": request.namespace,
+        "name": "" if request.method == "POST" else request.name,
+    }
+    # Another server, other credentials or another identity are other questions.
+    key = (hub.pk, str(hub.connection.get("server")), requester.user, requester.groups, *attributes.values())
+    if found := reviews.get(key):
+        return found
+    spec: dict[str, Any] = {"resourceAttributes": attributes}
+    kind = "SelfSubjectAccessReview"
+    if requester.user:
+        kind, spec = (
+            "SubjectAccessReview",
+            {**spec, "user": requester.user, "groups": [*requester.groups, AUTHENTICATED]},
+        )
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    answer = client.request("POST", f"{_REVIEWS}/{kind.lower()}s", body=body, deadline=deadline)
+    who = requester.user or "the account of the console"
+    part = f"/{request.subresource}" if request.subresource else ""
+    what = f"{request.verb.permission} {request.kind.plural}{part}.{request.kind.group}"
+    if answer.status != 201:
+        found = Permission(True, f"The hub does not say whether {who} may {what}.")
+    elif mapping_at(answer.body, "status").get("allowed") is True:
+        found = Permission(True)
+    else:
+        found = Permission(False, f"On the hub, {who} may not {what}.")
+    reviews.put(key, found)
+    return found

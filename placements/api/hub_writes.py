@@ -1,0 +1,175 @@
+"""Writes to live hubs: preview or send one of the catalogue, and list what was requested."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.hubs.queries import UnknownHubError, visible_hubs, writes_of
+from clusters.models import Hub, HubWriteState
+from fleetui.hub_scope import LOCAL_HUB, in_hub
+from fleetui.permissions import may_approve, may_operate
+from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, listed, query_params
+from placements.api.filters import HubWriteQuery, SendWriteQuery
+from placements.api.parsers import object_in, read_document
+from placements.api.problems import FieldErrorSerializer
+from placements.api.schema import documented
+from placements.api.serializers import ANY_OBJECT, CamelCaseSerializer, names
+from placements.services.hub_writes.catalogue import ACTIONS, action_named
+from placements.services.hub_writes.operations import (
+    AppliedWrite,
+    HubRefusedError,
+    WritePreview,
+    apply_write,
+    preview_write,
+)
+
+WRITE_HEADER = "X-FleetUI-Hub-Write"
+
+
+class HubWriteSerializer(CamelCaseSerializer):
+    """A request that a user had sent to the hub, and its outcome."""
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    requested_by = serializers.CharField()
+    verb = serializers.CharField(help_text="create, apply, patch or delete.")
+    group = serializers.CharField(allow_blank=True)
+    kind = serializers.CharField()
+    namespace = serializers.CharField(allow_blank=True)
+    name = serializers.CharField()
+    subresource = serializers.CharField(allow_blank=True)
+    body = serializers.JSONField(allow_null=True, help_text="Without the values of Secrets.")
+    precondition = serializers.CharField(allow_blank=True, help_text="The resourceVersion that it named.")
+    state = serializers.ChoiceField(HubWriteState.values)
+    status = serializers.IntegerField(allow_null=True, help_text="The status of the response of the hub.")
+    answer = serializers.CharField(allow_blank=True)
+    resource_version_after = serializers.CharField(allow_blank=True)
+    request_id = serializers.CharField(allow_blank=True)
+
+
+class NewHubWriteSerializer(CamelCaseSerializer):
+    """An action with its fields; which ones it takes is in the reference."""
+
+    action = serializers.ChoiceField(list(ACTIONS))
+    manifest = serializers.JSONField(required=False)
+    base = serializers.JSONField(required=False)
+    kind = serializers.CharField(required=False)
+    name = serializers.CharField(required=False)
+    namespace = serializers.CharField(required=False)
+    number_of_clusters = serializers.IntegerField(required=False)
+    labels = serializers.JSONField(required=False)
+    taints = serializers.JSONField(required=False)
+    placement = serializers.CharField(required=False)
+    cluster = serializers.CharField(required=False)
+    eviction = serializers.CharField(required=False)
+    strategy = serializers.CharField(required=False)
+    resource_snapshot_index = serializers.CharField(required=False)
+    state = serializers.CharField(required=False)
+    comment = serializers.CharField(required=False)
+    at = serializers.CharField(required=False)
+
+
+class ResultDifferenceSerializer(CamelCaseSerializer):
+    """A field that the write changes."""
+
+    path = serializers.CharField()
+    before = serializers.CharField(allow_blank=True)
+    after = serializers.CharField(allow_blank=True)
+    by_hub = serializers.BooleanField(help_text="Added by the hub: a default, or a webhook.")
+
+
+class WritePreviewSerializer(CamelCaseSerializer):
+    """What the hub would make of a write."""
+
+    unchanged = serializers.BooleanField()
+    notes = names()
+    gitops = names(help_text="What shows that a GitOps tool manages the object and reverts changes.")
+    differences = ResultDifferenceSerializer(many=True)
+    body = serializers.JSONField(allow_null=True, help_text="Without the values of Secrets.")
+    result = serializers.JSONField(allow_null=True)
+    causes = FieldErrorSerializer(many=True)
+
+
+class MayWriteToHub(BasePermission):
+    """Some action of the catalogue is for operators or approvers of the hub; each one checks its own role."""
+
+    message = "Writing to a hub requires the role operator, or approver to approve."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        hub = visible_hubs(request.user).filter(name=view.kwargs.get("name", "")).first()
+        with in_hub(hub.pk if hub else LOCAL_HUB):
+            return may_operate(request.user) or may_approve(request.user)
+
+
+class HubWriteViewSet(BaseViewSet):
+    """What people had sent to a live hub."""
+
+    not_found = UnknownHubError
+    dry_run_action = "create"
+
+    def get_permissions(self) -> list[BasePermission]:
+        return [MayRead()] if self.action == "list" else [MayWriteToHub()]
+
+    def _hub(self, name: str) -> Hub:
+        hub = visible_hubs(self.request.user).filter(name=name).first()
+        if hub is None:
+            raise UnknownHubError(name)
+        return hub
+
+    @listed("list_hub_writes", HubWriteSerializer, query=HubWriteQuery, order="-at", unique="id")
+    def list(self, params: Params, name: str) -> Rows:
+        """List the writes to a hub, the newest first."""
+        filters = {key: params[key] for key in ("state", "kind", "object") if params.get(key)}
+        return writes_of(self._hub(name), requested_by=params["by"], **filters)
+
+    @documented(
+        "create_hub_write",
+        WritePreviewSerializer,
+        also={201: ANY_OBJECT, 202: ANY_OBJECT},
+        body=NewHubWriteSerializer,
+        query=SendWriteQuery,
+        problems=(409,),
+    )
+    def create(self, request: Request, name: str) -> Response:
+        """Preview an action by a dry run of the hub, or have it sent after one."""
+        params = query_params(request, SendWriteQuery)
+        hub = self._hub(name)
+        overwrite = [one.strip() for one in params.get("force", "").split(",") if one.strip()]
+        with read_document(request) as data:
+            fields = dict(object_in(data, what="an action"))
+            action = action_named(fields.pop("action", None))
+            arguments: dict[str, Any] = {**actor(request), "overwrite": overwrite}
+            if "dryRun" in params:
+                preview = preview_write(hub, action, fields, **arguments)
+                return Response(_shown_preview(preview))
+            done = apply_write(hub, action, fields, **arguments)
+        return _response(done)
+
+
+def _shown_preview(preview: WritePreview) -> Any:
+    """Return a preview; raise the refusal of the hub."""
+    if preview.answer and not preview.answer.is_accepted:
+        raise HubRefusedError(preview.answer)
+    shown = {
+        "unchanged": preview.is_unchanged,
+        "notes": preview.plan.notes,
+        "gitops": preview.gitops,
+        "differences": preview.differences,
+        "body": preview.request.stored_body if preview.request else None,
+        "result": preview.result,
+        "causes": preview.answer.causes if preview.answer else (),
+    }
+    return WritePreviewSerializer(shown).data
+
+
+def _response(done: AppliedWrite | None) -> Response:
+    if done is None:
+        unchanged = {"unchanged": True, "notes": [], "gitops": [], "differences": [], "causes": []}
+        return Response(WritePreviewSerializer({**unchanged, "body": None, "result": None}).data)
+    headers = {WRITE_HEADER: str(done.row.pk)}
+    if done.is_unknown:
+        return Response({"state": done.row.state, "answer": done.row.answer}, status=202, headers=headers)
+    return Response(done.result or {"state": done.row.state}, status=201, headers=headers)

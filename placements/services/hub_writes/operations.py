@@ -1,0 +1,273 @@
+"""Preview a write by a dry run of the hub, and have exactly that sent (`spec/live-hub.md` 13.2)."""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core import signing
+from django.core.exceptions import PermissionDenied
+
+from clusters.drivers.base import DriverUnavailable, FieldDiff
+from clusters.drivers.kubernetes.diff import clean, find_differences
+from clusters.hubs.dispatch import on_live_hub
+from clusters.hubs.kinds.base import Manifest, mapping_at
+from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
+from clusters.hubs.writing.bodies import Path, leaf_paths, without_paths
+from clusters.hubs.writing.gitops import gitops_marks
+from clusters.hubs.writing.identity import IdentityRefusedError, Permission
+from clusters.hubs.writing.requests import Verb, WriteRequest, WriteTooLargeError
+from clusters.hubs.writing.sending import HubWriter, NotWritableError, check_writable, open_writer
+from clusters.models import Hub, HubWrite
+from fleetui.apimachinery.errors import InvalidManifest, split_path
+from fleetui.apimachinery.secrets import without_secrets
+from fleetui.hub_scope import in_hub
+from fleetui.permissions import has_role
+from placements.services.hub_writes.catalogue import Action
+from placements.services.hub_writes.planning import Fields, Planner, WritePlan, WriteRefusedError
+
+PREVIEW_SECONDS = 300
+"""So long a dry run counts as one of the same request."""
+_SALT = "placements.hub_writes.preview"
+
+
+class PreviewRequiredError(Exception):
+    """No dry run of exactly this body succeeded within the last five minutes."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Nothing was sent: what would be sent differs from the preview, "
+            "or the preview is older than 5 minutes."
+        )
+
+
+class HubRefusedError(Exception):
+    """The hub refused a write, or nothing is known of it; `answer` has its words."""
+
+    def __init__(self, answer: WriteAnswer, row: HubWrite | None = None) -> None:
+        super().__init__(answer.message or str(answer.outcome))
+        self.answer, self.row = answer, row
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDifference:
+    """A field that the write changes; `by_hub`: a default or a webhook of the hub did, not the request."""
+
+    path: str
+    before: str
+    after: str
+    by_hub: bool
+
+
+@dataclass(frozen=True)
+class WritePreview:
+    """The plan of a write and what the hub says to a dry run of it; `token` proves that it succeeded."""
+
+    action: Action
+    plan: WritePlan
+    request: WriteRequest | None = None
+    answer: WriteAnswer | None = None
+    differences: tuple[ResultDifference, ...] = ()
+    gitops: tuple[str, ...] = ()
+    permission: Permission = field(default_factory=lambda: Permission(True))
+    token: str = ""
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self.plan.request is None
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The object as it would be, without secret values and managed fields."""
+        return shown_object(self.answer.content) if self.answer and self.answer.content else None
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedWrite:
+    """A write that was sent: its record, the answer, and the object as the hub has it."""
+
+    row: HubWrite
+    answer: WriteAnswer
+    plan: WritePlan
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.answer.outcome is WriteOutcome.UNKNOWN
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        return shown_object(self.answer.content) if self.answer.content else None
+
+
+def shown_object(content: Manifest) -> dict[str, Any]:
+    """Return an object of the hub without secret values, and without the list of its managers."""
+    shown: dict[str, Any] = without_secrets(content)
+    metadata = {key: one for key, one in mapping_at(shown, "metadata").items() if key != "managedFields"}
+    return {**shown, "metadata": metadata}
+
+
+def check_role(hub: Hub, action: Action, by: User) -> None:
+    """Raise PermissionDenied unless the person has the role of an action on this hub."""
+    with in_hub(hub.pk):
+        if not has_role(by, action.role):
+            message = f"You don't have permission to {action.verb}. Required role: {action.role}."
+            raise PermissionDenied(message)
+
+
+@on_live_hub(None)
+def plan_offline(hub: Hub, action: Action, fields: Fields, *, by: User, now: datetime) -> WritePlan:
+    """Plan a write on the mirror: for copies, where nothing is sent."""
+    with in_hub(hub.pk):
+        return action.plan(Planner(hub, by.get_username(), now), fields)
+
+
+@contextmanager
+def _planner(hub: Hub, action: Action, *, by: User, now: datetime) -> Iterator[tuple[HubWriter, Planner]]:
+    """Open a writer for a person who may write. Raise PermissionDenied, NotWritableError, HubRefusedError."""
+    check_role(hub, action, by)
+    check_writable(hub)
+    try:
+        with open_writer(hub, person=by.get_username(), role=str(action.role)) as writer:
+            yield writer, Planner(hub, by.get_username(), now, writer)
+    except IdentityRefusedError as error:
+        raise NotWritableError(str(error)) from error
+    except WriteTooLargeError as error:
+        raise WriteRefusedError(str(error)) from error
+    except DriverUnavailable as error:  # while reading: nothing was sent
+        answer = WriteAnswer(WriteOutcome.UNREACHABLE, f"The hub cannot be read: {error}")
+        raise HubRefusedError(answer) from error
+
+
+@on_live_hub(None)
+def preview_write(
+    hub: Hub,
+    action: Action,
+    fields: Fields,
+    *,
+    by: User,
+    now: datetime,
+    overwrite: Collection[str] = (),
+    keep: Iterable[str] = (),
+) -> WritePreview:
+    """Return what the hub would make of a write; it stores nothing.
+
+    `overwrite` are the paths that are taken from other managers, `keep` those that stay theirs. Raise
+    InvalidManifest, UnknownObjectError, StaleBaseError, WriteRefusedError, NotWritableError,
+    PermissionDenied, HubRefusedError.
+    """
+    with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
+        plan = without_kept(action.plan(planner, fields), keep)
+        if plan.request is None:
+            return WritePreview(action, plan)
+        permission = writer.review(plan.request)
+        request, answer = writer.preview(plan.request, plan.live, overwrite=overwrite)
+        token = ""
+        if answer.is_accepted:
+            token = signing.dumps([hub.pk, by.pk, request.digest], salt=_SALT)
+        return WritePreview(
+            action,
+            plan,
+            request,
+            answer,
+            result_differences(plan, request, answer),
+            gitops_marks(plan.live),
+            permission,
+            token,
+        )
+
+
+def without_kept(plan: WritePlan, keep: Iterable[str]) -> WritePlan:
+    """Return a plan that leaves these paths to their owners; an unreadable path is none of the body."""
+    paths: list[Path] = []
+    for name in keep:
+        try:
+            paths.append(tuple(map(str, split_path(name))))
+        except ValueError as error:
+            raise InvalidManifest.of(
+                "keep", "bad-format", f"Invalid value: {name[:80]!r}", "a path"
+            ) from error
+    if not paths or plan.request is None or plan.request.verb is not Verb.APPLY:
+        return plan
+    body = without_paths(plan.request.body, paths)
+    has_rest = bool(leaf_paths(body))
+    return replace(plan, request=replace(plan.request, body=body) if has_rest else None)
+
+
+@on_live_hub(None)
+def apply_write(
+    hub: Hub,
+    action: Action,
+    fields: Fields,
+    *,
+    by: User,
+    now: datetime,
+    token: str | None = None,
+    overwrite: Collection[str] = (),
+    keep: Iterable[str] = (),
+) -> AppliedWrite | None:
+    """Send a write once, after a dry run of exactly its body: that of the token, or a new one.
+
+    None where nothing would change. Raise what `preview_write` raises, PreviewRequiredError.
+    """
+    with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
+        plan = without_kept(action.plan(planner, fields), keep)
+        if plan.request is None:
+            return None
+        if token is None:
+            request, answer = writer.preview(plan.request, plan.live, overwrite=overwrite)
+            if not answer.is_accepted:
+                raise HubRefusedError(answer)
+        else:
+            request = previewed(plan.request, token, hub, by)
+        sent = writer.send(request, plan.live, digest=request.digest)
+        if not (sent.answer.is_accepted or sent.answer.outcome is WriteOutcome.UNKNOWN):
+            raise HubRefusedError(sent.answer, sent.row)
+        return AppliedWrite(sent.row, sent.answer, plan)
+
+
+def previewed(request: WriteRequest, token: str, hub: Hub, by: User) -> WriteRequest:
+    """Return the request as its dry run was sent. Raise PreviewRequiredError."""
+    try:
+        hub_pk, user_pk, digest = signing.loads(token, salt=_SALT, max_age=PREVIEW_SECONDS)
+    except (signing.BadSignature, ValueError, TypeError) as error:
+        raise PreviewRequiredError from error
+    for one in (request, request.forced()):
+        if (hub_pk, user_pk, digest) == (hub.pk, by.pk, one.digest):
+            return one
+    raise PreviewRequiredError
+
+
+def result_differences(
+    plan: WritePlan, request: WriteRequest, answer: WriteAnswer
+) -> tuple[ResultDifference, ...]:
+    """Return how the result of a dry run differs from the live object, without secret values."""
+    if answer.content is None or request.verb is Verb.DELETE:
+        return ()
+    # Of a new object, what the hub added to it is of interest.
+    live, result = _shown(request.body if plan.live is None else plan.live), _shown(answer.content)
+    if request.subresource == "status":
+        live, result = ({"status": mapping_at(one, "status")} for one in (plan.live, answer.content))
+    found = find_differences(live, result)
+    sent = sent_pointers(request)
+    return tuple(_difference(one, sent) for one in found.fields if one.path not in ("/apiVersion", "/kind"))
+
+
+def _shown(content: Manifest) -> dict[str, Any]:
+    # With metadata, so that the first label is a difference of labels.
+    return {"metadata": {}, **clean(without_secrets(content))}
+
+
+def sent_pointers(request: WriteRequest) -> tuple[str, ...]:
+    if request.subresource == "status":
+        return ("/status/conditions",)
+    leaves = leaf_paths(request.body)
+    return tuple("".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in path) for path in leaves)
+
+
+def _difference(one: FieldDiff, sent: tuple[str, ...]) -> ResultDifference:
+    is_ours = any(one.path == path or one.path.startswith(f"{path}/") for path in sent)
+    # A whole object that is new here holds what was sent.
+    is_around = any(path.startswith(f"{one.path}/") for path in sent)
+    return ResultDifference(one.path, one.in_member, one.in_hub, not (is_ours or is_around))

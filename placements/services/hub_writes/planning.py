@@ -1,0 +1,196 @@
+"""From what a person enters to the request that would be sent: objects of the hub, fields, refusals."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from clusters.hubs.kinds.base import Manifest, mapping_at
+from clusters.hubs.queries import mirrored_object, mirrored_objects
+from clusters.hubs.writing.bodies import Path, create_body, edit_body, merge_patch
+from clusters.hubs.writing.requests import KINDS, Verb, WriteRequest
+from clusters.hubs.writing.sending import HubWriter, version_of
+from clusters.models import Hub
+from clusters.models.hubs import HubIdentity
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+
+LONGEST_TEXT = 500
+MOST_LISTED = 20
+Fields = Mapping[str, Any]
+
+
+class UnknownObjectError(LookupError):
+    """The hub has no such object."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"the hub has no {kind} {name!r}")
+
+
+class WriteRefusedError(Exception):
+    """The console does not send this, since the hub could not execute it; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """What would be sent; `request` is None where nothing would change.
+
+    `fields` make the same request again. `manifest` is the whole object as it is wanted, `notes` are to be
+    read before, `foreign` is left for a second write: fields to remove that other managers own.
+    """
+
+    request: WriteRequest | None
+    fields: Fields
+    live: Manifest | None = None
+    manifest: Manifest | None = None
+    notes: tuple[str, ...] = ()
+    foreign: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """What planners read: objects of the hub, or with no writer as the mirror has them."""
+
+    hub: Hub
+    person: str
+    now: datetime
+    writer: HubWriter | None = None
+
+    def version(self, kind: str) -> str:
+        return version_of(self.hub, kind)
+
+    def api_version(self, kind: str) -> str:
+        return f"{KINDS[kind].group}/{self.version(kind)}"
+
+    def find(self, kind: str, name: str, namespace: str = "") -> Manifest | None:
+        """Return an object, or None. Raise DriverUnavailable."""
+        wanted = KINDS[kind]
+        if self.writer is None:
+            return mirrored_object(self.hub, wanted.group, kind, namespace, name)
+        found = self.writer.read(f"{wanted.path(self.version(kind), namespace)}/{name}")
+        return None if found is None else {**found, "kind": kind, "apiVersion": self.api_version(kind)}
+
+    def read(self, kind: str, name: str, namespace: str = "") -> Manifest:
+        """Return an object. Raise UnknownObjectError, DriverUnavailable."""
+        found = self.find(kind, name, namespace)
+        if found is None:
+            raise UnknownObjectError(kind, f"{namespace}/{name}" if namespace else name)
+        return found
+
+    def mirrored(self, kind: str, **columns: Any) -> Iterable[Manifest]:
+        """Return the objects of a kind as the mirror has them."""
+        return mirrored_objects(self.hub, kind, **columns)
+
+    # --- requests ---
+
+    def create(self, manifest: Manifest) -> WriteRequest:
+        kind = str(manifest["kind"])
+        requested_by = self.person if self.hub.identity == HubIdentity.SHARED else ""
+        api_version = self.api_version(kind)
+        body = create_body(manifest, api_version=api_version, requested_by=requested_by)
+        metadata = body["metadata"]
+        namespace = str(metadata.get("namespace", ""))
+        return WriteRequest(Verb.CREATE, KINDS[kind], self.version(kind), metadata["name"], body, namespace)
+
+    def edit(
+        self, live: Manifest, base: Manifest, draft: Manifest
+    ) -> tuple[WriteRequest | None, tuple[Path, ...]]:
+        """Return the apply of what a draft changes, and the removals that need a merge patch.
+
+        A draft that only removes is that merge patch. Raise StaleBaseError.
+        """
+        body = edit_body(live, base, draft, manager=self.hub.field_manager)
+        is_only_foreign = not body.changes.values and set(body.foreign) == set(body.changes.removed)
+        if not body.changes:
+            return None, ()
+        if is_only_foreign:
+            return self.patch(live, {}, body.foreign), ()
+        return self._on(Verb.APPLY, live, body.content), body.foreign
+
+    def patch(self, live: Manifest, values: Mapping[Path, Any], removed: Iterable[Path] = ()) -> WriteRequest:
+        return self._on(Verb.PATCH, live, merge_patch(live, values, removed))
+
+    def delete(self, live: Manifest) -> WriteRequest:
+        metadata = mapping_at(live, "metadata")
+        conditions = {key: metadata.get(key) for key in ("uid", "resourceVersion")}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": conditions}
+        return self._on(Verb.DELETE, live, body)
+
+    def apply_status(self, live: Manifest, body: Manifest) -> WriteRequest:
+        return self._on(Verb.APPLY, live, body, subresource="status")
+
+    def _on(self, verb: Verb, live: Manifest, body: Manifest, *, subresource: str = "") -> WriteRequest:
+        kind, metadata = str(live["kind"]), mapping_at(live, "metadata")
+        return WriteRequest(
+            verb,
+            KINDS[kind],
+            self.version(kind),
+            str(metadata["name"]),
+            body,
+            str(metadata.get("namespace") or ""),
+            subresource,
+            uid=str(metadata.get("uid") or ""),
+            resource_version=str(metadata.get("resourceVersion") or ""),
+        )
+
+
+Plan = Callable[[Planner, Fields], WritePlan]
+
+
+# --- what is entered ---
+
+
+def check_fields(fields: object, *, required: Iterable[str], optional: Iterable[str] = ()) -> Fields:
+    """Return the fields of an action. Raise InvalidManifest for unknown and missing ones."""
+    required = tuple(required)
+    known = (*required, *optional)
+    if not isinstance(fields, Mapping):
+        raise InvalidManifest.of("", "wrong-type", "Invalid value", "an object")
+    allowed = ", ".join(known)
+    faults = [
+        FieldError(str(one)[:80], "unknown-field", "Unknown field", allowed)
+        for one in fields
+        if one not in known
+    ]
+    faults += [
+        FieldError(one, "required", "Required value")
+        for one in required
+        if fields.get(one) is None or fields[one] == ""
+    ]
+    if faults:
+        raise InvalidManifest(faults)
+    return fields
+
+
+def text_field(fields: Fields, name: str, *, longest: int = 253) -> str:
+    """Return a text, "" where there is none. Raise InvalidManifest."""
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > longest or not value.isprintable() or "/" in value:
+        allowed = f"a text of at most {longest} characters on one line, without a slash"
+        raise InvalidManifest.of(name, "bad-format", "Invalid value", allowed)
+    return value
+
+
+def choice_field(fields: Fields, name: str, choices: Iterable[str]) -> str:
+    """Return one of these values. Raise InvalidManifest."""
+    value, known = fields.get(name), list(choices)
+    if value not in known:
+        message = f"Unsupported value: {str(value)[:80]!r}"
+        raise InvalidManifest.of(name, "not-one-of", message, ", ".join(known))
+    return str(value)
+
+
+def number_field(fields: Fields, name: str, *, least: int, most: int) -> int:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        message = f"Invalid value: {str(value)[:80]!r}"
+        raise InvalidManifest.of(name, "out-of-range", message, f"an integer from {least} to {most}")
+    return value
+
+
+def mapping_field(fields: Fields, name: str) -> Mapping[str, Any]:
+    value = fields.get(name)
+    if not isinstance(value, Mapping):
+        raise InvalidManifest.of(name, "wrong-type", "Invalid value", "an object")
+    return value

@@ -1,0 +1,161 @@
+"""Overrides with their snapshots, and disruption budgets of a live hub (10.1)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from clusters.hubs.kinds.base import mapping_at, text_of
+from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
+from clusters.models import MirroredObject
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.metadata import full_name
+from fleetui.bulk import batched
+from placements.manifests.disruption import parse_disruption_budget
+from placements.manifests.override import PlacementScope, parse_cluster_override, parse_override
+from placements.models import DisruptionBudget, Override, OverrideSnapshot
+from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
+from placements.services.hubs.projection.events import HubEvents
+from placements.services.hubs.projection.kinds import OVERRIDE_OF
+from placements.services.hubs.projection.leniency import understood
+from placements.services.hubs.projection.rows import RowKind, WrittenRow, write_rows
+from placements.services.hubs.projection.snapshots import NO_NUMBER, TWO_LATEST
+
+_PARSERS: Mapping[str, Callable[[object], Any]] = {
+    CLUSTER_OVERRIDE_KIND: parse_cluster_override,
+    OVERRIDE_KIND: parse_override,
+}
+_NOUNS = {CLUSTER_OVERRIDE_KIND: "cluster-override", OVERRIDE_KIND: "override"}
+_BUDGET = "budget"
+_INDEX = re.compile(r"-\d{1,9}$")
+
+
+def _fill_override(row: Override, document: HubDocument) -> bool:
+    found = understood(document, _PARSERS[document.row.kind])
+    if found is None:
+        return False
+    parsed, row.document = found
+    row.placement_name = parsed.placement
+    row.created_at = document.created_at
+    return True
+
+
+def _fill_budget(row: DisruptionBudget, document: HubDocument) -> bool:
+    found = understood(document, parse_disruption_budget)
+    if found is None:
+        return False
+    _, row.document = found
+    row.created_at = document.created_at
+    return True
+
+
+BUDGETS = RowKind(DisruptionBudget, _fill_budget, ("document", "created_at"))
+
+
+_OVERRIDE_COLUMNS = ("document", "placement_name", "created_at")
+CLUSTER_OVERRIDES, OVERRIDES = (
+    RowKind(Override, _fill_override, _OVERRIDE_COLUMNS, (("kind", kind),), is_namespaced=True)
+    for kind in _PARSERS
+)
+
+
+def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    """Write overrides; which objects they change is up to the hub, and is not indexed here."""
+    kind = documents[0].row.kind
+    rows = CLUSTER_OVERRIDES if kind == CLUSTER_OVERRIDE_KIND else OVERRIDES
+    _record(_NOUNS[kind], write_rows(rows, documents, now=moment.now), moment)
+
+
+def project_budgets(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    _record(_BUDGET, write_rows(BUDGETS, documents, now=moment.now), moment)
+
+
+def _record(noun: str, written: Sequence[WrittenRow[Any]], moment: HubMoment) -> None:
+    events = HubEvents(moment)
+    for one in written:
+        if one.before is not None:
+            events.changed(noun, one.document, one.before.document, one.row.document)
+    events.record()
+
+
+def project_override_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+    """Write the snapshots of all overrides that these belong to: which is the latest depends on all."""
+    kind = documents[0].row.kind
+    changed = {one.row.pk: one for one in documents}
+    wanted = {_override_of(one.row) for one in documents}
+    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind).order_by("pk")
+    siblings: dict[tuple[str, str], list[HubDocument]] = {place: [] for place in wanted}
+    for row in rows.defer("manifest"):
+        if (place := _override_of(row)) in siblings:
+            siblings[place].append(changed.get(row.pk) or HubDocument.of(row))
+    for place, found in siblings.items():
+        _write_snapshots(OVERRIDE_OF[kind], place, found)
+        save_marks(found)
+
+
+def _override_of(row: MirroredObject) -> tuple[str, str]:
+    """Return namespace and name of the override of a snapshot, which is named after it."""
+    return row.namespace, _INDEX.sub("", row.name)
+
+
+def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubDocument]) -> None:
+    namespace, name = place
+    wanted: dict[int, dict[str, Any]] = {}
+    latest: tuple[int, HubDocument] | None = None
+    for one in sorted(documents, key=lambda one: (one.row.number or 0, one.row.name)):
+        number = one.row.number
+        if number is None:
+            one.error = NO_NUMBER
+            continue
+        spec = mapping_at(one.spec, "overrideSpec")
+        reference = mapping_at(spec, "placement")
+        is_namespaced = reference.get("scope") == PlacementScope.NAMESPACED
+        metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+        wanted[number] = {
+            "document": {
+                "apiVersion": one.content["apiVersion"],
+                "kind": kind,
+                "metadata": metadata,
+                "spec": spec,
+            },
+            "content_hash": str(one.spec.get("overrideHash") or "")[:64],
+            "placement_name": full_name(namespace if is_namespaced else "", text_of(reference.get("name"))),
+            "created_at": one.created_at,
+            "is_latest": False,
+        }
+        if one.row.is_latest:
+            if latest:
+                latest[1].error = one.error = TWO_LATEST
+            latest = number, one
+    if latest:
+        wanted[latest[0]]["is_latest"] = True
+
+    snapshots = OverrideSnapshot.objects.filter(kind=kind, namespace=namespace, override_name=name)
+    there = {row.number: row for row in snapshots}
+    snapshots.filter(number__in=[number for number in there if number not in wanted]).delete()
+    changed = [
+        number
+        for number, columns in wanted.items()
+        if number not in there or any(getattr(there[number], key) != value for key, value in columns.items())
+    ]
+    # The former latest first: one of an override is the latest at any time.
+    for number in sorted(changed, key=lambda one: bool(wanted[one]["is_latest"])):
+        if number in there:
+            snapshots.filter(number=number).update(**wanted[number])
+        else:
+            place_columns = {"kind": kind, "namespace": namespace, "override_name": name, "number": number}
+            OverrideSnapshot.objects.create(**place_columns, created_by="", **wanted[number])
+
+
+def remove_override_snapshots(kind: str, _moment: HubMoment) -> int:
+    """Delete the snapshots that the mirror has no more; of two latest ones another may be the latest now."""
+    objects = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind)
+    places = {(*_override_of(row), row.number) for row in objects.only("namespace", "name", "number")}
+    rows = OverrideSnapshot.objects.filter(kind=OVERRIDE_OF[kind])
+    columns = rows.values_list("pk", "namespace", "override_name", "number")
+    gone = {pk: place for pk, *place in columns if tuple(place) not in places}
+    for part in batched(list(gone)):
+        OverrideSnapshot.objects.filter(pk__in=part).delete()
+    names = {f"{name}-" for _, name, _ in gone.values()}
+    for name in names:
+        objects.filter(name__startswith=name, is_dirty=False).update(is_dirty=True)
+    return len(gone)

@@ -1,0 +1,441 @@
+"""The inputs of a cycle of a live hub, from its mirror, and our replay on them (`spec/live-hub.md` 12.2)."""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from clusters.fleet import EligibilityKind, Fleet
+from clusters.hubs.kinds.base import items_at, mapping_at
+from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP, PREFIX
+from clusters.hubs.mirror import GONE, moment_of
+from clusters.hubs.states import MirrorState
+from clusters.models import BindingChange, Hub, HubStream, MirroredObject
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import HUB_SEMANTICS
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision, fleet_digest, properties_read
+from placements.engine.scheduling.scheduler import schedule
+from placements.manifests.binding import BindingState, PlacedBinding
+from placements.manifests.policy import PlacementPolicy, parse_policy
+from placements.models import FleetVersion, HubDecision, Placement, ReplayInputs
+from placements.services.hubs.agreement import HubWords, plain_decisions
+from placements.services.hubs.fleet_versions import (
+    CLOCK_TOLERANCE,
+    fleet_at,
+    is_at_or_before,
+    latest_version,
+    neighbours,
+    version_at,
+)
+from placements.services.hubs.projection.documents import HubDocument
+from placements.services.hubs.projection.snapshots import NUMBER_OF_CLUSTERS, policy_of
+
+PLACEMENT_KINDS = ("ClusterResourcePlacement", "ResourcePlacement")
+POLICY_KINDS = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
+BINDING_KINDS = ("ClusterResourceBinding", "ResourceBinding")
+SCHEDULED = "Scheduled"
+_JUDGING = timedelta(seconds=20)
+"""Eligibility by heartbeats is judged so often: a change this long after a cycle may have been before it."""
+_BY_TIME = frozenset({EligibilityKind.STALE_HEARTBEAT, EligibilityKind.UNHEALTHY})
+_STATES = frozenset(BindingState)
+_SCORES = ("affinityScore", "priorityScore")
+
+
+class NotReplayable(Exception):
+    """Nothing can be replayed; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindingFacts:
+    """What a cycle reads of a binding of the hub."""
+
+    uid: str
+    cluster: str
+    state: str
+    policy: str
+    previous: str = BindingState.SCHEDULED
+    affinity: float | None = None
+    spread: float | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.state != BindingState.UNSCHEDULED
+
+    def placed(self, snapshot: str) -> PlacedBinding:
+        return PlacedBinding(
+            self.cluster,
+            BindingState(self.state),
+            is_current=self.policy == snapshot,
+            topology_spread_score=self.spread,
+            affinity_score=self.affinity,
+            previous_state=BindingState(self.previous),
+        )
+
+    def to_plain(self) -> list[Any]:
+        return [self.uid, self.cluster, self.state, self.policy, self.previous, self.affinity, self.spread]
+
+
+Bindings = dict[str, BindingFacts]
+"""Bindings by UID."""
+
+
+@dataclass(frozen=True)
+class HubObservation:
+    """A placement of a live hub as its mirror has it now: policy snapshot, status, bindings.
+
+    `generation` is that of the placement. `changes` are those of its bindings, oldest first; `deleting` are
+    the UIDs of bindings that are being deleted. `is_new`: it was created while the mirror was up to date.
+    `last_change` is the key of the newest change of a binding, known before or not.
+    """
+
+    placement: Placement
+    key: str
+    generation: int
+    snapshot: HubDocument | None
+    changes: tuple[BindingChange, ...]
+    steady_since: datetime | None
+    deleting: frozenset[str]
+    is_new: bool
+    last_change: int
+
+    @cached_property
+    def documents(self) -> Bindings:
+        """Return the bindings as they are, with their scores."""
+        rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, owner=self.key, kind__in=BINDING_KINDS)
+        facts = (_facts_of(HubDocument.of(row)) for row in rows)
+        return {one.uid: one for one in facts if one}
+
+    @property
+    def name(self) -> str:
+        return self.snapshot.row.name if self.snapshot else ""
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        return mapping_at(self.snapshot.content, "status") if self.snapshot else {}
+
+    @property
+    def condition(self) -> Mapping[str, Any]:
+        found = map(mapping_at, items_at(self.status, "conditions"))
+        return next((one for one in found if one.get("type") == SCHEDULED), {})
+
+    @property
+    def observed_generation(self) -> int | None:
+        value = self.status.get("observedCRPGeneration")
+        return value if isinstance(value, int) else None
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether the hub has not decided on what the placement is now."""
+        is_behind = self.observed_generation is None or self.observed_generation < self.generation
+        return is_behind or self.condition.get("status") not in ("True", "False")
+
+    @property
+    def words(self) -> HubWords:
+        condition = {key: str(self.condition.get(key, "")) for key in ("status", "reason", "message")}
+        return HubWords(condition, plain_decisions(items_at(self.status, "targetClusters")))
+
+    @property
+    def written_at(self) -> datetime | None:
+        value = self.condition.get("lastTransitionTime")
+        return moment_of(value) if isinstance(value, str) else None
+
+    def policy(self) -> PlacementPolicy:
+        """Return the policy that the hub acts on. Raise NotReplayable."""
+        if self.snapshot is None:
+            raise NotReplayable("there is no policy snapshot")
+        try:
+            return parse_policy(policy_of(self.snapshot), semantics=HUB_SEMANTICS, path="spec.policy")
+        except InvalidManifest as found:
+            raise NotReplayable(f"not understood: {found.faults[0].path}") from found
+
+    def digest(self, bindings: Iterable[BindingFacts]) -> str:
+        """Return the hash of what makes this another decision than the one before."""
+        words, manifest = self.words, self.snapshot.content if self.snapshot else {}
+        annotations = mapping_at(manifest, "metadata", "annotations")
+        content = [
+            *(self.name, annotations.get(NUMBER_OF_CLUSTERS), words.condition),
+            sorted(json.dumps(one, sort_keys=True) for one in words.decisions if one["selected"]),
+            sorted((one.cluster, one.policy) for one in bindings if one.is_active),
+        ]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def key_of(placement: Placement) -> str:
+    """Return how objects of the hub name their placement, `[namespace/]name`."""
+    return placement.full_name
+
+
+def namespace_of(placement: Placement) -> str:
+    return key_of(placement).rpartition("/")[0]
+
+
+def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation | None:
+    """Read what the mirror has of a placement; None if it has the placement itself no more.
+
+    `since` is the key of the last change of a binding that is known. Changes are read first: what is written
+    meanwhile is then in the objects and not in the changes, and is judged again for it.
+    """
+    key = key_of(placement)
+    changes = BindingChange.objects.filter(owner=key, pk__gt=since).order_by("pk")
+    found = tuple(changes)
+    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, owner=key)
+    own = rows.filter(kind__in=PLACEMENT_KINDS).only("generation").first()
+    if own is None:
+        return None
+    latest = rows.filter(kind__in=POLICY_KINDS, is_latest=True).order_by("-number").first()
+    deleting = rows.filter(kind__in=BINDING_KINDS, is_deleting=True).values_list("uid", flat=True)
+    steady, offset = steady_since(hub), timedelta(seconds=hub.clock_offset_seconds or 0.0)
+    return HubObservation(
+        placement,
+        key,
+        own.generation,
+        HubDocument.of(latest) if latest else None,
+        found,
+        steady,
+        frozenset(deleting),
+        steady is not None and placement.created_at - offset > steady,
+        found[-1].pk if found else since,
+    )
+
+
+def steady_since(hub: Hub) -> datetime | None:
+    """Return since when the mirror of a hub has missed nothing; None if it is out of date now."""
+    if hub.state != MirrorState.LIVE:
+        return None
+    groups = (CLUSTER_GROUP, PLACEMENT_GROUP)
+    streams = HubStream.objects.filter(group__in=groups, is_required=True)
+    listed = [one for one in streams.values_list("listed_at", flat=True) if one]
+    return max([*listed, *([hub.state_since] if hub.state_since else [])], default=hub.created_at)
+
+
+def _facts_of(document: HubDocument) -> BindingFacts | None:
+    spec = document.spec
+    if spec.get("state") not in _STATES or not document.row.cluster:
+        return None
+    scores = mapping_at(spec, "clusterDecision", "clusterScore")
+    previous = document.texts("metadata", "annotations").get(f"{PREFIX}previous-binding-state")
+    return BindingFacts(
+        document.row.uid,
+        document.row.cluster,
+        spec["state"],
+        str(spec.get("schedulingPolicySnapshotName", "")),
+        BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED,
+        *(one if isinstance(one, (int, float)) else None for one in map(scores.get, _SCORES)),
+    )
+
+
+def stored_bindings(row: HubDecision) -> Bindings:
+    """Return the bindings after a decision that was judged."""
+    facts = (BindingFacts(*one) for one in row.unpacked["bindings"])
+    return {one.uid: one for one in facts}
+
+
+@dataclass
+class Course:
+    """The bindings before the cycle to be replayed, the change it began with, and the bindings now.
+
+    `is_mixed`: something other than the cycle changed bindings after it began.
+    """
+
+    before: Bindings
+    after: Bindings
+    first: BindingChange | None = None
+    is_mixed: bool = False
+
+    def begin(self, change: BindingChange, old: BindingFacts | None) -> None:
+        """Let the cycle begin with a change of one of the bindings that are there now."""
+        self.is_mixed = self.first is not None
+        self.first, self.before = change, dict(self.after)
+        del self.before[change.uid]
+        if old is not None:
+            self.before[change.uid] = old
+
+    def is_begun_by(self, change: BindingChange, snapshot: str) -> bool:
+        """Return whether a selection begins the cycle of a snapshot; those before may be of another one."""
+        first = self.first
+        if first is None:
+            return True
+        is_other = first.state != BindingState.UNSCHEDULED and first.policy_snapshot != snapshot
+        return is_other and change.policy_snapshot == snapshot
+
+
+def course_of(observed: HubObservation, before: Bindings) -> Course:
+    """Divide the changes of the bindings into those before the cycle of the present policy and its own.
+
+    A binding that is new, is about another policy snapshot than before, or is unscheduled or restored is a
+    selection; that it is bound is the work of a rollout, and that it is gone of a rollout or an eviction.
+    """
+    course = Course({}, dict(before))
+    for change in observed.changes:
+        old = course.after.get(change.uid)
+        if change.state != GONE and change.state not in _STATES:
+            continue  # of a newer API: not understood
+        if change.state != GONE:
+            new = course.after[change.uid] = _changed(old, change, observed.documents)
+            if is_selection(old, new) and course.is_begun_by(change, observed.name):
+                course.begin(change, old)
+            continue
+        course.after.pop(change.uid, None)
+        if course.first is not None and old is not None and old.is_active:
+            course.before.pop(change.uid, None)
+            course.is_mixed = True
+    if course.first is None:
+        course.before = dict(course.after)
+    for uid in observed.deleting:  # a cycle does not see what is being deleted; when that began is not known
+        gone, left = course.after.pop(uid, None), course.before.get(uid)
+        if gone is not None and left is not None and left.is_active:
+            del course.before[uid]
+            course.is_mixed = True
+    return course
+
+
+def _changed(old: BindingFacts | None, change: BindingChange, now: Bindings) -> BindingFacts:
+    previous = old.previous if old else BindingState.SCHEDULED
+    if old and old.is_active and change.state == BindingState.UNSCHEDULED:
+        previous = BindingState(old.state)
+    is_rescored = old is None or old.policy != change.policy_snapshot or not old.is_active
+    source = now.get(change.uid) if is_rescored else old
+    return BindingFacts(
+        change.uid,
+        change.cluster,
+        change.state,
+        change.policy_snapshot,
+        previous,
+        source.affinity if source else None,
+        source.spread if source else None,
+    )
+
+
+def is_selection(old: BindingFacts | None, new: BindingFacts) -> bool:
+    """Return whether a cycle changed a binding."""
+    if old is None:
+        return new.is_active
+    return old.policy != new.policy or old.is_active != new.is_active
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """A replay, what it was made on, and how far that is what the hub had."""
+
+    decision: Decision
+    inputs: str
+    version: FleetVersion
+
+
+def one_per_cluster(bindings: Collection[BindingFacts]) -> list[BindingFacts]:
+    """Return one binding for each cluster: an active one rather than one that was unscheduled."""
+    by_cluster: dict[str, BindingFacts] = {}
+    for one in bindings:
+        other = by_cluster.get(one.cluster)
+        if other is None or (one.is_active and not other.is_active):
+            by_cluster[one.cluster] = one
+    return list(by_cluster.values())
+
+
+def cycle_on(observed: HubObservation, policy: PlacementPolicy, fleet: Fleet, bindings: Bindings) -> Cycle:
+    found = [one.placed(observed.name) for one in one_per_cluster(bindings.values())]
+    return Cycle(fleet, policy, tuple(found), HUB_SEMANTICS, namespace=namespace_of(observed.placement))
+
+
+def steady_replay(
+    observed: HubObservation, policy: PlacementPolicy, bindings: Bindings, *, is_observed: bool
+) -> ReplayResult:
+    """Run a cycle on the present fleet with all bindings. Raise NotReplayable."""
+    version = latest_version()
+    if version is None:
+        raise NotReplayable("no clusters of the hub are known")
+    decision = _scheduled(cycle_on(observed, policy, fleet_at(version), bindings))
+    inputs = ReplayInputs.OBSERVED if is_observed else ReplayInputs.PRESENT
+    return ReplayResult(decision, inputs, version)
+
+
+def pick_replays(
+    observed: HubObservation, policy: PlacementPolicy, course: Course, first: BindingChange, hub: Hub
+) -> Sequence[ReplayResult]:
+    """Run the cycle that began with a change, on the fleet before it; then on those right before and after.
+
+    The next ones matter only where the cycle and a change of the fleet are too close for their order to be
+    known. Raise NotReplayable.
+    """
+    since = observed.steady_since
+    is_watched = since is not None and first.seen_at > since
+    if is_watched:
+        found = version_at(first.resource_version, first.seen_at)
+    else:
+        at = _created_at(observed, course, hub) or first.seen_at
+        found = version_at("", at + CLOCK_TOLERANCE)
+    version = found or latest_version()
+    if version is None:
+        raise NotReplayable("no clusters of the hub are known")
+
+    cycle = cycle_on(observed, policy, fleet_at(version), course.before)
+    others = [
+        (one, replace(cycle, fleet=fleet_at(one)))
+        for one in neighbours(version)
+        if may_be_seen(one, version, first)
+    ]
+    near = [(one, other) for one, other in others if fleet_digest(other) != fleet_digest(cycle)]
+    is_tracked = set(properties_read(cycle)) <= set(version.changes.get("properties", ()))
+    is_observed = found is not None and is_watched and is_tracked and not course.is_mixed
+    if is_observed and any(_changed_during(cycle, other, one, first) for one, other in near):
+        is_observed = False
+    inputs = str(ReplayInputs.OBSERVED) if is_observed else _unobserved(cycle)
+    runs = [(version, cycle), *near]
+    return [ReplayResult(_scheduled(each), inputs, one) for one, each in runs]
+
+
+def _created_at(observed: HubObservation, course: Course, hub: Hub) -> datetime | None:
+    """Return when the first of the new bindings was made, by our clock, or when the condition changed."""
+    uids = {uid for uid in course.after if uid not in course.before}
+    rows = MirroredObject.objects.filter(
+        group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, owner=observed.key, uid__in=sorted(uids)
+    )
+    created = [HubDocument.of(row).created_at for row in rows]
+    at = min(created, default=observed.written_at)
+    return at - timedelta(seconds=hub.clock_offset_seconds or 0.0) if at else None
+
+
+def may_be_seen(one: FleetVersion, version: FleetVersion, first: BindingChange) -> bool:
+    """Return whether a version before or after the one in force could be the one that a cycle saw."""
+    if one.number < version.number:
+        return first.seen_at - version.seen_at <= CLOCK_TOLERANCE
+    return one.seen_at - first.seen_at <= _JUDGING
+
+
+def _changed_during(cycle: Cycle, other: Cycle, one: FleetVersion, first: BindingChange) -> bool:
+    """Return whether what another version changed may have changed before the cycle."""
+    if is_at_or_before(one, first.resource_version, first.seen_at):
+        return False  # it is the one before
+    since = one.changes["since_version"]
+    began = FleetVersion(from_resource_version=since, seen_at=moment_of(one.changes["since"]) or one.seen_at)
+    if is_at_or_before(began, first.resource_version, first.seen_at):
+        return True
+    before, after = (
+        {each.name: each.eligibility.kind for each in fleet} for fleet in (cycle.fleet, other.fleet)
+    )
+    return any(
+        before.get(name) != kind and _BY_TIME & {before.get(name), kind} for name, kind in after.items()
+    )
+
+
+def _unobserved(cycle: Cycle) -> str:
+    """Return whether what the policy reads is still as it was then, as far as that is known."""
+    latest = latest_version()
+    is_changed = latest is not None and (
+        fleet_digest(replace(cycle, fleet=fleet_at(latest))) != fleet_digest(cycle)
+    )
+    return str(ReplayInputs.ASSUMED if is_changed else ReplayInputs.PRESENT)
+
+
+def _scheduled(cycle: Cycle) -> Decision:
+    decision = schedule(cycle)
+    if decision.malformed and decision.is_failed:
+        one = decision.malformed[0]
+        raise NotReplayable(f"{one.property} of {one.cluster} is no quantity: {one.text[:60]}")
+    if decision.is_failed:
+        raise NotReplayable("the replay failed as a whole")
+    return decision

@@ -1,0 +1,107 @@
+"""The forms of actions on a live hub: what is entered, as the fields of the catalogue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import QueryDict
+
+from clusters.hubs.kinds.kubefleet import PREFIX
+from clusters.models import MemberCluster
+from fleetui.apimachinery.errors import InvalidManifest
+from placements.services.fleet import forms
+
+FIXED = ("name", "namespace", "placement", "cluster", "kind")
+"""What the address says: which object it is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormInput:
+    """One input; `choices` make it a list, `rows` a text of several lines."""
+
+    name: str
+    label: str
+    hint: str = ""
+    type: str = "text"
+    rows: int = 0
+    choices: tuple[str, ...] = ()
+    is_required: bool = False
+    value: str = ""
+
+
+INPUTS: Mapping[str, tuple[FormInput, ...]] = {
+    "scale": (FormInput("numberOfClusters", "Number of clusters", type="number", is_required=True),),
+    "labels": (
+        FormInput(
+            "labels", "Labels", "One per line: key=value. A line that is removed removes the label.", rows=6
+        ),
+    ),
+    "taints": (FormInput("taints", "Taints", "One per line: key=value:NoSchedule.", rows=4),),
+    "start-run": (
+        FormInput("strategy", "Staged update strategy", is_required=True),
+        FormInput("resourceSnapshotIndex", "Resource snapshot", "Empty: the latest."),
+        FormInput("state", "State", choices=("Initialize", "Run")),
+    ),
+    "run-state": (FormInput("state", "State", choices=("Run", "Stop"), is_required=True),),
+    "approve": (FormInput("comment", "Comment", "Part of the message on the hub."),),
+}
+
+
+def fixed_fields(given: QueryDict) -> dict[str, str]:
+    """Return which object the address names."""
+    return {name: str(given[name]) for name in FIXED if given.get(name)}
+
+
+def inputs_for(action: str, given: QueryDict) -> list[FormInput]:
+    """Return the inputs of an action with what was entered, or with what there is."""
+    found = []
+    for one in INPUTS.get(action, ()):
+        value = given.get(one.name, "")
+        if one.name not in given and action in ("labels", "taints"):
+            value = present_text(action, given.get("name", ""))
+        found.append(
+            FormInput(one.name, one.label, one.hint, one.type, one.rows, one.choices, one.is_required, value)
+        )
+    return found
+
+
+def present_text(action: str, name: str) -> str:
+    """Return the labels or taints of a cluster as they are entered, without those of the hub itself."""
+    cluster = MemberCluster.objects.filter(name=name).first()
+    if cluster is None:
+        return ""
+    if action == "taints":
+        return forms.write_taints(cluster.document.get("spec", {}).get("taints") or [])
+    return forms.write_labels(own_labels(cluster))
+
+
+def own_labels(cluster: MemberCluster) -> dict[str, str]:
+    labels = cluster.document["metadata"].get("labels") or {}
+    return {key: value for key, value in labels.items() if not key.startswith(PREFIX)}
+
+
+def entered_fields(action: str, given: QueryDict) -> dict[str, Any]:
+    """Return the fields of an action. Raise InvalidManifest."""
+    fields: dict[str, Any] = {}
+    for one in INPUTS.get(action, ()):
+        if value := given.get(one.name, "").strip():
+            fields[one.name] = value
+    if action == "scale" and (number := fields.get("numberOfClusters", "")).isdecimal() and len(number) < 10:
+        fields["numberOfClusters"] = int(number)
+    if action in ("labels", "taints"):
+        fields = {action: _read(action, given)}
+    return {**fields, **fixed_fields(given)}
+
+
+def _read(action: str, given: QueryDict) -> Any:
+    """Return the labels with null for those that were removed, or the whole list of taints."""
+    text = given.get(action, "")
+    typed = forms.read_cluster(text if action == "labels" else "", text if action == "taints" else "")
+    if typed.faults:
+        raise InvalidManifest(typed.faults)
+    if action == "taints":
+        return typed.taints
+    cluster = MemberCluster.objects.filter(name=given.get("name", "")).first()
+    before = own_labels(cluster) if cluster else {}
+    removed = dict.fromkeys(key for key in before if key not in typed.labels)
+    return {**{key: value for key, value in typed.labels.items() if before.get(key) != value}, **removed}

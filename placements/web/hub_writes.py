@@ -1,0 +1,329 @@
+"""Writes to the live hub in scope: its preview by a dry run of the hub, conflicts, copies, and sending."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST
+
+from clusters.hubs.queries import live_hub, mirrored_version, state_of
+from clusters.hubs.writing.answers import WriteOutcome
+from clusters.hubs.writing.bodies import StaleBaseError
+from clusters.hubs.writing.requests import NotOfferedError
+from clusters.hubs.writing.sending import NotWritableError, check_writable
+from clusters.models import Hub, MemberCluster
+from clusters.queries import cluster_of, current_fleet
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.permissions import for_readers, has_role
+from placements.explain.hubs import OUTCOMES
+from placements.models import Draft
+from placements.services.editor.operations import discard_draft
+from placements.services.editor.validation import PlacementDraft
+from placements.services.fleet.impact import impact_of, with_clusters
+from placements.services.hub_writes.catalogue import ACTIONS, Action
+from placements.services.hub_writes.copies import copies_of
+from placements.services.hub_writes.operations import (
+    AppliedWrite,
+    HubRefusedError,
+    PreviewRequiredError,
+    WritePreview,
+    apply_write,
+    plan_offline,
+    preview_write,
+)
+from placements.services.hub_writes.planning import UnknownObjectError, WritePlan, WriteRefusedError
+from placements.web.hub_write_forms import entered_fields, fixed_fields, inputs_for
+from placements.web.request import current_user
+from placements.web.review import own_draft
+
+MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
+CHANGED = (
+    "Nothing was sent: the object or the request changed since the preview. This is the present preview."
+)
+_METHODS = ["GET", "HEAD", "POST"]
+
+
+@dataclass
+class WritePage:
+    """What the page of a write shows."""
+
+    request: HttpRequest
+    hub: Hub
+    action: Action
+    fields: dict[str, Any]
+    address: str
+    back: str
+    draft: Draft | None = None
+    preview: WritePreview | None = None
+    plan: WritePlan | None = None
+    faults: tuple[FieldError, ...] = ()
+    message: str = ""
+
+    @property
+    def title(self) -> str:
+        subject = self.fields.get("name") or self.fields.get("placement") or ""
+        if self.draft:
+            data = PlacementDraft.parse(self.draft.text).data
+            subject = data.get("metadata", {}).get("name", "") if isinstance(data, dict) else ""
+            return f"Apply {subject}".strip()
+        on = f" from {self.fields['cluster']}" if self.fields.get("cluster") else ""
+        of = " of" if self.action.title.startswith("Change") else ""
+        return f"{self.action.title}{of} {subject}{on}".strip()
+
+    def why_not(self) -> str:
+        """Return why this person may not write to the hub now; "" if they may."""
+        if not has_role(self.request.user, self.action.role):
+            return f"You don't have permission to {self.action.verb}. Required role: {self.action.role}."
+        try:
+            check_writable(self.hub)
+        except NotWritableError as error:
+            return f"{str(error)[:1].upper()}{str(error)[1:]}."
+        return ""
+
+
+def _hub() -> Hub:
+    if current_hub_id() == LOCAL_HUB:
+        raise Http404
+    return live_hub(Hub.objects.get(pk=current_hub_id()).name)
+
+
+@for_readers
+@require_http_methods(_METHODS)
+def write(request: HttpRequest, name: str) -> HttpResponse:
+    """Enter an action, preview it, and have it sent."""
+    hub = _hub()
+    if name not in ACTIONS or name == "save":
+        raise Http404(f"There is no action {name[:40]} on a live hub.")
+    given = request.POST if request.method == "POST" else request.GET
+    fields: dict[str, Any] = dict(fixed_fields(given))
+    page = WritePage(request, hub, ACTIONS[name], fields, request.path, back_of(name, fields))
+    try:
+        page.fields = posted_fields(given) or entered_fields(name, given)
+    except InvalidManifest as error:
+        page.faults = error.faults
+        return show(page, status=422)
+    has_inputs = bool(inputs_for(name, given))
+    if request.method != "POST":
+        return show(page) if has_inputs else show(planned(page))
+    return carry_out(page)
+
+
+@for_readers
+@require_POST
+def write_draft(request: HttpRequest, number: int) -> HttpResponse:
+    """Preview a draft of the user on the hub, and have it sent."""
+    row = own_draft(request, number)
+    page = WritePage(
+        *(request, _hub(), ACTIONS["save"], {}, request.path, reverse("web:draft-review", args=[number])),
+        draft=row,
+    )
+    draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    if draft.errors or not isinstance(draft.data, dict):
+        page.faults = draft.errors
+        return show(page, status=422)
+    page.fields = {"manifest": draft.data, **({"base": row.base} if row.placement else {})}
+    return carry_out(page)
+
+
+def posted_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the preview that the form is about; empty without one. Raise InvalidManifest."""
+    text = given.get("fields", "")
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidManifest.of("fields", "bad-format", "Invalid value", "JSON") from error
+    return found if isinstance(found, dict) else {}
+
+
+def carry_out(page: WritePage) -> HttpResponse:
+    """Do what the button of the form says: preview, apply, or a copy."""
+    given = page.request.POST
+    do = given.get("do", "preview")
+    if do == "patch" or page.why_not():
+        return copied(page) if do == "patch" else show(planned(page), status=200 if do == "preview" else 403)
+    conflicts, overwrite = given.getlist("conflict"), given.getlist("overwrite")
+    keep = [one for one in conflicts if one not in overwrite]
+    if do == "keep":
+        overwrite, keep = [], conflicts
+    options: dict[str, Any] = {"overwrite": overwrite, "keep": keep}
+    if do == "apply":
+        return apply(page, options)
+    return show(previewed(page, options))
+
+
+def guarded(page: WritePage, run: Callable[[], None]) -> WritePage:
+    """Run a part of the page; what is refused becomes what the page says."""
+    try:
+        run()
+    except InvalidManifest as error:
+        page.faults = error.faults
+    except (
+        WriteRefusedError,
+        NotWritableError,
+        UnknownObjectError,
+        StaleBaseError,
+        NotOfferedError,
+    ) as error:
+        page.message = f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}."
+    except HubRefusedError as error:
+        page.message = f"{OUTCOMES[error.answer.outcome]} {error.answer.message}".strip()
+    except PermissionDenied as error:
+        page.message = str(error)
+    return page
+
+
+def planned(page: WritePage) -> WritePage:
+    """Plan on the mirror: what is shown without a request to the hub."""
+
+    def run() -> None:
+        by, now = current_user(page.request), datetime.now(UTC)
+        page.plan = plan_offline(page.hub, page.action, page.fields, by=by, now=now)
+
+    return guarded(page, run)
+
+
+def previewed(page: WritePage, options: Mapping[str, Any]) -> WritePage:
+    def run() -> None:
+        by, now = current_user(page.request), datetime.now(UTC)
+        page.preview = preview_write(page.hub, page.action, page.fields, by=by, now=now, **options)
+        page.plan = page.preview.plan
+        if page.draft is None:
+            page.fields = dict(page.plan.fields)
+
+    return guarded(page, run)
+
+
+def apply(page: WritePage, options: Mapping[str, Any]) -> HttpResponse:
+    """Send what was previewed; where it changed since, show the present preview."""
+    by, now = current_user(page.request), datetime.now(UTC)
+    done: list[AppliedWrite | None] = []
+    is_outdated = False
+
+    def run() -> None:
+        token = page.request.POST.get("token", "")
+        done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **options))
+
+    try:
+        guarded(page, run)
+    except PreviewRequiredError:
+        is_outdated = True
+    if done:
+        return sent(page, done[0])
+    if is_outdated:
+        page = previewed(page, options)
+        page.message = page.message or CHANGED
+    return show(page, status=409)
+
+
+def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
+    """Say what became of a write, once the mirror has it or after five seconds."""
+    has_rest = bool(done and done.plan.foreign)
+    if page.draft and (done is None or done.answer.is_accepted) and not has_rest:
+        discard_draft(page.draft.pk, by=current_user(page.request))
+    if done is None:
+        messages.success(page.request, "Nothing to change.")
+    elif done.is_unknown:
+        text = "The outcome is unknown: the hub did not answer. The console reads the object back."
+        messages.warning(page.request, text)
+    elif not await_mirror(page.hub, done):
+        messages.success(page.request, "Accepted. The mirror has not caught up yet.")
+    elif has_rest:
+        text = "Accepted. Review again: fields that other managers own are removed by a second write."
+        messages.success(page.request, text)
+    else:
+        messages.success(page.request, "Accepted by the hub.")
+    if page.draft:
+        name = done.row.name if done else ""
+        return redirect(page.back if has_rest or not name else reverse("web:placement", args=[name]))
+    return redirect(page.back)
+
+
+def await_mirror(hub: Hub, done: AppliedWrite) -> bool:
+    """Wait until the mirror has the object as the hub answered it; return whether it has."""
+    until = time.monotonic() + MIRROR_SECONDS
+    wanted = done.row.resource_version_after
+    while True:
+        found = mirrored_version(hub, done.row)
+        is_there = found == wanted if wanted else not found
+        if is_there or (found and found.isdecimal() and wanted.isdecimal() and int(found) >= int(wanted)):
+            return True
+        if state_of(hub, now=datetime.now(UTC))[0] != "live" or time.monotonic() >= until:
+            return False
+        time.sleep(POLL_SECONDS)
+
+
+def copied(page: WritePage) -> HttpResponse:
+    """Download the patch of a write."""
+    page = planned(page)
+    copies = copies_of(page.plan, manager=page.hub.field_manager) if page.plan else None
+    if copies is None or not (copies.patch or copies.manifest):
+        return show(page, status=422 if page.faults else 409)
+    response = HttpResponse(copies.patch or copies.manifest, content_type="application/yaml")
+    response["Content-Disposition"] = 'attachment; filename="patch.yaml"'
+    return response
+
+
+def back_of(action: str, fields: Mapping[str, Any]) -> str:
+    """Return the page of the object that an action is about."""
+    name = str(fields.get("placement") or fields.get("name") or "")
+    if action in ("labels", "taints", "cordon", "uncordon") and name:
+        return reverse("web:cluster", args=[name])
+    if action in ("scale", "evict", "start-run") and name:
+        return reverse("web:placement", args=[name])
+    if action in ("run-state", "abandon-run", "approve"):
+        return reverse("web:rollouts")
+    return reverse("web:placements")
+
+
+def show(page: WritePage, *, status: int = 200) -> HttpResponse:
+    given = page.request.POST if page.request.method == "POST" else page.request.GET
+    preview, plan = page.preview, page.plan
+    answer = preview.answer if preview else None
+    # The patch of the mirror has changes alone; that of a preview also what the console owns.
+    copies = copies_of(planned(copy(page)).plan or plan, manager=page.hub.field_manager) if plan else None
+    is_stale = bool(answer and answer.outcome is WriteOutcome.STALE)
+    context = {
+        "page": page,
+        "action": page.action,
+        "inputs": [] if page.draft else inputs_for(page.action.name, given),
+        "fixed": fixed_fields(given),
+        "fields": "" if page.draft else json.dumps(page.fields),
+        "faults": page.faults,
+        "preview": preview,
+        "plan": plan,
+        "answer": answer,
+        "outcome": OUTCOMES[answer.outcome] if answer else "",
+        "is_stale": is_stale,
+        "kept": given.getlist("conflict") if "conflict" in given else [],
+        "overwritten": given.getlist("overwrite"),
+        "why_not": page.why_not(),
+        "copies": copies,
+        "impact": impact_on_placements(plan),
+    }
+    return render(page.request, "hubs/write.html", context, status=status)
+
+
+def impact_on_placements(plan: WritePlan | None) -> Any:
+    """Return what labels or taints of a cluster change for placements; None for other objects."""
+    if plan is None or plan.manifest is None or plan.manifest.get("kind") != "MemberCluster":
+        return None
+    row = MemberCluster.objects.filter(name=plan.manifest["metadata"]["name"]).first()
+    if row is None or plan.request is None:
+        return None
+    changed = copy(row)
+    metadata = {**row.document["metadata"], "labels": plan.manifest["metadata"].get("labels") or {}}
+    spec = {**row.document["spec"], "taints": plan.manifest["spec"].get("taints") or []}
+    changed.document = {**row.document, "metadata": metadata, "spec": spec}
+    return impact_of(with_clusters(current_fleet().fleet, [cluster_of(changed)]))

@@ -1,0 +1,340 @@
+"""Replays of what a hub decided agree with it, and find what differs (`spec/live-hub.md` 12)."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from clusters.models import HubStream
+from fleetui.models import Event
+from placements.models import Agreement, Decision, DueJudgement, HubDecision, Placement
+from placements.services.hubs.judgements import judge_due
+from placements.services.hubs.queries import disagreements, disagreements_by_hub
+from tests.database import forget_caches, rolled_back
+from tests.hubs.scenarios import START, RecordedHub, member_document, scenarios
+
+pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+AGREED = {Agreement.AGREES, Agreement.FORGOTTEN}
+SAMPLE, PLANTED = 40, 10
+Document = dict[str, Any]
+
+
+def sample() -> list[Document]:
+    """Return scenarios of every sort, in short: few steps on few clusters."""
+    short = [one for one in scenarios() if len(one["steps"]) <= 3 and len(one["clusters"]) <= 15]
+    return short[:: max(1, len(short) // SAMPLE)][:SAMPLE]
+
+
+def disagreeing_steps(scenario: Document) -> list[Any]:
+    """Return what does not agree, step by step; a step without a status is not decided."""
+    found = []
+    hub = RecordedHub(scenario)
+    for number, expected in enumerate(hub.steps()):
+        row = hub.judge()
+        is_right = row.agreement in AGREED if expected["condition"] else row.agreement == Agreement.PENDING
+        if not is_right:
+            found.append((scenario["id"], number, row.agreement, row.inputs, row.note, row.differences[:3]))
+    return found
+
+
+@pytest.mark.parametrize("scenario", sample(), ids=lambda one: one["id"])
+def test_every_decided_step_of_a_sample_agrees(scenario: Document) -> None:
+    assert disagreeing_steps(scenario) == []
+
+
+@pytest.mark.nightly
+def test_every_decided_step_of_all_scenarios_agrees() -> None:
+    found = []
+    for scenario in scenarios():
+        with rolled_back():
+            found += disagreeing_steps(scenario)
+
+    assert found == []
+
+
+def _score(expected: Document) -> None:
+    one = next(each for each in expected["decisions"] if each["affinityScore"] is not None)
+    one["affinityScore"] += 1
+
+
+def _swap(expected: Document) -> None:
+    chosen = next(one for one in expected["decisions"] if one["selected"])
+    other = next(one for one in expected["decisions"] if not one["selected"])
+    chosen["cluster"], other["cluster"] = other["cluster"], chosen["cluster"]
+
+
+def _reason(expected: Document) -> None:
+    expected["decisions"][-1]["reason"] += " today"
+
+
+def _condition(expected: Document) -> None:
+    words = expected["condition"]["message"].split("found ")
+    expected["condition"]["message"] = "found ".join([*words[:-1], f"1{words[-1]}"])
+
+
+def _missing(expected: Document) -> None:
+    expected["decisions"] = expected["decisions"][1:]
+
+
+def _forgotten(expected: Document) -> None:
+    expected["decisions"].remove(next(one for one in expected["decisions"] if not one["selected"]))
+
+
+def _dropped(expected: Document) -> None:
+    expected["decisions"] = [one for one in expected["decisions"] if one["selected"]]
+
+
+def _reversed(expected: Document) -> None:
+    expected["decisions"] = expected["decisions"][::-1]
+
+
+PLANTS: list[Callable[[Document], None]] = [_score, _swap, _reason, _condition, _missing]
+
+
+def planted() -> list[Document]:
+    """Return scenarios whose first step selects with scores, and lists a cluster that was not selected."""
+    found = []
+    for one in scenarios():
+        first = one["expect"][0]
+        has_scores = any(each["affinityScore"] is not None for each in first["decisions"])
+        sides = {each["selected"] for each in first["decisions"]}
+        if len(one["clusters"]) < 20 and first["condition"] and has_scores and len(sides) == 2:
+            found.append({**one, "steps": one["steps"][:1], "expect": [first]})
+    return found[:: len(found) // PLANTED][:PLANTED]
+
+
+def judged(scenario: Document, plant: Callable[[Document], None] | None = None) -> HubDecision:
+    changed = deepcopy(scenario)
+    if plant is not None:
+        plant(changed["expect"][0])
+    with rolled_back():
+        hub = RecordedHub(changed)
+        list(hub.steps())
+        return hub.judge()
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda one: one.__name__.strip("_"))
+def test_planted_differences_are_found(plant: Callable[[Document], None]) -> None:
+    rows = [judged(scenario, plant) for scenario in planted()]
+
+    assert len(rows) == PLANTED
+    assert {row.agreement for row in rows} == {Agreement.DIFFERS}
+    for row in rows:
+        assert row.inputs == "observed"
+        assert row.differences_count == len(row.differences) >= 1
+        assert row.recheck_at is not None
+        assert row.confirmed_at is None
+        assert row.decision is not None
+
+
+def test_what_was_not_planted_is_no_difference() -> None:
+    scenario = planted()[0]
+    found = {
+        "": judged(scenario).agreement,
+        "order": judged(scenario, _reversed).agreement,
+        "one reason less": judged(scenario, _forgotten).agreement,
+        "no reasons": judged(scenario, _dropped).agreement,
+    }
+
+    assert found == {
+        "": "agrees",
+        "order": "agrees",
+        "one reason less": "forgotten",
+        "no reasons": "forgotten",
+    }
+
+
+@pytest.fixture
+def differing() -> Iterator[RecordedHub]:
+    """Return a hub on which one score was recorded wrongly."""
+    scenario = deepcopy(planted()[0])
+    _score(scenario["expect"][0])
+    hub = RecordedHub(scenario)
+    list(hub.steps())
+    yield hub
+    forget_caches()
+
+
+def events(hub: RecordedHub) -> list[str]:
+    with hub.live.scope():
+        return list(Event.objects.filter(kind="placement").values_list("verb", flat=True))
+
+
+def test_a_difference_counts_when_it_was_found_three_times(differing: RecordedHub) -> None:
+    hub = differing
+
+    seen = []
+    for after in (4, 20, 10, 240, 30, 600):
+        row = hub.judge(after=timedelta(seconds=after))
+        with hub.live.scope():
+            seen.append((row.judged_count, disagreements().count()))
+
+    assert seen == [(1, 0), (1, 0), (2, 0), (2, 0), (3, 1), (3, 1)]
+    assert events(hub).count("disagrees") == 1
+    assert disagreements_by_hub() == {hub.live.hub.pk: 1}
+    with hub.live.scope():
+        assert (HubDecision.objects.count(), Decision.objects.count()) == (1, 1)
+
+
+def test_a_difference_that_the_hub_corrects_is_withdrawn(differing: RecordedHub) -> None:
+    hub = differing
+    for after in (4, 30, 300):
+        hub.judge(after=timedelta(seconds=after))
+    original = planted()[0]["expect"][0]
+    hub.write_status(original)
+    hub.live.project(now=hub.now)
+
+    row = hub.judge()
+
+    assert (row.agreement, row.confirmed_at) == ("agrees", None)
+    assert disagreements_by_hub() == {}
+    with hub.live.scope():
+        assert [one.number for one in Decision.objects.order_by("pk")] == [1, 2]
+
+
+def test_nothing_is_judged_while_the_hub_changes_or_is_out_of_date(differing: RecordedHub) -> None:
+    hub = differing
+    with hub.live.scope():
+        assert judge_due(now=hub.now + timedelta(seconds=2)) == 0
+        hub.live.hub.lease_expires_at = hub.now - timedelta(minutes=1)
+        hub.live.hub.state_since = hub.now - timedelta(minutes=2)
+        hub.live.hub.save()
+        assert judge_due(now=hub.now + timedelta(seconds=4)) == 0
+        assert HubDecision.objects.count() == 0
+        assert DueJudgement.objects.count() == 1
+
+
+def test_a_worker_that_is_killed_leaves_its_judgement_due(
+    differing: RecordedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, later = differing, timedelta(seconds=61)
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with hub.live.scope(), monkeypatch.context() as patched:
+        patched.setattr("placements.services.hubs.judgements.judge_placement", killed)
+        with pytest.raises(KeyboardInterrupt):
+            judge_due(now=hub.now + timedelta(seconds=4))
+        assert judge_due(now=hub.now + timedelta(seconds=5)) == 0
+
+    assert hub.judge(after=timedelta(seconds=4) + later).agreement == "differs"
+    with hub.live.scope():
+        assert DueJudgement.objects.count() == 0
+
+
+def test_the_hub_has_not_decided_yet() -> None:
+    scenario = {**planted()[0], "expect": [{**planted()[0]["expect"][0], "condition": None}]}
+    hub = RecordedHub(scenario)
+    list(hub.steps())
+
+    first = hub.judge()
+    behind = hub.judge(after=timedelta(minutes=5))
+    hub.write_status(planted()[0]["expect"][0])
+    hub.live.project(now=hub.now)
+    decided = hub.judge()
+
+    assert [one.agreement for one in (first, behind, decided)] == ["pending", "pending", "agrees"]
+    assert [one.hub_behind for one in (first, behind, decided)] == [False, True, False]
+    assert events(hub) == ["not decided"]
+    with hub.live.scope():
+        assert HubDecision.objects.count() == 1
+    forget_caches()
+
+
+def test_reasons_that_the_hub_drops_later_are_kept() -> None:
+    scenario = planted()[0]
+    hub = RecordedHub(scenario)
+    list(hub.steps())
+    before = hub.judge()
+    shorter = deepcopy(scenario["expect"][0])
+    _dropped(shorter)
+    hub.write_status(shorter)
+    hub.live.project(now=hub.now)
+
+    row = hub.judge()
+
+    assert (before.agreement, row.agreement, row.pk) == ("agrees", "forgotten", before.pk)
+    assert row.decisions == before.decisions
+    assert len(row.listed) < len(row.decisions)
+    assert row.decision == before.decision
+    forget_caches()
+
+
+def picking_again() -> Document:
+    """Return two steps of a scenario, the second of which selects further clusters with scores."""
+    for one in scenarios():
+        second = one["expect"][1] if len(one["expect"]) > 1 else None
+        if not second or not second["pickedOrder"] or not second["condition"] or "bind" in one["steps"][1]:
+            continue
+        if any(each["affinityScore"] for each in second["decisions"]):
+            return {**one, "steps": one["steps"][:2], "expect": one["expect"][:2]}
+    raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("plant", "agreement"),
+    [
+        (None, "agrees"),
+        (_score, "agrees-on-picks"),
+        (_reason, "agrees-on-picks"),
+        (_swap, "uncertain"),
+        (_condition, "uncertain"),
+        (_missing, "uncertain"),
+    ],
+)
+@pytest.mark.parametrize("has_history", [True, False])
+def test_a_decision_that_was_not_observed_never_differs(
+    plant: Callable[[Document], None] | None, agreement: str, has_history: bool
+) -> None:
+    scenario = deepcopy(picking_again() if has_history else planted()[0])
+    if plant is not None:
+        plant(scenario["expect"][-1])
+    hub = RecordedHub(scenario)
+    for number, _ in enumerate(hub.steps()):
+        if number + 1 < len(scenario["steps"]):
+            assert hub.judge().agreement in AGREED
+    with hub.live.scope():  # the watches were interrupted, and everything was listed again
+        HubStream.objects.update(listed_at=hub.now + timedelta(seconds=1))
+        Placement.objects.update(created_at=START)
+
+    row = hub.judge()
+
+    assert row.inputs in ("present", "assumed")
+    if not has_history and plant is _reason:  # an earlier cycle may have written them
+        agreement = "agrees"
+    assert row.agreement == agreement
+    forget_caches()
+
+
+def test_a_change_of_the_fleet_that_the_hub_does_not_follow_differs() -> None:
+    pick_all = next(
+        one
+        for one in scenarios()
+        if (one["steps"][0].get("policy") or {}).get("placementType", "PickAll") == "PickAll"
+        and one["expect"][0]["bindings"]
+    )
+    hub = RecordedHub({**pick_all, "steps": pick_all["steps"][:1], "expect": pick_all["expect"][:1]})
+    list(hub.steps())
+    assert hub.judge().agreement in AGREED
+    labels = next(
+        one["labels"]
+        for one in pick_all["clusters"]
+        if one["name"] == pick_all["expect"][0]["bindings"][0]["cluster"]
+    )
+
+    hub.now += timedelta(minutes=1)
+    hub.live.put("MemberCluster", member_document({"name": "newcomer", "labels": labels}))
+    hub.live.project(now=hub.now)
+    row = hub.judge()
+
+    assert (row.agreement, row.replay, row.inputs) == ("differs", "steady", "observed")
+    assert "newcomer" in [one["cluster"] for one in row.differences]
+    hub.live.remove("MemberCluster", "newcomer")
+    hub.live.project(now=hub.now)
+    assert hub.judge().agreement in AGREED
+    with hub.live.scope():
+        assert HubDecision.objects.count() == Decision.objects.count() == 1
+    forget_caches()

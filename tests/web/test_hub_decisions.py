@@ -1,0 +1,176 @@
+"""Decisions of a live hub on pages, over REST and by command: the agreement, and what differs."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import Client
+from rest_framework.test import APIClient
+
+from clusters.models import Hub
+from placements.explain.agreements import DIFFERS_SENTENCE
+from placements.models import Decision, HubDecision
+from tests.database import forget_caches
+from tests.hubs.scenarios import RecordedHub
+from tests.hubs.test_agreement import planted
+from tests.rows import person
+
+pytestmark = pytest.mark.django_db
+
+
+class DecidedHub:
+    """A hub with one decision that was judged; `differs`: with a wrong score in it."""
+
+    def __init__(self, *, differs: bool) -> None:
+        scenario = deepcopy(planted()[0])
+        self.listed = scenario["expect"][0]["decisions"]
+        self.wrong = next(one for one in self.listed if one["affinityScore"] is not None)
+        if differs:
+            self.wrong["affinityScore"] += 1
+        self.recorded = RecordedHub(scenario)
+        list(self.recorded.steps())
+        for after in (4, 30, 300):
+            self.row: HubDecision = self.recorded.judge(after=timedelta(seconds=after))
+        hub, now = self.recorded.live.hub, datetime.now(UTC)
+        Hub.objects.filter(pk=hub.pk).update(lease_expires_at=now + timedelta(minutes=5), state_since=now)
+        self.mount = f"/hubs/{hub.name}"
+        assert self.row.decision
+        self.id = self.row.decision.record.decision_id
+        self.page = f"{self.mount}/decisions/{self.id}/"
+
+
+@pytest.fixture
+def differing() -> Iterator[DecidedHub]:
+    yield DecidedHub(differs=True)
+    forget_caches()
+
+
+@pytest.fixture
+def agreeing() -> Iterator[DecidedHub]:
+    yield DecidedHub(differs=False)
+    forget_caches()
+
+
+def text(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, (address, answer.status_code)
+    return answer.content.decode()
+
+
+def test_the_block_shows_both_sides_and_what_differs(viewer: Client, differing: DecidedHub) -> None:
+    page = text(viewer, differing.page)
+
+    block = page[page.index('id="hub-title"') : page.index("</section>", page.index('id="hub-title"'))]
+    assert "Differs" in block
+    assert "Confirmed" in block
+    assert "Observed: the fleet and the bindings are those that the hub had" in block
+    assert f'href="{differing.mount}/fleet-versions/' in block
+    assert f"affinity {differing.wrong['affinityScore']}," in block
+    assert f"affinity {differing.wrong['affinityScore'] - 1}," in block
+    assert f"The hub lists {len(differing.listed)} of" in block
+    assert DIFFERS_SENTENCE in page
+    assert DIFFERS_SENTENCE in text(viewer, f"{differing.page}clusters/{differing.wrong['cluster']}/")
+    assert "fleet version" in text(viewer, f"{differing.mount}/fleet-versions/1/").lower()
+    assert viewer.get(f"{differing.mount}/fleet-versions/99/").status_code == 404
+
+
+def test_the_differences_can_be_downloaded(viewer: Client, differing: DecidedHub) -> None:
+    [row] = csv.DictReader(io.StringIO(text(viewer, f"{differing.page}?hub=csv")))
+    document = json.loads(text(viewer, f"{differing.page}?hub=json"))
+
+    assert row["cluster"] == differing.wrong["cluster"]
+    assert int(row["hub affinityScore"]) == int(row["replay affinityScore"]) + 1
+    assert document["differences"][0]["cluster"] == row["cluster"]
+    assert len(document["decisions"]) == len(differing.listed)
+    assert (document["agreement"], document["inputs"], document["confirmed"]) == (
+        "differs",
+        "observed",
+        True,
+    )
+
+
+def test_lists_have_the_agreement_and_the_overview_the_disagreement(
+    viewer: Client, differing: DecidedHub
+) -> None:
+    for address in ("", "placements/", "placements/web/", "placements/web/history/"):
+        assert "Differs" in text(viewer, f"{differing.mount}/{address}"), address
+    assert "Disagreement: the replay of what the hub decided differs in 1 place." in text(
+        viewer, f"{differing.mount}/"
+    )
+    hubs = text(viewer, "/hubs/")
+    assert '<span class="narrow quiet">disagreements </span><span class="mark mark-attention">' in hubs
+
+
+def test_a_decision_that_agrees_is_no_disagreement(viewer: Client, agreeing: DecidedHub) -> None:
+    page = text(viewer, agreeing.page)
+
+    assert "Same selection, same scores." in page
+    assert DIFFERS_SENTENCE not in page
+    assert "Disagreement" not in text(viewer, f"{agreeing.mount}/")
+
+
+def test_decisions_of_this_console_have_no_block(viewer: Client, decision_id: str) -> None:
+    assert 'id="hub-title"' not in text(viewer, f"/decisions/{decision_id}/")
+    assert viewer.get(f"/decisions/{decision_id}/?hub=json").headers["Content-Type"].startswith("text/html")
+
+
+def test_rest_has_the_agreement(differing: DecidedHub) -> None:
+    caller = APIClient()
+    caller.force_authenticate(person("vera", "viewer"))
+    api, hub = f"{differing.mount}/api/v1", differing.recorded.live.hub.name
+
+    def got(address: str) -> Any:
+        answer = caller.get(address)
+        assert answer.status_code == 200, (address, answer.content)
+        return answer.json()
+
+    document = got(f"{api}/decisions/{differing.id}/hub")
+    [listed] = got(f"/api/v1/hubs/{hub}/agreements?agreement=differs")["items"]
+    assert document["agreement"] == listed["agreement"] == "differs"
+    assert document["differencesCount"] == 1
+    assert "decisions" not in listed
+    assert got(f"/api/v1/hubs/{hub}/agreements?agreement=agrees")["items"] == []
+    assert got(f"{api}/placements")["items"][0]["agreement"] == "differs"
+    assert got(f"{api}/decisions")["items"][0]["agreement"] == "differs"
+    assert caller.get(f"/api/v1/hubs/{hub}/agreements?agreement=wrong").status_code == 400
+
+
+def test_the_command_judges_and_says_whether_something_differs(
+    differing: DecidedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = differing.recorded.live.hub.name
+
+    with pytest.raises(CommandError) as refused:
+        call_command("judge_hub", name, output="json")
+    with pytest.raises(CommandError) as unknown:
+        call_command("judge_hub", name, placement="nothing")
+
+    [item] = json.loads(capsys.readouterr().out)["items"]
+    assert (refused.value.returncode, item["agreement"]) == (1, "differs")
+    assert unknown.value.returncode == 2
+    with differing.recorded.live.scope():
+        assert Decision.objects.count() == 1
+
+
+def test_a_policy_of_a_newer_api_is_not_comparable(viewer: Client) -> None:
+    scenario = {**planted()[0], "steps": [{"policy": {"placementType": "PickMost"}}]}
+    recorded = RecordedHub(scenario)
+    list(recorded.steps())
+
+    row = recorded.judge()
+
+    assert (row.agreement, row.decision) == ("not-replayable", None)
+    assert row.note == "not understood: spec.policy.placementType"
+    mount = f"/hubs/{recorded.live.hub.name}"
+    page = text(viewer, f"{mount}/placements/web/")
+    assert "Not comparable" in page
+    assert "not understood: spec.policy.placementType" in page
+    text(viewer, f"{mount}/placements/web/history/")
+    forget_caches()

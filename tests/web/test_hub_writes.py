@@ -1,0 +1,217 @@
+"""Pages that write to a live hub: preview, conflicts, apply, and copies where nothing may be sent."""
+
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from fleetui.apimachinery.yaml import dump_yaml, load_documents
+from fleetui.hub_scope import in_hub
+from placements.models import Draft, Drain, Placement
+from placements.web import hub_writes
+from tests.hubs.writable import WritableHub, writable_hub
+from tests.rows import person
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
+ROOT = "/hubs/prod-eu"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[WritableHub]:
+    monkeypatch.setattr(hub_writes, "MIRROR_SECONDS", 0.0)
+    with writable_hub() as found:
+        yield found
+
+
+def visitor(*roles: str) -> Client:
+    client = Client()
+    client.force_login(person("-".join(roles) or "nobody", *roles))
+    return client
+
+
+def text(response: Any) -> str:
+    return html.unescape(response.content.decode())
+
+
+def hidden(response: Any, *, do: str = "apply") -> dict[str, list[str]]:
+    """Return the hidden fields of the form with that button."""
+    page = response.content.decode()
+    forms = re.findall(r"<form method=\"post\".*?</form>", page, re.S)
+    form = next(one for one in forms if f'value="{do}"' in one)
+    found: dict[str, list[str]] = {}
+    for name, value in re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', form):
+        found.setdefault(name, []).append(html.unescape(value))
+    found.pop("csrfmiddlewaretoken", None)
+    return {**found, "do": [do]}
+
+
+def test_labels_are_previewed_and_then_applied(hub: WritableHub) -> None:
+    client = visitor("operator")
+    cluster = text(client.get(f"{ROOT}/clusters/east/"))
+    assert f'href="{ROOT}/hub-write/labels/?name=east"' in cluster
+
+    form = client.get(f"{ROOT}/hub-write/labels/?name=east")
+    assert "region=eu</textarea>" in text(form)
+    assert hub.fake.seen == []  # a page alone requests nothing
+
+    entered = {"name": "east", "labels": "tier=gold"}
+    preview = client.post(f"{ROOT}/hub-write/labels/", {**entered, "do": "preview"})
+    assert preview.status_code == 200, text(preview)
+    shown = text(preview)
+    assert "The hub accepts this." in shown
+    assert "/metadata/labels/region" in shown
+    assert "Impact on placements" in shown
+    assert hub.sent() == []
+
+    done = client.post(f"{ROOT}/hub-write/labels/", hidden(preview))
+    assert (done.status_code, done.headers["Location"]) == (302, f"{ROOT}/clusters/east/")
+    assert hub.fake.get("memberclusters", "east")["metadata"]["labels"] == {"tier": "gold"}
+    assert "The mirror has not caught up yet" in text(client.get(f"{ROOT}/clusters/east/"))
+    about = text(client.get(f"{ROOT}/about/"))
+    assert "MemberCluster east" in about
+    assert "Accepted" in about
+
+
+def test_an_outdated_preview_sends_nothing_and_shows_the_present_one(hub: WritableHub) -> None:
+    client = visitor("operator")
+    preview = client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": "preview"})
+    hub.put("MemberCluster", hub.fake.get("memberclusters", "east"))
+
+    answer = client.post(f"{ROOT}/hub-write/cordon/", hidden(preview))
+    assert answer.status_code == 409
+    assert "Nothing was sent" in text(answer)
+    assert hub.sent() == []
+    done = client.post(f"{ROOT}/hub-write/cordon/", hidden(answer))
+    assert done.status_code == 302
+    assert len(hub.sent()) == 1
+
+
+def draft_of(client: Client, number: int) -> tuple[int, str]:
+    """Start a draft of the placement with another number of clusters; return its number and address."""
+    placement = Placement.objects.get(name="web")
+    document = {**placement.document, "spec": {**placement.document["spec"]}}
+    document["spec"]["policy"] = {"placementType": "PickN", "numberOfClusters": number}
+    document["metadata"] = {**document["metadata"], "labels": {"team": "shop"}}
+    client.post(
+        f"{ROOT}/placements/web/edit/",
+        {"mode": "yaml", "as": "yaml", "manifest": dump_yaml(document), "revision": placement.revision},
+    )
+    row = Draft.objects.get()
+    return row.pk, f"{ROOT}/drafts/{row.pk}"
+
+
+def test_a_draft_with_a_conflict_is_applied_path_by_path(hub: WritableHub) -> None:
+    hub.put("ClusterResourcePlacement", hub.fake.get("clusterresourceplacements", "web"), manager="flux")
+    hub.projected.project()
+    client = visitor("operator")
+    with in_hub(hub.hub.pk):
+        number, address = draft_of(client, 1)
+    review = text(client.get(f"{address}/review/"))
+    assert f'action="{address}/hub-write/"' in review
+    assert "Save web" not in review
+
+    preview = client.post(f"{address}/hub-write/", {"do": "preview"})
+    shown = text(preview)
+    assert "spec.policy.numberOfClusters" in shown
+    assert "A GitOps tool manages this object" in shown
+    assert 'value="apply"' not in shown
+    assert "Copy patch" in shown
+
+    kept = client.post(f"{address}/hub-write/", hidden(preview, do="keep"))
+    assert "/metadata/labels" in text(kept)
+    assert "/spec/policy/numberOfClusters" not in text(kept)
+    ticked = {**hidden(preview, do="overwrite"), "overwrite": ["spec.policy.numberOfClusters"]}
+    forced = client.post(f"{address}/hub-write/", ticked)
+    assert "/spec/policy/numberOfClusters" in text(forced)
+
+    done = client.post(f"{address}/hub-write/", hidden(forced))
+    assert (done.status_code, done.headers["Location"]) == (302, f"{ROOT}/placements/web/")
+    stored = hub.fake.get("clusterresourceplacements", "web")
+    assert stored["spec"]["policy"]["numberOfClusters"] == 1
+    assert stored["metadata"]["labels"] == {"team": "shop"}
+    assert [one["force"] for one in hub.sent()] == ["true"]
+    with in_hub(hub.hub.pk):
+        assert not Draft.objects.filter(pk=number).exists()
+
+
+@pytest.mark.parametrize("columns", [{"mode": "read"}, {}])
+def test_without_permission_there_are_copies_and_nothing_is_sent(
+    hub: WritableHub, columns: dict[str, Any]
+) -> None:
+    hub.change(**columns) if columns else None
+    client = visitor("operator" if columns else "viewer")
+    page = text(client.get(f"{ROOT}/hub-write/cordon/?name=east"))
+
+    assert ("read only" if columns else "Required role: operator") in page
+    assert "kubectl patch memberclusters.cluster.kubernetes-fleet.io east --type merge" in page
+    assert "Hub preview" not in page
+    for do in ("preview", "apply", "overwrite"):
+        client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": do, "token": "x"})
+    patch = client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": "patch"})
+    assert patch.headers["Content-Disposition"] == 'attachment; filename="patch.yaml"'
+    [document] = load_documents(patch.content.decode())
+    assert document.data == {
+        "spec": {"taints": [{"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}]}
+    }
+    assert hub.fake.seen == []
+
+
+def test_a_drain_is_started_and_canceled(hub: WritableHub) -> None:
+    client = visitor("operator")
+    assert client.get(f"{ROOT}/clusters/east/drain/").status_code == 200
+
+    entered = {"do": "begin", "at_once": "2", "minutes": "", "name": "east"}
+    started = client.post(f"{ROOT}/clusters/east/drain/", entered)
+    assert started.status_code == 302, text(started)
+    assert [one["key"] for one in hub.fake.get("memberclusters", "east")["spec"]["taints"]] == ["cordon-key"]
+    with in_hub(hub.hub.pk):
+        drain = Drain.objects.get()
+    assert (drain.state, drain.at_once, drain.started_by) == ("running", 2, "operator")
+
+    client.post(f"{ROOT}/clusters/east/drain/", {"do": "cancel"})
+    drain.refresh_from_db()
+    assert drain.state == "cancelled"
+    assert len(hub.sent()) == 1
+
+    hub.change(mode="read")
+    refused = client.post(f"{ROOT}/clusters/west/drain/", {**entered, "name": "west"})
+    assert (refused.status_code, "read only" in text(refused)) == (409, True)
+    assert visitor("viewer").post(f"{ROOT}/clusters/west/drain/", entered).status_code == 403
+    assert len(hub.sent()) == 1
+
+
+ACTIONS = {
+    "scale": "name=web&numberOfClusters=3",
+    "delete": "kind=ClusterResourcePlacement&name=web",
+    "labels": "name=east",
+    "taints": "name=east",
+    "cordon": "name=east",
+    "uncordon": "name=east",
+    "evict": "placement=web&cluster=east",
+    "start-run": "placement=web",
+    "run-state": "name=run&state=Stop",
+    "abandon-run": "name=run",
+    "approve": "name=run-after-canary",
+}
+
+
+def test_every_page_is_shown_to_every_role_and_sends_for_its_own_alone(
+    hub: WritableHub, subtests: pytest.Subtests
+) -> None:
+    for roles in ((), ("viewer",), ("operator",), ("approver",), ("cluster-administrator",)):
+        client = visitor(*roles)
+        for action, query in ACTIONS.items():
+            with subtests.test(action, roles=roles):
+                page = client.get(f"{ROOT}/hub-write/{action}/?{query}")
+                assert page.status_code == (200 if roles else 404)
+                is_own = roles == (("approver",) if action == "approve" else ("operator",))
+                assert ("Required role" in text(page)) == (bool(roles) and not is_own)
+                fields = dict(one.split("=") for one in query.split("&"))
+                answer = client.post(f"{ROOT}/hub-write/{action}/", {**fields, "do": "apply"})
+                assert (answer.status_code in (403, 404)) == (not is_own), answer.status_code
+    assert hub.sent() == []
+    assert visitor("operator", "viewer").get("/hub-write/cordon/?name=east").status_code == 404
+    assert visitor("operator", "approver").get(f"{ROOT}/hub-write/explode/").status_code == 404
