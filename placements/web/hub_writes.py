@@ -127,7 +127,7 @@ def write_draft(request: HttpRequest, number: int) -> HttpResponse:
         *(request, _hub(), ACTIONS["save"], {}, request.path, reverse("web:draft-review", args=[number])),
         draft=row,
     )
-    draft = PlacementDraft.parse(row.text, name=row.placement.name if row.placement else "")
+    draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
     if draft.errors or not isinstance(draft.data, dict):
         page.faults = draft.errors
         return show(page, status=422)

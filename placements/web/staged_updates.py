@@ -116,7 +116,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "skippable": next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""),
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
-        "hub_approvals": open_approvals(hub, run.name) if hub and is_active else (),
+        "hub_approvals": open_approvals(hub, run.name, run.namespace) if hub and is_active else (),
         "why_not_operate": "" if may_operate(request.user) else _OPERATOR_REQUIRED,
         "why_not_approve": why_not_approve(run, current_user(request)),
         "events": event_rows(

@@ -139,8 +139,8 @@ def judge_now(*, placement: str = "", now: datetime) -> int:
     hub = _live_hub(now)
     if hub is None:
         return 0
-    rows = Placement.objects.filter(name=placement) if placement else Placement.objects.all()
-    found = list(rows.order_by("name").values_list("pk", flat=True))
+    rows = Placement.objects.filter(full_name=placement) if placement else Placement.objects.all()
+    found = list(rows.order_by("full_name").values_list("pk", flat=True))
     for pk in found:
         judge_placement(pk, hub, now=now)
     return len(found)
