@@ -284,7 +284,8 @@ def test_one_function_looks_across_hubs() -> None:
 def test_what_may_be_namespaced_is_not_looked_up_by_its_name_alone() -> None:
     # `web` and `shop/web` are different placements: see docs/adr/0017.
     tables = "|".join(("Placement", "StagedRun", "StagedStrategy"))
-    alone = re.compile(rf"\b(?:{tables})\.objects[^\n]*\bname(?:__in)?=|\bplacement__name\b")
+    lookup, reference = rf"\b(?:{tables})\.objects[^\n]*\bname(?:__in)?=", r"\brow\.placement\.name\b"
+    alone = re.compile(rf"{lookup}|{reference}|\bplacement__name\b")
     found = [
         f"{module.name}: {line.strip()}"
         for module in PRODUCT

@@ -176,6 +176,11 @@ class Version:
         """Return the namespace of the placement; empty for one that is cluster-scoped."""
         return self.placement.rpartition("/")[0]
 
+    def missing_namespace(self, name: str) -> str:
+        """Return the message about a namespace that the cluster does not have."""
+        hint = "place it with a ClusterResourcePlacement" if self.namespace else "select it too"
+        return f"namespace {name} is missing; {hint}"
+
 
 @dataclass(frozen=True, slots=True)
 class DiffResult:

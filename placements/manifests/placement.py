@@ -204,7 +204,7 @@ class NamespacedPlacementSpec(PlacementSpec):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """A placement in a namespace cannot select a Namespace, nor anything else outside (B.2.2).
 
-        Of other groups than Kubernetes' own only the objects on the hub tell, as for a whole cluster.
+        Of other groups than Kubernetes' own only the objects on the hub show it, as for a whole cluster.
         """
         for index, selector in enumerate(
             map(mapping_at, items_at(raw, "resourceSelectors")[:MOST_SELECTORS])

@@ -12,6 +12,7 @@ from clusters.kubernetes_drivers import DriverCache
 from clusters.operations.connection import ConnectionInput, set_connection
 from clusters.operations.heartbeat import observe
 from fleetui.apimachinery.yaml import dump_yaml
+from placements.engine.rollout.state import Phase
 from placements.explain.cluster_objects import ObjectState
 from placements.models import Binding, Placement
 from placements.services.dry_runs import answers_of, run_due, start_dry_run
@@ -19,8 +20,9 @@ from placements.services.placements import delete_placement, save_placement
 from placements.services.rollouts.cluster_objects import objects_on
 from placements.services.rollouts.read_objects import read_objects
 from placements.services.status import status_of
+from tests.hub_objects import manifest
 from tests.kubernetes.members import Administrator, Member, await_true
-from tests.rows import config_map, namespace, placement_document, spec
+from tests.rows import NAMESPACE, config_map, namespace, placement_document, spec
 from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
@@ -214,3 +216,40 @@ def test_a_dry_run_of_an_edit_asks_both_members(world: RealWorld) -> None:
         "two": [("/data/color", '"green"', '"blue"')],
     }
     assert world.data() == [{"color": "red"}, {"color": "green"}]
+
+
+def test_a_namespaced_placement_waits_for_its_namespace_and_owns_its_objects(world: RealWorld) -> None:
+    version = "placement.kubernetes-fleet.io/v1beta1"
+    inner = config_map("inner", data={"size": "small"})
+    box = manifest("ResourceEnvelope", "box", "shop", version=version, data={"inner.yaml": inner})
+    world.apply(box)
+    group, _, number = version.partition("/")
+    selectors = [
+        {"group": group, "version": number, "kind": "ResourceEnvelope", "name": "box"},
+        {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"},
+    ]
+    document = placement_document("config", {"resourceSelectors": selectors})
+    document |= {"kind": "ResourcePlacement", "metadata": {"name": "config", "namespace": "shop"}}
+    save_placement(document, by=None, now=world.now)
+    world.work()
+    world.pass_time(4, step=2)
+    [first, *_] = Binding.objects.filter(placement__full_name="shop/config").order_by("cluster_name")
+    assert first.phase == Phase.FAILED
+    assert "namespace shop is missing; place it with a ClusterResource" in str(first.failed_objects)
+
+    only = {**NAMESPACE, "selectionScope": "NamespaceOnly"}
+    save_placement(placement_document("spaces", {"resourceSelectors": [only]}), by=None, now=world.now)
+    world.run(until=lambda: set(world.phases("config").values()) == {Phase.AVAILABLE}, step=2)
+
+    assert world.data() == [{"color": "red"}] * 2
+    inside = [one.call("GET", CONFIG.replace("settings", "inner")) for one in world.admins.values()]
+    assert [one.body["data"] for one in inside] == [{"size": "small"}] * 2
+    save_placement(placement_document("all", spec()), by=None, now=world.now)
+    world.work()
+    world.pass_time(4, step=2)
+    [other, *_] = Binding.objects.filter(placement__full_name="all").order_by("cluster_name")
+    assert other.phase == Phase.FAILED
+    assert "shop/config" in str(other.failed_objects), "the objects belong to the namespaced placement"
+    delete_placement("shop/config", by=None, now=world.now)
+    world.run(until=lambda: not Placement.objects.filter(full_name="shop/config").exists(), step=2)
+    assert Placement.objects.filter(full_name="all").exists()

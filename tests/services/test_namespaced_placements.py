@@ -44,6 +44,7 @@ from tests.services.test_apply_and_export import documents_in, exported, run
 
 pytestmark = pytest.mark.django_db
 SETTINGS = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
+MISSING = "namespace shop is missing; place it with a ClusterResourcePlacement"
 EXTERNAL: dict[str, Any] = {"strategy": {"type": "External"}}
 BOTH = {
     "resourceSelectors": [
@@ -138,7 +139,7 @@ def test_waits_for_its_namespace_on_each_cluster(world: World) -> None:
     row = Binding.objects.filter(placement=named("shop/web")).first()
     assert row is not None
     assert row.phase == "failed"
-    assert [one["message"] for one in row.failed_objects] == ['namespaces "shop" not found']
+    assert [one["message"] for one in row.failed_objects] == [MISSING]
 
     save(placement_document("spaces", BOTH))
     world.run(until=lambda: world.phases("web") == dict.fromkeys(["c000", "c001"], "available"))

@@ -299,8 +299,7 @@ def interpret_failure(
     if answer.status == 403 and causes_of(answer, "NamespaceTerminating"):
         return ObjectResult(is_deferred=True, cause=f"namespace {target.ref.namespace} is being deleted")
     if answer.status == 404 and (answer.body.get("details") or {}).get("kind") == "namespaces":
-        message = f"namespace {target.ref.namespace} is missing; select it too"
-        raise RefusedError(APPLY_FAILED, message)
+        raise RefusedError(APPLY_FAILED, call.version.missing_namespace(target.ref.namespace))
     if answer.status == 422 and live is not None and _may_recreate(target) and "spec.template" in message:
         if call.is_dry_run:
             return ObjectResult(diff=change_of(target, live, target.manifest))

@@ -102,7 +102,7 @@ def _held(
         if place >= MOST_OBJECTS:
             message = f"a simulated cluster takes {MOST_OBJECTS} objects of a placement"
         elif is_without_namespace:
-            message = f'namespaces "{version.namespace}" not found'
+            message = version.missing_namespace(version.namespace)
         else:
             images = images_in(manifest)
             is_refused = any(fault.is_about(ref.kind, ref.name, images) for fault in refusing)

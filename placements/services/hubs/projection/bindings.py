@@ -171,7 +171,7 @@ def binding_row(document: HubDocument, before: Binding | None, placement: Placem
 
 
 def _version(spec: Manifest) -> str:
-    """Return what distinguishes one target of a binding from the next: resource snapshot, and overrides."""
+    """Return what distinguishes the targets of a binding: resource snapshot, and overrides."""
     overrides = [spec.get(key) for key in ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")]
     digest = short_digest(json.dumps(overrides, sort_keys=True)) if any(overrides) else ""
     name = text_of(spec.get("resourceSnapshotName"))
