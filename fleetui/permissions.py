@@ -51,6 +51,11 @@ def has_role(user: AbstractBaseUser | AnonymousUser, role: Role) -> bool:
     return _has_one_of(user, (role,))
 
 
+def may_view_secrets(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Return whether a user sees the values of Secrets where nothing is edited: a permission of its own."""
+    return isinstance(user, User) and user.has_perm("placements.view_secrets")
+
+
 def _has_one_of(user: AbstractBaseUser | AnonymousUser, roles: Collection[Role]) -> bool:
     if not isinstance(user, User) or not user.is_active:
         return False

@@ -1,12 +1,13 @@
 """Objects of the hub: which fields are dropped before they are stored, and hiding of Secret values."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, ENVELOPE_KINDS, OVERRIDE_KIND, is_envelope
 
 HIDDEN = "(hidden)"
@@ -55,6 +56,25 @@ def without_secrets(content: Any, before: Any = None) -> Any:
         return {**content, **_metadata(content), "spec": spec}
 
     return content
+
+
+def refuse_hidden(content: Any) -> None:
+    """Raise InvalidManifest for a manifest that was read with hidden values, which would replace them."""
+    hidden = [] if without_secrets(content) is content else _hidden_in(content, ())
+    message, allowed = "the value was hidden when the manifest was read", "the value itself, or no such key"
+    if faults := [FieldError(format_path(place), "hidden-value", message, allowed) for place in hidden]:
+        raise InvalidManifest(faults)
+
+
+def _hidden_in(value: Any, place: Keys) -> Iterator[Keys]:
+    if value in (HIDDEN, HIDDEN_AND_CHANGED):
+        yield place
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _hidden_in(inner, (*place, str(key)))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _hidden_in(inner, (*place, index))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -22,10 +22,17 @@ from rest_framework.viewsets import GenericViewSet
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import split_full_name
+from fleetui.apimachinery.secrets import without_secrets
 from fleetui.concurrency import RevisionConflict
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.pagination import page_of
-from fleetui.permissions import may_administer_clusters, may_approve, may_operate, may_read
+from fleetui.permissions import (
+    may_administer_clusters,
+    may_approve,
+    may_operate,
+    may_read,
+    may_view_secrets,
+)
 from placements.api.filters import DryRunQuery, NoQuery, PageQuery
 from placements.api.parsers import read_document
 from placements.api.preconditions import (
@@ -180,6 +187,8 @@ class BaseViewSet(GenericViewSet[Any]):
         """Respond with the manifest of an object and its entity tag."""
         row = row or self.get_object()
         manifest, state = self.manifest_and_status(row)
+        if not may_view_secrets(self.request.user):
+            manifest = without_secrets(manifest)
         document = read_manifest(row, manifest, state)
         return etag_response(self.request, document, etag(row.revision, state), status=status)
 

@@ -28,7 +28,7 @@ from fleetui.apimachinery.model import (
     quote_value,
     required,
 )
-from fleetui.apimachinery.secrets import HubObject, canonical_json
+from fleetui.apimachinery.secrets import HubObject, canonical_json, refuse_hidden
 from placements.engine.envelopes import MOST_WRAPPED
 from placements.manifests.placement import is_reserved_namespace
 
@@ -68,6 +68,7 @@ def parse_hub_object(document: object) -> HubObject:
     refuse_fleet_kinds(document)
     parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=whole_problems)
     found = HubObject.of(mapping_at(document))
+    refuse_hidden(found.content)
     if is_envelope(found.api_version, found.kind):
         faults = [
             fault for key, one in found.content["data"].items() for fault in _wrapped_faults(key, one, found)

@@ -295,6 +295,9 @@ class Migration(migrations.Migration):
                 ('updated_at', models.DateTimeField()),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
             ],
+            options={
+                'permissions': [('view_secrets', 'Can view the values of Secrets')],
+            },
         ),
         migrations.CreateModel(
             name='ResourceSnapshot',

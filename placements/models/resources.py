@@ -26,6 +26,7 @@ class Resource(HubRow):
     updated_at = models.DateTimeField()
 
     class Meta:
+        permissions = [("view_secrets", "Can view the values of Secrets")]
         indexes = [models.Index(fields=["hub", "namespace", "kind", "name"], name="resource_in_namespace")]
         constraints = [
             models.UniqueConstraint(

@@ -11,6 +11,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.secrets import refuse_hidden
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.concurrency import retry_on_conflict
 from placements.manifests.override import (
@@ -62,6 +63,7 @@ def save_override(
     Raise InvalidManifest, RevisionConflict.
     """
     raw = dict(document)
+    refuse_hidden(raw)
     manifest = PARSERS.get(str(raw.get("kind")), parse_cluster_override)(raw)
     namespace = manifest.namespace
     place = {"kind": manifest.kind, "namespace": namespace, "name": manifest.metadata.name}
