@@ -98,12 +98,8 @@ _STATES: dict[PlacementFilterState, Callable[[], Q]] = {
 }
 
 
-def counts_by_state() -> dict[PlacementFilterState, int]:
-    """Count the placements by filter value; a placement can match several."""
-    return counts_in_all()[1]
-
-
 def counts_in_all() -> tuple[int, dict[PlacementFilterState, int]]:
+    """Count the placements, in all and by filter value; a placement can match several."""
     counted = {state.value: Count("pk", filter=condition()) for state, condition in _STATES.items()}
     found = Placement.objects.aggregate(in_all=Count("pk"), **counted)
     return found["in_all"], {state: found[state.value] for state in PlacementFilterState}

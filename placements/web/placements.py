@@ -42,7 +42,7 @@ from placements.services.filters import (
     PLACEMENT_ORDERS,
     PlacementFilter,
     PlacementFilterState,
-    counts_by_state,
+    counts_in_all,
     events_matching,
     has_driver,
     latest_decisions,
@@ -117,11 +117,12 @@ def placements(request: HttpRequest) -> HttpResponse:
     page = page_from(
         request, with_rollouts(rows.select_related("staleness_check")), order=order, unique="full_name"
     )
+    in_all, states = counts_in_all()
     context = {
         "wanted": wanted,
         "rows": placement_rows(page.rows),
         "after": page.after,
-        "count": rows.count(),
+        "count": in_all if wanted == PlacementFilter() else rows.count(),
         "unknown": unknown_words(
             request,
             state=PlacementFilterState,
@@ -129,7 +130,7 @@ def placements(request: HttpRequest) -> HttpResponse:
             semantics=Semantics,
             sort=PLACEMENT_ORDERS,
         ),
-        "states": counts_by_state(),
+        "states": states,
         "types": list(PlacementType),
         "namespaces": namespaces_of_placements(),
         "semantics": list(Semantics),

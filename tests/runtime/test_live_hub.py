@@ -5,6 +5,7 @@ import urllib.request
 from contextlib import ExitStack
 from http.cookiejar import CookieJar
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 
 from tests.hubs.fake_hub import FakeHub, serve_hub
@@ -38,7 +39,13 @@ class Browser:
         """Return a page once it has all of these words."""
 
         def page() -> str:
-            found = self.read(path)
+            try:
+                found = self.read(path)
+            except HTTPError as error:
+                error.close()
+                if error.code == 404:  # not there yet
+                    return ""
+                raise
             return found if all(one in found for one in words) else ""
 
         return eventually(page)
