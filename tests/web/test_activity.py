@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.test import Client
 
 from clusters.operations.edit import change_labels
@@ -92,8 +93,18 @@ def test_no_page_shows_what_a_secret_holds(
     assert LATER not in page
 
 
-def test_the_object_itself_stays_complete_over_rest(viewer: Client, changed: Event) -> None:
-    answer = viewer.get("/api/v1/resources/core/Secret/shop/door")
+@pytest.fixture
+def reader_of_secrets() -> Client:
+    """Return the browser of a viewer who may view the values of Secrets."""
+    user = person("sam", "viewer")
+    user.user_permissions.add(Permission.objects.get(codename="view_secrets"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def test_the_object_itself_stays_complete_over_rest(reader_of_secrets: Client, changed: Event) -> None:
+    answer = reader_of_secrets.get("/api/v1/resources/core/Secret/shop/door")
 
     assert changed.kind == "resource"
     assert answer.json()["data"] == {"password": LATER, "user": "YW5h"}
@@ -152,8 +163,8 @@ def test_no_page_shows_what_an_override_puts_into_a_secret(
 
 
 @pytest.mark.usefixtures("overridden")
-def test_the_override_itself_stays_complete_over_rest(viewer: Client) -> None:
-    answer = viewer.get("/api/v1/overrides/ResourceOverride/shop/door")
+def test_the_override_itself_stays_complete_over_rest(reader_of_secrets: Client) -> None:
+    answer = reader_of_secrets.get("/api/v1/overrides/ResourceOverride/shop/door")
 
     assert stored_document(answer.json()) == overriding(LATER)
 
