@@ -3,7 +3,6 @@
 import os
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
 from django.utils.functional import SimpleLazyObject
 from kombu import Queue
@@ -26,12 +25,13 @@ from fleetui.env import (
     read_secret,
     read_text,
 )
+from fleetui.locations import SOURCE, assets_folder, data_folder
 from fleetui.middleware import https_origins
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = SOURCE
 
 # What the running console writes: database, secret, collected static files. Never in git.
-VAR_DIR = read_folder(os.environ, "FLEETUI_VAR_DIR", default=BASE_DIR / "var")
+VAR_DIR = read_folder(os.environ, "FLEETUI_VAR_DIR", default=data_folder(os.environ))
 
 DEBUG = read_flag(os.environ, "FLEETUI_DEBUG", default=False)
 ALLOWED_HOSTS = read_hosts(
@@ -101,7 +101,7 @@ ASGI_APPLICATION = "fleetui.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [assets_folder() / "templates"],
         "APP_DIRS": True,  # the admin brings its own
         "OPTIONS": {
             "context_processors": [
@@ -213,7 +213,7 @@ USE_TZ = True
 # Absolute: the static files are the same for all hubs.
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR_DIR / "static"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_DIRS = [assets_folder() / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",

@@ -321,7 +321,7 @@ def beat(options: ProcessOptions) -> list[SupervisedProcess]:
 
 def hubs(options: ProcessOptions) -> list[SupervisedProcess]:
     """Return the watcher of live hubs, which runs while there is one."""
-    command = (sys.executable, "manage.py", "watch_hubs")
+    command = (sys.executable, "-m", "fleetui", "watch_hubs")
     return [SupervisedProcess("hubs", command, is_wanted=options.has_live_hub)]
 
 
