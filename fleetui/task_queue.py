@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from celery import current_app
 from celery.beat import PersistentScheduler
-from django.db import transaction
+from django.db import connection, transaction
 from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 
@@ -106,3 +106,11 @@ def worker_state(*, now: datetime, due_since: Callable[[], datetime | None]) -> 
     since = due_since()
     silence = now - (last.at if last else since) if since else timedelta()
     return WorkerState(silent_for=silence if silence > SILENT_AFTER else None)
+
+
+def live_workers(*, now: datetime) -> dict[str, datetime]:
+    """Return the queues whose worker has reported lately, with the time; none without the tables."""
+    if WorkerHeartbeat._meta.db_table not in connection.introspection.table_names():
+        return {}
+    rows = WorkerHeartbeat.objects.filter(at__gt=now - SILENT_AFTER)
+    return dict(rows.values_list("queue", "at"))
