@@ -35,6 +35,11 @@ FACTS, SQLITE_FILE, TABLES = "backup.json", "fleetui.sqlite3", "tables"
 SESSIONS = "django_session"
 CREDENTIALS = ("clusters_clustercredential", "clusters_hubcredential")
 _PIECE = 1024 * 1024
+# Generated columns are computed again; COPY neither writes nor reads them.
+_WRITTEN_COLUMNS = """
+SELECT column_name FROM information_schema.columns
+WHERE table_schema = current_schema() AND table_name = %s AND is_generated = 'NEVER' ORDER BY ordinal_position
+"""
 
 
 class BadBackup(Exception):
@@ -151,8 +156,8 @@ def _copy_of_postgresql(archive: zipfile.ZipFile, *, now: datetime) -> Backup:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         for table in sorted(connection.introspection.django_table_names(only_existing=True)):
-            described = connection.introspection.get_table_description(cursor, table)
-            columns[table] = [one.name for one in described]
+            cursor.execute(_WRITTEN_COLUMNS, [table])
+            columns[table] = [row[0] for row in cursor.fetchall()]
             if table == SESSIONS:
                 continue
             query = sql.SQL("COPY {} ({}) TO STDOUT").format(*_identifiers(table, columns[table]))
