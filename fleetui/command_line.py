@@ -13,7 +13,7 @@ from fleetui.environment import ENVIRONMENT, ENVIRONMENT_ERRORS, environment_pro
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 
 PROGRAM = "fleetui"
-_MAKES_DATA = frozenset({"up", "migrate", "restore"})
+_MAKES_DATA = frozenset({"up", "prepare", "migrate", "restore"})
 """Commands of a first start: of an installed console, the folder for data is not there then."""
 
 

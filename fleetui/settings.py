@@ -212,7 +212,9 @@ USE_TZ = True
 
 # Absolute: the static files are the same for all hubs.
 STATIC_URL = "/static/"
-STATIC_ROOT = VAR_DIR / "static"
+# Of an image: collected when it was built, where nobody writes.
+STATIC_ROOT = read_folder(os.environ, "FLEETUI_STATIC_DIR", default=VAR_DIR / "static")
+STATIC_IS_BUILT = "FLEETUI_STATIC_DIR" in os.environ
 STATICFILES_DIRS = [assets_folder() / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
