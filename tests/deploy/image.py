@@ -1,9 +1,8 @@
 """Builds and runs the image of the Dockerfile without a container runtime, in roots made by debootstrap.
 
-Every instruction of the Dockerfile is carried out as its reference says: RUN in the root of its stage, COPY from
-the context or from another stage, ENV, WORKDIR, USER. An instruction that is not known here is an error. The
-base image is a root with the Python of Debian. The image then runs as its user, without capabilities, with a
-read-only root.
+Every instruction of the Dockerfile is carried out as its reference says: RUN in the root of its stage, COPY
+from the context or another stage, ENV, WORKDIR, USER. One that is not known here is an error. The base image
+is a root with the Python of Debian. The image runs as its user, without capabilities, with a read-only root.
 """
 
 import json
@@ -19,6 +18,7 @@ from pathlib import Path
 
 PACKAGES = "python3,python3-venv,ca-certificates"
 SUITE = "bookworm"
+_USUAL = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root"}
 
 
 @dataclass
@@ -118,25 +118,21 @@ def _copy(rest: str, stage: Stage, stages: Mapping[str, Stage], context: Path) -
 def in_root(stage: Stage, command: list[str], *, check: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a command of the build, as root in the root of its stage."""
     mounts = f"mount -t proc proc {stage.root}/proc && mount --rbind /dev {stage.root}/dev"
-    inner = f"cd {shlex.quote(stage.folder)} && exec {shlex.join(command)}"
-    script = f"{mounts} && exec chroot {stage.root} sh -c {shlex.quote(inner)}"
     pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    usual = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root"}
+    inside = _inside(stage.folder, command, {**_USUAL, **pip, **stage.environment})
+    script = f"{mounts} && exec chroot {stage.root} {inside}"
     found = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script],
-        env={
-            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-            "HOME": "/root",
-            **pip,
-            **stage.environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=False
     )
     if check and found.returncode:
         raise AssertionError(f"{command}\n{found.stdout[-3000:]}\n{found.stderr[-3000:]}")
     return found
+
+
+def _inside(folder: str, command: list[str], environment: Mapping[str, str]) -> str:
+    """Return the words that run a command in a folder, with this environment and no other."""
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    return shlex.join(["env", "-i", *settings, "sh", "-c", f"cd {folder} && exec {shlex.join(command)}"])
 
 
 @contextmanager
@@ -151,7 +147,7 @@ def running(
     os.chown(data, int(user), int(group))
     volume = f"{root}{image.environment['FLEETUI_VAR_DIR']}"
     command = [*(entrypoint or image.settings["ENTRYPOINT"]), *arguments]
-    inner = f"cd {image.folder} && exec {shlex.join(command)}"
+    inside = _inside(image.folder, command, {**image.environment, **variables})
     script = " && ".join(
         (
             f"mount --bind {root} {root}",
@@ -161,12 +157,11 @@ def running(
             f"mount -t tmpfs -o mode=1777 tmpfs {root}/tmp",
             f"mount --bind {data} {volume}",
             f"exec chroot {root} setpriv --reuid={user} --regid={group} --clear-groups --no-new-privs "
-            f"--bounding-set=-all --inh-caps=-all sh -c {shlex.quote(inner)}",
+            f"--bounding-set=-all --inh-caps=-all {inside}",
         )
     )
     process = subprocess.Popen(
         ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script],
-        env={**image.environment, **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -58,7 +58,7 @@ def test_it_runs_without_rights_on_a_read_only_root(image: Stage, tmp_path: Path
         port = str(free.getsockname()[1])
     data = tmp_path / "data"
     data.mkdir()
-    password = {"FLEETUI_ADMIN_PASSWORD": "correct horse battery staple"}
+    password = "correct horse battery staple"
     with running(
         image, ["-c", "touch /usr/x /opt/x /etc/x; id -u; cat /proc/self/status"], data, entrypoint=["sh"]
     ) as shell:
@@ -69,11 +69,11 @@ def test_it_runs_without_rights_on_a_read_only_root(image: Stage, tmp_path: Path
     assert "CapBnd:\t0000000000000000" in said
     assert "NoNewPrivs:\t1" in said
 
-    with running(image, ["prepare"], data, **password) as prepare:
+    with running(image, ["prepare"], data, FLEETUI_ADMIN_PASSWORD=password) as prepare:
         assert "Administrator admin" in prepare.communicate(timeout=120)[0]
         assert prepare.returncode == 0
     command = [port if word == "8000" else word for word in image.settings["CMD"]]
-    with running(image, [*command, "--prepared"], data, **password) as up:
+    with running(image, [*command, "--prepared"], data, FLEETUI_ADMIN_PASSWORD=password) as up:
         checks = eventually(lambda: _body(f"http://127.0.0.1:{port}/readyz"), seconds=90)
         page = _body(f"http://127.0.0.1:{port}/login/")
         style = page.partition('href="/static/')[2].partition('"')[0]

@@ -89,7 +89,7 @@ def test_a_restored_rollout_converges_and_old_leases_are_void(stage: Stage, tmp_
     assert {book["web"]["held"]["version"] for book in books_of(stage)} == {wanted}
 
 
-@pytest.mark.servers
+@pytest.mark.servers_nightly
 @pytest.mark.django_db
 def test_a_backup_is_checked_before_anything_is_changed(stage: Stage, tmp_path: Path) -> None:
     backup, key = tmp_path / "fleet.backup", new_encryption_key()
