@@ -1,13 +1,21 @@
 """The project as an app, for its commands and its own admin site."""
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.contrib.admin.apps import AdminConfig
+
+from fleetui.tracing import start_tracing
 
 
 class FleetUIConfig(AppConfig):
     """Wiring: settings, addresses, roles, commands that run the whole."""
 
     name = "fleetui"
+
+    def ready(self) -> None:
+        """Start tracing where it is on: once for each process, before its first request or task."""
+        if settings.TRACES:
+            start_tracing()
 
 
 class FleetAdminConfig(AdminConfig):

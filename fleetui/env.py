@@ -186,6 +186,14 @@ def read_minutes(environ: Mapping[str, str], name: str, *, default: int, most: i
     return timedelta(minutes=int(value))
 
 
+def read_word(environ: Mapping[str, str], name: str, *, allowed: tuple[str, ...]) -> str:
+    """Return one of a few words; absent is the first. Raises SettingRefused."""
+    value = environ.get(name, allowed[0])
+    if value not in allowed:
+        raise SettingRefused(name, value, f"write {' or '.join(allowed)}")
+    return value
+
+
 def read_text(environ: Mapping[str, str], name: str, *, default: str) -> str:
     """Return a text; an empty variable is rejected."""
     value = environ.get(name, default)

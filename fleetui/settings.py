@@ -3,6 +3,7 @@
 import os
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from django.utils.functional import SimpleLazyObject
 from kombu import Queue
@@ -24,6 +25,7 @@ from fleetui.env import (
     read_proxies,
     read_secret,
     read_text,
+    read_word,
 )
 from fleetui.locations import SOURCE, assets_folder, data_folder
 from fleetui.middleware import https_origins
@@ -70,10 +72,14 @@ INSTALLED_APPS = [
     "placements",
 ]
 
+# Traces of requests and tasks (`fleetui/tracing.py`).
+TRACES = read_flag(os.environ, "FLEETUI_TRACES", default=False)
+
 MIDDLEWARE = [
     "fleetui.middleware.RequestIdMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
     "fleetui.probes.ProbesMiddleware",
+    *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
     "fleetui.http_metrics.HttpMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -229,17 +235,26 @@ STORAGES = {
 # Whoever sends this token, or a superuser, reads `/metrics`.
 METRICS_TOKEN = read_secret(os.environ, "FLEETUI_METRICS_TOKEN")
 
-LOGGING = {
+# For people, or one JSON object a line for programs (`fleetui/logs.py`).
+LOG_FORMAT = read_word(os.environ, "FLEETUI_LOG_FORMAT", allowed=("plain", "json"))
+LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {"request_id": {"()": "fleetui.middleware.RequestIdFilter"}},
-    "formatters": {"plain": {"format": "%(message)s%(request_id)s"}},
+    "formatters": {
+        "plain": {"format": "%(message)s%(request_id)s"},
+        "json": {"()": "fleetui.logs.JsonFormatter"},
+    },
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "filters": ["request_id"], "formatter": "plain"}
+        "console": {"class": "logging.StreamHandler", "filters": ["request_id"], "formatter": LOG_FORMAT}
     },
     # Django's default shows nothing on the console while DEBUG is off, not even a server error.
     "loggers": {"django": {"handlers": ["console"], "level": "INFO"}},
 }
+if LOG_FORMAT == "json":  # then of everything: Celery would write its own lines otherwise
+    LOGGING |= {"root": {"handlers": ["console"], "level": "WARNING"}}
+    LOGGING["loggers"]["django"]["propagate"] = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = LOG_FORMAT != "json"
 
 # --- REST: JSON and YAML, problems as RFC 9457 has them, a schema of our own words ---------------
 

@@ -55,7 +55,8 @@ def admin(member: Member) -> Iterator[Administrator]:
     found.create(MONITORS, CRD)
     eventually(lambda: found.has("/apis/monitoring.coreos.com/v1"))
     yield found
-    found.purge_namespace("fleetui")
+    for overlay in ("evaluation", "production"):
+        found.purge_namespace(overlay)
     found.delete(f"{MONITORS}/{CRD['metadata']['name']}")  # type: ignore[index]
 
 
@@ -64,7 +65,6 @@ def test_overlays_are_applied_and_their_pods_are_made(admin: Administrator, clus
     if program is None:
         pytest.skip("needs a kubectl with Kustomize 4.1 or newer")
     kubectl = [str(kube_home() / "bin" / "kubectl"), "--kubeconfig", str(clusters / "c1" / "kubeconfig")]
-    namespace = "/api/v1/namespaces/fleetui"
 
     def apply(text: str) -> list[str]:
         command = [*kubectl, "apply", "--server-side", "-f", "-"]
@@ -72,23 +72,27 @@ def test_overlays_are_applied_and_their_pods_are_made(admin: Administrator, clus
         assert run.returncode == 0, run.stderr
         return run.stdout.splitlines()
 
-    def pods() -> Counter[str]:
-        found = admin.get(f"{namespace}/pods")["items"]
+    def pods(namespace: str) -> Counter[str]:
+        found = admin.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
         return Counter(one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found)
 
     # One is applied twice: nothing in it is refused the second time.
     for overlay, count in (("evaluation", 1), ("evaluation", 1), ("production", 3)):
         build = [program, "kustomize", str(OVERLAYS / overlay)]
         built = subprocess.run(build, capture_output=True, text=True, check=True)
-        text = built.stdout.replace(*OLD)
-        if overlay == "production":
-            admin.purge_namespace("fleetui")  # an update waits for pods that no kubelet lets get ready
-        assert len(apply(text)) == len([one for one in yaml.safe_load_all(text) if one])
+        # Each in a namespace of its own: an update would wait for pods that no kubelet lets get ready.
+        written = [one for one in yaml.safe_load_all(built.stdout.replace(*OLD)) if one]
+        for one in written:
+            name = "name" if one["kind"] == "Namespace" else "namespace"
+            assert one["metadata"][name] == "fleetui"
+            one["metadata"][name] = overlay
+        assert len(apply(yaml.safe_dump_all(written))) == len(written)
         wanted = Counter(web=count, worker=count, beat=1, migrate=1)
-        eventually(lambda wanted=wanted: pods() == wanted or None)  # type: ignore[misc]
+        eventually(lambda overlay=overlay, wanted=wanted: pods(overlay) == wanted or None)  # type: ignore[misc]
 
+    namespace = "/api/v1/namespaces/production"
     selected = admin.get(f"{namespace}/services/fleetui")["spec"]["selector"]
     labels = [one["metadata"]["labels"] for one in admin.get(f"{namespace}/pods")["items"]]
     assert len([one for one in labels if selected.items() <= one.items()]) == 3
-    budgets = admin.get("/apis/policy/v1beta1/namespaces/fleetui/poddisruptionbudgets")["items"]
+    budgets = admin.get("/apis/policy/v1beta1/namespaces/production/poddisruptionbudgets")["items"]
     assert {one["metadata"]["name"] for one in budgets} == {"fleetui-web", "fleetui-worker"}

@@ -58,7 +58,8 @@ class Command(BaseCommand):
                 stack.enter_context(_only_clock(settings.VAR_DIR))
             self.prepare(names, is_prepared=options["prepared"])
             connections.close_all()
-            output = Output(self.stdout, self.stderr, width=len("observer"))  # type: ignore[arg-type]  # writes
+            as_json = settings.LOG_FORMAT == "json"
+            output = Output(self.stdout, self.stderr, width=len("observer"), as_json=as_json)  # type: ignore[arg-type]  # writes
             process_options = ProcessOptions(
                 web_processes=options["workers"],
                 web_threads=options["threads"],
@@ -68,6 +69,7 @@ class Command(BaseCommand):
                 beat_file=settings.VAR_DIR / "beat-schedule",
                 listener=listener.fileno() if listener else None,
                 has_live_hub=has_live_hub,
+                logs_as_json=as_json,
             )
             parts = [process for name in names for process in PARTS[name](process_options)]
             if listener:
