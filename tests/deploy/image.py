@@ -161,7 +161,7 @@ def running(
         )
     )
     process = subprocess.Popen(
-        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script],
+        ["unshare", "--mount", "sh", "-c", script],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -170,5 +170,5 @@ def running(
     try:
         yield process
     finally:
-        process.kill()
-        process.communicate()
+        process.terminate()  # every step replaces the one before: this is the program itself
+        process.communicate(timeout=60)
