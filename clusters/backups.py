@@ -11,12 +11,12 @@ import os
 import sqlite3
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from django.apps import apps
 from django.core.management import call_command
@@ -89,9 +89,9 @@ def write_backup(path: Path, *, force: bool, now: datetime) -> Backup:
             os.fdopen(handle, "wb") as file,
             zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive,
         ):
-            written = _copy_of_sqlite if connection.vendor == "sqlite" else _copy_of_postgresql
-            backup = written(archive, now=now)
-            facts = {"format": FORMAT, **_plain(backup)}
+            copy_into = COPIES[connection.vendor]
+            backup = copy_into(archive, now=now)
+            facts = {"format": FORMAT, **{name: getattr(backup, name) for name in Backup.__slots__}}
             archive.writestr(FACTS, json.dumps(facts, indent=2))
             archive.close()
             file.flush()
@@ -100,10 +100,6 @@ def write_backup(path: Path, *, force: bool, now: datetime) -> Backup:
     finally:
         Path(aside).unlink(missing_ok=True)
     return backup
-
-
-def _plain(backup: Backup) -> dict[str, Any]:
-    return {name: getattr(backup, name) for name in Backup.__slots__}
 
 
 def _facts_now(*, now: datetime, credentials: int, **files: Mapping[str, Any]) -> Backup:
@@ -120,7 +116,7 @@ def _facts_now(*, now: datetime, credentials: int, **files: Mapping[str, Any]) -
     )
 
 
-def _copy_of_sqlite(archive: zipfile.ZipFile, *, now: datetime) -> Backup:
+def copy_sqlite(archive: zipfile.ZipFile, *, now: datetime) -> Backup:
     """Copy the file while others write, check the copy, and put it into the archive."""
     with tempfile.TemporaryDirectory(dir=_folder_of_database()) as folder:
         copy = Path(folder) / SQLITE_FILE
@@ -151,7 +147,7 @@ def _check_integrity(database: sqlite3.Connection) -> None:
         raise BadBackup(f"the copy of the database is damaged: a row of {broken[0]} refers to none")
 
 
-def _copy_of_postgresql(archive: zipfile.ZipFile, *, now: datetime) -> Backup:
+def copy_postgresql(archive: zipfile.ZipFile, *, now: datetime) -> Backup:
     """Write each table as COPY writes it, all of one moment, while others write."""
     checksums: dict[str, str] = {}
     columns: dict[str, list[str]] = {}
@@ -237,15 +233,13 @@ def restore_data(archive: zipfile.ZipFile, backup: Backup) -> None:
     Raise BadBackup, BackupRefused.
     """
     check_fit(backup)
-    if connection.vendor == "sqlite":
-        _restore_sqlite(archive)
-    else:
-        _restore_postgresql(archive, backup)
+    RESTORES[connection.vendor](archive, backup)
     call_command("migrate", interactive=False, verbosity=0)
     void_leases()
 
 
-def _restore_sqlite(archive: zipfile.ZipFile) -> None:
+def restore_sqlite(archive: zipfile.ZipFile, _backup: Backup) -> None:
+    """Check the file, then copy it into that of the console in one transaction."""
     name = Path(str(connection.settings_dict["NAME"]))
     with tempfile.TemporaryDirectory(dir=_folder_of_database()) as folder:
         archive.extract(SQLITE_FILE, folder)
@@ -259,7 +253,7 @@ def _restore_sqlite(archive: zipfile.ZipFile) -> None:
             source.backup(target)
 
 
-def _restore_postgresql(archive: zipfile.ZipFile, backup: Backup) -> None:
+def restore_postgresql(archive: zipfile.ZipFile, backup: Backup) -> None:
     """Give the tables the shape that they had then, and replace their rows in one transaction."""
     executor = MigrationExecutor(connection)
     applied = {(app, name) for app, name in backup.migrations}
@@ -280,7 +274,8 @@ def _restore_postgresql(archive: zipfile.ZipFile, backup: Backup) -> None:
                 continue
             query = sql.SQL("COPY {} ({}) FROM STDIN").format(*_identifiers(table, columns))
             with archive.open(f"{TABLES}/{table}") as member, cursor.cursor.copy(query) as copy:
-                _pour(member, copy)
+                while piece := member.read(_PIECE):
+                    copy.write(piece)
         models = apps.get_models(include_auto_created=True)
         for statement in connection.ops.sequence_reset_sql(no_style(), models):
             cursor.execute(statement)
@@ -290,11 +285,6 @@ def _truncate(tables: Sequence[str]) -> None:
     with connection.cursor() as cursor:
         names = ", ".join(map(connection.ops.quote_name, tables))
         cursor.execute(f"TRUNCATE {names} CASCADE")
-
-
-def _pour(member: IO[bytes], copy: Any) -> None:
-    while piece := member.read(_PIECE):
-        copy.write(piece)
 
 
 def void_leases() -> None:
@@ -314,3 +304,11 @@ def void_leases() -> None:
                 values = ", ".join(f"{quote(column)} = {value}" for column, value in ends.items())
                 cursor.execute(f"UPDATE {quote(model._meta.db_table)} SET {values}")  # noqa: S608
         cursor.execute(f"DELETE FROM {quote(WorkerHeartbeat._meta.db_table)}")  # noqa: S608
+
+
+COPIES: dict[str, Callable[..., Backup]] = {"sqlite": copy_sqlite, "postgresql": copy_postgresql}
+RESTORES: dict[str, Callable[[zipfile.ZipFile, Backup], None]] = {
+    "sqlite": restore_sqlite,
+    "postgresql": restore_postgresql,
+}
+"""By the kind of database."""

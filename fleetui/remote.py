@@ -2,10 +2,10 @@
 
 import json
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -21,6 +21,7 @@ from fleetui.hub_scope import LOCAL_HUB_NAME
 SERVER, TOKEN = "FLEETUI_SERVER", "FLEETUI_TOKEN"
 REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
 LARGEST_ANSWER = 64 * 1024 * 1024
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1|(.+\.)?localhost")
 _STATUS = {400: BAD_INPUT, 413: BAD_INPUT, 415: BAD_INPUT, 422: BAD_INPUT}
 
 
@@ -85,16 +86,9 @@ def _check_url(server: Server) -> None:
         raise ServerRefused("--server: write an address such as https://fleet.example.com")
     if parts.username is not None:
         raise ServerRefused("--server: an address with a user name is refused; use a token")
-    if parts.scheme == "http" and not server.allow_http and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not server.allow_http and not _LOOPBACK.fullmatch(parts.hostname):
         message = "the token would be readable on the network; use https://, or add --allow-http"
         raise ServerRefused(f"--server: {message}")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ Examples:
   fleetui wait NAME --server URL --timeout 10m        wait for a placement
 
 `fleetui COMMAND --help` lists the options of a command, `fleetui man` prints a manual page with all of
-them, and `fleetui completion SHELL` the completion for bash, zsh or tcsh.
+them, and `fleetui completion SHELL` the completion for a shell.
 """
 
 

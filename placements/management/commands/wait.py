@@ -71,7 +71,7 @@ class Command(ServerCommand):
     ) -> None:
         """Read the placement once a second, and print what is not met whenever that changes."""
         awaited = [parse_condition(text) for text in conditions or _DEFAULT]
-        read = _remote_reader(client, name) if client else lambda: _read_here(name)
+        read = reader_of(client, name)
         deadline, printed, was_there = time.monotonic() + timeout, "", False
         while True:
             try:
@@ -139,23 +139,23 @@ def unmet_conditions(
     return unmet
 
 
-def _read_here(name: str) -> dict[str, Any] | None:
-    try:
-        return manifest_of(get_placement(name))
-    except UnknownPlacementError:
-        return None
-
-
-def _remote_reader(client: RemoteClient, name: str) -> Callable[[], dict[str, Any] | None]:
+def reader_of(client: RemoteClient | None, name: str) -> Callable[[], dict[str, Any] | None]:
+    """Return what reads the placement, from a console or the database; None: there is none of this name."""
     path = f"placements/{quote(name.replace('/', ':'), safe=':')}"
 
-    def read() -> dict[str, Any] | None:
+    def read_there() -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = client.request("GET", path)
+            found: dict[str, Any] | None = client.request("GET", path) if client else None
         except RemoteError as error:
             if error.status != _NOT_FOUND:
                 raise
             return None
         return found
 
-    return read
+    def read_here() -> dict[str, Any] | None:
+        try:
+            return manifest_of(get_placement(name))
+        except UnknownPlacementError:
+            return None
+
+    return read_there if client else read_here
