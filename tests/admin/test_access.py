@@ -125,12 +125,23 @@ def test_what_is_only_looked_at_cannot_be_added(
     assert browser_of(role).post(f"/admin/{address}/add/", {}).status_code == 403
 
 
+def test_the_admin_has_no_login_of_its_own(browser_of: Callable[[str], Client]) -> None:
+    person("ada", "viewer")
+
+    answer = Client().post("/admin/login/", {"username": "ada", "password": "a long enough password"})
+
+    assert (answer.status_code, answer["Location"]) == (302, "/login/?next=/admin/")
+    assert browser_of("nobody").get("/admin/login/?next=/admin/").status_code == 403
+
+
 def test_a_role_is_enough_to_log_in() -> None:
     person("ada", "viewer")
     client = Client()
-    given = {**fields_of(client.get("/admin/login/")), "username": "ada"}
+    page = client.get("/admin/", follow=True)
+    given = {**fields_of(page), "username": "ada", "password": "a long enough password"}
 
-    answer = client.post("/admin/login/?next=/admin/", {**given, "password": "a long enough password"})
+    answer = client.post("/login/", given)
 
+    assert page.redirect_chain[-1][0] == "/login/?next=/admin/"
     assert (answer.status_code, answer["Location"]) == (302, "/admin/")
     assert "Latest events" in text_of(client.get("/admin/"))

@@ -1,0 +1,65 @@
+"""The pages of logging in and of one's own account; most are views of allauth with templates of our own."""
+
+from http import HTTPStatus
+from typing import Any
+
+from allauth.account import views as account_views
+from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse_lazy
+
+from fleetui.accounts.attempts import WAIT_SECONDS
+from fleetui.accounts.first_password import forget_first_password
+from fleetui.accounts.forms import LoginForm
+
+
+def refuse_too_many(request: HttpRequest) -> HttpResponse:
+    """Respond to too many requests of one user or address."""
+    response = render(request, "429.html", status=HTTPStatus.TOO_MANY_REQUESTS)
+    response.headers["Retry-After"] = str(WAIT_SECONDS)
+    return response
+
+
+class LoginView(account_views.LoginView):
+    """Log in with a name and a password, or go to the identity provider."""
+
+    template_name = "accounts/login.html"
+    form_class = LoginForm
+
+    def form_invalid(self, form: LoginForm) -> HttpResponse:
+        """Return the page with what is wrong: 429 after too many attempts, 422 otherwise."""
+        response: HttpResponse = super().form_invalid(form)
+        if form.has_error("__all__", "too_many_login_attempts"):
+            response.status_code = HTTPStatus.TOO_MANY_REQUESTS
+            response.headers["Retry-After"] = str(WAIT_SECONDS)
+        else:
+            response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY
+        return response
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_context_data(**kwargs), "provider": settings.OIDC_NAME}
+
+
+class PasswordView(account_views.PasswordChangeView):
+    """Change one's own password; other sessions end."""
+
+    template_name = "accounts/password.html"
+    success_url = reverse_lazy("account")
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        response: HttpResponse = super().form_valid(form)
+        forget_first_password(self.request.user.get_username())
+        return response
+
+
+@login_required
+def account(request: HttpRequest) -> HttpResponse:
+    """Show one's own account: password, second factors, identity provider."""
+    context = {
+        "provider": settings.OIDC_NAME,
+        "connections": SocialAccount.objects.filter(user=request.user).order_by("pk"),
+    }
+    return render(request, "accounts/account.html", context)
