@@ -15,10 +15,14 @@ PRIVATE = 0o077
 
 def open_to_others(folder: Path) -> list[Path]:
     """Return what other users of the machine can read or write: the folder, and everything in it."""
-    found = [folder]
-    for parent, folders, files in os.walk(folder):
-        found.extend(Path(parent) / name for name in (*folders, *files))
-    return [path for path in found if _mode(path) & PRIVATE]
+    found = []
+    for parent, _, files in os.walk(folder):
+        for path in (Path(parent), *(Path(parent) / name for name in files)):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                mode = path.lstat().st_mode
+                if not stat.S_ISLNK(mode) and mode & PRIVATE:  # a link has no permissions of its own
+                    found.append(path)
+    return found
 
 
 def close_to_others(folder: Path) -> list[Path]:
@@ -27,15 +31,6 @@ def close_to_others(folder: Path) -> list[Path]:
         with suppress(FileNotFoundError, PermissionError):  # removed meanwhile; of another owner
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~PRIVATE)
     return open_to_others(folder)
-
-
-def _mode(path: Path) -> int:
-    """Return the permissions; none of a file that was removed meanwhile, and of a link, which has no own."""
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
-        return 0
-    return 0 if stat.S_ISLNK(status.st_mode) else stat.S_IMODE(status.st_mode)
 
 
 @checks.register(checks.Tags.security, deploy=True)

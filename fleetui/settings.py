@@ -286,10 +286,10 @@ MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_RECOVERY_CODE_DIGITS = 10
 MFA_FORMS = {
-    "authenticate": "fleetui.accounts.forms.CodeForm",
-    "reauthenticate": "fleetui.accounts.forms.CodeAgainForm",
-    "authenticate_webauthn": "fleetui.accounts.forms.KeyForm",
-    "reauthenticate_webauthn": "fleetui.accounts.forms.KeyAgainForm",
+    "authenticate": "fleetui.accounts.forms.FactorCodeForm",
+    "reauthenticate": "fleetui.accounts.forms.FactorCodeAgainForm",
+    "authenticate_webauthn": "fleetui.accounts.forms.SecurityKeyForm",
+    "reauthenticate_webauthn": "fleetui.accounts.forms.SecurityKeyAgainForm",
 }
 SOCIALACCOUNT_ADAPTER = "fleetui.accounts.oidc.ProviderAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = False

@@ -63,28 +63,28 @@ class LimitedFactor(forms.Form):
         return value
 
 
-class CodeForm(LimitedFactor, AuthenticateForm):
+class FactorCodeForm(LimitedFactor, AuthenticateForm):
     """A code at login."""
 
     def clean_code(self) -> str:
         return str(self.check_factor("code"))
 
 
-class CodeAgainForm(LimitedFactor, ReauthenticateForm):
+class FactorCodeAgainForm(LimitedFactor, ReauthenticateForm):
     """A code before the second factors of an account change."""
 
     def clean_code(self) -> str:
         return str(self.check_factor("code"))
 
 
-class KeyForm(LimitedFactor, AuthenticateWebAuthnForm):
+class SecurityKeyForm(LimitedFactor, AuthenticateWebAuthnForm):
     """A security key at login."""
 
     def clean_credential(self) -> Authenticator:
         return self.check_factor("credential")
 
 
-class KeyAgainForm(LimitedFactor, ReauthenticateWebAuthnForm):
+class SecurityKeyAgainForm(LimitedFactor, ReauthenticateWebAuthnForm):
     """A security key before the second factors of an account change."""
 
     def clean_credential(self) -> Authenticator:

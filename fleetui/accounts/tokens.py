@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
 from fleetui.accounts.attempts import report_failure
-from fleetui.accounts.forms import CodeForm
+from fleetui.accounts.forms import FactorCodeForm
 from fleetui.accounts.second_factor import has_second_factor, requires_second_factor
 
 NO_USER = "There is no active user with this name and password."
@@ -45,7 +45,7 @@ def _check_code(request: HttpRequest, user: User, code: str) -> None:
     if not code:
         report_failure(request, user.get_username(), "second factor missing")
         raise LoginRefusedError(CODE_MISSING)
-    form = CodeForm({"code": code}, user=user)  # type: ignore[call-arg]  # its base class has no types
+    form = FactorCodeForm({"code": code}, user=user)  # type: ignore[call-arg]  # its base class has no types
     if not form.is_valid():
         if form.has_error("code", "too_many_login_attempts"):
             raise TooManyAttemptsError
