@@ -11,6 +11,7 @@ from kombu import Queue
 from fleetui import broker
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD
 from fleetui.env import (
+    SettingRefused,
     keep_secret,
     read_address,
     read_broker,
@@ -59,6 +60,12 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 # Only these may say for whom they speak (`fleetui/accounts/proxy.py`).
 TRUSTED_PROXIES = read_networks(os.environ, "FLEETUI_TRUSTED_PROXIES")
 PROXY_USER_HEADER = read_header(os.environ, "FLEETUI_PROXY_USER_HEADER")
+if PROXY_USER_HEADER and not TRUSTED_PROXIES:
+    raise SettingRefused(
+        "FLEETUI_PROXY_USER_HEADER",
+        os.environ["FLEETUI_PROXY_USER_HEADER"],
+        "list the addresses of the proxies in FLEETUI_TRUSTED_PROXIES as well",
+    )
 PROXY_GROUPS_HEADER = read_header(os.environ, "FLEETUI_PROXY_GROUPS_HEADER")
 PROXY_ROLES = read_pairs(os.environ, "FLEETUI_PROXY_ROLES", allowed=ROLE_NAMES)
 CSRF_TRUSTED_ORIGINS = https_origins(ALLOWED_HOSTS) if HTTPS else []

@@ -11,7 +11,7 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.internal import jwtkit
 from allauth.socialaccount.models import SocialApp, SocialLogin
-from allauth.socialaccount.providers.base import AuthProcess
+from allauth.socialaccount.providers.base import AuthError, AuthProcess
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.conf import settings
@@ -115,6 +115,8 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         extra_context: Mapping[str, Any] | None = None,  # noqa: ARG002
     ) -> None:
         """Respond with a page that names no detail of the exchange; the log has the reason."""
+        if error == AuthError.CANCELLED:
+            return
         reason = f"{error or ''} {exception or ''}".strip()
         _refuse(request, "", "The login at the identity provider failed.", reason=reason)
 

@@ -165,6 +165,7 @@ def test_second_factors_change_only_after_the_password_again() -> None:
         assert client.get(f"{FACTORS}{address}")["Location"].startswith("/account/confirm/"), address
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_role_can_require_a_second_factor(settings: Settings) -> None:
     settings.SECOND_FACTOR_ROLES = frozenset({"operator"})
     person("ana", "operator")
