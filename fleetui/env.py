@@ -178,6 +178,7 @@ def read_proxies(environ: Mapping[str, str], name: str) -> frozenset[str]:
     return frozenset(proxies)
 
 
+_LDAP = re.compile(r"ldaps?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _ADDRESS = re.compile(r"(https://|http://(localhost|127\.0\.0\.1)[:/])[^\s?#@]+")
 
@@ -216,6 +217,16 @@ def read_address(environ: Mapping[str, str], name: str) -> str:
     if not _ADDRESS.fullmatch(value):
         raise SettingRefused(name, value, "write an address such as https://id.example.com/realms/fleet")
     return value.rstrip("/")
+
+
+def read_ldap_server(environ: Mapping[str, str], name: str) -> str:
+    """Return the address of a directory, empty when absent. Raises SettingRefused."""
+    value = environ.get(name)
+    if value is None:
+        return ""
+    if not _LDAP.fullmatch(value):
+        raise SettingRefused(name, value, "write ldaps://ldap.example.com, or ldap://… to start TLS on it")
+    return value
 
 
 def read_header(environ: Mapping[str, str], name: str) -> str:

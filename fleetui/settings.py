@@ -22,6 +22,7 @@ from fleetui.env import (
     read_folder,
     read_header,
     read_hosts,
+    read_ldap_server,
     read_minutes,
     read_networks,
     read_pairs,
@@ -276,7 +277,20 @@ _OIDC_CLIENT = {
     },
 }
 
-AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+# A directory (`fleetui/accounts/directory.py`, with the extra `ldap`).
+LDAP_SERVER = read_ldap_server(os.environ, "FLEETUI_LDAP_SERVER")
+LDAP_BIND_DN = read_text(os.environ, "FLEETUI_LDAP_BIND_DN", default="")
+LDAP_BIND_PASSWORD = read_password(os.environ, "FLEETUI_LDAP_BIND_PASSWORD") or ""
+LDAP_USERS = read_text(os.environ, "FLEETUI_LDAP_USERS", default="")
+LDAP_USER_FILTER = read_text(os.environ, "FLEETUI_LDAP_USER_FILTER", default="(uid=%(user)s)")
+LDAP_GROUPS = read_text(os.environ, "FLEETUI_LDAP_GROUPS", default="")
+LDAP_CA = read_text(os.environ, "FLEETUI_LDAP_CA", default="")
+LDAP_ROLES = read_pairs(os.environ, "FLEETUI_LDAP_ROLES", allowed=ROLE_NAMES)
+
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    *(["fleetui.accounts.directory.DirectoryBackend"] if LDAP_SERVER else []),
+]
 
 # allauth: no visitor creates an account, e-mail addresses mean nothing, and attempts are limited by
 # `fleetui/accounts/attempts.py` at each entry point, so that its own limit of logins is off.

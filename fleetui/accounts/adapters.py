@@ -19,7 +19,12 @@ from fleetui.accounts.second_factor import (
 )
 from fleetui.middleware import SECOND_FACTOR_DUE
 
-_QUIET = ("account/messages/logged_in.txt", "account/messages/logged_out.txt")
+_QUIET = (
+    "account/messages/logged_in.txt",
+    "account/messages/logged_out.txt",
+    "mfa/messages/recovery_codes_generated.txt",
+)
+"""What the next page shows anyway."""
 WRONG = "Enter a correct username and password. Both fields may be case-sensitive."
 TOO_MANY = "Too many failed attempts. Try again in 5 minutes."
 
@@ -73,7 +78,7 @@ class AccountAdapter(DefaultAccountAdapter):
         extra_tags: str = "",
         message: str | None = None,
     ) -> None:
-        """Announce changes of the account; that someone logged in is seen without a message."""
+        """Announce changes of the account."""
         if message_template not in _QUIET:
             super().add_message(request, level, message_template, message_context, extra_tags, message)
 
@@ -95,6 +100,9 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
     def get_totp_issuer(self) -> str:
         return "FleetUI"
+
+    def generate_authenticator_name(self, user: User, type: Authenticator.Type) -> str:  # noqa: A002  # its name
+        return f"Security key {Authenticator.objects.filter(user=user, type=type).count() + 1}"
 
     def can_delete_authenticator(self, authenticator: Authenticator) -> bool:
         """Return whether the user has another second factor, or needs none."""

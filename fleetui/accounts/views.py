@@ -14,6 +14,7 @@ from django.urls import reverse_lazy
 from fleetui.accounts.attempts import WAIT_SECONDS
 from fleetui.accounts.first_password import forget_first_password
 from fleetui.accounts.forms import LoginForm
+from fleetui.accounts.oidc import PROVIDER
 
 
 def refuse_too_many(request: HttpRequest) -> HttpResponse:
@@ -60,6 +61,6 @@ def account(request: HttpRequest) -> HttpResponse:
     """Show one's own account: password, second factors, identity provider."""
     context = {
         "provider": settings.OIDC_NAME,
-        "connections": SocialAccount.objects.filter(user=request.user).order_by("pk"),
+        "connections": SocialAccount.objects.filter(user=request.user, provider=PROVIDER).order_by("pk"),
     }
     return render(request, "accounts/account.html", context)
