@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from allauth.mfa.models import Authenticator
-from cryptography.fernet import Fernet, MultiFernet
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -45,15 +45,21 @@ def decrypt_key(ciphertext: str) -> str:
     return _cipher().decrypt(ciphertext.encode()).decode()
 
 
-def reencrypt_keys() -> int:
-    """Encrypt the keys of all second factors with the first key again; return how many there are."""
-    count = 0
-    for row in Authenticator.objects.exclude(type=Authenticator.Type.WEBAUTHN).order_by("pk").iterator():
+def unreadable_keys(*, reencrypt: bool) -> list[str]:
+    """Return the users whose keys cannot be decrypted; encrypt all others with the first key, if wanted."""
+    cipher, found = _cipher(), set()
+    rows = Authenticator.objects.exclude(type=Authenticator.Type.WEBAUTHN).select_related("user")
+    for row in rows.order_by("pk").iterator():
         name = "secret" if row.type == Authenticator.Type.TOTP else "seed"
-        row.data[name] = _cipher().rotate(row.data[name].encode()).decode()
-        row.save(update_fields=["data"])
-        count += 1
-    return count
+        try:
+            ciphertext = cipher.rotate(row.data[name].encode()).decode()
+        except InvalidToken:
+            found.add(row.user.get_username())
+            continue
+        if reencrypt:
+            row.data[name] = ciphertext
+            row.save(update_fields=["data"])
+    return sorted(found)
 
 
 def _cipher() -> MultiFernet:
