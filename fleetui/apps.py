@@ -1,7 +1,7 @@
 """The project as an app, for its commands and its own admin site."""
 
 from django.apps import AppConfig
-from django.contrib.admin.apps import AdminConfig
+from django.contrib.admin.apps import SimpleAdminConfig
 
 
 class FleetUIConfig(AppConfig):
@@ -14,7 +14,10 @@ class FleetUIConfig(AppConfig):
         from fleetui import private_files  # noqa: F401, PLC0415  # the settings are complete by now
 
 
-class FleetAdminConfig(AdminConfig):
-    """The admin, open to everyone with a role of this console."""
+class FleetAdminConfig(SimpleAdminConfig):
+    """The admin, open to everyone with a role of this console.
+
+    The addresses discover its modules: workers and commands would import a third of the project for nothing.
+    """
 
     default_site = "fleetui.admin.FleetAdminSite"

@@ -3,6 +3,8 @@
 from django.contrib import admin
 from django.urls import include, path
 
+admin.autodiscover()
+
 handler404 = "placements.web.errors.page_not_found"
 handler429 = "fleetui.accounts.views.refuse_too_many"
 handler500 = "placements.web.errors.server_error"
