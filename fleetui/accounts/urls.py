@@ -29,7 +29,7 @@ urlpatterns = [
     path("logout/", LogoutView.as_view(), name="account_logout"),
     path(
         "login/second-factor/",
-        mfa_views.AuthenticateView.as_view(**_page("second_factor")),
+        views.SecondFactorView.as_view(),
         name="mfa_authenticate",
     ),
     path("login/inactive/", TemplateView.as_view(**_page("inactive")), name="account_inactive"),

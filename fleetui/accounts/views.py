@@ -4,9 +4,12 @@ from http import HTTPStatus
 from typing import Any
 
 from allauth.account import views as account_views
+from allauth.mfa.base import views as mfa_views
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import NON_FIELD_ERRORS
+from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse_lazy
@@ -24,6 +27,16 @@ def refuse_too_many(request: HttpRequest) -> HttpResponse:
     return response
 
 
+def mark_refused(response: HttpResponse, form: Form, field: str) -> HttpResponse:
+    """Give the page of a refused form its status: 429 after too many attempts, 422 otherwise."""
+    if form.has_error(field, "too_many_login_attempts"):
+        response.status_code = HTTPStatus.TOO_MANY_REQUESTS
+        response.headers["Retry-After"] = str(WAIT_SECONDS)
+    else:
+        response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY
+    return response
+
+
 class LoginView(account_views.LoginView):
     """Log in with a name and a password, or go to the identity provider."""
 
@@ -31,17 +44,20 @@ class LoginView(account_views.LoginView):
     form_class = LoginForm
 
     def form_invalid(self, form: LoginForm) -> HttpResponse:
-        """Return the page with what is wrong: 429 after too many attempts, 422 otherwise."""
-        response: HttpResponse = super().form_invalid(form)
-        if form.has_error("__all__", "too_many_login_attempts"):
-            response.status_code = HTTPStatus.TOO_MANY_REQUESTS
-            response.headers["Retry-After"] = str(WAIT_SECONDS)
-        else:
-            response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY
-        return response
+        return mark_refused(super().form_invalid(form), form, NON_FIELD_ERRORS)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs), "provider": settings.OIDC_NAME}
+
+
+class SecondFactorView(mfa_views.AuthenticateView):
+    """Enter a code, or use a security key, after the password."""
+
+    template_name = "accounts/second_factor.html"
+
+    def form_invalid(self, form: Form) -> HttpResponse:
+        field = "code" if "code" in form.fields else "credential"
+        return mark_refused(super().form_invalid(form), form, field)
 
 
 class PasswordView(account_views.PasswordChangeView):

@@ -15,6 +15,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from fleetui.models import Event
+from tests.accounts.conftest import PASSWORD
 from tests.rows import person
 from tests.runtime.processes import ROOT
 
@@ -123,10 +124,12 @@ def test_an_account_is_connected_by_its_owner(log_in: Enter) -> None:
     browser = Client()
     browser.force_login(person("ana", "viewer"))
 
-    connected = log_in(ADA, browser=browser, process="connect")
+    asked = log_in(ADA, browser=browser, process="connect")
+    unconnected = SocialAccount.objects.count()
+    connected = browser.post(asked["Location"], {"password": PASSWORD})
     response = log_in({**ADA, "groups": ["fleet-ops"]})
 
-    assert connected["Location"] == "/clusters/"
+    assert (asked["Location"], unconnected, connected["Location"]) == ("/account/confirm/", 0, "/clusters/")
     assert "This account is connected" in browser.get("/account/").content.decode()
     assert response.client.get("/clusters/").status_code == 200
     assert roles_of("ana") == {"operator"}

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.core.cache import cache
 from django.test import Client
 from pytest_django import Settings
 
-from fleetui.accounts.second_factor import unreadable_keys
+from clusters.models import HubGrant
+from fleetui.accounts.second_factor import requires_second_factor, unreadable_keys
 from fleetui.env import new_encryption_key
 from tests.accounts.conftest import PASSWORD
 from tests.accounts.security_key import SecurityKey
+from tests.live_hubs import live_hub
 from tests.rows import person
 from tests.web.reading import Outline
 
@@ -71,7 +73,7 @@ def test_an_app_is_added_needed_at_login_and_removed(reported: list[str]) -> Non
     right = other.post("/login/second-factor/", {"code": code_for(secret)})
 
     assert len(codes) == 10
-    assert (before, wrong.status_code, right.status_code) == (302, 200, 302)
+    assert (before, wrong.status_code, right.status_code) == (302, 422, 302)
     assert other.get("/clusters/").status_code == 200
     assert reported == ["in ana", "failed ana: wrong second factor", "in ana"]
     client.post("/account/confirm/code/", {"code": code_for(secret)})
@@ -90,7 +92,7 @@ def test_a_code_and_a_recovery_code_are_accepted_once() -> None:
         for given in (code, code, codes[0], codes[0])
     ]
 
-    assert statuses == [302, 200, 302, 200]
+    assert statuses == [302, 422, 302, 422]
 
 
 def test_guesses_of_a_code_are_limited_at_the_page_and_for_tokens_together(reported: list[str]) -> None:
@@ -110,7 +112,7 @@ def test_guesses_of_a_code_are_limited_at_the_page_and_for_tokens_together(repor
     )
 
     assert token == [401, 401, 429]
-    assert "Too many failed attempts" in last.content.decode()
+    assert (last.status_code, "Too many failed attempts" in last.content.decode()) == (429, True)
     assert reported[-1] == "failed ana: too many attempts at the second factor"
 
 
@@ -141,7 +143,7 @@ def test_a_security_key_is_added_needed_at_login_and_removed() -> None:
     foreign = other.post(address, {"credential": SecurityKey().get(options_in(other, address))})
     right = other.post(address, {"credential": key.get(options_in(other, address))})
 
-    assert (added.status_code, foreign.status_code, right.status_code) == (302, 200, 302)
+    assert (added.status_code, foreign.status_code, right.status_code) == (302, 422, 302)
     assert other.get("/clusters/").status_code == 200
     row = Authenticator.objects.get(type="webauthn")
     assert client.get(f"{FACTORS}").content.decode().count("Blue key") == 1
@@ -186,6 +188,17 @@ def test_a_role_can_require_a_second_factor(settings: Settings) -> None:
     client.post("/account/confirm/", {"password": PASSWORD})
     assert "add another one first" in client.post(f"{FACTORS}app/remove/").content.decode()
     assert Authenticator.objects.filter(type="totp").exists()
+
+
+def test_a_role_on_one_hub_can_require_a_second_factor(settings: Settings) -> None:
+    settings.SECOND_FACTOR_ROLES = frozenset({"operator"})
+    ana, group = person("ana"), Group.objects.create(name="paris-team")
+    ana.groups.add(group)
+    before = requires_second_factor(ana)
+
+    HubGrant.objects.create(hub=live_hub("paris"), group=group, role="operator")
+
+    assert (before, requires_second_factor(ana)) == (False, True)
 
 
 def test_keys_are_encrypted_and_follow_a_rotation(settings: Settings) -> None:

@@ -7,6 +7,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from pytest_django import Settings
 
 from fleetui.middleware import ACTIVE, STARTED
 from fleetui.polling import clear_caches
@@ -125,6 +126,23 @@ def test_a_weak_password_is_refused(browser: Client, password: str, reason: str)
     user.refresh_from_db()
     assert reason in page
     assert user.check_password(PASSWORD)
+
+
+def test_https_is_demanded_of_everything_but_what_is_read_inside(settings: Settings) -> None:
+    settings.SECURE_SSL_REDIRECT, settings.SECURE_HSTS_SECONDS = True, 31_536_000
+    settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    client = Client()
+
+    plain = {address: client.get(address) for address in ("/", "/login/", "/api/v1/clusters")}
+    inside = [client.get(address).status_code for address in ("/healthz", "/version", "/metrics")]
+    secure = client.get("/login/", headers={"X-Forwarded-Proto": "https"})
+
+    assert {one.status_code for one in plain.values()} == {301}
+    assert plain["/login/"]["Location"] == "https://testserver/login/"
+    assert inside == [200, 200, 401]
+    assert secure.status_code == 200
+    assert secure["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains"
 
 
 def test_private_responses_are_kept_by_no_cache(browser: Client) -> None:
