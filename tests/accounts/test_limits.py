@@ -21,6 +21,7 @@ def attempt(name: str, password: str = "a guess", *, address: str = "192.0.2.1",
     return client.post("/login/", given).status_code
 
 
+@pytest.mark.servers
 def test_an_account_is_closed_to_an_address_after_ten_failures_at_all_entry_points(
     reported: list[str],
 ) -> None:
