@@ -7,17 +7,20 @@ from allauth.account import views as account_views
 from allauth.mfa.base import views as mfa_views
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
+from django.views.decorators.http import require_POST
 
 from fleetui.accounts.attempts import WAIT_SECONDS
 from fleetui.accounts.first_password import forget_first_password
 from fleetui.accounts.forms import LoginForm
 from fleetui.accounts.oidc import PROVIDER
+from fleetui.accounts.sessions import end_sessions, session_keys
 
 
 def refuse_too_many(request: HttpRequest) -> HttpResponse:
@@ -77,6 +80,16 @@ def account(request: HttpRequest) -> HttpResponse:
     """Show one's own account: password, second factors, identity provider."""
     context = {
         "provider": settings.OIDC_NAME,
-        "connections": SocialAccount.objects.filter(user=request.user, provider=PROVIDER).order_by("pk"),
+        "other_sessions": len(session_keys(request.user, without=request.session.session_key)),
+        "connections": SocialAccount.objects.filter(user=request.user.pk, provider=PROVIDER).order_by("pk"),
     }
     return render(request, "accounts/account.html", context)
+
+
+@require_POST
+@login_required
+def end_other_sessions(request: HttpRequest) -> HttpResponse:
+    """End one's own sessions in other browsers."""
+    count = end_sessions(request.user, without=request.session.session_key)
+    messages.success(request, f"Other sessions ended: {count}")
+    return redirect("account")

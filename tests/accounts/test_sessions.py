@@ -1,8 +1,10 @@
 """Sessions end after inactivity and after their longest time; a page that polls keeps none alive."""
 
 import logging
+from io import StringIO
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -105,6 +107,35 @@ def test_other_sessions_end_with_a_new_password(browser: Client) -> None:
 
     assert (changed.status_code, changed["Location"]) == (302, "/account/")
     assert (browser.get("/").status_code, other.get("/").status_code) == (200, 302)
+
+
+def test_a_user_ends_sessions_in_other_browsers_and_no_one_elses(browser: Client) -> None:
+    other, stranger = Client(), Client()
+    other.post("/login/", {"username": "ana", "password": PASSWORD})
+    stranger.force_login(person("li", "viewer"))
+    before = browser.get("/account/").content.decode()
+
+    refused = browser.get("/account/sessions/end/").status_code
+    after = browser.post("/account/sessions/end/", follow=True).content.decode()
+
+    assert (refused, "1 in other browsers" in before, "Other sessions ended: 1" in after) == (405, True, True)
+    assert [one.get("/").status_code for one in (browser, other, stranger)] == [200, 302, 200]
+
+
+def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Client) -> None:
+    stranger, out = Client(), StringIO()
+    stranger.force_login(person("li", "viewer"))
+
+    for arguments in ([], ["ana", "--all"], ["ana", "nobody"]):
+        with pytest.raises(CommandError):
+            call_command("end_sessions", *arguments)
+    unchanged = browser.get("/").status_code
+    call_command("end_sessions", "ana", stdout=out)
+    first = [browser.get("/").status_code, stranger.get("/").status_code]
+    call_command("end_sessions", "--all", stdout=out)
+
+    assert (unchanged, first, stranger.get("/").status_code) == (200, [302, 200], 302)
+    assert out.getvalue().startswith("1 sessions ended\n")
 
 
 @pytest.mark.parametrize(
