@@ -4,10 +4,12 @@ from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.internal.flows.login import get_authentication_records
+from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
 from django.http import HttpRequest
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from fleetui.accounts.attempts import Attempt, count_attempt, report_failure
 from fleetui.accounts.second_factor import (
@@ -46,6 +48,11 @@ class AccountAdapter(DefaultAccountAdapter):
     def get_client_ip(self, request: HttpRequest) -> str:
         """Return the address that the middleware of trusted proxies left in the request."""
         return str(request.META.get("REMOTE_ADDR") or "unknown")
+
+    def is_safe_url(self, url: str) -> bool:
+        """Return whether a login may redirect to an address: to this host only."""
+        request = context.request
+        return url_has_allowed_host_and_scheme(url, {request.get_host()}, require_https=request.is_secure())
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Count the attempt. Raise ValidationError if there were too many."""

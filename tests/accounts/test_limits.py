@@ -22,7 +22,7 @@ def attempt(name: str, password: str = "a guess", *, address: str = "192.0.2.1",
 
 
 @pytest.mark.servers
-def test_an_account_is_closed_to_an_address_after_ten_failures_at_all_entry_points(
+def test_an_account_is_closed_to_an_address_after_ten_failures_at_any_entry_point(
     reported: list[str],
 ) -> None:
     person("ana", "operator")

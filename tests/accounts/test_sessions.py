@@ -38,6 +38,17 @@ def let_pass(client: Client, seconds: int, *keys: str) -> None:
     session.save()
 
 
+def test_a_login_leads_to_this_host_only() -> None:
+    person("ana", "operator")
+    given = {"username": "ana", "password": PASSWORD}
+    addresses = ("https://evil.example/", "//evil.example", "http://x.localhost/", "javascript:alert(1)")
+
+    found = {Client().post("/login/", {**given, "next": one})["Location"] for one in addresses}
+
+    assert found == {"/"}
+    assert Client().post("/login/", {**given, "next": "/clusters/?q=a"})["Location"] == "/clusters/?q=a"
+
+
 def test_it_ends_an_hour_after_the_last_request(browser: Client, reported: list[str]) -> None:
     let_pass(browser, HOUR - 10, ACTIVE)
     before = browser.get("/clusters/").status_code
