@@ -70,9 +70,9 @@ class DirectoryBackend(LDAPBackend):
         return User(username=username), True
 
     def authenticate_ldap_user(self, ldap_user: Any, password: str) -> User | None:
-        """Return the user with the roles of the groups; None if the directory refuses."""
+        """Return the user with the roles of the groups; None if the directory refuses it, or this console."""
         user: User | None = super().authenticate_ldap_user(ldap_user, password)
-        if user is None:
+        if user is None or not user.is_active:
             return None
         SocialAccount.objects.get_or_create(
             provider=DIRECTORY, uid=_uid_of(ldap_user), defaults={"user": user}

@@ -83,6 +83,8 @@ class ProxyLoginMiddleware:
         if not request.META.get(_FROM_PROXY, False):
             report_failure(request, name, "the header of the proxy came from an untrusted address")
             return _refuse(request, "The header that names the user is accepted from trusted proxies only.")
+        if "Authorization" in request.headers:  # a token names the user; a session would be left behind
+            return self._get_response(request)
         user = request.user
         if not user.is_authenticated or user.get_username() != name:
             problem = _log_in(request, name)

@@ -132,6 +132,16 @@ def test_a_wrong_or_empty_password_and_a_filter_for_a_name_are_refused(reported:
     assert len(reported) == 4
 
 
+def test_an_account_that_was_disabled_stays_so() -> None:
+    log_in("ada", PASSWORD)
+    User.objects.update(is_active=False)
+    given = {"username": "ada", "password": PASSWORD}
+
+    token = Client().post("/api/v1/token", given, content_type="application/json")
+
+    assert (log_in("ada", PASSWORD)[1], token.status_code) == (422, 401)
+
+
 def test_an_entry_takes_no_account_over() -> None:
     person("ana", "viewer")
     User.objects.create_user("ada")

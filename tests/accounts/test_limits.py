@@ -72,6 +72,19 @@ def test_a_client_cannot_choose_the_address_that_is_counted() -> None:
     assert statuses == [422] * 10 + [429]
 
 
+def test_guesses_of_the_password_inside_a_session_are_limited_too() -> None:
+    client = Client()
+    client.force_login(person("ana", "operator"))
+    new = "another passphrase of hers"
+    given = {"oldpassword": "a guess", "password1": new, "password2": new}
+
+    changes = [client.post("/account/password/", given).status_code for _ in range(6)]
+    confirmations = [client.post("/account/confirm/", {"password": "a guess"}).status_code for _ in range(11)]
+
+    assert (changes[-1], confirmations[-1]) == (429, 429)
+    assert client.post("/account/password/", {**given, "oldpassword": PASSWORD}).status_code == 429
+
+
 def test_the_response_says_when_to_try_again() -> None:
     client = Client()
     for _ in range(10):

@@ -4,8 +4,10 @@ from ipaddress import ip_network
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.test import Client
 from pytest_django import Settings
+from rest_framework.authtoken.models import Token
 
 from fleetui.accounts.proxy import client_address
 from tests.accounts.conftest import PASSWORD
@@ -83,6 +85,15 @@ def test_the_session_ends_with_the_header(reported: list[str]) -> None:
 
     assert client.get("/clusters/").status_code == 302
     assert reported == ["in ada", "out ada"]
+
+
+def test_a_token_behind_the_proxy_leaves_no_session() -> None:
+    token = Token.objects.create(user=person("ana", "viewer"))
+    headers = {USER: "ada", "Authorization": f"Token {token.key}"}
+
+    response = Client(REMOTE_ADDR=PROXY).get("/api/v1/clusters", headers=headers)
+
+    assert (response.status_code, Session.objects.count()) == (200, 0)
 
 
 def test_a_session_with_a_password_needs_no_header() -> None:
