@@ -13,9 +13,10 @@ class FleetUIConfig(AppConfig):
     name = "fleetui"
 
     def ready(self) -> None:
-        """Start tracing where it is on: once for each process, before its first request or task."""
-        if settings.TRACES:
+        """Start tracing where it is on, and register the checks of this app."""
+        if settings.TRACES:  # once for each process, before its first request or task
             start_tracing()
+        from fleetui import private_files  # noqa: F401, PLC0415  # the settings are complete by now
 
 
 class FleetAdminConfig(SimpleAdminConfig):

@@ -100,10 +100,6 @@ class Tile:
     """How many of the total are ready, for a bar."""
 
     @property
-    def rest(self) -> int:
-        return self.total - (self.ready or 0)
-
-    @property
     def level(self) -> str:
         """The worst level of the parts."""
         levels = {part.level for part in self.parts}

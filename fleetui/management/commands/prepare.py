@@ -1,9 +1,11 @@
 """`manage.py prepare`: the database and the first administrator, without starting anything."""
 
+import os
 from argparse import ArgumentParser
 from typing import Any
 
 from fleetui.management.commands import up
+from fleetui.private_files import PRIVATE
 
 
 class Command(up.Command):
@@ -19,4 +21,5 @@ class Command(up.Command):
 
     def handle(self, *_arguments: Any, **_options: Any) -> None:
         """Prepare; several at once wait for each other."""
+        os.umask(PRIVATE)
         self.prepare(())
