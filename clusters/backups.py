@@ -65,7 +65,7 @@ class Backup:
 
 
 def key_ids() -> tuple[str, ...]:
-    """Return names of the encryption keys, from which nobody can compute a key; none without keys."""
+    """Return names of the encryption keys, from which no key can be computed; none without keys."""
     try:
         keys = encryption_keys()
     except CredentialsUnreadable:
