@@ -275,5 +275,5 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "ENUM_NAME_OVERRIDES": {"PlacementVersion": "fleetui.apimachinery.kinds.PLACEMENT_VERSIONS"},
+    "POSTPROCESSING_HOOKS": ["placements.api.manifest_schema.add_manifests"],
 }
