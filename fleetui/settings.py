@@ -18,6 +18,7 @@ from fleetui.env import (
     read_flag,
     read_folder,
     read_hosts,
+    read_integer,
     read_minutes,
     read_networks,
     read_password,
@@ -175,6 +176,7 @@ KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP
 KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
 KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
 KEEP_HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timedelta(days=30))
+WATCH_HOLDERS = read_integer(os.environ, "FLEETUI_WATCH_HOLDERS", default=2, low=1, high=1000)
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go

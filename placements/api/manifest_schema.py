@@ -43,7 +43,7 @@ _ALPHA_TOO = (*PLACEMENT_VERSIONS, ALPHA_VERSION)
 class ReadModel(BaseModel):
     """Part of a manifest as it is read; a hub may write more into it."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="allow")
+    model_config = ConfigDict(alias_generator=to_camel, extra="allow", validate_by_name=True)
 
 
 class Metadata(ReadModel):

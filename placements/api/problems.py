@@ -56,6 +56,7 @@ from placements.services.rollouts.read_objects import NotReadableError
 from placements.services.rollouts.staged_operations import UnknownRunError
 from placements.services.rollouts.staged_strategies import UnknownStrategyError
 from placements.services.simulate.request import BadInputError
+from placements.services.watches.journal import WatchExpiredError
 from placements.services.what_if.queries import UnknownScenarioError
 
 PROBLEM_TYPE = "application/problem+json"
@@ -266,6 +267,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     AmbiguousDecisionError: lambda error: _problem(
         409, str(error), "ambiguous-id", decisions=list(error.ids)
     ),
+    WatchExpiredError: _as(410, "watch-expired"),
     UnreadableRecordError: _as(410, "unreadable-record"),
     UnschedulesEverything: lambda error: _problem(
         409,

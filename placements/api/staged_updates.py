@@ -32,7 +32,7 @@ from placements.api.serializers import (
 )
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.manifests.staged_update import RunState
-from placements.models import StagedRun, StagedStrategy
+from placements.models import StagedRun, StagedStrategy, WatchedKind
 from placements.models.rollouts import INITIALISING
 from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.staged_operations import UnknownRunError, set_state
@@ -236,7 +236,14 @@ class StagedRunViewSet(FullNameViewSet):
     def action_response(self, name: str) -> Response:
         return Response(progress_of(self.get_object()))
 
-    @listed("list_staged_runs", StagedRunSerializer, query=StagedRunQuery, order="-id", unique="id")
+    @listed(
+        "list_staged_runs",
+        StagedRunSerializer,
+        query=StagedRunQuery,
+        order="-id",
+        unique="id",
+        watched=WatchedKind.STAGED_RUNS,
+    )
     def list(self, params: Params) -> Rows:
         """List staged update runs, the newest first."""
         return runs_matching(placement=params["placement"], active=params["active"])

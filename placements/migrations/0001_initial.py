@@ -1056,4 +1056,36 @@ class Migration(migrations.Migration):
             model_name='hubdecision',
             constraint=models.CheckConstraint(condition=models.Q(('confirmed_at__isnull', True), ('agreement', 'differs'), _connector='OR'), name='hub_decision_confirmed_differs'),
         ),
+        migrations.CreateModel(
+            name='WatchEvent',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('clusters', 'Clusters'), ('placements', 'Placements'), ('rollouts', 'Rollouts'), ('staged-runs', 'Staged Runs')], max_length=11)),
+                ('sequence', models.PositiveBigIntegerField()),
+                ('type', models.CharField(choices=[('ADDED', 'Added'), ('MODIFIED', 'Modified'), ('DELETED', 'Deleted')], max_length=8)),
+                ('object_id', models.PositiveBigIntegerField()),
+                ('name', models.CharField(max_length=330)),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('hub', 'kind', 'sequence'), name='watch_event_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['clusters', 'placements', 'rollouts', 'staged-runs'])), name='watch_event_kind_known'), models.CheckConstraint(condition=models.Q(('type__in', ['ADDED', 'MODIFIED', 'DELETED'])), name='watch_event_type_known')],
+            },
+        ),
+        migrations.CreateModel(
+            name='WatchState',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('clusters', 'Clusters'), ('placements', 'Placements'), ('rollouts', 'Rollouts'), ('staged-runs', 'Staged Runs')], max_length=11)),
+                ('sequence', models.PositiveBigIntegerField()),
+                ('oldest', models.PositiveBigIntegerField()),
+                ('versions', models.JSONField(default=dict)),
+                ('pulse', models.CharField(blank=True, max_length=400)),
+                ('compared_at', models.DateTimeField()),
+                ('looked_at', models.DateTimeField()),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('hub', 'kind'), name='watch_state_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['clusters', 'placements', 'rollouts', 'staged-runs'])), name='watch_state_kind_known')],
+            },
+        ),
     ]

@@ -25,6 +25,7 @@ from placements.models.rollouts import (
 )
 from placements.models.scenarios import Scenario, ScenarioDecision, StalenessCheck, StalePick
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
+from placements.models.watches import WatchedKind, WatchEvent, WatchEventType, WatchState
 
 __all__ = [
     "CHANGES_CLUSTERS",
@@ -65,4 +66,8 @@ __all__ = [
     "StagedStrategy",
     "StalePick",
     "StalenessCheck",
+    "WatchEvent",
+    "WatchEventType",
+    "WatchState",
+    "WatchedKind",
 ]
