@@ -39,7 +39,7 @@ fmt: $(STAMP) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## compare times, and measure the engine, the console on its database, tabs that poll it, 1,000 clusters, real clusters, the mirror of a hub
+bench: $(STAMP) ## compare times, and measure the engine, the console on its database, tabs that poll it, 1,000 clusters, real clusters, the mirror of a hub, generated calls of the API
 	@$(BIN)/python -m pytest -m timing
 	@$(BIN)/python -m tests.load.bench_engine
 	@$(BIN)/python -m tests.load.bench_console
@@ -47,6 +47,7 @@ bench: $(STAMP) ## compare times, and measure the engine, the console on its dat
 	@$(BIN)/python -m tests.load.bench_members
 	@$(BIN)/python -m tests.load.bench_kubernetes
 	@$(BIN)/python -m pytest -q -s -n 0 tests/load/bench_hubs.py
+	@$(BIN)/python -m pytest -q -s -n 0 tests/api/bench_sequences.py
 
 docs: $(STAMP) ## build the documentation into var/docs; warnings are errors
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs var/docs

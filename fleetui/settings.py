@@ -277,5 +277,5 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "POSTPROCESSING_HOOKS": ["placements.api.manifest_schema.add_manifests"],
+    "POSTPROCESSING_HOOKS": ["placements.api.manifest_schema.complete_schema"],
 }

@@ -1,8 +1,10 @@
 """The schemas of manifests: those of the models that parse them, and of the status that is read."""
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -61,7 +63,7 @@ class Metadata(ReadModel):
     finalizers: list[str] | None = None
 
 
-class Condition(ReadModel):
+class ObjectCondition(ReadModel):
     """A condition of an object."""
 
     type: str
@@ -94,7 +96,7 @@ class FailedPlacement(ResourceIdentity):
     """A resource that keeps a condition of a cluster from being true."""
 
     envelope: Envelope | None = None
-    condition: Condition
+    condition: ObjectCondition
 
 
 class ObservedField(ReadModel):
@@ -135,7 +137,7 @@ class ClusterPlacementStatus(ReadModel):
 
     cluster_name: str | None = None
     observed_resource_index: str | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[ObjectCondition] | None = None
     applicable_cluster_resource_overrides: list[str] | None = None
     applicable_resource_overrides: list[NamespacedName] | None = None
     failed_placements: list[FailedPlacement] | None = None
@@ -169,7 +171,7 @@ class PlacementHealthStatus(ReadModel):
 class PlacementStatus(ReadModel):
     """The status of a placement: conditions, selected resources, and its progress on each cluster."""
 
-    conditions: list[Condition] | None = None
+    conditions: list[ObjectCondition] | None = None
     observed_resource_index: str | None = None
     selected_resources: list[ResourceIdentity] | None = None
     number_of_selected_clusters: int | None = None
@@ -181,7 +183,7 @@ class AgentReportStatus(ReadModel):
     """The last report of an agent of a cluster."""
 
     type: str
-    conditions: list[Condition] | None = None
+    conditions: list[ObjectCondition] | None = None
     last_received_heartbeat: datetime | None = None
 
 
@@ -204,7 +206,7 @@ class ResourceUsageStatus(ReadModel):
 class MemberClusterStatus(ReadModel):
     """The status of a member cluster; `simulated` marks one that exists only in this console."""
 
-    conditions: list[Condition] | None = None
+    conditions: list[ObjectCondition] | None = None
     agent_status: list[AgentReportStatus] | None = None
     properties: dict[str, PropertyValue] | None = None
     resource_usage: ResourceUsageStatus | None = None
@@ -215,7 +217,7 @@ class StageClusterStatus(ReadModel):
     """One cluster of a stage."""
 
     cluster_name: str
-    conditions: list[Condition] | None = None
+    conditions: list[ObjectCondition] | None = None
 
 
 class StageStatus(ReadModel):
@@ -225,7 +227,7 @@ class StageStatus(ReadModel):
     start_time: datetime | None = None
     end_time: datetime | None = None
     clusters: list[StageClusterStatus] | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[ObjectCondition] | None = None
 
 
 class StagedUpdateRunStatus(ReadModel):
@@ -235,7 +237,7 @@ class StagedUpdateRunStatus(ReadModel):
     resource_snapshot_index_used: str | None = None
     stages_status: list[StageStatus] | None = None
     deletion_stage_status: StageStatus | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[ObjectCondition] | None = None
 
 
 _MODELS: tuple[type[BaseModel], ...] = (
@@ -295,98 +297,97 @@ def _mapping_of(values: Plain, description: str) -> Plain:
 _STATUS = "The status is written by this console, and ignored in an edit."
 
 
-def _manifests() -> dict[str, Plain]:
-    return {
-        "ClusterManifest": _manifest(
-            MEMBER_VERSIONS, (MEMBER_KIND,), MemberSpec, MemberClusterStatus, description=_STATUS
-        ),
-        "ClusterResourcePlacementManifest": _manifest(
-            PLACEMENT_VERSIONS,
-            (PLACEMENT_KIND,),
-            PlacementSpec,
-            PlacementStatus,
-            description=f"A cluster-scoped placement. {_STATUS}",
-        ),
-        "ResourcePlacementManifest": _manifest(
-            PLACEMENT_VERSIONS,
-            (NAMESPACED_PLACEMENT_KIND,),
-            PlacementSpec,
-            PlacementStatus,
-            description=f"A placement in a namespace. {_STATUS}",
-        ),
-        "OcmPlacementManifest": _manifest(
-            OCM_VERSIONS,
-            (OCM_KIND,),
-            OcmSpec,
-            PlacementStatus,
-            description=f"A Placement of Open Cluster Management. {_STATUS}",
-            has_spec=False,
-        ),
-        "PlacementManifest": _any_of_kinds(
-            f"A placement of one of the three kinds. {_STATUS}",
-            **{
-                PLACEMENT_KIND: "ClusterResourcePlacementManifest",
-                NAMESPACED_PLACEMENT_KIND: "ResourcePlacementManifest",
-                OCM_KIND: "OcmPlacementManifest",
-            },
-        ),
-        "ClusterResourceOverrideManifest": _manifest(
-            _ALPHA_TOO,
-            (CLUSTER_OVERRIDE_KIND,),
-            ClusterOverrideSpec,
-            description="An override of cluster-scoped resources.",
-        ),
-        "ResourceOverrideManifest": _manifest(
-            _ALPHA_TOO, (OVERRIDE_KIND,), OverrideSpec, description="An override of resources in a namespace."
-        ),
-        "OverrideManifest": _any_of_kinds(
-            "A ClusterResourceOverride or ResourceOverride.",
-            **{
-                CLUSTER_OVERRIDE_KIND: "ClusterResourceOverrideManifest",
-                OVERRIDE_KIND: "ResourceOverrideManifest",
-            },
-        ),
-        "BudgetManifest": _manifest(
-            _ALPHA_TOO, (BUDGET_KIND,), DisruptionBudgetSpec, description="A disruption budget."
-        ),
-        "StagedStrategyManifest": _manifest(
-            PLACEMENT_VERSIONS,
-            (STAGED_STRATEGY_KIND, NAMESPACED_STRATEGY_KIND),
-            StagedStrategySpec,
-            description="A ClusterStagedUpdateStrategy or StagedUpdateStrategy.",
-        ),
-        "StagedRunManifest": _manifest(
-            PLACEMENT_VERSIONS,
-            (STAGED_RUN_KIND, NAMESPACED_RUN_KIND),
-            StagedRunSpec,
-            StagedUpdateRunStatus,
-            description=f"A ClusterStagedUpdateRun or StagedUpdateRun. {_STATUS}",
-        ),
-        "ResourceManifest": {
-            "type": "object",
-            "description": "Any Kubernetes object; all other fields are kept.",
-            "required": ["apiVersion", "kind", "metadata"],
-            "properties": {
-                "apiVersion": {"type": "string"},
-                "kind": {"type": "string"},
-                "metadata": ref(Metadata),
-            },
-            "additionalProperties": {},
+_MANIFESTS: dict[str, Plain] = {
+    "ClusterManifest": _manifest(
+        MEMBER_VERSIONS, (MEMBER_KIND,), MemberSpec, MemberClusterStatus, description=_STATUS
+    ),
+    "ClusterResourcePlacementManifest": _manifest(
+        PLACEMENT_VERSIONS,
+        (PLACEMENT_KIND,),
+        PlacementSpec,
+        PlacementStatus,
+        description=f"A cluster-scoped placement. {_STATUS}",
+    ),
+    "ResourcePlacementManifest": _manifest(
+        PLACEMENT_VERSIONS,
+        (NAMESPACED_PLACEMENT_KIND,),
+        PlacementSpec,
+        PlacementStatus,
+        description=f"A placement in a namespace. {_STATUS}",
+    ),
+    "OcmPlacementManifest": _manifest(
+        OCM_VERSIONS,
+        (OCM_KIND,),
+        OcmSpec,
+        PlacementStatus,
+        description=f"A Placement of Open Cluster Management. {_STATUS}",
+        has_spec=False,
+    ),
+    "PlacementManifest": _any_of_kinds(
+        f"A placement of one of the three kinds. {_STATUS}",
+        **{
+            PLACEMENT_KIND: "ClusterResourcePlacementManifest",
+            NAMESPACED_PLACEMENT_KIND: "ResourcePlacementManifest",
+            OCM_KIND: "OcmPlacementManifest",
         },
-        "ManifestList": {
-            "type": "object",
-            "description": "Manifests of any kinds.",
-            "required": ["apiVersion", "kind", "items"],
-            "properties": {
-                "apiVersion": {"type": "string", "enum": ["v1"]},
-                "kind": {"type": "string", "enum": ["List"]},
-                "items": {"type": "array", "items": component("ResourceManifest")},
-            },
+    ),
+    "ClusterResourceOverrideManifest": _manifest(
+        _ALPHA_TOO,
+        (CLUSTER_OVERRIDE_KIND,),
+        ClusterOverrideSpec,
+        description="An override of cluster-scoped resources.",
+    ),
+    "ResourceOverrideManifest": _manifest(
+        _ALPHA_TOO, (OVERRIDE_KIND,), OverrideSpec, description="An override of resources in a namespace."
+    ),
+    "OverrideManifest": _any_of_kinds(
+        "A ClusterResourceOverride or ResourceOverride.",
+        **{
+            CLUSTER_OVERRIDE_KIND: "ClusterResourceOverrideManifest",
+            OVERRIDE_KIND: "ResourceOverrideManifest",
         },
-        "Labels": _mapping_of({"type": "string"}, "Label keys and values."),
-        "LabelPatch": _mapping_of({"type": "string", "nullable": True}, "Labels to set; null removes one."),
-        "AnyObject": _mapping_of({}, "An object of any structure."),
-    }
+    ),
+    "BudgetManifest": _manifest(
+        _ALPHA_TOO, (BUDGET_KIND,), DisruptionBudgetSpec, description="A disruption budget."
+    ),
+    "StagedStrategyManifest": _manifest(
+        PLACEMENT_VERSIONS,
+        (STAGED_STRATEGY_KIND, NAMESPACED_STRATEGY_KIND),
+        StagedStrategySpec,
+        description="A ClusterStagedUpdateStrategy or StagedUpdateStrategy.",
+    ),
+    "StagedRunManifest": _manifest(
+        PLACEMENT_VERSIONS,
+        (STAGED_RUN_KIND, NAMESPACED_RUN_KIND),
+        StagedRunSpec,
+        StagedUpdateRunStatus,
+        description=f"A ClusterStagedUpdateRun or StagedUpdateRun. {_STATUS}",
+    ),
+    "ResourceManifest": {
+        "type": "object",
+        "description": "Any Kubernetes object; all other fields are kept.",
+        "required": ["apiVersion", "kind", "metadata"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": ref(Metadata),
+        },
+        "additionalProperties": {},
+    },
+    "ManifestList": {
+        "type": "object",
+        "description": "Manifests of any kinds.",
+        "required": ["kind", "items"],
+        "properties": {
+            "apiVersion": {"type": "string", "enum": ["v1"]},
+            "kind": {"type": "string", "enum": ["List"]},
+            "items": {"type": "array", "items": component("ResourceManifest")},
+        },
+    },
+    "Labels": _mapping_of({"type": "string"}, "Label keys and values."),
+    "LabelPatch": _mapping_of({"type": "string", "nullable": True}, "Labels to set; null removes one."),
+    "AnyObject": _mapping_of({}, "An object of any structure."),
+}
 
 
 @cache
@@ -394,16 +395,13 @@ def manifest_components() -> dict[str, Plain]:
     """Return the schemas of all manifests and of their parts, by name."""
     template = f"{_COMPONENT}{{model}}"
     _, found = models_json_schema([(one, "validation") for one in _MODELS], ref_template=template)
-    models = {_name(one): one for one in _known(ManifestModel)}
+    known = _known(ManifestModel)
+    open_ones = {_name(one) for one in known if one.allow_unknown or one.ignored_fields}
     parts = {
-        name.lstrip("_"): _as_openapi(schema, is_open=name in models and _is_open(models[name]))
+        name.lstrip("_"): _as_openapi(schema, is_open=name in open_ones)
         for name, schema in found["$defs"].items()
     }
-    return parts | _manifests()
-
-
-def _is_open(model: type[ManifestModel]) -> bool:
-    return model.allow_unknown or bool(model.ignored_fields)
+    return parts | _MANIFESTS
 
 
 def _known(base: type[ManifestModel]) -> Iterator[type[ManifestModel]]:
@@ -456,11 +454,29 @@ def _nullable(schema: Plain) -> Plain:
     return {**rest, **({"allOf": [one]} if "$ref" in one else one), "nullable": True}
 
 
-def add_manifests(result: Plain, **_: Any) -> Plain:
-    """Put the schemas of manifests in the place of those that the serializers only name."""
+EXAMPLES = Path(__file__).parent / "examples.json"
+"""Real requests and responses of every operation, by `tests/api/write_examples.py`."""
+
+
+def complete_schema(result: Plain, **_: Any) -> Plain:
+    """Add the schemas of manifests, which the serializers only name, and the examples."""
     schemas = result["components"]["schemas"]
+    if taken := schemas.keys() & (manifest_components().keys() - _MANIFESTS.keys()):
+        raise ValueError(f"serializers and models of manifests have the same names: {sorted(taken)}")
     schemas.update(manifest_components())
     result["components"]["schemas"] = dict(sorted(schemas.items()))
+    examples: Plain = json.loads(EXAMPLES.read_text())
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            example = examples.get(operation["operationId"], {})
+            if "request" in example:
+                for content in operation.get("requestBody", {}).get("content", {}).values():
+                    content["example"] = example["request"]
+            for code, response in operation["responses"].items():
+                if code == example.get("status"):
+                    for media_type, content in response.get("content", {}).items():
+                        if (media_type == "text/csv") == isinstance(example.get("response"), str):
+                            content["example"] = example["response"]
     return result
 
 

@@ -12,7 +12,7 @@ from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import Event
-from placements.api.manifest_schema import Condition, component, ref
+from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.health import HealthLevel
 from placements.manifests.policy import PlacementPolicy
@@ -79,7 +79,7 @@ AnyValue = json_field({})
 Score = json_field(
     {"oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}], "nullable": True}
 )
-ConditionField = json_field({"allOf": [ref(Condition)], "nullable": True})
+ConditionField = json_field({"allOf": [ref(ObjectCondition)], "nullable": True})
 PolicyField = json_field(ref(PlacementPolicy))
 Identities = json_field({"type": "array", "items": {"type": "array", "items": {"type": "string"}}})
 Labels = json_field(LABELS)

@@ -158,7 +158,7 @@ class ProgressSerializer(CamelCaseSerializer):
     stages = StageSerializer(many=True)
 
 
-class RunStateSerializer(CamelCaseSerializer):
+class RunStateInputSerializer(CamelCaseSerializer):
     """The state of a run: `Stop` pauses it, `Run` starts or resumes it."""
 
     state = serializers.ChoiceField([str(one) for one in RunState])
@@ -264,9 +264,11 @@ class StagedRunViewSet(FullNameViewSet):
         return Response(progress_of(self.get_object()))
 
     # One operation for the actions resume and stop: the state is a field of the manifest.
-    @operation("set_staged_state", ProgressSerializer, body=RunStateSerializer, is_edit=True, method="post")
+    @operation(
+        "set_staged_state", ProgressSerializer, body=RunStateInputSerializer, is_edit=True, method="post"
+    )
     def state(self, request: Request, name: str) -> Response:
         """Start, stop or resume a run."""
-        (state,) = parse_body(request, RunStateSerializer).values()
+        (state,) = parse_body(request, RunStateInputSerializer).values()
         set_state(name, state, **actor(request), expected=expected_revision(request))
         return self.action_response(name)

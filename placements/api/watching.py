@@ -14,7 +14,7 @@ from rest_framework.serializers import Serializer
 
 from placements.api.filters import Query, choice, query_of
 from placements.api.serializers import enum
-from placements.models import WatchedKind, WatchEventType
+from placements.models import ChangeType, WatchedKind
 from placements.services.watches.holding import RETRY_AFTER, held_changes
 from placements.services.watches.journal import current_sequence
 
@@ -54,7 +54,7 @@ def watchable_page(row: type[Serializer[Any]]) -> Any:
     event: Any = inline_serializer(
         f"{name}Event",
         {
-            "type": enum(WatchEventType),
+            "type": enum(ChangeType),
             "name": serializers.CharField(),
             "object": row(allow_null=True, help_text="The object as in the list; null if it is deleted."),
         },
@@ -92,12 +92,12 @@ def watch_response(
         message = "is required with watch=true; a list with watchable=true has it"
         raise ValidationError({"resourceVersion": [message]}, code="required")
     found, was_held = held_changes(kind, int(params["resourceVersion"]), seconds=params["timeoutSeconds"])
-    changed = [one.object_id for one in found.changes if one.type is not WatchEventType.DELETED]
+    changed = [one.object_id for one in found.changes if one.type is not ChangeType.DELETED]
     objects = list(rows.filter(pk__in=changed)) if changed else []
     data = dict(zip((one.pk for one in objects), serialize(objects), strict=True))
     events = [
         {
-            "type": str(one.type if one.object_id in data else WatchEventType.DELETED),
+            "type": str(one.type if one.object_id in data else ChangeType.DELETED),
             "name": one.name,
             "object": data.get(one.object_id),
         }

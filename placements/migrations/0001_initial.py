@@ -1057,7 +1057,7 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(('confirmed_at__isnull', True), ('agreement', 'differs'), _connector='OR'), name='hub_decision_confirmed_differs'),
         ),
         migrations.CreateModel(
-            name='WatchEvent',
+            name='CollectionChange',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('kind', models.CharField(choices=[('clusters', 'Clusters'), ('placements', 'Placements'), ('rollouts', 'Rollouts'), ('staged-runs', 'Staged Runs')], max_length=11)),
@@ -1068,11 +1068,11 @@ class Migration(migrations.Migration):
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('hub', 'kind', 'sequence'), name='watch_event_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['clusters', 'placements', 'rollouts', 'staged-runs'])), name='watch_event_kind_known'), models.CheckConstraint(condition=models.Q(('type__in', ['ADDED', 'MODIFIED', 'DELETED'])), name='watch_event_type_known')],
+                'constraints': [models.UniqueConstraint(fields=('hub', 'kind', 'sequence'), name='collection_change_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['clusters', 'placements', 'rollouts', 'staged-runs'])), name='collection_change_kind_known'), models.CheckConstraint(condition=models.Q(('type__in', ['ADDED', 'MODIFIED', 'DELETED'])), name='collection_change_type_known')],
             },
         ),
         migrations.CreateModel(
-            name='WatchState',
+            name='CollectionState',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('kind', models.CharField(choices=[('clusters', 'Clusters'), ('placements', 'Placements'), ('rollouts', 'Rollouts'), ('staged-runs', 'Staged Runs')], max_length=11)),
@@ -1085,7 +1085,7 @@ class Migration(migrations.Migration):
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('hub', 'kind'), name='watch_state_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['clusters', 'placements', 'rollouts', 'staged-runs'])), name='watch_state_kind_known')],
+                'constraints': [models.UniqueConstraint(fields=('hub', 'kind'), name='collection_state_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['clusters', 'placements', 'rollouts', 'staged-runs'])), name='collection_state_kind_known')],
             },
         ),
     ]

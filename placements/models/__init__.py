@@ -25,7 +25,7 @@ from placements.models.rollouts import (
 )
 from placements.models.scenarios import Scenario, ScenarioDecision, StalenessCheck, StalePick
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
-from placements.models.watches import WatchedKind, WatchEvent, WatchEventType, WatchState
+from placements.models.watches import ChangeType, CollectionChange, CollectionState, WatchedKind
 
 __all__ = [
     "CHANGES_CLUSTERS",
@@ -33,7 +33,10 @@ __all__ = [
     "Agreement",
     "ApprovalRequest",
     "Binding",
+    "ChangeType",
     "ClusterUpdate",
+    "CollectionChange",
+    "CollectionState",
     "Decision",
     "DecisionRecord",
     "DisruptionBudget",
@@ -66,8 +69,5 @@ __all__ = [
     "StagedStrategy",
     "StalePick",
     "StalenessCheck",
-    "WatchEvent",
-    "WatchEventType",
-    "WatchState",
     "WatchedKind",
 ]

@@ -15,7 +15,7 @@ class WatchedKind(models.TextChoices):
     STAGED_RUNS = "staged-runs"
 
 
-class WatchEventType(models.TextChoices):
+class ChangeType(models.TextChoices):
     """What happened to an object, as in the watch of Kubernetes."""
 
     ADDED = "ADDED"
@@ -23,7 +23,7 @@ class WatchEventType(models.TextChoices):
     DELETED = "DELETED"
 
 
-class WatchState(HubRow):
+class CollectionState(HubRow):
     """How far the changes of a collection are numbered.
 
     `versions` has the digest and the name of every object, by primary key, as of `sequence`. Changes up to
@@ -40,28 +40,28 @@ class WatchState(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["hub", "kind"], name="watch_state_once"),
-            known("kind", WatchedKind, "watch_state_kind_known"),
+            models.UniqueConstraint(fields=["hub", "kind"], name="collection_state_once"),
+            known("kind", WatchedKind, "collection_state_kind_known"),
         ]
 
     def __str__(self) -> str:
         return f"{self.kind}, {self.sequence}"
 
 
-class WatchEvent(HubRow):
+class CollectionChange(HubRow):
     """One change of one object of a collection."""
 
     kind = models.CharField(max_length=11, choices=WatchedKind.choices)
     sequence = models.PositiveBigIntegerField()
-    type = models.CharField(max_length=8, choices=WatchEventType.choices)
+    type = models.CharField(max_length=8, choices=ChangeType.choices)
     object_id = models.PositiveBigIntegerField()
     name = models.CharField(max_length=330)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["hub", "kind", "sequence"], name="watch_event_once"),
-            known("kind", WatchedKind, "watch_event_kind_known"),
-            known("type", WatchEventType, "watch_event_type_known"),
+            models.UniqueConstraint(fields=["hub", "kind", "sequence"], name="collection_change_once"),
+            known("kind", WatchedKind, "collection_change_kind_known"),
+            known("type", ChangeType, "collection_change_type_known"),
         ]
 
     def __str__(self) -> str:

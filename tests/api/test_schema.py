@@ -11,8 +11,6 @@ import pytest
 import schemathesis
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
-from django.core.signals import request_finished, request_started
-from django.db import close_old_connections
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rest_framework.authtoken.models import Token
@@ -57,7 +55,7 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
-from tests.api.schema import generated_schema
+from tests.api.schema import example_problems, generated_schema
 from tests.database import rolled_back
 from tests.rows import (
     NOW,
@@ -87,7 +85,7 @@ PARTS = 6
 
 
 @cache
-def _schema() -> BaseSchema:
+def read_schema() -> BaseSchema:
     """Return the schema as schemathesis reads it; not at import, since it takes seconds."""
     schema = schemathesis.openapi.from_dict(generated_schema())
     schema.app = WSGIHandler()  # when its static files have their folder
@@ -171,7 +169,7 @@ pytestmark = pytest.mark.django_db
 def test_every_answer_is_as_the_schema_says(
     part: int, hub: dict[str, str], subtests: pytest.Subtests
 ) -> None:
-    for found in list(_schema().get_all_operations())[part::PARTS]:
+    for found in list(read_schema().get_all_operations())[part::PARTS]:
         assert isinstance(found, Ok)
         operation = found.ok()
         with subtests.test(operation.label):
@@ -183,7 +181,7 @@ def test_every_answer_is_as_the_schema_says(
 
 def _answers_what_is_there(operation: APIOperation, hub: dict[str, str]) -> None:
     """Make the call that works: on the objects of the hub, with a good body."""
-    answer = _on_what_is_there(operation, hub).call_and_validate(headers=_headers(hub), checks=CHECKS)
+    answer = on_what_is_there(operation, hub).call_and_validate(headers=_headers(hub), checks=CHECKS)
 
     assert answer.status_code < 300 or answer.status_code == REFUSED.get(operation.label), answer.text
 
@@ -209,7 +207,7 @@ def _headers(hub: dict[str, str]) -> dict[str, str]:
     return {"Authorization": f"Token {hub['token']}"}
 
 
-def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
+def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
     names = {one.name: hub[one.name] for one in operation.path_parameters}
     for part, there in (
         ("/placements/{name}", {"name": "web"}),
@@ -237,18 +235,12 @@ def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
 
 
 @pytest.fixture
-def _kept_connection() -> Iterator[None]:
-    """Keep the application from closing the connection that holds the test's transaction."""
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
-    yield
-    for signal in (request_started, request_finished):
-        signal.connect(close_old_connections)
-
-
-@pytest.fixture
-def hub(_kept_connection: None) -> dict[str, str]:
+def hub(kept_connection: None) -> dict[str, str]:  # noqa: ARG001 -- for what it does
     """Fill a hub; return an operator's token, and the parts of the addresses of its objects."""
+    return filled_hub()
+
+
+def filled_hub() -> dict[str, str]:
     joined("a", region="east")
     simulated("s", fault="silent", now=datetime.now(UTC))
     fields = {"server": "https://member.invalid", "token": "one"}
@@ -344,6 +336,30 @@ def test_every_operation_has_a_description() -> None:
 
     assert len(operations) == 126
     assert [one["operationId"] for one in operations if not one.get("description")] == []
+
+
+def test_every_operation_has_an_example_that_was_accepted_and_is_valid() -> None:
+    """The requests are those that `_answers_what_is_there` sends; `write_examples` records the responses."""
+    faults = []
+    for path, operations in generated_schema()["paths"].items():
+        for method, one in operations.items():
+            faults += [f"{method.upper()} {path}: {each}" for each in _example_faults(method, path, one)]
+
+    assert faults == [], "Run python -m tests.api.write_examples if responses have changed"
+
+
+def _example_faults(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
+    sent = BODIES.get(f"{method.upper()} {path}")
+    requests = list(operation.get("requestBody", {}).get("content", {}).values())
+    if sent is not None and any(one.get("example") != sent for one in requests):
+        yield "the request is not what the tests send"
+    answers = [one.get("content", {}) for one in operation["responses"].values()]
+    examples = [each for one in answers for each in one.values() if "example" in each]
+    is_empty = "content" not in operation["responses"].get("204", {"content": {}})
+    if not examples and not is_empty:
+        yield "no example of a response"
+    for content in (*(one for one in requests if "example" in one), *examples):
+        yield from example_problems(content)
 
 
 def test_former_paths_are_deprecated() -> None:

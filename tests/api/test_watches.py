@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster
 from clusters.operations.edit import set_labels
-from placements.models import Placement, WatchedKind, WatchEvent
+from placements.models import CollectionChange, Placement, WatchedKind
 from placements.services.placements import delete_placement
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import save_run
@@ -121,7 +121,7 @@ def test_a_client_that_is_too_old_lists_again(api: APIClient, monkeypatch: pytes
     for old in (version, "7", str(int(latest) + 1)):
         answer = api.get("/api/v1/clusters", {"watch": "true", "resourceVersion": old})
         assert (answer.status_code, answer.json()["type"]) == (410, "urn:fleetui:problem:watch-expired")
-    assert WatchEvent.objects.filter(kind=WatchedKind.CLUSTERS).count() == 2
+    assert CollectionChange.objects.filter(kind=WatchedKind.CLUSTERS).count() == 2
     assert watched(api, "clusters", latest)["events"] == []
 
 

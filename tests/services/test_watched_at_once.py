@@ -10,7 +10,7 @@ from django.db import connection, connections
 from clusters.models import MemberCluster
 from clusters.operations.edit import set_labels
 from fleetui.hub_scope import LOCAL_HUB, in_hub
-from placements.models import WatchedKind, WatchEvent, WatchEventType
+from placements.models import ChangeType, CollectionChange, WatchedKind
 from placements.services.watches import journal
 from tests.rows import NOW, joined
 
@@ -44,7 +44,7 @@ def test_no_event_is_lost() -> None:
     there = _revisions()
     assert len(there) == 1 + 3 * EACH // 2
     assert known == [there, there]
-    rows = WatchEvent.objects.filter(kind=KIND).order_by("sequence")
+    rows = CollectionChange.objects.filter(kind=KIND).order_by("sequence")
     numbers = list(rows.values_list("sequence", flat=True))
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
@@ -63,13 +63,14 @@ def _write(part: str) -> None:
 
 @in_hub(LOCAL_HUB)
 def _watch(mine: dict[str, int], writing: list[Future[None]]) -> None:
-    """List and watch until the writers have ended, and then once more."""
+    """List, and watch up to the version after the last write."""
     try:
         version = journal.current_sequence(KIND, now=datetime.now(UTC))
         mine.update(_revisions())
-        is_last = False
-        while not is_last:
-            is_last = all(one.done() for one in writing)
+        last = None
+        while last is None or version < last:
+            if last is None and all(one.done() for one in writing):
+                last = journal.current_sequence(KIND, now=datetime.now(UTC))
             found = journal.changes_since(KIND, version, now=datetime.now(UTC))
             for change in found.changes:
                 _apply(mine, change)
@@ -81,7 +82,7 @@ def _watch(mine: dict[str, int], writing: list[Future[None]]) -> None:
 def _apply(mine: dict[str, int], change: Any) -> None:
     """Do what a client does: read the object of the event, which may be newer or deleted by now."""
     revision = MemberCluster.objects.filter(pk=change.object_id).values_list("revision", flat=True).first()
-    if change.type is WatchEventType.DELETED or revision is None:
+    if change.type is ChangeType.DELETED or revision is None:
         mine.pop(change.name, None)
     else:
         mine[change.name] = revision

@@ -7,7 +7,7 @@ from time import monotonic
 from django.conf import settings
 
 from placements.models import WatchedKind
-from placements.services.watches.journal import PERIOD, Changes, changes_since
+from placements.services.watches.journal import PERIOD, ObjectChanges, changes_since
 
 RETRY_AFTER = 5
 """Seconds after which a client asks again whose watch was answered at once, since no thread was free."""
@@ -15,7 +15,7 @@ _holders = BoundedSemaphore(settings.WATCH_HOLDERS)
 _never = Event()
 
 
-def held_changes(kind: WatchedKind, since: int, *, seconds: float) -> tuple[Changes, bool]:
+def held_changes(kind: WatchedKind, since: int, *, seconds: float) -> tuple[ObjectChanges, bool]:
     """Return the changes after a version as soon as there are some, at the latest after some seconds.
 
     The second value is whether the watch was held; it is not where other watches have all threads that they

@@ -8,20 +8,20 @@ between two comparisons are one.
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 from django.db import transaction
 
 from clusters.models import MemberCluster
 from placements.models import (
+    ChangeType,
+    CollectionChange,
+    CollectionState,
     Placement,
     Rollout,
     StagedRun,
     WatchedKind,
-    WatchEvent,
-    WatchEventType,
-    WatchState,
 )
 from placements.services.dashboard.queries import pulse
 from placements.services.health import healths_of, with_rollouts
@@ -36,27 +36,27 @@ _Versions: TypeAlias = dict[str, list[str]]
 
 
 class WatchExpiredError(Exception):
-    """Changes since this version are no longer kept, or it was never given out."""
+    """ObjectChanges since this version are no longer kept, or it was never given out."""
 
     def __init__(self, kind: WatchedKind) -> None:
         super().__init__(f"The changes since this resourceVersion are not kept: list the {kind} again.")
 
 
-class Change(NamedTuple):
+class ObjectChange(NamedTuple):
     """A change of an object."""
 
     sequence: int
-    type: WatchEventType
+    type: ChangeType
     object_id: int
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ObjectChanges:
     """The changes of a collection up to `sequence`, at most one of each object."""
 
     sequence: int
-    changes: tuple[Change, ...]
+    changes: tuple[ObjectChange, ...]
 
 
 def current_sequence(kind: WatchedKind, *, now: datetime) -> int:
@@ -64,80 +64,75 @@ def current_sequence(kind: WatchedKind, *, now: datetime) -> int:
     return _compare(kind, now=now).sequence
 
 
-def changes_since(kind: WatchedKind, since: int, *, now: datetime) -> Changes:
+def changes_since(kind: WatchedKind, since: int, *, now: datetime) -> ObjectChanges:
     """Return the first changes after a version. Raise WatchExpiredError."""
     state = _looked_at(kind, now=now)
     if not state.oldest <= since <= state.sequence:
         raise WatchExpiredError(kind)
     if since == state.sequence:
-        return Changes(since, ())
-    rows = WatchEvent.objects.filter(kind=kind, sequence__gt=since, sequence__lte=state.sequence)
+        return ObjectChanges(since, ())
+    rows = CollectionChange.objects.filter(kind=kind, sequence__gt=since, sequence__lte=state.sequence)
     found = list(
         rows.order_by("sequence").values_list("sequence", "type", "object_id", "name")[:MOST_AT_ONCE]
     )
-    latest: dict[int, Change] = {}
+    latest: dict[int, ObjectChange] = {}
     for sequence, name_of_type, object_id, name in found:
-        sort = WatchEventType(name_of_type)
+        sort = ChangeType(name_of_type)
         before = latest.pop(object_id, None)
-        if before and before.type is WatchEventType.ADDED and sort is WatchEventType.MODIFIED:
-            sort = WatchEventType.ADDED
-        latest[object_id] = Change(sequence, sort, object_id, name)
-    return Changes(found[-1][0] if found else state.sequence, tuple(latest.values()))
+        if before and before.type is ChangeType.ADDED and sort is ChangeType.MODIFIED:
+            sort = ChangeType.ADDED
+        latest[object_id] = ObjectChange(sequence, sort, object_id, name)
+    return ObjectChanges(found[-1][0] if found else state.sequence, tuple(latest.values()))
 
 
-def _looked_at(kind: WatchedKind, *, now: datetime) -> WatchState:
+def _looked_at(kind: WatchedKind, *, now: datetime) -> CollectionState:
     """Return the state of a collection, compared if that was not done within the period."""
-    state = WatchState.objects.filter(kind=kind).defer("versions").first()
+    state = CollectionState.objects.filter(kind=kind).defer("versions").first()
     if state is None:
         return _compare(kind, now=now)
     if abs(now - state.looked_at) < PERIOD:
         return state
     # One of those who watch compares; the others take the state as it is.
-    mine = WatchState.objects.filter(pk=state.pk, looked_at=state.looked_at).update(looked_at=now)
+    mine = CollectionState.objects.filter(pk=state.pk, looked_at=state.looked_at).update(looked_at=now)
     return _compare(kind, now=now, seen=pulse()) if mine else state
 
 
-def _compare(kind: WatchedKind, *, now: datetime, seen: str = "") -> WatchState:
+def _compare(kind: WatchedKind, *, now: datetime, seen: str = "") -> CollectionState:
     """Number what changed. With a version of the hub: only if that has changed, or after some time."""
     if seen:
-        same = WatchState.objects.filter(kind=kind, pulse=seen, compared_at__gt=now - ALWAYS_AFTER)
+        same = CollectionState.objects.filter(kind=kind, pulse=seen, compared_at__gt=now - ALWAYS_AFTER)
         if state := same.defer("versions").first():
             return state
     with transaction.atomic():
-        first = _milliseconds(now)
-        state, is_new = WatchState.objects.select_for_update().get_or_create(
+        first = int(now.timestamp() * 1000)  # no state before it can have given out this version
+        state, is_new = CollectionState.objects.select_for_update().get_or_create(
             kind=kind,
             defaults={"sequence": first, "oldest": first, "compared_at": now, "looked_at": now},
         )
         versions = _VERSIONS[kind](now)
         events = [] if is_new else list(_events(state, versions))
-        WatchEvent.objects.bulk_create(events, batch_size=500)
+        CollectionChange.objects.bulk_create(events, batch_size=500)
         state.sequence += len(events)
         if state.sequence - MOST_KEPT > state.oldest:
             state.oldest = state.sequence - MOST_KEPT
-            WatchEvent.objects.filter(kind=kind, sequence__lte=state.oldest).delete()
+            CollectionChange.objects.filter(kind=kind, sequence__lte=state.oldest).delete()
         new = {"versions": versions, "sequence": state.sequence, "oldest": state.oldest}
-        WatchState.objects.filter(pk=state.pk).update(
+        CollectionState.objects.filter(pk=state.pk).update(
             pulse=seen, compared_at=now, looked_at=now, **(new if events or is_new else {})
         )
     return state
 
 
-def _milliseconds(now: datetime) -> int:
-    """Return the first version of a new state: one that no state before it can have given out."""
-    return int(now.astimezone(UTC).timestamp() * 1000)
-
-
-def _events(state: WatchState, versions: _Versions) -> Iterable[WatchEvent]:
+def _events(state: CollectionState, versions: _Versions) -> Iterable[CollectionChange]:
     before: _Versions = state.versions
     changed = [
-        (WatchEventType.MODIFIED if key in before else WatchEventType.ADDED, key, name)
+        (ChangeType.MODIFIED if key in before else ChangeType.ADDED, key, name)
         for key, (digest, name) in versions.items()
         if key not in before or before[key][0] != digest
     ]
-    gone = [(WatchEventType.DELETED, key, before[key][1]) for key in before if key not in versions]
+    gone = [(ChangeType.DELETED, key, before[key][1]) for key in before if key not in versions]
     for sequence, (sort, key, name) in enumerate((*gone, *changed), start=state.sequence + 1):
-        yield WatchEvent(kind=state.kind, sequence=sequence, type=sort, object_id=int(key), name=name)
+        yield CollectionChange(kind=state.kind, sequence=sequence, type=sort, object_id=int(key), name=name)
 
 
 def _digest(*values: object) -> str:
