@@ -196,6 +196,14 @@ def read_integer(environ: Mapping[str, str], name: str, *, default: int, low: in
     return int(value)
 
 
+def read_url(environ: Mapping[str, str], name: str, *, default: str) -> str:
+    """Return an address without a slash at its end; absent is the default. Raises SettingRefused."""
+    value = environ.get(name, default)
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
+        raise SettingRefused(name, value, "write an address such as https://fleet.example.com")
+    return value.rstrip("/")
+
+
 def read_text(environ: Mapping[str, str], name: str, *, default: str) -> str:
     """Return a text; an empty variable is rejected."""
     value = environ.get(name, default)

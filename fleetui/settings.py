@@ -26,6 +26,7 @@ from fleetui.env import (
     read_proxies,
     read_secret,
     read_text,
+    read_url,
 )
 from fleetui.middleware import https_origins
 
@@ -160,6 +161,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 5.0,
         "options": {"expires": 5.0},
     },
+    "notify": {"task": "placements.tasks.notify", "schedule": 15.0, "options": {"expires": 15.0}},
     "resolve-hub-writes": {
         "task": "clusters.tasks.resolve_hub_writes",
         "schedule": 15.0,
@@ -176,6 +178,9 @@ KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP
 KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
 KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
 KEEP_HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timedelta(days=30))
+KEEP_NOTIFICATIONS = read_period(os.environ, "FLEETUI_KEEP_NOTIFICATIONS", default=timedelta(days=30))
+# Where people open the console: links in notifications begin with it.
+PUBLIC_URL = read_url(os.environ, "FLEETUI_PUBLIC_URL", default="http://127.0.0.1:8000")
 WATCH_HOLDERS = read_integer(os.environ, "FLEETUI_WATCH_HOLDERS", default=2, low=1, high=1000)
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
 

@@ -12,6 +12,12 @@ from placements.models.hub_decisions import (
     ReplayInputs,
     ReplayKind,
 )
+from placements.models.notifications import (
+    NotificationDelivery,
+    NotificationProblem,
+    NotificationRule,
+    ProblemKind,
+)
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Draft, Placement
 from placements.models.resources import Resource
@@ -50,12 +56,16 @@ __all__ = [
     "FleetVersion",
     "HubDecision",
     "Leftover",
+    "NotificationDelivery",
+    "NotificationProblem",
+    "NotificationRule",
     "ObservedObjects",
     "Override",
     "OverrideSnapshot",
     "OverrideTarget",
     "Placement",
     "PolicySnapshot",
+    "ProblemKind",
     "ReplayInputs",
     "ReplayKind",
     "Resource",

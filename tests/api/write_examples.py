@@ -16,6 +16,7 @@ from django.conf import settings  # noqa: E402 -- models are there from here on
 from django.core.signals import request_finished, request_started  # noqa: E402
 from django.db import close_old_connections  # noqa: E402
 from django.test.utils import get_runner, setup_test_environment  # noqa: E402
+from schemathesis.core.result import Ok  # noqa: E402
 
 from fleetui.hub_scope import LOCAL_HUB, in_hub  # noqa: E402
 from placements.api.manifest_schema import EXAMPLES  # noqa: E402
@@ -38,6 +39,7 @@ def _examples() -> dict[str, Any]:
         signal.disconnect(close_old_connections)
     hub, found = filled_hub(), {}
     for one in read_schema().get_all_operations():
+        assert isinstance(one, Ok)
         operation = one.ok()
         case = on_what_is_there(operation, hub)
         accepted = {} if ".csv" in operation.path else {"Accept": "application/json"}
